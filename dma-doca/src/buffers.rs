@@ -34,7 +34,6 @@ pub(crate) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Table {
-    /// Assigns a key to a region.
     pub(crate) fn add(&self, entry: Entry) -> RegionKey {
         let mut regions = lock(&self.regions);
         let free = regions.iter().position(Option::is_none);
@@ -74,14 +73,12 @@ pub(crate) struct QueueBuffers {
     table: Arc<Table>,
     inventory: *mut doca_buf_inventory,
     columns: Vec<Option<Column>>,
-    /// Bindings by task slot.
     pub(crate) slots: Box<[Bound]>,
 }
 
 // SAFETY: the inventory and its buffers are used only under the lock.
 unsafe impl Send for QueueBuffers {}
 
-/// The buffers of a task slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) src_key: usize,
@@ -106,7 +103,6 @@ const UNBOUND: Bound = Bound {
     imported: NONE,
 };
 
-/// The free buffers of a region.
 #[derive(Debug)]
 struct Column {
     entry: Entry,
@@ -119,7 +115,6 @@ struct Column {
 pub(crate) enum Shortage {
     /// The inventory is empty until a task completes.
     Full,
-    /// Something else.
     Error(dma_core::Error),
 }
 
@@ -196,7 +191,6 @@ impl QueueBuffers {
         Ok(())
     }
 
-    /// Releases the buffers of a slot.
     pub(crate) fn unbind(&mut self, slot: usize) {
         let task = self.slots[slot].task;
         let bound = std::mem::replace(&mut self.slots[slot], Bound { task, ..UNBOUND });
@@ -213,7 +207,6 @@ impl QueueBuffers {
         self.blob(key).is_some()
     }
 
-    /// The descriptor of an imported region.
     pub(crate) fn blob(&self, key: usize) -> Option<&Arc<[u8]>> {
         self.columns.get(key)?.as_ref()?.entry.imported.as_ref()
     }
@@ -318,7 +311,6 @@ impl QueueBuffers {
         Err(Shortage::Full)
     }
 
-    /// Returns all free buffers to the inventory.
     fn shrink(&mut self) {
         for key in 0..self.columns.len() {
             let Some(column) = &mut self.columns[key] else { continue };

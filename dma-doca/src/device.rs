@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 mod list;
-mod pick;
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -14,8 +13,7 @@ use crate::error::{error, failed};
 use crate::ffi::{Sdk, creation, out, pointers, text};
 use crate::options::DocaOptions;
 
-pub(crate) use list::List;
-pub(crate) use pick::pick;
+pub(crate) use list::{List, pick};
 
 /// A device that the SDK lists.
 #[derive(Debug)]
@@ -133,7 +131,6 @@ pub fn discover_with(options: &DocaOptions) -> Result<Vec<DeviceInfo>> {
     Ok(list.items().map(|item| item.describe()).collect())
 }
 
-/// An opened device.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) sdk: Sdk,
@@ -187,7 +184,7 @@ impl Device {
                 unsafe { address(info, buffer) }
             });
             let Some(here) = here else { return };
-            if found.is_none() && pick::is_at(&here, of) {
+            if found.is_none() && list::is_at(&here, of) {
                 // SAFETY: a listed representor.
                 found = Some(out(&self.sdk, "doca_dev_rep_open", std::ptr::null_mut(), |p| unsafe {
                     open(info, p)
@@ -274,7 +271,6 @@ impl Drop for Device {
     }
 }
 
-/// An opened representor.
 #[derive(Debug)]
 pub(crate) struct OpenRepresentor {
     device: Arc<Device>,
@@ -301,7 +297,6 @@ impl Drop for OpenRepresentor {
     }
 }
 
-/// Converts a name for C.
 pub(crate) fn c_name(name: &str) -> Result<std::ffi::CString> {
     std::ffi::CString::new(name).map_err(|_| {
         error(ErrorKind::InvalidArgument, format!("the name {name:?} has a NUL byte"))

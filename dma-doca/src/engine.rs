@@ -10,13 +10,13 @@ use dma_core::{
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
+use crate::buffers::Table;
 use crate::device::{Device, List, pick};
 use crate::error::{BACKEND, error};
 use crate::ffi::{Sdk, creation};
 use crate::options::{DocaOptions, Fabric};
 use crate::queue::DocaQueue;
 use crate::region::DocaRegion;
-use crate::shared::Inner;
 
 /// The default depth of a queue.
 const DEPTH: usize = 256;
@@ -174,5 +174,23 @@ unsafe impl DmaEngine for DocaEngine {
                 .with_hint("choose a depth up to the limit, or open several queues"));
         }
         Ok(Box::new(DocaQueue::open(&self.inner, &options.clone().with_depth(depth))?))
+    }
+}
+
+/// The part of an engine that its regions and queues share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) table: Arc<Table>,
+    pub(crate) id: EngineId,
+    pub(crate) fabric: Fabric,
+    pub(crate) info: EngineInfo,
+    /// The last field, because it must be closed last.
+    pub(crate) device: Arc<Device>,
+}
+
+impl Inner {
+    /// True if the device exports memory.
+    pub(crate) const fn exports(&self) -> bool {
+        self.info.capabilities.contains(Capabilities::EXPORT)
     }
 }

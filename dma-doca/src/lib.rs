@@ -33,7 +33,6 @@ mod mmap;
 mod options;
 mod queue;
 mod region;
-mod shared;
 
 pub use backend::{BACKEND, DocaBackend};
 pub use device::{DeviceCapabilities, DeviceInfo, FunctionKind, Representor, discover, discover_with};

@@ -17,9 +17,9 @@ use dma_core::{
 use doca_sys::bindings::*;
 
 use crate::buffers::{QueueBuffers, Shortage, is_full};
+use crate::engine::Inner;
 use crate::error::{error, failed, native, task_kind};
 use crate::ffi::lock;
-use crate::shared::Inner;
 use context::Context;
 
 /// Time limit for a context to become idle after an error, a stop or a drop.

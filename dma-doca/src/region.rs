@@ -12,11 +12,11 @@ use dma_core::{
 use doca_sys::bindings::*;
 
 use crate::buffers::Entry;
+use crate::engine::Inner;
 use crate::error::{BACKEND, error};
 use crate::memory::Mapping;
 use crate::mmap::{Memory, Mmap, permissions};
 use crate::options::Fabric;
-use crate::shared::Inner;
 
 /// Memory registered with a device until dropped.
 #[derive(Debug)]

@@ -8,13 +8,11 @@ mod calls;
 mod elf;
 mod error;
 mod loaded;
-mod names;
 mod scope;
 mod vendor;
 
 pub use calls::function;
 pub use error::LoadError;
 pub use loaded::Loaded;
-pub use names::{soname_in_name, version_in_name};
 pub use scope::Undeclared;
-pub use vendor::Vendor;
+pub use vendor::{Vendor, soname_in_name, version_in_name};

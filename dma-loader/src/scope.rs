@@ -23,7 +23,7 @@ use object::{Endian, Endianness, U16, U32, U64, pod};
 
 use crate::elf::{Elf, MACHINE, Unfit};
 use crate::loaded::is_loaded;
-use crate::names::newest;
+use crate::vendor::newest;
 use crate::{LoadError, Loaded};
 
 /// The largest alignment of pages on x86-64 and AArch64.

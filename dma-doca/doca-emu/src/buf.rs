@@ -83,7 +83,6 @@ impl Buf {
         *self.memory.borrow_mut() = Some(memory);
     }
 
-    /// Changes the window within the same memory.
     pub(crate) fn reuse(&self, head: usize, len: usize, data: usize, data_len: usize) -> Outcome {
         require(self.pins.get() == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let memory = self.memory.borrow().clone().ok_or(INVALID)?;
@@ -96,7 +95,6 @@ impl Buf {
         Ok(())
     }
 
-    /// Copies the buffer's window to `to`.
     pub(crate) fn duplicate(&self, to: &Self) -> Outcome {
         let memory = self.memory.borrow().clone().ok_or(INVALID)?;
         to.take(memory, self.head.get(), self.len.get(), self.data.get(), self.data_len.get());
@@ -131,12 +129,10 @@ impl Buf {
         Some(unsafe { &*next.cast::<Self>() })
     }
 
-    /// This buffer and those behind it in its list.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |buf| buf.next())
     }
 
-    /// Key of its memory on the device `dev`.
     #[inline]
     fn key(&self, dev: &Arc<Dev>) -> Outcome<RegionKey> {
         let (of, key) = self.key.get();
@@ -163,7 +159,6 @@ impl Buf {
         Ok(Segment { key, addr: from as u64, len: self.room_len() })
     }
 
-    /// Bytes of room behind its data.
     #[inline]
     pub(crate) fn room_len(&self) -> u64 {
         let from = self.data.get().wrapping_add(self.data_len.get());
@@ -171,7 +166,6 @@ impl Buf {
         end.saturating_sub(from) as u64
     }
 
-    /// Bytes of its window.
     pub(crate) fn len(&self) -> usize {
         self.len.get()
     }
@@ -192,7 +186,6 @@ impl Buf {
         data >= head && self.data_len.get() <= self.len.get().saturating_sub(data - head)
     }
 
-    /// Address and length of its data.
     pub(crate) fn data_range(&self) -> (usize, usize) {
         (self.data.get(), self.data_len.get())
     }
@@ -256,7 +249,6 @@ impl Buf {
         }
     }
 
-    /// The last buffer of its list.
     fn last(&self) -> &Self {
         let mut at = self;
         if !self.chained.get()

@@ -15,7 +15,6 @@ pub(crate) struct BufPool {
     mark: Mark,
     shelf: Rc<Inventory>,
     mmap: Arc<Mmap>,
-    /// Bytes of a buffer.
     size: usize,
     alignment: Cell<usize>,
     user_data: Cell<c::doca_data>,

@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use doca_sys::bindings as c;
 
-/// A DOCA result code.
 pub(crate) type Code = c::doca_error_t;
 /// Result of internal functions. `Err` is never `DOCA_SUCCESS`.
 pub(crate) type Outcome<T = ()> = Result<T, Code>;
@@ -56,7 +55,6 @@ macro_rules! c_calls {
 }
 pub(crate) use c_calls;
 
-/// Exports a call by its earlier names, too.
 macro_rules! older_names {
     ([] $($call:tt)*) => {};
     ($old:tt $name:ident $args:tt ()) => {
@@ -121,7 +119,6 @@ pub(crate) fn answer(run: impl FnOnce() -> Outcome) -> Code {
     }
 }
 
-/// Fails with `code` unless `held`.
 #[inline]
 pub(crate) fn require(held: bool, code: Code) -> Outcome {
     if held { Ok(()) } else { Err(code) }
@@ -133,7 +130,6 @@ pub(crate) fn require(held: bool, code: Code) -> Outcome {
 pub(crate) struct Mark(AtomicU32);
 
 impl Mark {
-    /// The mark of a live object of this type.
     pub(crate) const fn of<T: Object>() -> Self {
         Self::new(T::MARK)
     }
@@ -159,7 +155,6 @@ impl Mark {
 /// An object that C holds a pointer to. Mutable fields are cells, atomics or locks, because C may call back
 /// into a function that is still running.
 pub(crate) trait Object {
-    /// Identifies the type.
     const MARK: u32;
 
     fn mark(&self) -> &Mark;
@@ -179,7 +174,6 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// User data that was not set.
 pub(crate) const NO_DATA: c::doca_data = c::doca_data { u64_: 0 };
 
 /// A pointer to an object of ours, as C passes it.
@@ -221,7 +215,6 @@ impl<T> Handle<T> {
 }
 
 impl<T: Object> Handle<T> {
-    /// The object.
     #[inline]
     pub(crate) fn get(&self) -> Outcome<&T> {
         // SAFETY: C passes NULL, or a pointer that it got from us and did not give back.
@@ -241,7 +234,6 @@ impl<T: Object> Handle<T> {
         Self::give_rc(Rc::new(object))
     }
 
-    /// Passes ownership to C.
     pub(crate) fn give_rc(object: Rc<T>) -> Self {
         Self(Rc::into_raw(object))
     }
@@ -268,7 +260,6 @@ impl<T: Object> Handle<T> {
         Self(Arc::into_raw(object))
     }
 
-    /// The object, kept alive.
     pub(crate) fn arc(&self) -> Outcome<Arc<T>> {
         self.get()?;
         // SAFETY: all pointers of this type are of an `Arc` that C, or the list they are from, has a count
@@ -306,7 +297,6 @@ impl<T> Default for Out<T> {
 }
 
 impl<T> Out<T> {
-    /// An error if C passed NULL.
     #[inline]
     pub(crate) fn check(&self) -> Outcome {
         require(!self.0.is_null(), INVALID)
@@ -441,7 +431,6 @@ impl TaskBytes {
     }
 }
 
-/// A string from C.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Text(*const c_char);

@@ -10,13 +10,11 @@ use dma_sim::model::{
 
 use crate::c_abi::{Outcome, c, require};
 use crate::config::{CardConfig, Clock, Found, Order};
-use crate::notify::Timer;
+use crate::pe::Timer;
 
-/// Default limits of the profile `ideal`.
 const MAX_BUF_SIZE: u64 = 2 << 20;
 const MAX_LIST_LEN: u32 = 64;
 
-/// A card.
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) config: CardConfig,
@@ -24,17 +22,14 @@ pub(crate) struct Card {
     pub(crate) clock: Clock,
     /// Tasks go to the device at submission, where some faults show.
     pub(crate) eager: bool,
-    /// Contexts being created right now.
     pub(crate) creating: AtomicU32,
     /// Bytes of memory that count as locked.
     locked: AtomicU64,
     started: Instant,
     engine: Mutex<Device>,
-    /// Timers of sleeping progress engines.
     sleepers: Mutex<Vec<Weak<Timer>>>,
 }
 
-/// Limits of the card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_buf_size: u64,

@@ -4,10 +4,11 @@ use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dma_sim::model::{FaultPlan, Profile};
-pub(crate) use dma_standin::config::{Clock, Size};
 use dma_standin::config::{faults, one_line, profile, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+
+pub(crate) use dma_standin::config::{Clock, Size};
 
 /// The version that is stated where the configuration states none: that of the headers.
 pub const VERSION: &str = if cfg!(feature = "generation-1-5") {
@@ -20,7 +21,6 @@ pub const VERSION: &str = if cfg!(feature = "generation-1-5") {
     "3.0.0058"
 };
 
-/// A whole configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) version: CString,
@@ -45,7 +45,6 @@ pub(crate) enum Found {
     Engine,
 }
 
-/// Order of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Order {
@@ -53,7 +52,6 @@ pub(crate) enum Order {
     Submitted,
 }
 
-/// One card.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CardConfig {
@@ -82,7 +80,6 @@ pub(crate) struct CardConfig {
     pub(crate) function: Vec<FunctionConfig>,
 }
 
-/// The limits of a card's comm channel.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ComchConfig {
@@ -116,7 +113,6 @@ impl Default for ComchConfig {
     }
 }
 
-/// Kind of a PCI function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -126,7 +122,6 @@ pub(crate) enum Kind {
     Sf,
 }
 
-/// One PCI function of a card.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FunctionConfig {
@@ -136,7 +131,6 @@ pub(crate) struct FunctionConfig {
     pub(crate) side: Side,
     #[serde(default)]
     pub(crate) kind: Kind,
-    /// The number of a sub-function.
     pub(crate) sf: Option<u32>,
     pub(crate) iface: Option<String>,
     pub(crate) ibdev: Option<String>,
@@ -157,10 +151,8 @@ pub(crate) struct FunctionConfig {
     pub(crate) comch: bool,
     #[serde(default = "yes")]
     pub(crate) sync_event: bool,
-    /// Can export memory over PCI; by default yes.
     #[serde(default = "yes")]
     pub(crate) export: bool,
-    /// Can import memory over PCI; by default yes.
     #[serde(default = "yes")]
     pub(crate) import: bool,
     /// The DPU has a representor of it. By default all functions of the host have one.
@@ -169,7 +161,6 @@ pub(crate) struct FunctionConfig {
     pub(crate) hotplug: bool,
     #[serde(default)]
     pub(crate) emulated: bool,
-    /// This process lists the function.
     #[serde(skip, default = "yes")]
     pub(crate) seen: bool,
 }
@@ -223,7 +214,7 @@ fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
 
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
-    let whole = crate::pci::whole(&text);
+    let whole = crate::config::whole_address(&text);
     whole.ok_or_else(|| D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:03:00.0`")))
 }
 
@@ -312,4 +303,20 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// `DDDD:BB:DD.F` in small letters, of that or `BB:DD.F` in letters of any size; `None` if it is neither.
+pub(crate) fn whole_address(text: &str) -> Option<String> {
+    let whole = match text.len() {
+        12 => text.to_ascii_lowercase(),
+        7 => format!("0000:{}", text.to_ascii_lowercase()),
+        _ => return None,
+    };
+    let good = whole.bytes().zip(0..).all(|(byte, at)| match at {
+        4 | 7 => byte == b':',
+        10 => byte == b'.',
+        11 => (b'0'..=b'7').contains(&byte),
+        _ => byte.is_ascii_hexdigit(),
+    });
+    good.then_some(whole)
 }

@@ -11,7 +11,6 @@ use crate::dev::Info;
 use crate::pe::{Pe, Ready};
 use crate::task::{Head, Holder, Submit};
 
-/// State of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
@@ -54,7 +53,6 @@ pub(crate) trait Context {
     /// Puts a task, which is the program's, back into its pool.
     fn put(&self, task: &Head);
 
-    /// Rings the doorbell for tasks that were submitted without.
     fn flush(&self) {}
 
     /// Time of the next progress. Called when the program is about to sleep.
@@ -93,7 +91,6 @@ pub(crate) struct Ctx {
     user_data: Cell<c::doca_data>,
     on_change: Cell<c::doca_ctx_state_changed_callback_t>,
     pe: RefCell<Option<Rc<Pe>>>,
-    /// Tasks that the device has.
     pub(crate) in_flight: Cell<usize>,
     this: Weak<dyn Context>,
 }
@@ -101,7 +98,6 @@ pub(crate) struct Ctx {
 object!(Ctx, 0xc0_7e_00_01);
 
 impl Ctx {
-    /// The common part of the idle context `this`.
     pub(crate) fn new(this: Weak<dyn Context>) -> Self {
         Self {
             mark: Mark::of::<Self>(),
@@ -128,14 +124,12 @@ impl Ctx {
         self.user_data.set(user_data);
     }
 
-    /// Counts a task that the device took.
     #[inline]
     pub(crate) fn take(&self, task: &Head) {
         task.holder.set(Holder::Device);
         self.in_flight.set(self.in_flight.get() + 1);
     }
 
-    /// Counts a task that ended.
     #[inline]
     pub(crate) fn landed(&self) {
         self.in_flight.set(self.in_flight.get() - 1);

@@ -9,22 +9,17 @@ use crate::c_abi::{Outcome, c};
 
 /// First bytes of a descriptor. JSON follows, and a checksum of all before, in 4 bytes.
 const MARK: [u8; 8] = *b"DOCAEMUX";
-/// The longest descriptor.
 const MAX: usize = 4096;
 /// Time limit for importers' copies when an export is revoked.
 const REVOKE_WAITS: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// Memory, over PCI.
     Pci,
-    /// Memory, over a network.
     Rdma,
-    /// The number of a sync event.
     Event,
 }
 
-/// Contents of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Descriptor {
     pub(crate) kind: Kind,
@@ -54,7 +49,6 @@ impl Descriptor {
     }
 }
 
-/// Something that was exported through a card.
 pub(crate) struct Exported {
     pub(crate) kind: Kind,
     pub(crate) serial: String,

@@ -6,16 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, Text, c, c_calls, getters, object, require};
 use crate::card::Card;
-use crate::config::{FunctionConfig, Kind, Side};
-use crate::pci;
+use crate::config::{FunctionConfig, Kind, Side, whole_address};
 
 /// A PCI function: `struct doca_devinfo`.
 pub(crate) struct Info {
     mark: Mark,
     pub(crate) card: Arc<Card>,
-    /// Index of the function on the card.
     pub(crate) index: usize,
-    /// The open device, and the number of its opens.
     open: Mutex<Option<(Arc<Dev>, u32)>>,
 }
 
@@ -131,7 +128,7 @@ c_calls! {
     /// Compares with an address such as `0000:03:00.0` or `03:00.0`.
     fn doca_devinfo_is_equal_pci_addr
         | doca_devinfo_get_is_pci_addr_equal(devinfo: Handle<Info>, pci_addr_str: Text, is_equal: Out<u8>) {
-        let address = pci::whole(pci_addr_str.str()?).ok_or(INVALID)?;
+        let address = whole_address(pci_addr_str.str()?).ok_or(INVALID)?;
         is_equal.put((devinfo.get()?.function().pci == address).into())
     }
     /// The IPv4 address; `NOT_FOUND` if there is none.

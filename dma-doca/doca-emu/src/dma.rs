@@ -1,6 +1,6 @@
 //! `doca_dma.h`: copies by the device.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
 
-pub(crate) mod calls;
 #[cfg(workq)]
 mod jobs;
 mod queue;
@@ -10,17 +10,18 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use dma_sim::model::Segment;
+use queue::{End, Queue, Report, Staged};
 
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, Mark, Outcome, c, object, require};
+use crate::c_abi::{Code, Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, object, require};
+use crate::card::Limits;
 use crate::config::Found;
-use crate::ctx::{Context, Ctx, State};
-use crate::dev::Dev;
+use crate::ctx::{Context, Ctx, State, as_ctx, destroy};
+use crate::dev::{Dev, Info};
 use crate::error;
 use crate::log::sdk_log;
 use crate::pe::Ready;
-use crate::task::{Head, Pool, Submit, Task, Tasks};
-use queue::{End, Queue, Report, Staged};
+use crate::task::{Head, Pool, Submit, Task, TaskCallback, Tasks, fields};
 
 /// A DMA context: `struct doca_dma`.
 pub(crate) struct Dma {
@@ -113,7 +114,6 @@ impl Dma {
         }
     }
 
-    /// Completes a task.
     #[inline]
     fn deliver(&self, report: Report) {
         let pool = self.tasks.pool();
@@ -260,4 +260,67 @@ fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>
         left -= len;
         to.push(Segment { len, ..segment });
     }
+}
+
+/// Limits of a function that copies; otherwise `NOT_SUPPORTED`.
+fn limits(info: &Info) -> Outcome<&Limits> {
+    require(info.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
+    Ok(&info.card.limits)
+}
+
+getters! {
+    doca_dma_cap_get_max_num_tasks(dma: Dma) -> u32 { dma.dev.card().limits.max_tasks }
+    /// The longest list of buffers on either side of a copy; 1 for no lists.
+    doca_dma_cap_task_memcpy_get_max_buf_list_len
+        | doca_dma_get_max_list_buf_num_elem(info: Info) -> u32 { limits(info)?.max_list_len }
+    /// The longest copy of one task in bytes.
+    doca_dma_cap_task_memcpy_get_max_buf_size
+        | doca_dma_get_max_buf_size(info: Info) -> u64 { limits(info)?.max_buf_size }
+}
+
+#[cfg(not(workq))]
+c_calls! {
+    fn doca_dma_create(dev: Handle<Dev>, dma: Out<Handle<Dma>>) {
+        dma.make(|| Ok(Handle::give_rc(Dma::create(dev.arc()?)?)))
+    }
+    /// `IN_USE` unless idle.
+    fn doca_dma_destroy(dma: Handle<Dma>) { destroy(dma) }
+    fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx { as_ctx(&dma) }
+}
+
+c_calls! {
+    /// Success, or `NOT_SUPPORTED`.
+    fn doca_dma_cap_task_memcpy_is_supported(devinfo: Handle<Info>) { limits(devinfo.get()?).map(drop) }
+    /// Sets the number of tasks and their callbacks.
+    fn doca_dma_task_memcpy_set_conf(
+        dma: Handle<Dma>,
+        completed: Option<TaskCallback>,
+        failed: Option<TaskCallback>,
+        tasks: u32,
+    ) {
+        let dma = dma.get()?;
+        dma.ctx().require_idle()?;
+        dma.tasks.configure(completed, failed, tasks, 1..=dma.dev.card().limits.max_tasks)
+    }
+    /// Takes a task. Its buffers can be NULL until it is submitted.
+    fn doca_dma_task_memcpy_alloc_init(
+        dma: Handle<Dma>,
+        src: Handle<Buf>,
+        dst: Handle<Buf>,
+        user_data: c::doca_data,
+        task: Out<Handle<Task<Memcpy>>>,
+    ) {
+        task.make(|| dma.get()?.alloc(src, dst, user_data))
+    }
+    fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
+    /// `BAD_STATE`: there is no GPU, so no context's data path is on one.
+    fn doca_dma_get_gpu_handle(dma: Handle<Dma>, gpu_dma: Out<*mut c::doca_gpu_dma>) {
+        dma.get().and(gpu_dma.check()).and(Err(c::DOCA_ERROR_BAD_STATE))
+    }
+}
+
+fields! {
+    Memcpy:
+    doca_dma_task_memcpy_set_src, doca_dma_task_memcpy_get_src(src: Handle<Buf>);
+    doca_dma_task_memcpy_set_dst, doca_dma_task_memcpy_get_dst(dst: Handle<Buf>);
 }

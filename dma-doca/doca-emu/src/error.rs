@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_char};
 
 use crate::c_abi::{Code, c, c_calls};
 
-/// Names and descriptions, by number.
 const ERRORS: [(&CStr, &CStr); 31] = [
     (c"DOCA_SUCCESS", c"Success"),
     (c"DOCA_ERROR_UNKNOWN", c"Unknown error"),
@@ -40,7 +39,6 @@ const ERRORS: [(&CStr, &CStr); 31] = [
     (c"DOCA_ERROR_SKIPPED", c"Result is valid, but some previous output was dropped"),
 ];
 
-/// The constant's name.
 pub(crate) fn name(code: Code) -> &'static str {
     ERRORS.get(code as usize).and_then(|(name, _)| name.to_str().ok()).unwrap_or("DOCA_ERROR_UNKNOWN")
 }

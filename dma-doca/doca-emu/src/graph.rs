@@ -1,13 +1,18 @@
 //! `doca_graph.h`: tasks and functions that wait for one another.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
 
-mod calls;
 mod instance;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
-use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use instance::Data;
+
+use crate::c_abi::{
+    Code, Handle, INVALID, Mark, NO_DATA, Out, Outcome, c, c_calls, getters, object, require,
+};
 use crate::ctx::{Context, Ctx, State};
 use crate::pe::{Pe, Ready};
 use crate::task::{Head, Submit};
@@ -19,14 +24,11 @@ pub(crate) struct Graph {
     ctx: Ctx,
     this: Weak<Self>,
     nodes: RefCell<Vec<Rc<Node>>>,
-    /// Pairs of from and to.
     edges: RefCell<Vec<(usize, usize)>>,
     conf: Cell<Option<Conf>>,
     user_data: Cell<c::doca_data>,
     started: Cell<bool>,
-    /// Instances that are not destroyed.
     instances: Cell<u32>,
-    /// Pending steps.
     steps: RefCell<VecDeque<Step>>,
 }
 
@@ -42,9 +44,7 @@ type UserCallback = unsafe extern "C" fn(*mut std::ffi::c_void) -> Code;
 
 /// Something that waits for progress.
 enum Step {
-    /// Run a node.
     Run(Rc<Instance>, usize),
-    /// Tell the program that an instance ended.
     Tell(Rc<Instance>, Code),
 }
 
@@ -95,7 +95,6 @@ impl Graph {
         Handle::of(&*nodes[nodes.len() - 1])
     }
 
-    /// The place of a node of this graph.
     fn own(&self, node: &Node) -> Outcome<usize> {
         let own = std::ptr::eq(node.graph.as_ptr(), self);
         require(own, c::DOCA_ERROR_NOT_PERMITTED)?;
@@ -191,4 +190,161 @@ impl Context for Graph {
     fn ready(&self) -> Ready {
         if self.steps.borrow().is_empty() { Ready::WhenWoken } else { Ready::Now }
     }
+}
+
+fn set(
+    instance: &Handle<Instance>,
+    node: &Handle<Node>,
+    data: impl FnOnce(&Kind) -> Outcome<Data>,
+) -> Outcome {
+    let (instance, node) = (instance.get()?, node.get()?);
+    require(!instance.is_submitted(), c::DOCA_ERROR_BAD_STATE)?;
+    let index = instance.graph.own(node)?;
+    instance.set(index, data(&node.kind)?);
+    Ok(())
+}
+
+getters! {
+    doca_graph_get_user_data(graph: Graph) -> c::doca_data { graph.user_data.get() }
+    doca_graph_instance_get_user_data(graph_instance: Instance) -> c::doca_data {
+        graph_instance.user_data.get()
+    }
+}
+
+c_calls! {
+    /// Makes a graph without nodes, which a progress engine runs.
+    fn doca_graph_create(pe: Handle<Pe>, graph: Out<Handle<Graph>>) {
+        graph.make(|| Ok(Handle::give_rc(Graph::new(&pe.rc()?)?)))
+    }
+    /// Destroys a graph that is stopped.
+    fn doca_graph_destroy(graph: Handle<Graph>) {
+        let it = graph.get()?;
+        it.require_stopped()?;
+        // Other graphs may have it as a node.
+        require(Rc::strong_count(&graph.rc()?) <= 2, c::DOCA_ERROR_IN_USE)?;
+        it.ctx.disconnect()?;
+        graph.take_rc().map(drop)
+    }
+    /// Sets the callbacks and the most instances.
+    fn doca_graph_set_conf(
+        graph: Handle<Graph>,
+        completed: Option<Callback>,
+        failed: Option<Callback>,
+        instances: u32,
+    ) {
+        let graph = graph.get()?;
+        let (completed, failed) = (completed.ok_or(INVALID)?, failed.ok_or(INVALID)?);
+        require(instances > 0, INVALID)?;
+        graph.require_stopped()?;
+        graph.conf.set(Some(Conf { completed, failed, instances }));
+        Ok(())
+    }
+    fn doca_graph_set_user_data(graph: Handle<Graph>, user_data: c::doca_data) {
+        let graph = graph.get()?;
+        graph.require_stopped()?;
+        graph.user_data.set(user_data);
+        Ok(())
+    }
+    fn doca_graph_node_create_from_ctx(graph: Handle<Graph>, ctx: Handle<Ctx>, node: Out<Handle<Node>>) {
+        node.check()?;
+        let (graph, ctx) = (graph.get()?, ctx.get()?);
+        graph.require_stopped()?;
+        node.put(graph.add(Kind::Context(ctx.this().clone())))
+    }
+    fn doca_graph_node_create_from_user(
+        graph: Handle<Graph>,
+        callback: Option<UserCallback>,
+        node: Out<Handle<Node>>,
+    ) {
+        node.check()?;
+        let (graph, callback) = (graph.get()?, callback.ok_or(INVALID)?);
+        graph.require_stopped()?;
+        node.put(graph.add(Kind::User(callback)))
+    }
+    /// The other graph must be started.
+    fn doca_graph_node_create_from_graph(
+        graph: Handle<Graph>,
+        sub_graph: Handle<Graph>,
+        node: Out<Handle<Node>>,
+    ) {
+        node.check()?;
+        let (graph, sub_graph) = (graph.get()?, sub_graph.rc()?);
+        // Nodes of a started graph are started, so no other cycle is possible.
+        require(!std::ptr::eq(graph, &*sub_graph), c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(!graph.started.get() && sub_graph.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        node.put(graph.add(Kind::Graph(sub_graph)))
+    }
+    /// Makes a node wait for another. `NOT_PERMITTED` if that makes a cycle.
+    fn doca_graph_add_dependency(graph: Handle<Graph>, from: Handle<Node>, to: Handle<Node>) {
+        let graph = graph.get()?;
+        let own = |node: &Node| graph.own(node).map_err(|_| INVALID);
+        let (from, to) = (own(from.get()?)?, own(to.get()?)?);
+        graph.require_stopped()?;
+        graph.depend(from, to)
+    }
+    /// Starts a graph of contexts that run.
+    fn doca_graph_start(graph: Handle<Graph>) { graph.get()?.start() }
+    /// Stops a graph that has no instances.
+    fn doca_graph_stop(graph: Handle<Graph>) { graph.get()?.stop() }
+    /// Makes an instance of a started graph.
+    fn doca_graph_instance_create(graph: Handle<Graph>, graph_instance: Out<Handle<Instance>>) {
+        graph_instance.make(|| Ok(Handle::give_rc(Instance::new(graph.rc()?)?)))
+    }
+    /// Destroys an instance that is not submitted and not another's node; otherwise `IN_USE`.
+    fn doca_graph_instance_destroy(graph_instance: Handle<Instance>) {
+        graph_instance.get()?.require_unused()?;
+        graph_instance.take_rc()?.clear();
+        Ok(())
+    }
+    fn doca_graph_instance_set_user_data(graph_instance: Handle<Instance>, user_data: c::doca_data) {
+        let instance = graph_instance.get()?;
+        require(!instance.is_submitted(), c::DOCA_ERROR_IN_USE)?;
+        instance.user_data.set(user_data);
+        Ok(())
+    }
+    /// Sets a node's task, of the node's context. Its own callbacks are not called.
+    fn doca_graph_instance_set_ctx_node_data(
+        graph_instance: Handle<Instance>,
+        node: Handle<Node>,
+        task: Handle<Head>,
+    ) {
+        set(&graph_instance, &node, |kind| {
+            let owner = task.get()?.owner()?;
+            match kind {
+                Kind::Context(own) if std::ptr::addr_eq(own.as_ptr(), Rc::as_ptr(&owner)) => {
+                    Ok(Data::Task(task))
+                }
+                _ => Err(c::DOCA_ERROR_NOT_PERMITTED),
+            }
+        })
+    }
+    /// Sets the argument of a node's function.
+    fn doca_graph_instance_set_user_node_data(
+        graph_instance: Handle<Instance>,
+        node: Handle<Node>,
+        cookie: *mut c_void,
+    ) {
+        set(&graph_instance, &node, |kind| match kind {
+            Kind::User(_) => Ok(Data::Cookie(cookie)),
+            _ => Err(c::DOCA_ERROR_NOT_PERMITTED),
+        })
+    }
+    /// Sets an instance of a node's graph.
+    fn doca_graph_instance_set_sub_graph_node_data(
+        graph_instance: Handle<Instance>,
+        node: Handle<Node>,
+        sub_graph_instance: Handle<Instance>,
+    ) {
+        set(&graph_instance, &node, |kind| {
+            let instance = sub_graph_instance.rc()?;
+            match kind {
+                Kind::Graph(graph) if Rc::ptr_eq(graph, &instance.graph) && !instance.is_submitted() => {
+                    Ok(Data::Instance(instance))
+                }
+                _ => Err(c::DOCA_ERROR_NOT_PERMITTED),
+            }
+        })
+    }
+    /// Runs an instance, by progress of the graph's progress engine.
+    fn doca_graph_instance_submit(graph_instance: Handle<Instance>) { graph_instance.rc()?.submit() }
 }

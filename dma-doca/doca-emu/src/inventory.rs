@@ -9,7 +9,6 @@ use crate::buf::{Buf, Returned};
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Out, Outcome, c, c_calls, getters, object, require};
 use crate::mmap::Mmap;
 
-/// The most buffers in one inventory.
 const MAX: usize = 1 << 26;
 
 /// An inventory: `struct doca_buf_inventory`.
@@ -73,7 +72,6 @@ impl Shelf {
 object!(Inventory, 0xb1_00_00_01);
 
 impl Inventory {
-    /// Grows to `total` buffers, at most [`MAX`].
     fn grow(&self, total: u32) -> Outcome {
         self.shelf.grow(total as usize, &Rc::downgrade(&self.back))?;
         let mut back = self.back.borrow_mut();
@@ -83,7 +81,6 @@ impl Inventory {
         Ok(())
     }
 
-    /// An inventory of `num_elements` buffers.
     pub(crate) fn new(num_elements: usize) -> Outcome<Rc<Self>> {
         require(num_elements > 0, INVALID)?;
         require(num_elements <= MAX, c::DOCA_ERROR_NO_MEMORY)?;
@@ -104,7 +101,6 @@ impl Inventory {
         self.total.get()
     }
 
-    /// Buffers that can be taken.
     pub(crate) fn free_count(&self) -> usize {
         self.back.borrow().len() + (self.total.get() - self.had.get()) as usize
     }
@@ -147,7 +143,6 @@ impl Inventory {
         self.user_data.set(user_data);
     }
 
-    /// A duplicate of a list.
     fn duplicate(&self, list: &Buf) -> Outcome<&Buf> {
         require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         require(!list.is_chained(), c::DOCA_ERROR_NOT_PERMITTED)?;

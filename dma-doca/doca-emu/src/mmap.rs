@@ -5,9 +5,7 @@ mod calls;
 #[cfg(workq)]
 mod chunks;
 mod dmabuf;
-mod import;
 mod lent;
-mod mapped;
 mod registered;
 
 use std::ffi::c_void;
@@ -74,13 +72,11 @@ struct Setup {
     was_started: bool,
     imported: bool,
     exports: Vec<Exported>,
-    /// Buffers in it.
     bufs: Arc<AtomicU32>,
     /// Several threads use buffers, which are not counted.
     thread_safe: bool,
 }
 
-/// Memory of a map.
 struct Chunk {
     addr: usize,
     len: usize,
@@ -91,7 +87,6 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// The first byte in this process.
     fn first(&self) -> Outcome<NonNull<u8>> {
         match &self.dmabuf {
             Some(dmabuf) => Ok(dmabuf.first()),
@@ -235,7 +230,7 @@ impl Setup {
         registered.is_local = chunk.dmabuf.is_none();
         if let Some(first) = self.devs.first() {
             if registered.is_local {
-                mapped::check(addr, len, writable)?;
+                registered::check(addr, len, writable)?;
             }
             first.card().lock_memory(len as u64)?;
             registered.locked = len as u64;
@@ -291,7 +286,6 @@ impl Setup {
         })
     }
 
-    /// `NOT_PERMITTED` while there are buffers.
     fn require_unused(&self) -> Outcome {
         require(self.bufs.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)
     }
@@ -324,12 +318,11 @@ impl Mmap {
         Handle::give_arc(Arc::new(Self { mark: Mark::of::<Self>(), setup: Mutex::new(setup) }))
     }
 
-    /// The started map of a descriptor.
     fn import(bytes: &[u8], dev: Arc<Dev>, user_data: u64) -> Outcome<Handle<Self>> {
         let descriptor = Descriptor::parse(bytes).filter(|descriptor| descriptor.kind != Kind::Event);
         let descriptor = descriptor.ok_or(INVALID)?;
         let mut setup = Setup { access: descriptor.access, user_data, ..Setup::new() };
-        let registered = import::import(&descriptor, &dev, &setup.bufs)?;
+        let registered = registered::import(&descriptor, &dev, &setup.bufs)?;
         (setup.started, setup.was_started, setup.imported) = (true, true, true);
         setup.devs.push(dev);
         let (addr, len) = registered.range();

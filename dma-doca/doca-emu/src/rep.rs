@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use crate::c_abi::{Handle, INVALID, Mark, Out, Text, c, c_calls, getters, object, require};
 use crate::card::Card;
-use crate::config::{FunctionConfig, Side};
+use crate::config::{FunctionConfig, Side, whole_address};
 use crate::dev::{Dev, native_kind};
-use crate::list::Lists;
-use crate::pci;
+use crate::world::Lists;
 
 /// A represented function: `struct doca_devinfo_rep`.
 pub(crate) struct RepInfo {
@@ -21,7 +20,6 @@ pub(crate) struct RepInfo {
 object!(RepInfo, 0xde_03_00_01);
 
 impl RepInfo {
-    /// The function that is represented.
     pub(crate) fn function(&self) -> &FunctionConfig {
         &self.card.config.function[self.index]
     }
@@ -122,7 +120,7 @@ c_calls! {
         pci_addr_str: Text,
         is_equal: Out<u8>,
     ) {
-        let address = pci::whole(pci_addr_str.str()?).ok_or(INVALID)?;
+        let address = whole_address(pci_addr_str.str()?).ok_or(INVALID)?;
         is_equal.put((devinfo_rep.get()?.function().pci == address).into())
     }
 }

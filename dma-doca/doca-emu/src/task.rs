@@ -11,7 +11,6 @@ use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Object, Outcome, c, c_c
 use crate::ctx::{Context, Ctx};
 use crate::graph::Instance;
 
-/// Current holder of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Pool,
@@ -23,7 +22,6 @@ pub(crate) enum Holder {
     Graph,
 }
 
-/// Submission flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Submit {
     /// Ring the doorbell.
@@ -38,7 +36,6 @@ pub(crate) struct Submit {
 #[repr(C)]
 pub(crate) struct Head {
     mark: Mark,
-    /// Index in its pool.
     pub(crate) index: u32,
     pub(crate) holder: Cell<Holder>,
     pub(crate) status: Cell<Code>,
@@ -56,7 +53,6 @@ impl Head {
         self.owner.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// The device has it.
     pub(crate) fn is_submitted(&self) -> bool {
         matches!(self.holder.get(), Holder::Device | Holder::Freed | Holder::Graph)
     }
@@ -153,7 +149,6 @@ impl<B> Pool<B> {
         Some(task)
     }
 
-    /// The task with this head, if it is of this pool.
     #[inline]
     pub(crate) fn find(&self, head: &Head) -> Option<&Task<B>> {
         self.tasks.get(head.index as usize).filter(|task| std::ptr::eq(&task.head, head))
@@ -168,7 +163,6 @@ impl<B> Pool<B> {
         self.tasks.len()
     }
 
-    /// Tasks outside of the pool.
     pub(crate) fn taken(&self) -> usize {
         self.tasks.len() - self.free.borrow().len()
     }
@@ -177,7 +171,6 @@ impl<B> Pool<B> {
 /// Receives the end of a task. The SDK's types of it differ only in the first argument, the task's pointer.
 pub(crate) type TaskCallback = unsafe extern "C" fn(*mut c::doca_task, c::doca_data, c::doca_data);
 
-/// Options of the tasks of one kind.
 #[derive(Clone, Copy)]
 struct TaskConf {
     completed: TaskCallback,
@@ -217,7 +210,6 @@ impl<B: Default> Tasks<B> {
         Ok(())
     }
 
-    /// `BAD_STATE` if no tasks are configured.
     pub(crate) fn require_configured(&self) -> Outcome {
         require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)
     }
@@ -270,7 +262,6 @@ impl<B> Tasks<B> {
         self.ended.borrow_mut().push_back((index, status));
     }
 
-    /// Tasks wait to be reported.
     pub(crate) fn has_ended(&self) -> bool {
         !self.ended.borrow().is_empty()
     }
@@ -293,7 +284,6 @@ impl<B> Tasks<B> {
         self.tell(task, status, ctx.user_data());
     }
 
-    /// Calls the program's callback for a task that ended.
     #[inline]
     pub(crate) fn tell(&self, task: &Task<B>, status: Code, ctx_user_data: c::doca_data) {
         let Some(conf) = self.conf.get() else { return };
@@ -341,7 +331,6 @@ pub(crate) fn set<B>(task: &Handle<Task<B>>, set: impl FnOnce(&B)) {
     }
 }
 
-/// A value of a task; `none` for NULL.
 pub(crate) fn get<B, T>(task: &Handle<Task<B>>, none: T, get: impl FnOnce(&B) -> T) -> T {
     task.get().map_or(none, |task| get(&task.body))
 }

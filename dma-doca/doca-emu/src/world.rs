@@ -7,13 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dma_standin::config::{ConfigError, from_environment};
 
-use crate::c_abi::{Handle, Out, c, c_calls};
+use crate::c_abi::{Handle, INVALID, Out, Outcome, c, c_calls};
 use crate::card::Card;
 use crate::config::{Config, VERSION};
 use crate::dev::Info;
-use crate::list::Lists;
 
-/// All devices, of all cards.
 pub(crate) struct World {
     pub(crate) version: CString,
     /// Functions that this process can list and open.
@@ -36,7 +34,6 @@ impl World {
 }
 
 thread_local! {
-    /// Set by [`use_config`].
     static OF_THREAD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
@@ -85,12 +82,11 @@ pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
 /// machine's clock, or by the card's own if that is virtual. `None` if there is no such device.
 #[must_use]
 pub fn model_time(pci: &str) -> Option<std::time::Duration> {
-    let (world, address) = (world().ok()?, crate::pci::whole(pci)?);
+    let (world, address) = (world().ok()?, crate::config::whole_address(pci)?);
     let info = world.infos.iter().find(|info| info.function().pci == address)?;
     Some(info.card.engine().now().into())
 }
 
-/// The configured version.
 pub(crate) fn version() -> &'static CStr {
     // The string lives for ever, so the first answer stays.
     static STATED: OnceLock<CString> = OnceLock::new();
@@ -119,4 +115,41 @@ c_calls! {
         | doca_devinfo_list_destroy(dev_list: *const Handle<Info>) { LISTS.destroy(dev_list) }
     /// The version that the configuration states, or that of the headers.
     fn doca_version_runtime() -> *const c_char { version().as_ptr() }
+}
+
+/// The lists of one kind that C has not given back.
+pub(crate) struct Lists<T>(Mutex<Vec<List<T>>>);
+
+struct List<T> {
+    /// With a NULL behind the last, so that no two lists are at one address.
+    array: Box<[Handle<T>]>,
+    _alive: Vec<Arc<T>>,
+}
+
+// SAFETY: the pointers are to what the list keeps alive, and are not followed here.
+unsafe impl<T: Send + Sync> Send for List<T> {}
+
+impl<T> Lists<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// An array of handles of `objects`, which lives until it is destroyed.
+    pub(crate) fn create(&self, objects: Vec<Arc<T>>) -> *const Handle<T> {
+        let handles = objects.iter().map(|object| Handle::of(&**object));
+        let array: Box<[_]> = handles.chain([Handle::null()]).collect();
+        let address = array.as_ptr();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(List { array, _alive: objects });
+        address
+    }
+
+    /// # Errors
+    ///
+    /// There is no such list.
+    pub(crate) fn destroy(&self, array: *const Handle<T>) -> Outcome {
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = lists.iter().position(|list| std::ptr::eq(list.array.as_ptr(), array)).ok_or(INVALID)?;
+        lists.swap_remove(place);
+        Ok(())
+    }
 }

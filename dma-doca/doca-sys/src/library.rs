@@ -122,7 +122,6 @@ impl Library {
         Ok(library)
     }
 
-    /// The calls of DOCA 2.5 and later.
     fn of_tasks(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
         let incomplete =
             |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);
@@ -152,7 +151,6 @@ impl Library {
         })
     }
 
-    /// The calls of DOCA 1.5 to 2.2.
     fn of_work_queues(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
         let incomplete =
             |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);

@@ -16,7 +16,6 @@ pub(super) struct Events {
     pub(super) sends: RefCell<Vec<Outgoing>>,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) raw: *mut doca_comch_connection,
@@ -56,7 +55,6 @@ impl Events {
         result
     }
 
-    /// A new unique number.
     pub(super) fn number() -> u64 {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -70,7 +68,6 @@ impl Events {
         known.unwrap_or_else(|| self.add(raw))
     }
 
-    /// Adds a connection.
     pub(super) fn add(&self, raw: *mut doca_comch_connection) -> u64 {
         let number = Self::number();
         let peer = Peer { raw, number, inbox: VecDeque::new(), open: true, accepted: false };
@@ -78,7 +75,6 @@ impl Events {
         number
     }
 
-    /// Records the end of a task.
     fn ended(&self, task: *mut doca_comch_task_send, failed: bool) {
         let mut sends = self.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.send == task && send.end.is_none()) else { return };

@@ -22,7 +22,6 @@ const SEND_TASKS: u32 = 32;
 /// Time limit for shutting an endpoint down.
 const REST: Duration = Duration::from_secs(2);
 
-/// A server or a client.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     device: Arc<Device>,
@@ -48,7 +47,6 @@ enum Side {
     Client(*mut doca_comch_client),
 }
 
-/// The state of a message.
 #[derive(Debug)]
 pub(super) enum Sent {
     Waiting,
@@ -56,7 +54,6 @@ pub(super) enum Sent {
     Failed(Error),
 }
 
-/// A descriptor to sleep on.
 #[derive(Debug)]
 pub(super) struct Sleep(Option<OwnedFd>);
 
@@ -74,7 +71,6 @@ impl Sleep {
 }
 
 impl Endpoint {
-    /// Checks the name of a server.
     pub(super) fn check_name(device: &Device, name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(
@@ -214,7 +210,6 @@ impl Endpoint {
         (handle >= 0).then_some(handle)
     }
 
-    /// The longest message, in bytes.
     pub(super) const fn max(&self) -> usize {
         self.max as usize
     }
@@ -290,7 +285,6 @@ impl Endpoint {
         }
     }
 
-    /// The next message of a peer.
     pub(super) fn message(&mut self, number: u64) -> Result<Option<Vec<u8>>> {
         let mut peers = self.events.peers.borrow_mut();
         let peer = peers.iter_mut().find(|peer| peer.number == number).ok_or_else(gone)?;
@@ -362,7 +356,6 @@ impl Endpoint {
         Ok(Some(number))
     }
 
-    /// The state of a message.
     pub(super) fn sent(&mut self, number: u64) -> Sent {
         let mut sends = self.events.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.number == number) else { return Sent::Done };
@@ -379,7 +372,6 @@ impl Endpoint {
         }
     }
 
-    /// Stops waiting for a message.
     pub(super) fn abandon(&mut self, number: u64) {
         let mut sends = self.events.sends.borrow_mut();
         if let Some(at) = sends.iter().position(|send| send.number == number) {
@@ -391,7 +383,6 @@ impl Endpoint {
         }
     }
 
-    /// Ends and removes a connection.
     pub(super) fn disconnect(&mut self, number: u64) {
         let mut peers = self.events.peers.borrow_mut();
         let Some(at) = peers.iter().position(|peer| peer.number == number) else { return };
@@ -454,7 +445,6 @@ impl Drop for Endpoint {
     }
 }
 
-/// The error of a closed connection.
 fn gone() -> Error {
     error(ErrorKind::Closed, "the peer disconnected, or died").with_hint("connect again")
 }

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::spec::{CmdCallback, CmdSpec, ParamCallback};
 use super::{Cmd, Config, Described, Param, Parser, Program, STATE, lock, run, with};
+use super::{CmdCallback, CmdSpec, ParamCallback};
 use crate::c_abi::{Code, Handle, In, Object, Out, Outcome, Text, c, c_calls, require};
 use crate::log::{Limit, global};
 

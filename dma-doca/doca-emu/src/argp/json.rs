@@ -7,18 +7,15 @@
 use serde_json::{Map, Value as Json};
 
 use super::line::{Action, Mistake, invalid, level};
-use super::spec::{ParamSpec, Value, text};
+use super::{ParamSpec, Value, text};
 use crate::c_abi::c;
 
-/// Contents of a file.
 #[derive(Default)]
 pub(super) struct File {
     pub(super) actions: Vec<Action>,
-    /// Arguments for DPDK.
     pub(super) dpdk: Vec<String>,
 }
 
-/// Reads the file for a program with these flags.
 pub(super) fn read(path: &str, params: &[ParamSpec]) -> Result<File, Mistake> {
     let failed = |what: String| Mistake {
         code: c::DOCA_ERROR_IO_FAILED,

@@ -1,36 +1,28 @@
 //! Command line parser. Callbacks run only after the whole line is parsed.
 
-use super::spec::{CmdCallback, CmdSpec, GENERAL, General, ParamSpec, Value};
+use super::{CmdCallback, CmdSpec, GENERAL, General, ParamSpec, Value};
 use crate::c_abi::{Code, c};
 
 /// An action that a flag asks for.
 #[derive(Clone)]
 pub(super) enum Action {
-    /// Call the flag's callback with the value.
     Set(ParamSpec, Value),
-    /// Call the command's callback.
     Command(CmdCallback),
-    /// Show the version.
     Version,
-    /// Set the level of the program's log.
     LogLevel(u32),
-    /// Set the level of the SDK's log.
     SdkLogLevel(u32),
 }
 
-/// A parsed command line.
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) actions: Vec<Action>,
     /// The file of `-j`.
     pub(super) json: Option<String>,
-    /// The names of the commands.
     pub(super) path: Vec<String>,
     /// The line asks for help. The rest is ignored.
     pub(super) help: bool,
 }
 
-/// A mistake on a command line, and its code.
 #[derive(Debug)]
 pub(super) struct Mistake {
     pub(super) code: Code,
@@ -41,7 +33,6 @@ pub(super) fn invalid(message: String) -> Mistake {
     Mistake { code: c::DOCA_ERROR_INVALID_VALUE, message }
 }
 
-/// Converts a number to a level.
 pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32, Mistake> {
     let levels = if cfg!(workq) { "20, 30, 40, 50, 60" } else { "10, 20, 30, 40, 50, 60, 70" };
     number
@@ -80,7 +71,6 @@ impl<'a> Flag<'a> {
     }
 }
 
-/// Parses the words behind the program's name.
 pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     let mut line = Line::default();
     // The program, and the commands so far.
@@ -113,7 +103,7 @@ pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
                 General::Version => line.actions.push(Action::Version),
                 General::LogLevel | General::SdkLogLevel => {
                     let text = value(&flag)?;
-                    let number = super::spec::parse_int(&text).map(i64::from);
+                    let number = super::parse_int(&text).map(i64::from);
                     let level = level(&flag.shown(), number, &text)?;
                     line.actions.push(match general {
                         General::LogLevel => Action::LogLevel(level),
@@ -176,7 +166,6 @@ fn flags(actions: &[Action]) -> Vec<(&ParamSpec, String)> {
     set.collect()
 }
 
-/// Checks for flags that are missing, given twice, or must be alone.
 pub(super) fn check(
     root: &CmdSpec,
     path: &[String],

@@ -6,9 +6,9 @@ use super::calls::{self, comch, get, pairs};
 use super::connection::Connection;
 use super::consumer::{Consumer, max_size};
 use super::endpoint::{Endpoint, Send};
-use super::parcel::Immediate;
 use super::producer::{Message, Producer};
-use super::{CcReceiveCallback, OnMessage, consumer_calls, producer_calls, send_calls};
+use super::wire::Immediate;
+use super::{CcReceiveCallback, OnMessage, consumer_calls, producer};
 use crate::buf::Buf;
 use crate::c_abi::{Code, Handle, INVALID, In, Out, c_calls, getters};
 use crate::dev::Info;
@@ -19,7 +19,6 @@ fn len(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// The number of tasks of this logarithm.
 fn tasks(log: impl TryInto<u32>) -> u32 {
     log.try_into().ok().and_then(|log| 1_u32.checked_shl(log)).unwrap_or(u32::MAX)
 }
@@ -47,24 +46,24 @@ converted! {
         = calls::doca_comch_client_set_recv_queue_size, (client, len(size));
     fn doca_cc_server_send_task_set_conf(
         server: Handle<Endpoint>, completed: Option<TaskCallback>, failed: Option<TaskCallback>, log: u8,
-    ) = send_calls::doca_comch_server_task_send_set_conf, (server, completed, failed, tasks(log));
+    ) = calls::doca_comch_server_task_send_set_conf, (server, completed, failed, tasks(log));
     fn doca_cc_client_send_task_set_conf(
         client: Handle<Endpoint>, completed: Option<TaskCallback>, failed: Option<TaskCallback>, log: u8,
-    ) = send_calls::doca_comch_client_task_send_set_conf, (client, completed, failed, tasks(log));
+    ) = calls::doca_comch_client_task_send_set_conf, (client, completed, failed, tasks(log));
     fn doca_cc_server_send_task_alloc_init(
         server: Handle<Endpoint>, peer: Handle<Connection>, msg: In<u8>, size: usize,
         task: Out<Handle<Task<Send>>>,
-    ) = send_calls::doca_comch_server_task_send_alloc_init, (server, peer, msg, len(size), task);
+    ) = calls::doca_comch_server_task_send_alloc_init, (server, peer, msg, len(size), task);
     fn doca_cc_client_send_task_alloc_init(
         client: Handle<Endpoint>, peer: Handle<Connection>, msg: In<u8>, size: usize,
         task: Out<Handle<Task<Send>>>,
-    ) = send_calls::doca_comch_client_task_send_alloc_init, (client, peer, msg, len(size), task);
+    ) = calls::doca_comch_client_task_send_alloc_init, (client, peer, msg, len(size), task);
     fn doca_cc_consumer_post_recv_task_set_conf(
         it: Handle<Consumer>, completed: Option<TaskCallback>, failed: Option<TaskCallback>, log: usize,
     ) = consumer_calls::doca_comch_consumer_task_post_recv_set_conf, (it, completed, failed, tasks(log));
     fn doca_cc_producer_send_task_set_conf(
         it: Handle<Producer>, completed: Option<TaskCallback>, failed: Option<TaskCallback>, log: usize,
-    ) = producer_calls::doca_comch_producer_task_send_set_conf, (it, completed, failed, tasks(log));
+    ) = producer::doca_comch_producer_task_send_set_conf, (it, completed, failed, tasks(log));
 }
 
 getters! {

@@ -25,10 +25,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::connection::{Connection, Counters, Link};
 use super::endpoint::Endpoint;
-use super::frame;
+use super::wire;
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::dev::Dev;
-use crate::notify::Notifier;
+use crate::pe::Notifier;
 use crate::pe::Pe;
 use crate::rep::Rep;
 
@@ -58,7 +58,6 @@ pub(super) struct Peer {
     active: Weak<Active>,
     connection: Rc<Connection>,
     pub(super) user_data: Cell<u64>,
-    /// Counters of the last update.
     pub(super) shown: Cell<Counters>,
 }
 
@@ -96,7 +95,6 @@ impl Channel {
         }
     }
 
-    /// `BAD_STATE` before it listens or connects.
     pub(super) fn active(&self) -> Outcome<Rc<Active>> {
         self.active.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
@@ -197,12 +195,10 @@ impl Active {
         })
     }
 
-    /// Keeps a message that came.
     pub(super) fn received(&self, connection: &Rc<Connection>, message: &[u8]) {
         self.inbox.borrow_mut().push_back((self.admit(connection), message.to_vec()));
     }
 
-    /// A client came or went.
     pub(super) fn changed(&self, connection: &Rc<Connection>) {
         self.admit(connection);
         self.changes.timer().ring(std::time::Duration::ZERO);
@@ -215,7 +211,6 @@ impl Active {
         found.cloned().ok_or(c::DOCA_ERROR_NOT_CONNECTED)
     }
 
-    /// A client's peer.
     pub(super) fn server(&self) -> Outcome<Handle<Peer>> {
         let peers = self.peers.borrow();
         peers.first().map(|peer| Handle::of(&**peer)).ok_or(c::DOCA_ERROR_UNEXPECTED)
@@ -272,7 +267,6 @@ impl Active {
         Ok(())
     }
 
-    /// Updates the lists of a service.
     pub(super) fn update(&self) {
         self.progress(self.inbox_size);
         self.changes.clear();
@@ -315,11 +309,10 @@ impl Peer {
     }
 }
 
-/// Tells the other side, and closes the connection.
 fn close(endpoint: &Endpoint, connection: &Rc<Connection>) {
     if connection.link.get() == Link::Open {
         // The end of the socket tells it as well.
-        let _ = connection.send(&[&[frame::BYE]]);
+        let _ = connection.send(&[&[wire::BYE]]);
     }
     endpoint.remove(connection);
 }

@@ -11,15 +11,13 @@ use super::channel::{Active, Channel, Peer, lock};
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, c_calls, require};
 use crate::config::{ComchConfig, Side};
 use crate::dev::{Dev, Info};
-use crate::notify::Notifier;
+use crate::pe::Notifier;
 use crate::rep::Rep;
 
-/// Writes a limit of a device's.
 fn limit(info: &Handle<Info>, out: &Out<u32>, limit: impl FnOnce(&ComchConfig) -> u32) -> Outcome {
     out.make(|| comch(info.get()?).map(limit))
 }
 
-/// Writes a property of an endpoint.
 fn get<T>(ep: &Handle<Channel>, out: &Out<T>, get: impl FnOnce(&Channel) -> T) -> Outcome {
     let _lock = lock();
     out.make(|| ep.get().map(get))
@@ -39,7 +37,6 @@ fn queue_size(size: u16) -> Outcome<u16> {
     size.checked_next_power_of_two().filter(|_| size > 0).ok_or(INVALID)
 }
 
-/// Writes a counter of the last update.
 fn counter(peer: &Handle<Peer>, out: &Out<u64>, which: usize) -> Outcome {
     let _lock = lock();
     out.make(|| Ok(peer.get()?.shown.get()[which]))

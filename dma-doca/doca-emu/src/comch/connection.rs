@@ -17,25 +17,20 @@ use rustix::net::{
 };
 
 use super::fast::Fast;
-use super::frame;
+use super::wire;
 use crate::c_abi::{Mark, NO_DATA, Outcome, c, object};
 
-/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// Not greeted yet.
     Greeting,
     Open,
     Closed,
 }
 
-/// Result of a receive.
 pub(super) enum Packet {
-    /// Nothing for now.
     None,
     /// This many bytes in the buffer.
     Bytes(usize),
-    /// The other side is gone.
     End,
 }
 
@@ -47,7 +42,6 @@ pub(crate) struct Connection {
     mark: Mark,
     /// Unique within the endpoint.
     pub(super) id: u64,
-    /// The server or client.
     pub(super) endpoint: Weak<dyn Any>,
     pub(super) socket: RefCell<Option<OwnedFd>>,
     /// Shared with producers and consumers of other threads, which use no other field.
@@ -93,7 +87,6 @@ impl Connection {
         self.send_with(parts, &mut SendAncillaryBuffer::default())
     }
 
-    /// Sends a packet with a descriptor.
     pub(super) fn pass(&self, packet: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -119,9 +112,8 @@ impl Connection {
         }
     }
 
-    /// Sends a message and counts it.
     pub(super) fn send_message(&self, message: &[u8]) -> io::Result<()> {
-        self.send(&[&[frame::MESSAGE], message])?;
+        self.send(&[&[wire::MESSAGE], message])?;
         self.count(0, message.len());
         Ok(())
     }
@@ -170,7 +162,6 @@ impl Connection {
         }
     }
 
-    /// Closes the sockets.
     pub(super) fn close(&self) {
         self.link.set(Link::Closed);
         self.fast.close();

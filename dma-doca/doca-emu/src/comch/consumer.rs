@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fast::{Arrival, Fast, Inbox};
-use super::parcel::{IMMEDIATE, Immediate, Name, PIECES, Piece};
+use super::wire::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::ctx::{Context, Ctx, State};
@@ -27,7 +27,6 @@ pub(super) fn max_size(limits: &crate::config::ComchConfig) -> u32 {
     u32::try_from(limits.max_fast_size.0).unwrap_or(u32::MAX)
 }
 
-/// A receive task: its buffer, and the message that came.
 #[derive(Default)]
 pub(crate) struct Receive {
     pub(super) buf: Cell<Handle<Buf>>,
@@ -45,7 +44,6 @@ impl Receive {
     }
 }
 
-/// State from a start to the next stop.
 struct Run {
     name: Name,
     inbox: Arc<Inbox>,
@@ -104,7 +102,6 @@ impl Consumer {
         buf.iter().map(piece).collect()
     }
 
-    /// Reports a message, if one came.
     fn receive(&self) -> bool {
         let arrival = match &*self.run.borrow() {
             Some(run) => run.inbox.next(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::calls::comch;
 use super::connection::Connection;
 use super::consumer::{Consumer, Receive, max_list_len, max_size};
-use super::parcel::IMMEDIATE;
+use super::wire::IMMEDIATE;
 use crate::buf::Buf;
 use crate::c_abi::{Code, Handle, INVALID, Out, Outcome, c, c_calls, getters, require};
 use crate::ctx::{as_ctx, destroy};
@@ -50,7 +50,6 @@ completion_calls! {
     doca_comch_consumer_completion_get_imm_data_len(_len: *mut u32);
 }
 
-/// There is no data path accelerator.
 fn no_dpa(consumer: &Handle<Consumer>) -> Outcome {
     consumer.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
 }

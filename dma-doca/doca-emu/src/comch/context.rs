@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::connection::Link;
 use super::endpoint::{Endpoint, LISTENER, SEARCH_LIMIT};
-use super::frame;
+use super::wire;
 use crate::c_abi::{INVALID, Outcome, c, require};
 use crate::ctx::{Context, Ctx, State};
 use crate::log::sdk_log;
@@ -52,7 +52,7 @@ impl Context for Endpoint {
         for connection in self.connections.borrow().iter() {
             if connection.link.get() == Link::Open {
                 // A socket without room is closed all the same, which tells the other side as well.
-                let _ = connection.send(&[&[frame::BYE]]);
+                let _ = connection.send(&[&[wire::BYE]]);
             }
             connection.link.set(Link::Closed);
             self.abandon_pending(connection);

@@ -9,11 +9,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::address::Address;
 use super::channel::Active;
 use super::connection::{Connection, Link};
 use super::fast::Attention;
-use super::frame;
+use super::wire;
+use super::wire::Address;
 use super::{ConsumerCallback, OnMessage, StatusCallback};
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, TaskBytes, c, object, require};
 use crate::config::ComchConfig;
@@ -29,7 +29,6 @@ pub(super) const LISTENER: u64 = 0;
 /// Added to a connection's number for its fast path.
 pub(super) const FAST: u64 = 1 << 63;
 
-/// A message to send.
 pub(crate) struct Send {
     pub(super) connection: RefCell<Option<Rc<Connection>>>,
     pub(super) message: Cell<TaskBytes>,
@@ -57,7 +56,6 @@ pub(crate) struct Endpoint {
     /// Raised by the fast paths of its connections.
     pub(super) attention: Arc<Attention>,
     pub(super) listener: RefCell<Option<OwnedFd>>,
-    /// Made on the first start.
     pub(super) epoll: OnceCell<OwnedFd>,
     pub(super) connections: RefCell<Vec<Rc<Connection>>>,
     pub(super) closed: RefCell<VecDeque<Rc<Connection>>>,
@@ -115,7 +113,6 @@ impl Endpoint {
         &self.dev.card().config.comch
     }
 
-    /// The open connection of this endpoint with that handle.
     pub(super) fn own(&self, connection: Handle<Connection>) -> Outcome<Rc<Connection>> {
         let wanted = connection.get()?;
         let connections = self.connections.borrow();
@@ -149,7 +146,7 @@ impl Endpoint {
     pub(super) fn disconnect(&self, connection: &Connection) -> Outcome {
         require(connection.link.get() == Link::Open, c::DOCA_ERROR_NOT_CONNECTED)?;
         require(!connection.fast.is_used(), c::DOCA_ERROR_IN_USE)?;
-        match connection.send(&[&[frame::BYE]]) {
+        match connection.send(&[&[wire::BYE]]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(c::DOCA_ERROR_AGAIN),
             // The other side is gone already.
             Ok(()) | Err(_) => {}

@@ -19,12 +19,12 @@ use dma_ipc::{Import, RemoteError};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv};
 
-use super::parcel::{Immediate, Name, PARCEL, Parcel, Piece};
+use super::wire::{Immediate, Name, PARCEL, Parcel, Piece};
 use crate::c_abi::{Outcome, c, require};
 use crate::dev::Dev;
 use crate::log::sdk_log;
 use crate::mmap::Lent;
-use crate::notify::Timer;
+use crate::pe::Timer;
 
 /// Parcels sorted in one go.
 const ROUNDS: u32 = 256;
@@ -45,7 +45,6 @@ impl Attention {
         }
     }
 
-    /// Returns and clears the signal.
     pub(super) fn take(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Acquire)
     }
@@ -57,7 +56,6 @@ impl Attention {
     }
 }
 
-/// A message that lies in a buffer.
 pub(super) struct Arrival {
     pub(super) slot: u32,
     pub(super) producer: u32,
@@ -91,7 +89,6 @@ impl Inbox {
     }
 }
 
-/// A consumer of the other end.
 struct Remote {
     name: Name,
     memory: Arc<LentMemory>,
@@ -99,7 +96,6 @@ struct Remote {
     posted: VecDeque<(u32, Vec<Piece>)>,
 }
 
-/// Memory that the other end lends.
 pub(super) struct LentMemory {
     addr: u64,
     len: u64,
@@ -108,7 +104,6 @@ pub(super) struct LentMemory {
 }
 
 impl LentMemory {
-    /// The memory, opened when first needed.
     fn open(&self) -> Result<&Arc<Import>, RemoteError> {
         match self.import.get() {
             Some(import) => Ok(import),
@@ -126,7 +121,6 @@ impl LentMemory {
     }
 }
 
-/// A buffer taken for a message.
 pub(super) struct Taken {
     name: Name,
     slot: u32,
@@ -171,7 +165,6 @@ impl Fast {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection is open.
     pub(super) fn open(&self, channel: Arc<OwnedFd>) {
         self.state().channel = Some(channel);
     }
@@ -190,19 +183,16 @@ impl Fast {
         state.events.clear();
     }
 
-    /// A number for a consumer.
     pub(super) fn new_consumer_id(&self) -> Outcome<u32> {
         let limit = self.dev.card().config.comch.max_consumers;
         self.state().new_id(limit, |state| &mut state.consumer_ids)
     }
 
-    /// A number for a producer.
     pub(super) fn new_producer_id(&self) -> Outcome<u32> {
         let limit = self.dev.card().config.comch.max_producers;
         self.state().new_id(limit, |state| &mut state.producer_ids)
     }
 
-    /// This end has consumers or producers.
     pub(super) fn is_used(&self) -> bool {
         let state = self.state();
         !state.consumer_ids.is_empty() || !state.producer_ids.is_empty()
@@ -227,7 +217,6 @@ impl Fast {
         (name, inbox)
     }
 
-    /// Posts a buffer of a consumer.
     pub(super) fn post(&self, name: Name, slot: u32, room: Vec<Piece>) {
         self.state().send(&Parcel::Posted { name, slot, room });
     }
@@ -240,7 +229,6 @@ impl Fast {
         state.send(&Parcel::Went { name });
     }
 
-    /// Sorts the parcels in the socket.
     pub(super) fn look(&self) {
         let mut state = self.state();
         self.sort(&mut state);

@@ -6,7 +6,6 @@
 //!
 //! Producers and consumers of a connection have a [way of their own](fast).
 
-mod address;
 mod calls;
 mod cc_calls;
 mod channel;
@@ -17,23 +16,18 @@ mod consumer_calls;
 mod context;
 mod endpoint;
 mod fast;
-mod frame;
-mod parcel;
 mod producer;
-mod producer_calls;
-mod send_calls;
 mod traffic;
+mod wire;
 
 use crate::c_abi::c;
 
-/// Receives a message.
 type ReceiveCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_msg_recv, *mut u8, u32, *mut c::doca_comch_connection);
 /// [`ReceiveCallback`] of DOCA 2.5.
 type CcReceiveCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_msg_recv, *mut u8, usize, *mut c::doca_comch_connection);
 
-/// A callback for messages, of either version.
 #[derive(Clone, Copy)]
 enum OnMessage {
     Comch(ReceiveCallback),

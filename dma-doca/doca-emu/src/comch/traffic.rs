@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::address::{accept, fast_path};
 use super::connection::{Connection, Link, Packet, is_ours};
 use super::endpoint::{Endpoint, FAST, LISTENER, SEARCH_LIMIT};
 use super::fast::{Event, Fast};
-use super::frame::{self, Greeting};
+use super::wire::{self, Greeting};
+use super::wire::{accept, fast_path};
 use super::{OnMessage, StatusCallback};
 use crate::c_abi::{Handle, Outcome, c};
 use crate::ctx::State;
@@ -64,7 +64,6 @@ impl Endpoint {
         self.connections.borrow().iter().find(|connection| connection.id == id).cloned()
     }
 
-    /// The next readable descriptor.
     pub(super) fn next_ready(&self) -> Option<u64> {
         if self.ready.borrow().is_empty() {
             let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
@@ -127,14 +126,14 @@ impl Endpoint {
         let server = self.is_server();
         match (connection.link.get(), packet.first()) {
             (Link::Greeting, _) => {
-                let kind = if server { frame::HELLO } else { frame::WELCOME };
+                let kind = if server { wire::HELLO } else { wire::WELCOME };
                 let greeting = Greeting::parse(kind, packet);
                 let greeting = greeting.filter(|greeting| !server || greeting.address == self.address.text);
                 let (Some(greeting), Some(channel)) = (greeting, connection.handed.take()) else {
                     sdk_log!(ERROR, "comch: the other side is none of ours");
                     return self.end(connection);
                 };
-                if server && connection.send(&[&self.greeting("").to_bytes(frame::WELCOME)]).is_err() {
+                if server && connection.send(&[&self.greeting("").to_bytes(wire::WELCOME)]).is_err() {
                     return self.end(connection);
                 }
                 // Not earlier, so that the end of a client that went meanwhile is not reported.
@@ -151,7 +150,7 @@ impl Endpoint {
                 }
                 true
             }
-            (Link::Open, Some(&frame::MESSAGE)) => {
+            (Link::Open, Some(&wire::MESSAGE)) => {
                 let (_, message) = packet.split_at_mut(1);
                 connection.count(2, message.len());
                 let channel = self.channel.borrow().upgrade();
@@ -255,7 +254,6 @@ impl Endpoint {
         }
     }
 
-    /// Ends the tasks whose messages were not sent.
     pub(super) fn abandon_pending(&self, connection: &Connection) {
         for (task, _) in connection.pending.take() {
             self.tasks.end(task, c::DOCA_ERROR_CONNECTION_ABORTED);
@@ -301,7 +299,7 @@ impl Endpoint {
         connection.socket.replace(Some(socket));
         // Found. The server's program may take any time to accept.
         self.deadline.set(None);
-        let hello = self.greeting(&self.address.text).to_bytes(frame::HELLO);
+        let hello = self.greeting(&self.address.text).to_bytes(wire::HELLO);
         match fast_path() {
             Ok((ours, theirs)) if connection.pass(&hello, theirs.as_fd()).is_ok() => {
                 connection.handed.set(Some(ours));

@@ -34,7 +34,6 @@ impl Dma {
         Ok(dma)
     }
 
-    /// Submits a copy.
     pub(crate) fn job(&self, src: Handle<Buf>, dst: Handle<Buf>, user_data: c::doca_data) -> Outcome {
         let handle = self.alloc(src, dst, user_data)?;
         let task = handle.get()?;

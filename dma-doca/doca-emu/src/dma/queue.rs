@@ -12,16 +12,14 @@ use dma_sim::model::{
 use crate::c_abi::{Code, Outcome, c};
 use crate::config::Clock;
 use crate::dev::Dev;
-use crate::notify::Timer;
 use crate::pe::Ready;
+use crate::pe::Timer;
 
 /// The most model events that one call handles, so that it returns soon.
 const EVENTS_PER_CALL: u32 = 4_096;
 
-/// A task that the program submitted.
 #[derive(Clone, Copy)]
 pub(super) struct Staged {
-    /// Index in its pool.
     pub(super) task: u32,
     /// The task copies lists of buffers, not these segments.
     pub(super) listed: bool,
@@ -30,7 +28,6 @@ pub(super) struct Staged {
     pub(super) to: Segment,
 }
 
-/// End of a task.
 #[derive(Clone, Copy)]
 pub(super) struct Report {
     pub(super) task: u32,
@@ -38,7 +35,6 @@ pub(super) struct Report {
     pub(super) end: End,
 }
 
-/// Result of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
@@ -87,7 +83,6 @@ impl Queue {
         }
     }
 
-    /// Opens or restarts the channel.
     pub(super) fn open(&self) -> Outcome {
         let mut engine = self.dev.card().engine();
         let opened = match self.channel.get() {
@@ -199,7 +194,6 @@ impl Queue {
         }
     }
 
-    /// The next task that ended.
     #[inline]
     pub(super) fn next(&self) -> Option<Report> {
         if let Some(report) = self.reports.borrow_mut().pop_front() {
@@ -226,7 +220,6 @@ impl Queue {
         self.reports.borrow_mut().pop_front()
     }
 
-    /// Ends everything that is in flight.
     pub(super) fn stop(&self) {
         for task in self.staged.borrow_mut().drain(..) {
             self.report(Report::flushed(task.task));

@@ -24,7 +24,6 @@ pub(crate) struct Instance {
     parents: Cell<u32>,
 }
 
-/// Argument of a node.
 #[derive(Clone)]
 pub(super) enum Data {
     Task(Handle<Head>),
@@ -72,7 +71,6 @@ impl Instance {
         require(!self.is_submitted() && self.parents.get() == 0, c::DOCA_ERROR_IN_USE)
     }
 
-    /// Gives back what its nodes had.
     pub(super) fn clear(&self) {
         for data in self.data.take().into_iter().flatten() {
             if let Data::Instance(instance) = data {
@@ -247,7 +245,6 @@ impl Instance {
         }
     }
 
-    /// Tells the program that the instance ended.
     pub(super) fn tell(&self, status: Code) {
         let Some(conf) = self.graph.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };

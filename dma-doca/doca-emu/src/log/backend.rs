@@ -23,12 +23,10 @@ pub(crate) enum Audience {
     Sdk = 1,
 }
 
-/// Destination of lines.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// A stream of C's: written and flushed, so that its order with the program's own output stays.
     File(Stream),
-    /// A file descriptor.
     Fd(c_int),
     /// A buffer for one line, and who is called with it.
     Buffer(LineBuffer),
@@ -102,7 +100,6 @@ impl LineBuffer {
     }
 }
 
-/// A backend of the log.
 #[derive(Debug)]
 pub(crate) struct Backend {
     sink: Mutex<Sink>,
@@ -138,7 +135,6 @@ impl Backend {
         }
     }
 
-    /// Changes the destination of lines.
     #[cfg(workq)]
     pub(super) fn redirect(&self, sink: Sink) {
         *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;

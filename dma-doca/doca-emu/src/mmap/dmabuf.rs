@@ -12,7 +12,6 @@ use crate::c_abi::{INVALID, Outcome, c, require};
 pub(super) struct DmaBuf {
     base: NonNull<u8>,
     mapped: usize,
-    /// Offset of the stretch in the mapping.
     skip: usize,
 }
 
@@ -46,7 +45,6 @@ impl DmaBuf {
         Ok(Self { base: NonNull::new(base.cast()).ok_or(c::DOCA_ERROR_DRIVER)?, mapped, skip })
     }
 
-    /// The first byte.
     pub(super) fn first(&self) -> NonNull<u8> {
         // SAFETY: within the mapping, which begins on a page and has a byte at least behind `skip`.
         unsafe { self.base.add(self.skip) }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use dma_core::Access;
 use dma_ipc::{Export, RemoteError};
 
-use super::mapped;
 use super::registered::{Place, Registered};
 use crate::c_abi::{INVALID, Outcome, c, require};
 use crate::log::sdk_log;
@@ -30,7 +29,7 @@ impl Lent {
     pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
         require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
         let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };
-        mapped::check(first, memory.len, true)?;
+        super::registered::check(first, memory.len, true)?;
         let here = NonNull::new(ptr::with_exposed_provenance_mut(first)).ok_or(INVALID)?;
         // SAFETY: the map stays started, and its memory in place, until this is dropped, which revokes the
         // export.

@@ -5,16 +5,19 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dma_ipc::Import;
-use dma_sim::model::{RegionError, RegionKey, Rights};
+use dma_core::Access;
+use dma_ipc::mappings::{Mapped, mapped};
+use dma_ipc::{Import, RemoteError};
+use dma_sim::model::{RegionError, RegionKey, RegionSpec, Rights};
 
 use crate::c_abi::{INVALID, Outcome, c, require};
+use crate::descriptor::{Descriptor, Kind};
 use crate::dev::Dev;
+use crate::log::sdk_log;
 
 /// Bytes of a peer's memory that are copied at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Place of a map's bytes.
 pub(super) enum Place {
     /// In this process, from this address on.
     Here(usize),
@@ -34,7 +37,6 @@ pub(crate) struct Registered {
     pub(super) locked: u64,
     /// The addresses are the program's own.
     pub(crate) is_local: bool,
-    /// Place of the bytes.
     pub(super) at: Place,
     /// Consumers that let peers write here: the memory cannot be taken away meanwhile.
     pub(super) lent: AtomicU32,
@@ -66,7 +68,6 @@ impl Registered {
         require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)
     }
 
-    /// Its first address and its length.
     pub(crate) fn range(&self) -> (usize, usize) {
         (self.addr, self.len)
     }
@@ -76,12 +77,10 @@ impl Registered {
         self.keys.iter().find(|(of, _)| Arc::ptr_eq(of, dev)).map(|(_, key)| *key)
     }
 
-    /// A device may read it.
     pub(crate) fn may_read(&self) -> bool {
         self.rights.intersects(Rights::LOCAL_READ | Rights::REMOTE_READ)
     }
 
-    /// A device may write it.
     pub(crate) fn may_write(&self) -> bool {
         self.rights.intersects(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE)
     }
@@ -90,7 +89,6 @@ impl Registered {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Counts a buffer that came or went.
     pub(crate) fn count_buf(&self, came: bool) {
         match &self.bufs {
             Some(bufs) if came => _ = bufs.fetch_add(1, Ordering::Relaxed),
@@ -151,5 +149,60 @@ impl Registered {
             }
             Place::Nowhere => Err(c::DOCA_ERROR_NOT_SUPPORTED),
         }
+    }
+}
+
+/// Checks, as devices do at registration, that all memory is mapped, and writable if required.
+///
+/// # Errors
+///
+/// `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
+pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
+    match mapped(addr as u64, len as u64, writable) {
+        // Trusts the program where the system gives no answer.
+        Ok(Mapped::Whole) | Err(_) => Ok(()),
+        Ok(Mapped::Missing) => Err(INVALID),
+        Ok(Mapped::Denied) => Err(c::DOCA_ERROR_NOT_PERMITTED),
+    }
+}
+
+/// The started map of a descriptor, whose buffers are counted in `bufs`.
+pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU32>) -> Outcome<Registered> {
+    let (addr, len) = (descriptor.addr as usize, descriptor.len as usize);
+    let mut registered = Registered::new(addr, len, Rights::empty(), Place::Nowhere, Some(Arc::clone(bufs)));
+    // Memory of another machine: no device here has a key for it.
+    if descriptor.kind == Kind::Rdma {
+        return Ok(registered);
+    }
+    require(dev.function().import, c::DOCA_ERROR_NOT_SUPPORTED)?;
+    // The device must be of the same card.
+    require(dev.card().config.serial == descriptor.serial, INVALID)?;
+    let import = Arc::new(Import::open(&descriptor.remote).map_err(native)?);
+    let grant = import.grant();
+    require(grant.len == descriptor.len, INVALID)?;
+    registered.rights = if grant.rights.contains(Access::WRITE) {
+        Rights::REMOTE_READ | Rights::REMOTE_WRITE
+    } else {
+        Rights::REMOTE_READ
+    };
+    let memory = Arc::clone(&import) as Arc<dyn dma_sim::model::FarMemory>;
+    let spec = RegionSpec::far(descriptor.addr, descriptor.len, registered.rights, memory);
+    // SAFETY: the region has no memory of this process.
+    let key = unsafe { dev.card().engine().register(spec) }.map_err(|_| INVALID)?;
+    registered.keys.push((Arc::clone(dev), key));
+    registered.at = Place::Far(import);
+    Ok(registered)
+}
+
+fn native(error: RemoteError) -> c::doca_error_t {
+    sdk_log!(ERROR, "memory cannot be imported: {error}");
+    match error {
+        RemoteError::MalformedBlob { .. } | RemoteError::VersionMismatch { .. } => INVALID,
+        RemoteError::UnknownExport { .. } | RemoteError::Revoked { .. } | RemoteError::PeerGone { .. } => {
+            INVALID
+        }
+        RemoteError::ForeignUser { .. } | RemoteError::Permission { .. } => c::DOCA_ERROR_NOT_PERMITTED,
+        RemoteError::TooManyImports { .. } | RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
+        _ => c::DOCA_ERROR_DRIVER,
     }
 }

@@ -14,7 +14,6 @@ use crate::task::{Head, Submit, Task};
 const POLL: Duration = Duration::from_micros(100);
 
 impl Event {
-    /// Gives a task of this kind to the program.
     pub(super) fn alloc(
         &self,
         kind: Kind,

@@ -18,18 +18,13 @@ use crate::task::Tasks;
 /// Rounds of a busy wait between checks that the other side lives.
 const ROUNDS: u32 = 1 << 10;
 
-/// Use of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Not determined yet.
     Open,
-    /// An object of its own.
     Alone { started: bool },
-    /// A context.
     Context,
 }
 
-/// Kind of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compare {
     Greater,
@@ -89,7 +84,6 @@ impl Event {
         Ok(Self::with(Value::new()?, false))
     }
 
-    /// Imports the event of a descriptor.
     pub(super) fn import(dev: Arc<Dev>, descriptor: &[u8]) -> Outcome<Rc<Self>> {
         let descriptor = Descriptor::parse(descriptor).filter(|descriptor| descriptor.kind == Export::Event);
         let descriptor = descriptor.ok_or_else(|| {

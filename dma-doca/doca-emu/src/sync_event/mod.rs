@@ -5,7 +5,5 @@
 mod calls;
 mod context;
 mod event;
-mod task_calls;
 mod tasks;
-mod unsupported_calls;
 mod value;

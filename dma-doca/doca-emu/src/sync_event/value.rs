@@ -9,10 +9,8 @@ use dma_ipc::{Export, Import, Pages, SharedMemory};
 
 use crate::c_abi::{INVALID, Outcome, c};
 
-/// Bytes of the number.
 const LEN: usize = size_of::<u64>();
 
-/// Place of the number.
 pub(super) enum Value {
     /// In memory of its own, which other processes can map.
     Own(SharedMemory),
@@ -40,7 +38,6 @@ unsafe impl Send for UserNumber {}
 unsafe impl Sync for UserNumber {}
 
 impl Value {
-    /// New memory, with the number 0.
     pub(super) fn new() -> Outcome<Self> {
         let memory = SharedMemory::allocate(LEN, Pages::Normal);
         memory.map(Self::Own).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)

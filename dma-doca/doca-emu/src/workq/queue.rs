@@ -29,13 +29,11 @@ pub(super) struct Dma {
     mark: Mark,
     devs: RefCell<Vec<Arc<Dev>>>,
     started: Cell<bool>,
-    /// Work queues that it was added to.
     joined: RefCell<Vec<Joined>>,
 }
 
 object!(Dma, 0xd3_a1_00_01);
 
-/// A context on a work queue.
 struct Joined {
     queue: *const WorkQueue,
     dma: Rc<dma::Dma>,
@@ -71,7 +69,6 @@ pub(super) struct Base {
     user_data: c::doca_data,
 }
 
-/// A copy.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Job {
@@ -110,7 +107,6 @@ impl WorkQueue {
 }
 
 impl Dma {
-    /// Its DMA context on a work queue.
     fn on(&self, queue: &WorkQueue) -> Outcome<Rc<dma::Dma>> {
         let joined = self.joined.borrow();
         let found = joined.iter().find(|joined| std::ptr::eq(joined.queue, queue));
@@ -142,7 +138,6 @@ impl Dma {
     }
 }
 
-/// A task ended.
 unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx: c::doca_data) {
     // SAFETY: `join` set the pointer.
     let queue = unsafe { ctx.ptr }.cast::<WorkQueue>();

@@ -13,7 +13,6 @@ use crate::bindings::*;
 const PAGE: usize = 4096;
 
 unsafe extern "C" {
-    /// Of the C library.
     fn free(block: *mut c_void);
 }
 

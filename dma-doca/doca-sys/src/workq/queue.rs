@@ -39,7 +39,6 @@ struct Context {
     /// The work queue has an event handle.
     events: Cell<bool>,
     in_flight: Cell<u32>,
-    /// Tasks that are not freed.
     tasks: Cell<u32>,
     /// Place for an event. Its address of a task is NULL unless the library has just written it.
     event: UnsafeCell<doca_event>,
