@@ -299,8 +299,8 @@ pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
     task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
 }
 
-/// Declares calls that set and get a field of a task. Setting one that the device has does nothing; NULL has the
-/// default value.
+/// Declares calls that set and get a field of a task. Setting one that the device has does nothing; NULL has
+/// the default value.
 macro_rules! fields {
     ($body:ty: $(
         $set:ident $(| $old_set:ident)*, $get:ident $(| $old_get:ident)*($field:ident: $type:ty);

@@ -1,5 +1,5 @@
-//! Names of sockets, and packets: of a connection's socket, with one byte for the kind, and parcels of its fast
-//! path.
+//! Names of sockets, and packets: of a connection's socket, with one byte for the kind, and parcels of its
+//! fast path.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
