@@ -8,14 +8,8 @@ use crate::error::BACKEND;
 
 /// The work queue to open.
 ///
-/// In engine names, such as `dsa:wq0.0,depth=64`, the work queue follows the backend, and these options come
-/// next:
-///
-/// | key | value | default |
-/// |---|---|---|
-/// | `depth` | default depth of the engine's queues, from 1 to 4096 | 256, or less if the device takes less |
-/// | `dev` | directory of the device files | `DSA_DEV_PATH`, then `/dev/dsa` |
-/// | `sysfs` | directory of the devices' descriptions | `DSA_SYSFS_PATH`, then `/sys/bus/dsa/devices` |
+/// In engine names, such as `dsa:wq0.0,depth=64`, the work queue follows the backend, and the options that
+/// [`INFO`](Self::INFO) and the README list come next.
 ///
 /// The file in `dev` is opened for writing, and descriptors with addresses of this process are stored to it.
 /// So untrusted names must not choose these directories: `dma::parse_untrusted` refuses them.
@@ -65,7 +59,7 @@ impl DsaOptions {
         with_sysfs_dir(sysfs_dir: Some(impl Into<PathBuf>));
     }
 
-    /// Reads the device and the options of an engine name; see the table above.
+    /// Reads the device and the options of an engine name: see [`INFO`](Self::INFO).
     ///
     /// # Errors
     ///

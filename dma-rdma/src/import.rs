@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dma_core::{
@@ -48,16 +48,13 @@ pub(crate) struct Agreed {
 
 /// A connection that is being agreed on, by a thread of its own that ends in bounded time.
 #[derive(Debug)]
-pub(crate) struct Connecting(Receiver<Result<Agreed>>);
+pub(crate) struct Connecting(Option<JoinHandle<Result<Agreed>>>);
 
 impl Connecting {
-    /// Returns the outcome once there is one. Never blocks.
-    pub(crate) fn outcome(&self) -> Option<Result<Agreed>> {
-        match self.0.try_recv() {
-            Err(std::sync::mpsc::TryRecvError::Empty) => None,
-            Err(_) => Some(Err(error(ErrorKind::Os, "the thread that connects has panicked"))),
-            Ok(outcome) => Some(outcome),
-        }
+    /// Returns the outcome once there is one. Does not wait for it.
+    pub(crate) fn outcome(&mut self) -> Option<Result<Agreed>> {
+        let ended = self.0.take_if(|thread| thread.is_finished())?.join();
+        Some(ended.unwrap_or_else(|_| Err(error(ErrorKind::Os, "the thread that connects has panicked"))))
     }
 }
 
@@ -69,23 +66,18 @@ impl Import {
 
     /// Begins to connect a queue pair to one of the exporter.
     pub(crate) fn connect(self: &Arc<Self>, end: End) -> Result<Connecting> {
-        let (tell, outcome) = channel();
         let import = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("dma-rdma-connect".into()).spawn(move || {
-            let agreed = ask(import.service, &import.secret, Some(end), ANSWER);
-            let agreed = agreed.and_then(|(stream, grant, end)| match end {
-                Some(end) if grant == import.grant => Ok(Agreed { stream, end }),
+            match ask(import.service, &import.secret, Some(end), ANSWER)? {
+                (stream, grant, Some(end)) if grant == import.grant => Ok(Agreed { stream, end }),
                 _ => Err(foreign_bytes(import.service)),
-            });
-            // Nobody waits any more if the queue was closed.
-            let _ = tell.send(agreed);
+            }
         });
-        match spawned {
-            Ok(_) => Ok(Connecting(outcome)),
-            Err(source) => Err(error(ErrorKind::OutOfResources, "no thread to connect to an exporter")
+        spawned.map(|thread| Connecting(Some(thread))).map_err(|source| {
+            error(ErrorKind::OutOfResources, "no thread to connect to an exporter")
                 .with_source(source)
-                .with_hint("raise the limit of threads with `ulimit -u`")),
-        }
+                .with_hint("raise the limit of threads with `ulimit -u`")
+        })
     }
 }
 

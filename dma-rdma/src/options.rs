@@ -9,19 +9,8 @@ use crate::error::error;
 
 /// The device to open.
 ///
-/// In engine names, such as `rdma:mlx5_0,port=2`, the device follows the backend, and these options come
-/// next:
-///
-/// | key | value | default |
-/// |---|---|---|
-/// | `port` | port of the device, from 1 to 255 | the first that is active |
-/// | `gid` | index of the port's GID, from 0 to 255 | if the port needs one: RoCE v2 and IPv4 first |
-/// | `sl` | service level, from 0 to 15 | 0 |
-/// | `mtu` | 256, 512, 1024, 2048 or 4096 bytes | that of the port |
-/// | `timeout` | wait for an answer, N from 1 to 31: 4.096 us times 2 to the power N | 14, 67 ms |
-/// | `listen` | where importers connect, such as `10.0.0.1:0` | the address of the GID, any port |
-/// | `depth` | default depth of the engine's queues, from 1 to 16384 | 256, or the device's limit |
-/// | `lib` | directory of `libibverbs.so.1` | `DMA_IBVERBS_LIB_DIR`, then where the system looks |
+/// In engine names, such as `rdma:mlx5_0,port=2`, the device follows the backend, and the options that
+/// [`INFO`](Self::INFO) and the README list come next.
 ///
 /// An answer that does not come is asked for 6 times more. So a copy without an answer fails after 7 to 28
 /// times the timeout: a device may take up to 4 times as long as it was told.
@@ -99,7 +88,7 @@ impl RdmaOptions {
         with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
     }
 
-    /// Reads the device and the options of an engine name; see the table above.
+    /// Reads the device and the options of an engine name: see [`INFO`](Self::INFO).
     ///
     /// # Errors
     ///

@@ -167,7 +167,7 @@ impl RdmaQueue {
     /// Connects if the exporter has agreed, and posts what waits for it.
     #[cold]
     pub(crate) fn connected(&mut self) {
-        let State::Connecting(connecting) = &self.state else { return };
+        let State::Connecting(connecting) = &mut self.state else { return };
         let Some(agreed) = connecting.outcome() else { return };
         match agreed.and_then(|agreed| self.pair.join(agreed)) {
             Ok(()) => {

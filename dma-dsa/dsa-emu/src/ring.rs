@@ -1,29 +1,18 @@
 //! A bounded queue of descriptors from signal handlers of any thread to one worker: no lock, no allocation.
-#![expect(unsafe_code, reason = "cells that the sequence numbers hand over")]
 
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
+use crossbeam_queue::ArrayQueue;
 use rustix::thread::futex;
 
 use crate::descriptor::Descriptor;
 
-#[derive(Debug)]
-struct Cell {
-    /// Its place while free for it, its place plus one while full, its next place when free again.
-    sequence: AtomicUsize,
-    descriptor: UnsafeCell<Descriptor>,
-}
-
 /// The queue. Any number of threads push, one pops.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    cells: Box<[Cell]>,
-    /// Descriptors that are in it, or on their way into it.
-    used: AtomicUsize,
-    most: usize,
-    tail: AtomicUsize,
-    head: AtomicUsize,
+    descriptors: ArrayQueue<Descriptor>,
+    /// Descriptors that were appended so far, or are on their way.
+    pushed: AtomicUsize,
     /// Grows with each push and each wake-up: the word that the worker sleeps on.
     signals: AtomicU32,
     /// The worker sleeps, or is about to. It alone changes this: a waker that took it back could take it back
@@ -31,21 +20,12 @@ pub(crate) struct Ring {
     asleep: AtomicBool,
 }
 
-// SAFETY: a cell is written by the thread that took its place by `tail`, and read by the worker, after the
-// sequence number said so.
-unsafe impl Sync for Ring {}
-
 impl Ring {
     /// A queue of `most` descriptors.
     pub(crate) fn new(most: usize) -> Self {
-        let cell =
-            |n| Cell { sequence: AtomicUsize::new(n), descriptor: UnsafeCell::new(Descriptor::default()) };
         Self {
-            cells: (0..most.next_power_of_two()).map(cell).collect(),
-            used: AtomicUsize::new(0),
-            most,
-            tail: AtomicUsize::new(0),
-            head: AtomicUsize::new(0),
+            descriptors: ArrayQueue::new(most),
+            pushed: AtomicUsize::new(0),
             signals: AtomicU32::new(0),
             asleep: AtomicBool::new(false),
         }
@@ -53,19 +33,14 @@ impl Ring {
 
     /// Appends a descriptor; `false` if there is no room.
     pub(crate) fn push(&self, descriptor: &Descriptor) -> bool {
-        let room = |used: usize| (used < self.most).then_some(used + 1);
-        if self.used.fetch_update(Ordering::Acquire, Ordering::Relaxed, room).is_err() {
-            return false;
+        self.pushed.fetch_add(1, Ordering::AcqRel);
+        let has_room = self.descriptors.push(*descriptor).is_ok();
+        if has_room {
+            self.wake();
+        } else {
+            self.pushed.fetch_sub(1, Ordering::AcqRel);
         }
-        let place = self.tail.fetch_add(1, Ordering::Relaxed);
-        let cell = &self.cells[place & (self.cells.len() - 1)];
-        // There is room, so the worker has left the cell: it frees it before it lowers `used`.
-        debug_assert_eq!(cell.sequence.load(Ordering::Acquire), place);
-        // SAFETY: the place is this thread's, until the next line.
-        unsafe { *cell.descriptor.get() = *descriptor };
-        cell.sequence.store(place + 1, Ordering::Release);
-        self.wake();
-        true
+        has_room
     }
 
     /// Wakes the worker, which looks at what it waits for again.
@@ -83,22 +58,12 @@ impl Ring {
 
     /// The number of descriptors that were appended so far.
     pub(crate) fn pushed(&self) -> usize {
-        self.tail.load(Ordering::Acquire)
+        self.pushed.load(Ordering::Acquire)
     }
 
     /// Takes the oldest descriptor. For the worker alone.
     pub(crate) fn pop(&self) -> Option<Descriptor> {
-        let place = self.head.load(Ordering::Relaxed);
-        let cell = &self.cells[place & (self.cells.len() - 1)];
-        if cell.sequence.load(Ordering::Acquire) != place + 1 {
-            return None;
-        }
-        // SAFETY: the cell is full, so its writer is done with it.
-        let descriptor = unsafe { *cell.descriptor.get() };
-        cell.sequence.store(place + self.cells.len(), Ordering::Release);
-        self.head.store(place + 1, Ordering::Relaxed);
-        self.used.fetch_sub(1, Ordering::Release);
-        Some(descriptor)
+        self.descriptors.pop()
     }
 
     /// Takes the oldest descriptor, and sleeps until there is one. `None` once `over` says so. For the worker

@@ -152,7 +152,7 @@ fn the_device_confines_a_peer_to_its_export() {
         ),
     ] {
         if !pair.use_link(&mine, 4).unwrap() {
-            let connecting = pair.connect().unwrap();
+            let mut connecting = pair.connect().unwrap();
             let begun = Instant::now();
             let agreed = loop {
                 assert!(begun.elapsed() < SOON, "no connection");

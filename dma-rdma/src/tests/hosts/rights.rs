@@ -29,7 +29,7 @@ fn connect(pair: &mut Pair, import: &Arc<Import>) {
     if pair.use_link(import, 4).expect("a queue pair") {
         return;
     }
-    let connecting = pair.connect().expect("it begins to connect");
+    let mut connecting = pair.connect().expect("it begins to connect");
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         if let Some(agreed) = connecting.outcome() {
