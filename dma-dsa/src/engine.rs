@@ -83,11 +83,7 @@ impl DsaEngine {
         let batch = if batches { wq.max_batch } else { 1 } as usize;
         let most = (wq.size as usize).saturating_mul(batch).min(DsaOptions::DEPTH_MAX);
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
-        if depth == 0 || depth > most {
-            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
-                .with_numbers(depth as u64, most as u64)
-                .with_hint("the work queue's entries times its longest batch bound the depth: lower it, or raise --wq-size"));
-        }
+        check_depth(depth, most)?;
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
         // Within a batch, by the device.
         capabilities.set(Capabilities::FENCE, batch > 1);
@@ -114,12 +110,7 @@ impl DsaEngine {
             info = info.with_model(stand_in.clone());
         }
         let entries = (!wq.shared).then(|| Entries::new(wq.size));
-        let fork = ForkMark::new().map_err(|errno| {
-            error(ErrorKind::OutOfMemory, "a page cannot be mapped")
-                .with_source(std::io::Error::from(errno))
-                .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
-        })?;
-        let opened = Opened::new(wq, portal, options.clone(), entries, fork, batch);
+        let opened = Opened::new(wq, portal, options.clone(), entries, ForkMark::new()?, batch);
         Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
     }
 
@@ -128,6 +119,17 @@ impl DsaEngine {
     pub(crate) fn opened(&self) -> &Opened {
         &self.opened
     }
+}
+
+fn check_depth(depth: usize, most: usize) -> Result<()> {
+    if (1..=most).contains(&depth) {
+        return Ok(());
+    }
+    Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+        .with_numbers(depth as u64, most as u64)
+        .with_hint(
+            "the work queue's entries times its longest batch bound the depth: lower it, or raise --wq-size",
+        ))
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
@@ -159,12 +161,7 @@ unsafe impl DmaEngine for DsaEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let depth = options.depth_on(&self.info.limits).max(1);
-        let most = self.info.limits.max_queue_depth;
-        if depth > most {
-            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
-                .with_numbers(depth as u64, most as u64)
-                .with_hint("the work queue's entries times its longest batch bound the depth"));
-        }
+        check_depth(depth, self.info.limits.max_queue_depth)?;
         Ok(Box::new(DsaQueue::open(&self.opened, self.id, depth, options.hint)))
     }
 }

@@ -70,13 +70,7 @@ impl RdmaEngine {
         let most = device.attr.max_qp_wr.min(device.attr.max_cqe.saturating_sub(1));
         let most = usize::try_from(most).unwrap_or(0).clamp(1, RdmaOptions::DEPTH_MAX);
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
-        if depth == 0 || depth > most {
-            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
-                .with_numbers(depth as u64, most as u64)
-                .with_hint(
-                    "the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`): lower it",
-                ));
-        }
+        check_depth(depth, most)?;
         // A copy goes out as an RDMA read, so that its completion says that the bytes are in place.
         let mut capabilities = Capabilities::ALLOCATE
             | Capabilities::REGISTER
@@ -119,6 +113,15 @@ impl RdmaEngine {
     }
 }
 
+fn check_depth(depth: usize, most: usize) -> Result<()> {
+    if (1..=most).contains(&depth) {
+        return Ok(());
+    }
+    Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+        .with_numbers(depth as u64, most as u64)
+        .with_hint("the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`): lower it"))
+}
+
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
 // SAFETY: `info` holds the properties that the device reports, which all queues share.
 unsafe impl DmaEngine for RdmaEngine {
@@ -149,12 +152,7 @@ unsafe impl DmaEngine for RdmaEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let depth = options.depth_on(&self.info.limits).max(1);
-        let most = self.info.limits.max_queue_depth;
-        if depth > most {
-            return Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
-                .with_numbers(depth as u64, most as u64)
-                .with_hint("the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`)"));
-        }
+        check_depth(depth, self.info.limits.max_queue_depth)?;
         Ok(Box::new(RdmaQueue::open(&self.inner, depth)?))
     }
 }

@@ -5,24 +5,16 @@
 //! without a device with an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy.
 //! The README describes the set-up of a machine.
 //!
-//! Properties of RDMA that users see:
+//! Properties of RDMA that users see; the README has more of them:
 //!
 //! - **A queue is a queue pair connected to itself.** A copy is an RDMA read of the source into the
 //!   destination, because only a read's completion promises that the bytes are in place for the CPU.
 //! - **Memory of another host** is imported by the export's descriptor, and copied from and to like other
-//!   memory. A copy to it is an RDMA write, with a read behind each doorbell's writes. Its first copy
-//!   connects, without blocking. An export that was taken back ends copies as
-//!   [`Revoked`](dma_core::ErrorKind::Revoked).
-//! - **Rights are the device's.** A region is registered with its rights, and the device checks each request
-//!   against them. Registering pins memory (`ulimit -l`), so it is dear and belongs to the set-up.
-//! - **Doorbells.** All that gathered since the last doorbell goes out as one chain of work requests. Only
-//!   its last request, and each 32nd, makes a completion, which stands for those before it.
-//! - **Fences** are the device's: a fenced request starts when all reads before it have completed. On
-//!   Soft-RoCE the queue keeps them, see the README.
+//!   memory. An export that was taken back ends copies as [`Revoked`](dma_core::ErrorKind::Revoked).
+//! - **Rights are the device's.** It checks each request against the rights of the region. Registering pins
+//!   memory (`ulimit -l`), so it is dear and belongs to the set-up.
 //! - **Errors.** The first failure stops the queue pair. That descriptor has its status, those behind it are
-//!   [`Aborted`](dma_core::ErrorKind::Aborted), and the queue pair is connected again inside `poll`. While
-//!   the port is down, submissions fail with an error that says so.
-//! - **Sleeping.** A queue's event is its completion channel.
+//!   [`Aborted`](dma_core::ErrorKind::Aborted), and the queue pair is connected again inside `poll`.
 //! - **Forks.** Queues and regions belong to the process that opened them. On kernels before 5.12, set
 //!   `RDMAV_FORK_SAFE=1` in programs that start others.
 

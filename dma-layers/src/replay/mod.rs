@@ -42,11 +42,12 @@ mod timed;
 mod tokens;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dma_core::{DmaEngine, Error, ErrorKind, Result};
 
-use crate::record::Trace;
+use crate::record::{Event, Trace};
 use memory::{Content, Memory};
 use needs::Needs;
 use player::{Pace, Player};
@@ -134,7 +135,18 @@ impl CopyTimes {
     /// Adds up the times of a trace.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        needs::recorded_times(trace)
+        let mut times = Self::default();
+        for event in (0..trace.queues().len()).flat_map(|queue| trace.events(queue)) {
+            match event {
+                Event::Submit { call, .. } | Event::Flush { call, .. } => times.cpu += call,
+                Event::Ended { wait, .. } => times.wait += wait,
+                Event::Operation { .. } | Event::Poll { .. } => {}
+            }
+        }
+        if trace.recorded().cpu_copies {
+            times.cpu += times.wait;
+        }
+        times
     }
 }
 
@@ -155,9 +167,9 @@ pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOption
     let mut replayed = Replayed::default();
     for (queue, memory) in memory.iter().enumerate() {
         memory.fill(Content::Distinct);
-        let player = Player::open(trace, queue, engine, memory, options, Pace::Verify)?;
-        let (ran, mismatch) = player.verify()?;
-        replayed.verified += ran;
+        let mut player = Player::open(trace, queue, engine, memory, options, Pace::Verify)?;
+        let Replayed { verified, mismatch, .. } = player.play(&AtomicBool::new(false))?;
+        replayed.verified += verified;
         if mismatch.is_some() {
             return Ok(Replayed { mismatch, ..replayed });
         }

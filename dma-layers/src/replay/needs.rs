@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use dma_core::{Capabilities, EngineInfo, Error, ErrorKind, Result};
 
-use super::{CopyTimes, unsupported};
+use super::unsupported;
 use crate::record::{Event, Kind, Span, Trace};
 
 /// The most queues, because each is a thread.
@@ -137,22 +137,6 @@ fn overlapping(src: &[Span], dst: &[Span]) -> bool {
         *end = span.offset + span.len;
     }
     false
-}
-
-/// The times within a trace.
-pub(super) fn recorded_times(trace: &Trace) -> CopyTimes {
-    let mut times = CopyTimes::default();
-    for event in (0..trace.queues().len()).flat_map(|queue| trace.events(queue)) {
-        match event {
-            Event::Submit { call, .. } | Event::Flush { call, .. } => times.cpu += call,
-            Event::Ended { wait, .. } => times.wait += wait,
-            Event::Operation { .. } | Event::Poll { .. } => {}
-        }
-    }
-    if trace.recorded().cpu_copies {
-        times.cpu += times.wait;
-    }
-    times
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::cut::Pieces;
 use super::memory::{Check, Memory};
 use super::tokens::Tokens;
-use super::{CopyTimes, Mismatch, ReplayOptions};
+use super::{ReplayOptions, Replayed};
 use crate::record::{Event, Events, QueueTrace, Span, Trace};
 
 /// Time that a stopped queue has to report the rest.
@@ -30,18 +30,6 @@ pub(super) enum Pace {
     Verify,
     /// Takes the program's own times, too.
     Recorded,
-}
-
-/// The counts of one queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ran {
-    pub(super) times: CopyTimes,
-    pub(super) doorbells: u64,
-    pub(super) descriptors: u64,
-    pub(super) failed: u64,
-    /// Set in a run that verifies.
-    verified: u64,
-    mismatch: Option<Mismatch>,
 }
 
 pub(super) struct Player<'a> {
@@ -67,7 +55,8 @@ pub(super) struct Player<'a> {
     tokens: Tokens,
     operations: u64,
     clock: Clock,
-    ran: Ran,
+    /// The counts so far, without the time.
+    ran: Replayed,
 }
 
 impl<'a> Player<'a> {
@@ -105,25 +94,19 @@ impl<'a> Player<'a> {
             tokens: Tokens::new(queue.depth),
             operations: 0,
             clock: Clock::new(pace == Pace::Recorded),
-            ran: Ran::default(),
+            ran: Replayed::default(),
         })
     }
 
-    /// Runs a trace to verify it. Returns the number of descriptors that were right, and the first wrong one.
-    pub(super) fn verify(mut self) -> Result<(u64, Option<Mismatch>)> {
-        let ran = self.play(&AtomicBool::new(false))?;
-        Ok((ran.verified, ran.mismatch))
-    }
-
     /// Makes all calls. Returns early if `stop` is set.
-    pub(super) fn play(&mut self, stop: &AtomicBool) -> Result<Ran> {
+    pub(super) fn play(&mut self, stop: &AtomicBool) -> Result<Replayed> {
         let ended = self.calls(stop).and_then(|()| self.drain(stop));
         if ended.is_err() || stop.load(Ordering::Relaxed) {
             self.give_up();
         }
         self.ran.doorbells = self.queue.as_ref().map_or(0, |queue| queue.stats().doorbells);
         ended.map_err(|e| e.with_operation(format!("queue {}", self.number)))?;
-        Ok(self.ran)
+        Ok(std::mem::take(&mut self.ran))
     }
 
     fn calls(&mut self, stop: &AtomicBool) -> Result<()> {
@@ -178,7 +161,7 @@ impl<'a> Player<'a> {
     /// Counts the time since the last call as the engine's.
     fn count(&mut self) {
         let time = self.clock.pass();
-        self.ran.times.cpu += time;
+        self.ran.cpu += time;
     }
 
     /// Gathers the next operation for a call.
@@ -275,9 +258,9 @@ impl<'a> Player<'a> {
         let Self { queue: Some(queue), reports, .. } = self else { return 0 };
         let n = queue.poll(reports);
         let time = self.clock.pass();
-        self.ran.times.wait += time;
+        self.ran.wait += time;
         if self.cpu_copies {
-            self.ran.times.cpu += time;
+            self.ran.cpu += time;
         }
         for at in 0..n {
             let Completion { token, result, outcome, .. } = self.reports[at];

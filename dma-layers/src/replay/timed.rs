@@ -1,13 +1,13 @@
 //! [`run`]: a trace with its pauses, each queue on a thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use dma_core::{DmaEngine, Error, ErrorKind, Result};
 
 use super::memory::Memory;
-use super::player::{Pace, Player, Ran};
+use super::player::{Pace, Player};
 use super::{ReplayOptions, Replayed};
 use crate::os_clock;
 use crate::record::Trace;
@@ -22,11 +22,11 @@ struct Shared<'a> {
     ready: Barrier,
     /// A queue failed: the others need not go on.
     stop: AtomicBool,
-    epoch: Mutex<Option<Instant>>,
+    epoch: OnceLock<Instant>,
 }
 
-/// One queue's part: its counts, the time when it was closed, and the CPU time of its thread.
-type Part = Result<(Ran, Duration, Duration)>;
+/// One queue's part, with the time when it was closed; and the CPU time of its thread.
+type Part = Result<(Replayed, Duration)>;
 
 /// Runs all queues.
 pub(super) fn run(
@@ -43,7 +43,7 @@ pub(super) fn run(
         first_closed: queues.iter().map(|queue| queue.closed).min().unwrap_or_default(),
         ready: Barrier::new(queues.len() + 1),
         stop: AtomicBool::new(false),
-        epoch: Mutex::new(None),
+        epoch: OnceLock::new(),
     };
     let (parts, process) = std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn run(
         // All queues that are opened ahead of time are open.
         shared.ready.wait();
         let before = os_clock::process_cpu();
-        *shared.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        shared.epoch.get_or_init(Instant::now);
         shared.ready.wait();
         let parts: Vec<Part> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
         (parts, os_clock::process_cpu().saturating_sub(before))
@@ -62,10 +62,10 @@ pub(super) fn run(
     let mut replayed = Replayed::default();
     let mut threads = Duration::ZERO;
     for part in parts {
-        let (ran, closed, thread) = part?;
-        replayed.time = replayed.time.max(closed);
-        replayed.cpu += ran.times.cpu;
-        replayed.wait += ran.times.wait;
+        let (ran, thread) = part?;
+        replayed.time = replayed.time.max(ran.time);
+        replayed.cpu += ran.cpu;
+        replayed.wait += ran.wait;
         replayed.doorbells += ran.doorbells;
         replayed.descriptors += ran.descriptors;
         replayed.failed += ran.failed;
@@ -90,7 +90,7 @@ impl Shared<'_> {
         let ahead = (opened <= self.first_closed).then(open);
         self.ready.wait();
         self.ready.wait();
-        let epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now);
+        let epoch = *self.epoch.get_or_init(Instant::now);
         let cpu = os_clock::thread_cpu();
         let play = || {
             while let Some(left) = opened.checked_sub(epoch.elapsed())
@@ -99,8 +99,9 @@ impl Shared<'_> {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
             }
             let mut player = ahead.unwrap_or_else(open)?;
-            let ran = player.play(&self.stop)?;
-            Ok((ran, epoch.elapsed(), os_clock::thread_cpu().saturating_sub(cpu)))
+            let mut ran = player.play(&self.stop)?;
+            ran.time = epoch.elapsed();
+            Ok((ran, os_clock::thread_cpu().saturating_sub(cpu)))
         };
         play().inspect_err(|_| self.stop.store(true, Ordering::Relaxed))
     }
