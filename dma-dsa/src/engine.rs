@@ -110,7 +110,12 @@ impl DsaEngine {
             info = info.with_model(stand_in.clone());
         }
         let entries = (!wq.shared).then(|| Entries::new(wq.size));
-        let opened = Opened::new(wq, portal, options.clone(), entries, ForkMark::new()?, batch);
+        let fork = ForkMark::new().map_err(|errno| {
+            error(ErrorKind::OutOfMemory, "a page cannot be mapped")
+                .with_source(std::io::Error::from(errno))
+                .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
+        })?;
+        let opened = Opened::new(wq, portal, options.clone(), entries, fork, batch);
         Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
     }
 

@@ -6,11 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use dma_core::{Error, ErrorKind, MemoryRequest, PageMemory};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::error::error;
 use crate::hardware::HwDescriptor;
 
 /// Size of a work queue's portal in bytes.
@@ -162,18 +160,21 @@ impl Portal for Kernel {
 
 /// Tells the process that opened a work queue from its children: a page that is zero after a fork.
 #[derive(Debug)]
-pub(crate) struct ForkMark(PageMemory);
+pub(crate) struct ForkMark(NonNull<u8>);
+
+// SAFETY: the page is only read, atomically.
+unsafe impl Send for ForkMark {}
+// SAFETY: as above.
+unsafe impl Sync for ForkMark {}
 
 impl ForkMark {
-    pub(crate) fn new() -> Result<Self, Error> {
-        let mark = Self(PageMemory::new(&MemoryRequest::new(PAGE))?);
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, anywhere.
+        let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, rights, MapFlags::PRIVATE) }?;
+        let mark = Self(NonNull::new(page.cast()).ok_or(Errno::NOMEM)?);
         // SAFETY: this page alone; a child finds zeroes in it.
-        let wiped = unsafe { madvise(mark.0.as_ptr().as_ptr().cast(), PAGE, Advice::LinuxWipeOnFork) };
-        wiped.map_err(|errno| {
-            error(ErrorKind::OutOfMemory, "a page cannot be kept from children")
-                .with_source(std::io::Error::from(errno))
-                .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
-        })?;
+        unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) }?;
         mark.byte().store(1, Ordering::Relaxed);
         Ok(mark)
     }
@@ -186,8 +187,15 @@ impl ForkMark {
 
     #[inline]
     fn byte(&self) -> &AtomicU8 {
-        // SAFETY: mapped as long as this value, and only used as an atomic.
-        unsafe { AtomicU8::from_ptr(self.0.as_ptr().as_ptr()) }
+        // SAFETY: mapped until the drop.
+        unsafe { AtomicU8::from_ptr(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for ForkMark {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; nobody uses it any more.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE) };
     }
 }
 
@@ -236,8 +244,6 @@ pub(crate) unsafe fn populate(addr: u64, len: u64, write: bool) -> Result<(), Er
 
 #[cfg(test)]
 mod tests {
-    use rustix::mm::mmap_anonymous;
-
     use super::*;
 
     #[test]
