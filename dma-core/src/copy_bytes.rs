@@ -14,19 +14,12 @@ const IN_FLIGHT: usize = 8;
 /// A source and a destination.
 pub(crate) type Pair = (BufferMut, BufferMut);
 
-/// The constants of a queue.
-pub(crate) struct Facts {
-    pub(crate) means: Means,
-    pub(crate) backend: &'static str,
-    pub(crate) stall_timeout: Duration,
-}
-
 /// A queue of either kind.
 pub(crate) trait Copier {
     type Transfer;
 
-    /// Returns `None` if the queue is closed.
-    fn facts(&self) -> Option<Facts>;
+    /// Returns the backend's name and the stall timeout, too; `None` if the queue is closed.
+    fn facts(&self) -> Option<(Means, &'static str, Duration)>;
 
     fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
 
@@ -39,7 +32,7 @@ pub(crate) trait Copier {
 
 /// Copies `src` to `dst`, by the CPU or through buffers of `pool`.
 pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    let Some(Facts { means, backend, stall_timeout }) = queue.facts() else {
+    let Some((means, backend, stall_timeout)) = queue.facts() else {
         return Err(error::closed().with_operation("copy bytes"));
     };
     let fail = |e: Error| e.with_operation("copy bytes").with_backend(backend);

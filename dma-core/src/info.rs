@@ -39,7 +39,7 @@ pub struct EngineInfo {
     /// moves bytes as fast as it can.
     pub model: Option<String>,
     /// The NUMA node that the device is attached to. `None` for software, on a machine of one node, and where
-    /// the system does not say. [`cores_of_node`](crate::cores_of_node) lists the node's cores.
+    /// the system does not say. [`NumaNodes::cores`](crate::NumaNodes::cores) lists the node's cores.
     pub numa_node: Option<u32>,
     /// Native capabilities.
     pub capabilities: Capabilities,

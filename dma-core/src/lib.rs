@@ -75,7 +75,7 @@ pub use ext::DmaEngineExt;
 pub use headroom::{check_headroom, spawn_thread};
 pub use info::*;
 pub use memory::*;
-pub use numa::{NumaNodes, cores_of_node, parse_cores};
+pub use numa::{NumaNodes, parse_cores};
 pub use operand::{Destination, Source};
 pub use option_value::OptionValue;
 pub use options::*;

@@ -6,9 +6,6 @@ use std::ptr::NonNull;
 
 use crate::{Access, Error, ErrorKind, Result};
 
-/// Up to this alignment, in bytes, allocation failures are reported as a lack of memory.
-const HUGE_PAGE: usize = 2 << 20;
-
 /// A request for memory to allocate or register.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -89,7 +86,7 @@ impl MemoryRequest {
     /// backend may set another hint.
     #[must_use]
     pub fn out_of_memory(&self) -> Error {
-        let hint = if self.align > self.len.max(HUGE_PAGE) {
+        let hint = if self.align > self.len.max(crate::page_memory::HUGE_PAGE) {
             "ask for a smaller alignment"
         } else {
             "ask for less, or free some memory"

@@ -17,27 +17,6 @@ const NODES: &str = "/sys/devices/system/node";
 /// The cores of a machine whose kernel knows no nodes.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// Returns the numbers of the cores of a NUMA node, in ascending order, for
-/// [`SharedQueueOptions::with_cores`](crate::SharedQueueOptions::with_cores). Reads the system's files.
-///
-/// ```
-/// # use dma_core::{DmaEngine, SharedQueueOptions};
-/// fn options(engine: &dyn DmaEngine) -> dma_core::Result<SharedQueueOptions> {
-///     let options = SharedQueueOptions::new();
-///     match engine.info().numa_node {
-///         Some(node) => Ok(options.with_cores(dma_core::cores_of_node(node)?)),
-///         None => Ok(options),
-///     }
-/// }
-/// ```
-///
-/// # Errors
-///
-/// As [`NumaNodes::cores`].
-pub fn cores_of_node(node: u32) -> Result<Vec<usize>> {
-    NumaNodes::of_system().cores(node).map_err(|e| e.with_operation("cores of a NUMA node"))
-}
-
 /// The NUMA nodes of a machine. On a machine whose kernel knows none, node 0 has all cores and all memory.
 #[derive(Clone, Debug)]
 pub struct NumaNodes {
@@ -92,7 +71,8 @@ impl NumaNodes {
         })
     }
 
-    /// Returns the numbers of the cores of a node, in ascending order.
+    /// Returns the numbers of the cores of a node, in ascending order, for
+    /// [`SharedQueueOptions::with_cores`](crate::SharedQueueOptions::with_cores).
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use crate::numa::{self, NumaNodes};
 use crate::{Error, MemoryRequest, Result};
 
 /// Alignment for huge pages, in bytes: their size on x86-64, and on aarch64 with pages of 4 KiB.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory of whole pages for this process alone. It is resident, so no copy meets a page fault.
 ///

@@ -83,62 +83,39 @@ mod imp {
         fn memset(dst: *mut c_void, byte: c_int, len: usize, room: usize) -> *mut c_void;
     }
 
+    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and all that a C
+    /// function may change is declared.
+    #[cfg(target_arch = "x86_64")]
+    macro_rules! call {
+        ($function:ident: $($register:tt or $_arm:tt = $value:expr),+) => {
+            asm!(
+                "call qword ptr [rip + {function}@GOTPCREL]",
+                function = sym $function,
+                $(inout($register) $value => _,)+
+                clobber_abi("C"),
+            )
+        };
+    }
+    #[cfg(target_arch = "aarch64")]
+    macro_rules! call {
+        ($function:ident: $($_x86:tt or $register:tt = $value:expr),+) => {
+            asm!("bl {function}", function = sym $function, $(inout($register) $value => _,)+ clobber_abi("C"))
+        };
+    }
+
     #[inline]
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller's promise. The stack is aligned for a call, and all that a C function may change
-        // is declared.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            asm!(
-                "call qword ptr [rip + {copy}@GOTPCREL]",
-                copy = sym memcpy,
-                inout("rdi") dst => _,
-                inout("rsi") src => _,
-                inout("rdx") len => _,
-                clobber_abi("C"),
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            asm!(
-                "bl {copy}",
-                copy = sym memcpy,
-                inout("x0") dst => _,
-                inout("x1") src => _,
-                inout("x2") len => _,
-                clobber_abi("C"),
-            );
-        }
+        // SAFETY: the caller's promise, and as `call` says.
+        unsafe { call!(memcpy: "rdi" or "x0" = dst, "rsi" or "x1" = src, "rdx" or "x2" = len) }
     }
 
     #[inline]
     pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
+        let byte = c_int::from(byte);
         // SAFETY: as in `copy`.
-        #[cfg(target_arch = "x86_64")]
         unsafe {
-            asm!(
-                "call qword ptr [rip + {set}@GOTPCREL]",
-                set = sym memset,
-                inout("rdi") dst => _,
-                inout("esi") c_int::from(byte) => _,
-                inout("rdx") len => _,
-                inout("rcx") len => _,
-                clobber_abi("C"),
-            );
-        }
-        // SAFETY: as in `copy`.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            asm!(
-                "bl {set}",
-                set = sym memset,
-                inout("x0") dst => _,
-                inout("w1") c_int::from(byte) => _,
-                inout("x2") len => _,
-                inout("x3") len => _,
-                clobber_abi("C"),
-            );
+            call!(memset:
+                "rdi" or "x0" = dst, "esi" or "w1" = byte, "rdx" or "x2" = len, "rcx" or "x3" = len);
         }
     }
 }

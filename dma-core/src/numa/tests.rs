@@ -39,7 +39,7 @@ fn cores_are_those_of_the_node() {
     );
     assert_eq!(error(2).kind(), ErrorKind::NotFound);
     assert!((3..6).all(|node| error(node).kind() == ErrorKind::Malformed));
-    assert_eq!(cores_of_node(u32::MAX).expect_err("none").kind(), ErrorKind::NotFound);
+    assert_eq!(NumaNodes::of_system().cores(u32::MAX).expect_err("none").kind(), ErrorKind::NotFound);
 }
 
 #[test]

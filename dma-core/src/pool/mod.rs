@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::page_memory::HUGE_PAGE;
 use crate::region::{Handle, Range, Region, RegionInner};
 use crate::{
     Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, RawExport,
@@ -25,9 +26,6 @@ pub use get::PoolGet;
 const MAX_COUNT: usize = 1 << 24;
 /// Buffers begin at multiples of a cache line, so that neighbours share none.
 const LINE: usize = 64;
-/// Memory of a class from which it asks for huge pages, in bytes.
-const HUGE_PAGE: usize = 2 << 20;
-
 /// The sizes of a pool, and the rights of its memory.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {

@@ -41,7 +41,7 @@ use stall_detector::StallDetector;
 use transfer::Notes;
 pub use transfer::Transfer;
 
-use crate::copy_bytes::{Copier, Facts, Pair};
+use crate::copy_bytes::{Copier, Pair};
 use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
 };
@@ -333,32 +333,17 @@ impl Queue {
                 state.free.push(slot);
             }
         }
-        slow_path(ManuallyDrop::into_inner(operands), |operands| self.copy_single(operands))
-    }
-
-    /// Submits a copy that the fast path left, or refuses it with the reason. Submits what has gathered.
-    fn copy_single<S: Source, D: Destination>(&self, operands: (S, D)) -> SubmitResult<(S, D)> {
-        let mut guard = self.shared.borrow_mut();
-        if guard.planner.has_gathered() {
-            self.hand_over(guard);
-            guard = self.shared.borrow_mut();
-        }
-        let state = &mut *guard;
-        let (from, to) = (operands.0.single(), operands.1.single());
-        match check::flat::<D>(state.planner.engine, from, to) {
-            Ok(len) => {
-                let Some(&slot) = state.free.last() else {
-                    return Err(Self::full(state, Operation::Copy, Plan::Empty, operands));
-                };
-                let mut admission = state.planner.admit(slot, 1, len as u64, false);
-                if len > 0 {
-                    admission.push_flat(0, from.segment(), to.segment());
-                }
-                admission.commit();
-                Ok(self.pushed(guard, slot, Operation::Copy, operands))
+        slow_path(ManuallyDrop::into_inner(operands), |operands| {
+            let guard = self.shared.borrow_mut();
+            if guard.planner.has_gathered() {
+                self.hand_over(guard);
+            } else {
+                drop(guard);
             }
-            Err(e) => Err(Self::refuse(state, Operation::Copy, e, operands)),
-        }
+            self.submit_checked(Operation::Copy, operands, |means, (src, dst), lists| {
+                check::copy(means.engine, src, dst, lists)
+            })
+        })
     }
 
     /// Submits the pending descriptors.
@@ -594,11 +579,10 @@ impl Queue {
 impl Copier for Queue {
     type Transfer = Transfer<Pair>;
 
-    fn facts(&self) -> Option<Facts> {
+    fn facts(&self) -> Option<(Means, &'static str, Duration)> {
         let state = self.shared.borrow();
         let planner = &state.planner;
-        let (means, backend, stall_timeout) = (planner.means(), planner.backend, state.stall_timeout);
-        (!planner.is_closed()).then_some(Facts { means, backend, stall_timeout })
+        (!planner.is_closed()).then(|| (planner.means(), planner.backend, state.stall_timeout))
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {

@@ -121,6 +121,38 @@ macro_rules! transfer {
                 unsafe { ManuallyDrop::take(operands) }
             }
 
+            /// Waits until the operation has ended and gives its operands back. The calling thread polls the
+            /// device meanwhile. Gives up when the device has completed nothing on this queue, or lane, for
+            /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
+            ///
+            /// # Errors
+            ///
+            /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands; `Closed`
+            /// with them if the queue was closed before; `TimedOut` without them: the queue keeps them until the
+            /// device is done.
+            ///
+            /// # Panics
+            ///
+            /// If it was polled as a future before and was ready.
+            #[inline]
+            pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
+                // While no destructor and no call can see the operands, the compiler moves them once.
+                let this = ManuallyDrop::new(self);
+                if let Some(result) = this.release_if_done() {
+                    // SAFETY: of a value that is not used any more.
+                    drop(unsafe { ptr::read(&this.queue) });
+                    // SAFETY: as above. A spent transfer is never done, so that its operands are there.
+                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
+                }
+                slow_path(ManuallyDrop::into_inner(this), |mut this| {
+                    let stall = this.stall_timeout();
+                    if this.block(None, stall) {
+                        return this.finish();
+                    }
+                    Err(error::wait_timed_out(this.notes.operation(), this.backend(), stall))
+                })
+            }
+
             /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
             /// returns at once.
             ///
@@ -139,6 +171,21 @@ macro_rules! transfer {
             /// `TimedOut`: the transfer is still in flight, and can be waited for again.
             pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
                 self.wait_until(deadline(timeout))
+            }
+        }
+
+        impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
+            type Output = Result<R::With<T>, OpError<T>>;
+
+            /// As `wait`, without giving up on a stalled device.
+            ///
+            /// # Panics
+            ///
+            /// If polled again after it was ready.
+            fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+                // The slot may serve another operation by now.
+                assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
+                if self.is_pending(context.waker()) { Poll::Pending } else { Poll::Ready(self.finish()) }
             }
         }
 
@@ -194,47 +241,26 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         over
     }
 
-    /// Waits until the operation has ended and gives its operands back. Flushes first.
-    ///
-    /// Gives up when the device has completed nothing on this queue for
-    /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
-    ///
-    /// # Errors
-    ///
-    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands; `Closed` with
-    /// them if the queue was closed before; `TimedOut` without them: the queue keeps them until the device is
-    /// done.
-    ///
-    /// # Panics
-    ///
-    /// If it was polled as a future before and was ready.
+    /// Frees the slot of an operation that is done, and returns its result.
     #[inline]
-    pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
-        // While no destructor and no call can see the operands, the compiler moves them once.
-        let this = ManuallyDrop::new(self);
-        if let Ok(mut state) = this.queue.try_borrow_mut()
-            && let Some(op) = state.planner.ops.get(this.slot as usize)
-            && op.has_ended()
-            && op.outcome == Outcome::Done
-        {
-            let result = op.result;
-            state.release(this.slot);
-            drop(state);
-            // SAFETY: of a value that is not used any more.
-            drop(unsafe { ptr::read(&this.queue) });
-            // SAFETY: as above. A spent transfer has no slot, so that its operands are there.
-            return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
+    fn release_if_done(&self) -> Option<u64> {
+        let mut state = self.queue.try_borrow_mut().ok()?;
+        // A spent transfer has no slot.
+        let op = state.planner.ops.get(self.slot as usize)?;
+        if !op.has_ended() || op.outcome != Outcome::Done {
+            return None;
         }
-        slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
+        let result = op.result;
+        state.release(self.slot);
+        Some(result)
     }
 
-    fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
-        let stall = self.queue.borrow().stall_timeout;
-        if self.block(None, stall) {
-            return self.finish();
-        }
-        let backend = self.queue.borrow().planner.backend;
-        Err(error::wait_timed_out(self.notes.operation(), backend, stall))
+    fn stall_timeout(&self) -> Duration {
+        self.queue.borrow().stall_timeout
+    }
+
+    fn backend(&self) -> &'static str {
+        self.queue.borrow().planner.backend
     }
 
     /// Polls until the operation is over (true), `until` has passed, or nothing has completed for `stall`.
@@ -329,39 +355,25 @@ impl State {
     }
 }
 
-impl<T: 'static, R: Answer> Future for Transfer<T, R> {
-    type Output = Result<R::With<T>, OpError<T>>;
-
-    /// As [`wait`](Transfer::wait), without giving up on a stalled device.
-    ///
-    /// # Panics
-    ///
-    /// If polled again after it was ready.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        assert!(this.slot != SPENT, "a transfer is not polled again once it was ready");
-        let mut state = this.queue.borrow_mut();
-        if !Self::is_over(&state, this.slot) {
-            if this.notes.has_yielded() || !state.gathers() {
-                let callbacks = state.drive();
-                drop(state);
-                run(callbacks, &this.queue);
-            } else {
-                // It asks to be polled again, below, after the other tasks.
-                this.notes.set_yielded();
-                drop(state);
-            }
-            if this.register_waker(context.waker()) {
-                return Poll::Pending;
-            }
-        } else {
-            drop(state);
-        }
-        Poll::Ready(this.finish())
-    }
-}
-
 impl<T: 'static, R: Answer> Transfer<T, R> {
+    /// Polls for a task. Returns false if the operation is over.
+    fn is_pending(&mut self, waker: &Waker) -> bool {
+        let mut state = self.queue.borrow_mut();
+        if Self::is_over(&state, self.slot) {
+            return false;
+        }
+        if self.notes.has_yielded() || !state.gathers() {
+            let callbacks = state.drive();
+            drop(state);
+            run(callbacks, &self.queue);
+        } else {
+            // It asks to be polled again, below, after the other tasks.
+            drop(state);
+            self.notes.set_yielded();
+        }
+        self.register_waker(waker)
+    }
+
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
         let slot = self.slot;

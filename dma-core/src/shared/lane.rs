@@ -14,7 +14,6 @@ use crossbeam_utils::CachePadded;
 use super::deferred_callbacks::{DeferredCallback, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot};
-use super::stall_record::StallRecord;
 use super::wait_queue::WaitQueue;
 use crate::queue::check::Lists;
 use crate::queue::plan::Means;
@@ -64,7 +63,9 @@ pub(super) struct Lane {
     driven: CachePadded<AtomicU64>,
     /// Count of polls in which the device reported something. Written under the lock.
     reports: CachePadded<AtomicU64>,
-    stall_record: StallRecord,
+    /// The count of `reports` at which the lane's thread found the device to hang, and the time since when it
+    /// has completed nothing. The next report invalidates it.
+    stalled_at: Mutex<Option<(u64, Instant)>>,
     thread: OnceLock<Thread>,
     /// `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
@@ -144,7 +145,7 @@ impl Lane {
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
             reports: CachePadded::new(AtomicU64::new(0)),
-            stall_record: StallRecord::new(),
+            stalled_at: Mutex::default(),
             thread: OnceLock::new(),
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
@@ -459,7 +460,12 @@ impl Lane {
 
     /// Returns the time without a completion, if the lane's thread found the device to hang.
     pub(super) fn stalled(&self) -> Option<Duration> {
-        self.stall_record.lasts(self.reports())
+        let (reports, since) = (*self.stalled_at())?;
+        (reports == self.reports()).then(|| since.elapsed())
+    }
+
+    fn stalled_at(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
+        self.stalled_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -491,7 +497,7 @@ impl Lane {
         ON_LANE.set(true);
         self.thread.get_or_init(std::thread::current);
         let deadline = self.watch();
-        self.stall_record.end();
+        *self.stalled_at() = None;
         self.drain(deadline);
     }
 
@@ -559,13 +565,15 @@ impl Lane {
         drop(core);
         if !in_flight {
             stall_detector.reset();
-            self.stall_record.end();
+            *self.stalled_at() = None;
             return false;
         }
         let now = Instant::now();
         if let Some(stalled_for) = stall_detector.observe(reports, polls, now)
-            && self.stall_record.begin(reports, now.checked_sub(stalled_for))
+            && self.stalled().is_none()
+            && let Some(since) = now.checked_sub(stalled_for)
         {
+            *self.stalled_at() = Some((reports, since));
             let tell = || {
                 tracing::warn!(
                     backend = self.backend,

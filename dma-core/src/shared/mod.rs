@@ -5,7 +5,6 @@ mod inbox;
 mod lane;
 mod ready;
 mod slot;
-mod stall_record;
 pub(crate) mod sync;
 mod transfer;
 mod wait_queue;
@@ -24,7 +23,7 @@ pub use ready::SharedReady;
 pub use transfer::SharedTransfer;
 use wait_queue::WaitQueue;
 
-use crate::copy_bytes::{Copier, Facts, Pair};
+use crate::copy_bytes::{Copier, Pair};
 use crate::queue::check::{self, Lists};
 use crate::queue::error;
 use crate::queue::plan::{Means, Plan};
@@ -93,7 +92,7 @@ impl SharedQueueOptions {
     }
 
     /// Sets the cores that the lanes' threads may run on, such as those of the device's
-    /// [node](crate::cores_of_node). Cores that the process may not use are left out, unless there are no
+    /// [node](crate::NumaNodes::cores). Cores that the process may not use are left out, unless there are no
     /// others.
     #[must_use]
     pub fn with_cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
@@ -475,10 +474,9 @@ impl SharedQueue {
 impl Copier for SharedQueue {
     type Transfer = SharedTransfer<Pair>;
 
-    fn facts(&self) -> Option<Facts> {
+    fn facts(&self) -> Option<(Means, &'static str, Duration)> {
         let lane = self.first_lane();
-        let (means, backend, stall_timeout) = (lane.means, lane.backend, lane.stall_timeout);
-        (!lane.refuses()).then_some(Facts { means, backend, stall_timeout })
+        (!lane.refuses()).then_some((lane.means, lane.backend, lane.stall_timeout))
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {

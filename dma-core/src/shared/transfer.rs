@@ -8,7 +8,7 @@ use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::Handle;
@@ -54,41 +54,22 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
     }
 
-    /// Waits until the operation has ended and gives its operands back. The calling thread polls the device
-    /// meanwhile.
-    ///
-    /// Gives up when the device has completed nothing on this lane for
-    /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
-    ///
-    /// # Errors
-    ///
-    /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands; `Closed` with
-    /// them if the queue was closed before; `TimedOut` without them: the queue keeps them until the device is
-    /// done.
-    ///
-    /// # Panics
-    ///
-    /// If it was polled as a future before and was ready.
+    /// Frees the slot of an operation that is done. Operations with a result have a report.
     #[inline]
-    pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
-        // While no destructor and no call can see the operands, the compiler moves them once.
-        let this = ManuallyDrop::new(self);
-        if this.slot != SPENT && this.look() == Seen::Done {
-            this.lane().release(this.slot);
-            // SAFETY: of a value that is not used any more.
-            drop(unsafe { ptr::read(&this.queue) });
-            // SAFETY: as above; the operands were not taken. Operations with a result have a report.
-            return Ok(R::with(unsafe { ptr::read(&*this.operands) }, 0));
+    fn release_if_done(&self) -> Option<u64> {
+        if self.slot == SPENT || self.look() != Seen::Done {
+            return None;
         }
-        slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
+        self.lane().release(self.slot);
+        Some(0)
     }
 
-    fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
-        let stall = self.lane().stall_timeout;
-        if self.block(None, stall) {
-            return self.finish();
-        }
-        Err(error::wait_timed_out(self.notes.operation(), self.lane().backend, stall))
+    fn stall_timeout(&self) -> Duration {
+        self.lane().stall_timeout
+    }
+
+    fn backend(&self) -> &'static str {
+        self.lane().backend
     }
 
     pub(super) fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
@@ -157,40 +138,26 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     }
 }
 
-impl<T: Send + 'static, R: Answer> Future for SharedTransfer<T, R> {
-    type Output = Result<R::With<T>, OpError<T>>;
-
-    /// As [`wait`](SharedTransfer::wait), without giving up on a stalled device.
-    ///
-    /// # Panics
-    ///
-    /// If polled again after it was ready.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The slot may serve another operation by now.
-        assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
-        if self.look() == Seen::InFlight {
-            if !self.notes.has_yielded() && self.lane().gathers() {
-                self.notes.set_yielded();
-                if self.lane().slots[self.slot as usize].register_waker(context.waker()) {
-                    // The doorbell can wait until all tasks that can run have submitted. If this one is not
-                    // polled again, the lane's thread rings.
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-            }
-            // A fast device may be done already.
-            self.lane().drive(Caller::Task);
-            if self.look() == Seen::InFlight
-                && self.lane().slots[self.slot as usize].register_waker(context.waker())
-            {
-                return Poll::Pending;
+impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
+    /// Polls for a task. Returns false if the operation has ended.
+    fn is_pending(&mut self, waker: &Waker) -> bool {
+        if self.look() != Seen::InFlight {
+            return false;
+        }
+        if !self.notes.has_yielded() && self.lane().gathers() {
+            self.notes.set_yielded();
+            if self.lane().slots[self.slot as usize].register_waker(waker) {
+                // The doorbell can wait until all tasks that can run have submitted. If this one is not polled
+                // again, the lane's thread rings.
+                waker.wake_by_ref();
+                return true;
             }
         }
-        Poll::Ready(self.finish())
+        // A fast device may be done already.
+        self.lane().drive(Caller::Task);
+        self.look() == Seen::InFlight && self.lane().slots[self.slot as usize].register_waker(waker)
     }
-}
 
-impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Drops a transfer that still has its operands.
     fn drop_held(&mut self) {
         let number = self.slot;
