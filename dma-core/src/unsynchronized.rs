@@ -83,8 +83,8 @@ mod imp {
         fn memset(dst: *mut c_void, byte: c_int, len: usize, room: usize) -> *mut c_void;
     }
 
-    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and all that a C
-    /// function may change is declared.
+    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and all that a
+    /// C function may change is declared.
     #[cfg(target_arch = "x86_64")]
     macro_rules! call {
         ($function:ident: $($register:tt or $_arm:tt = $value:expr),+) => {

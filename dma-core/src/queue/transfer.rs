@@ -127,9 +127,9 @@ macro_rules! transfer {
             ///
             /// # Errors
             ///
-            /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands; `Closed`
-            /// with them if the queue was closed before; `TimedOut` without them: the queue keeps them until the
-            /// device is done.
+            /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands;
+            /// `Closed` with them if the queue was closed before; `TimedOut` without them: the queue keeps
+            /// them until the device is done.
             ///
             /// # Panics
             ///

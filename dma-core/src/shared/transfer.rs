@@ -147,8 +147,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if !self.notes.has_yielded() && self.lane().gathers() {
             self.notes.set_yielded();
             if self.lane().slots[self.slot as usize].register_waker(waker) {
-                // The doorbell can wait until all tasks that can run have submitted. If this one is not polled
-                // again, the lane's thread rings.
+                // The doorbell can wait until all tasks that can run have submitted. If this one is not
+                // polled again, the lane's thread rings.
                 waker.wake_by_ref();
                 return true;
             }
