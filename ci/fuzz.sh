@@ -48,7 +48,7 @@ fuzz() { # TARGET ARGUMENTS...
     echo "--- $*"
     mkdir -p "$found/$target"
     # New inputs go to the first folder, so that the committed corpus is unchanged.
-    cargo +nightly fuzz run "${@:2}" "$target" "$found/$target" "fuzz/corpus/$target" -- \
+    LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp cargo +nightly fuzz run "${@:2}" "$target" "$found/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 }
 for target in $(cargo +nightly fuzz list | grep -vx doca_work_queues); do
