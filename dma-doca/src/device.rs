@@ -10,7 +10,7 @@ use dma_core::{EngineName, Error, ErrorKind, PciAddress, Result};
 use doca_sys::bindings::*;
 
 use crate::error::{error, failed};
-use crate::ffi::{Sdk, creation, out, pointers, text};
+use crate::ffi::{Sdk, creation, out, pointers, text, text_of};
 use crate::options::DocaOptions;
 
 pub(crate) use list::{List, pick};
@@ -213,16 +213,12 @@ impl Device {
                 // SAFETY: a listed representor, and a buffer of the size that the interface fixes.
                 text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(info, buffer) })
             });
-            let interface = common.doca_devinfo_rep_get_iface_name.and_then(|call| {
-                const SIZE: u32 = DOCA_DEVINFO_IFACE_NAME_SIZE;
-                // SAFETY: a listed representor, and a buffer of the size that is stated.
-                text::<{ SIZE as usize }>(|buffer| unsafe { call(info, buffer, SIZE) })
-            });
-            let vuid = common.doca_devinfo_rep_get_vuid.and_then(|call| {
-                const SIZE: u32 = DOCA_DEVINFO_REP_VUID_SIZE;
-                // SAFETY: a listed representor, and a buffer of the size that is stated.
-                text::<{ SIZE as usize }>(|buffer| unsafe { call(info, buffer, SIZE) })
-            });
+            let call = common.doca_devinfo_rep_get_iface_name;
+            // SAFETY: a listed representor.
+            let interface = unsafe { text_of::<{ DOCA_DEVINFO_IFACE_NAME_SIZE as usize }, _>(call, info) };
+            let call = common.doca_devinfo_rep_get_vuid;
+            // SAFETY: a listed representor.
+            let vuid = unsafe { text_of::<{ DOCA_DEVINFO_REP_VUID_SIZE as usize }, _>(call, info) };
             let function = common.doca_devinfo_rep_get_pci_func_type.and_then(|call| {
                 // SAFETY: a listed representor.
                 out(&self.sdk, "", 0, |p| unsafe { call(info, p) }).ok()
@@ -302,9 +298,4 @@ pub(crate) fn c_name(name: &str) -> Result<std::ffi::CString> {
         error(ErrorKind::InvalidArgument, format!("the name {name:?} has a NUL byte"))
             .with_hint("leave it out")
     })
-}
-
-/// The text, unless it is empty.
-pub(crate) fn some_text(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.is_empty())
 }

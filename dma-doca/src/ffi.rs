@@ -49,6 +49,20 @@ pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_
     Some(text.to_string_lossy().into_owned())
 }
 
+/// As [`text`], for a call that is told the buffer's size; `None` if the library lacks it.
+///
+/// # Safety
+///
+/// `call` takes `object`.
+pub(crate) unsafe fn text_of<const N: usize, T>(
+    call: Option<unsafe extern "C" fn(*const T, *mut c_char, u32) -> doca_error_t>,
+    object: *const T,
+) -> Option<String> {
+    let call = call?;
+    // SAFETY: the caller's promise, and a buffer of the size that is stated.
+    text::<N>(|buffer| unsafe { call(object, buffer, N as u32) }).filter(|text| !text.is_empty())
+}
+
 /// Copies a C list of `count` pointers.
 ///
 /// # Safety

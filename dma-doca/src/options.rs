@@ -66,6 +66,18 @@ pub enum SdkLog {
     Debug,
 }
 
+/// Defines builder methods that set the field of their argument's name.
+macro_rules! setters {
+    ($(#[$doc:meta] [$($fn:ident)+] $name:ident($field:ident: $type:ty) = $value:expr;)*) => {$(
+        #[$doc]
+        #[must_use]
+        pub $($fn)+ $name(mut self, $field: $type) -> Self {
+            self.$field = $value;
+            self
+        }
+    )*};
+}
+
 impl DocaOptions {
     /// The options that engine names can have.
     pub const INFO: &'static [OptionInfo] = &[
@@ -104,53 +116,21 @@ impl DocaOptions {
         Self::default()
     }
 
-    /// Sets the PCI address.
-    #[must_use]
-    pub const fn with_address(mut self, address: PciAddress) -> Self {
-        self.address = Some(address);
-        self
-    }
-
-    /// Sets the name of the network interface or InfiniBand device.
-    #[must_use]
-    pub fn with_interface(mut self, name: impl Into<String>) -> Self {
-        self.interface = Some(name.into());
-        self
-    }
-
-    /// Sets the directory of the SDK's libraries, or its installation prefix.
-    #[must_use]
-    pub fn with_lib_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.lib_dir = Some(dir.into());
-        self
-    }
-
-    /// Sets the SDK's calls, instead of loading libraries.
-    #[must_use]
-    pub fn with_library(mut self, library: Library) -> Self {
-        self.library = Some(library);
-        self
-    }
-
-    /// Sets the depth of queues opened without one, in descriptors.
-    #[must_use]
-    pub const fn with_queue_depth(mut self, depth: usize) -> Self {
-        self.queue_depth = Some(depth);
-        self
-    }
-
-    /// Sets the fabric over which peers reach exported memory.
-    #[must_use]
-    pub const fn with_export(mut self, fabric: Fabric) -> Self {
-        self.export = fabric;
-        self
-    }
-
-    /// Sets the level from which the SDK's log lines become `tracing` events.
-    #[must_use]
-    pub const fn with_log(mut self, log: SdkLog) -> Self {
-        self.log = log;
-        self
+    setters! {
+        /// Sets the PCI address.
+        [const fn] with_address(address: PciAddress) = Some(address);
+        /// Sets the name of the network interface or InfiniBand device.
+        [fn] with_interface(interface: impl Into<String>) = Some(interface.into());
+        /// Sets the directory of the SDK's libraries, or its installation prefix.
+        [fn] with_lib_dir(lib_dir: impl Into<PathBuf>) = Some(lib_dir.into());
+        /// Sets the SDK's calls, instead of loading libraries.
+        [fn] with_library(library: Library) = Some(library);
+        /// Sets the depth of queues opened without one, in descriptors.
+        [const fn] with_queue_depth(queue_depth: usize) = Some(queue_depth);
+        /// Sets the fabric over which peers reach exported memory.
+        [const fn] with_export(export: Fabric) = export;
+        /// Sets the level from which the SDK's log lines become `tracing` events.
+        [const fn] with_log(log: SdkLog) = log;
     }
 
     /// Reads the device and the options of an engine name, such as `doca:03:00.0,depth=64`. See

@@ -47,10 +47,7 @@ impl Unfit {
 
 impl Elf {
     /// Reads a library's dependencies.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, is no library, is cut off or is for another processor.
+    /// Errors: The file cannot be read, is no library, is cut off or is for another processor.
     pub(crate) fn read(path: &Path) -> Result<Self, Unfit> {
         let bad = |reason: String| Unfit::Bad(reason);
         if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {

@@ -49,10 +49,7 @@ pub(crate) struct Places<'a> {
 }
 
 /// Loads these libraries and all that they need. All later libraries of the program see their symbols.
-///
-/// # Errors
-///
-/// [`LoadError`] for the first file that cannot be used.
+/// Errors: [`LoadError`] for the first file that cannot be used.
 pub(crate) fn load(
     roots: &[PathBuf],
     places: &Places<'_>,

@@ -180,14 +180,6 @@ pub(crate) const NO_DATA: c::doca_data = c::doca_data { u64_: 0 };
 #[repr(transparent)]
 pub(crate) struct Handle<T>(*const T);
 
-impl<T> Clone for Handle<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Handle<T> {}
-
 impl<T> Default for Handle<T> {
     fn default() -> Self {
         Self::null()
@@ -278,17 +270,26 @@ impl<T: Object> Handle<T> {
     }
 }
 
+/// Copies the pointers, whatever they point to.
+macro_rules! copied {
+    ($($pointer:ident)*) => {
+        $(
+            impl<T> Clone for $pointer<T> {
+                fn clone(&self) -> Self {
+                    *self
+                }
+            }
+
+            impl<T> Copy for $pointer<T> {}
+        )*
+    };
+}
+
+copied! { Handle In Out }
+
 /// Address for a result.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
-
-impl<T> Clone for Out<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Out<T> {}
 
 impl<T> Default for Out<T> {
     fn default() -> Self {
@@ -364,14 +365,6 @@ impl Out<c_char> {
 /// A value that C passes by its address.
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
-
-impl<T> Clone for In<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
     /// The address as that of a value which begins with this one.

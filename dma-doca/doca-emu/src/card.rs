@@ -41,9 +41,7 @@ pub(crate) struct Limits {
 }
 
 impl Card {
-    /// # Errors
-    ///
-    /// The reason why the device cannot be made.
+    /// Errors: The reason why the device cannot be made.
     pub(crate) fn new(config: CardConfig) -> Result<Self, String> {
         let ideal = config.profile.name == "ideal";
         let mut profile = config.profile.clone();
@@ -114,10 +112,7 @@ impl Card {
     }
 
     /// Counts locked memory.
-    ///
-    /// # Errors
-    ///
-    /// The configured limit would be exceeded.
+    /// Errors: The configured limit would be exceeded.
     pub(crate) fn lock_memory(&self, len: u64) -> Outcome {
         let limit = self.config.memlock.map_or(u64::MAX, |size| size.0);
         let more = |locked: u64| locked.checked_add(len).filter(|locked| *locked <= limit);

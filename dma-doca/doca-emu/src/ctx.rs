@@ -44,10 +44,7 @@ pub(crate) trait Context {
 
     /// Takes a task, which is of this running context and the program's, to the device, and
     /// [counts](Ctx::take) it.
-    ///
-    /// # Errors
-    ///
-    /// The task stays the program's.
+    /// Errors: The task stays the program's.
     fn submit(&self, task: &Head, how: Submit) -> Outcome;
 
     /// Puts a task, which is the program's, back into its pool.
@@ -189,10 +186,7 @@ impl Ctx {
     }
 
     /// Disconnects the context from its progress engine, to be destroyed.
-    ///
-    /// # Errors
-    ///
-    /// `IN_USE` unless idle.
+    /// Errors: `IN_USE` unless idle.
     pub(crate) fn disconnect(&self) -> Outcome {
         require(self.state() == State::Idle, c::DOCA_ERROR_IN_USE)?;
         if let Some(pe) = self.pe.take() {

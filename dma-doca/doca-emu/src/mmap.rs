@@ -347,10 +347,7 @@ impl Mmap {
     }
 
     /// The memory of a map that is started, for a buffer at these bytes to be made in it.
-    ///
-    /// # Errors
-    ///
-    /// `BAD_STATE` if it is not started, `INVALID_VALUE` if the bytes are not the map's.
+    /// Errors: `BAD_STATE` if it is not started, `INVALID_VALUE` if the bytes are not the map's.
     pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Outcome<Arc<Registered>> {
         let mut setup = self.setup();
         require(setup.started, c::DOCA_ERROR_BAD_STATE)?;

@@ -59,10 +59,7 @@ impl Pe {
     }
 
     /// Makes the notification handle readable whenever `fd` is, until `fd` is closed.
-    ///
-    /// # Errors
-    ///
-    /// `OPERATING_SYSTEM` if the system lacks descriptors or memory.
+    /// Errors: `OPERATING_SYSTEM` if the system lacks descriptors or memory.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>) -> Outcome {
         self.notifier()?.watch(fd).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }

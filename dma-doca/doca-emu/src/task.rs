@@ -193,10 +193,7 @@ impl<B: Default> Tasks<B> {
     }
 
     /// Sets the options.
-    ///
-    /// # Errors
-    ///
-    /// `INVALID_VALUE` if a callback is missing, or `tasks` not in `range`.
+    /// Errors: `INVALID_VALUE` if a callback is missing, or `tasks` not in `range`.
     pub(crate) fn configure(
         &self,
         completed: Option<TaskCallback>,

@@ -19,9 +19,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// # Errors
-    ///
-    /// Names a card that cannot be made, and says why.
+    /// Errors: Names a card that cannot be made, and says why.
     pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
         for (card, number) in config.cards.into_iter().zip(1..) {
@@ -55,10 +53,7 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
 }
 
 /// The devices. They stay the same as long as the environment does.
-///
-/// # Errors
-///
-/// The configuration is not valid; says why.
+/// Errors: The configuration is not valid; says why.
 pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
     static LAST: Mutex<Option<(String, Arc<World>)>> = Mutex::new(None);
     if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
@@ -143,9 +138,7 @@ impl<T> Lists<T> {
         address
     }
 
-    /// # Errors
-    ///
-    /// There is no such list.
+    /// Errors: There is no such list.
     pub(crate) fn destroy(&self, array: *const Handle<T>) -> Outcome {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = lists.iter().position(|list| std::ptr::eq(list.array.as_ptr(), array)).ok_or(INVALID)?;

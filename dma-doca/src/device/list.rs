@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use dma_core::{Error, ErrorKind, PciAddress, Result};
 use doca_sys::bindings::*;
 
-use super::{Device, DeviceCapabilities, DeviceInfo, FunctionKind, some_text};
+use super::{Device, DeviceCapabilities, DeviceInfo, FunctionKind};
 use crate::error::{error, failed};
-use crate::ffi::{Sdk, creation, out, pointers, text};
+use crate::ffi::{Sdk, creation, out, pointers, text, text_of};
 use crate::options::DocaOptions;
 
 /// The SDK's list of devices, freed when dropped.
@@ -71,17 +71,15 @@ impl Item<'_> {
     }
 
     pub(crate) fn interface(&self) -> Option<String> {
-        const SIZE: u32 = DOCA_DEVINFO_IFACE_NAME_SIZE;
-        let call = self.list.sdk.common.doca_devinfo_get_iface_name?;
-        // SAFETY: a listed device, and a buffer of the size that is stated.
-        some_text(text::<{ SIZE as usize }>(|buffer| unsafe { call(self.raw, buffer, SIZE) }))
+        let call = self.list.sdk.common.doca_devinfo_get_iface_name;
+        // SAFETY: a listed device.
+        unsafe { text_of::<{ DOCA_DEVINFO_IFACE_NAME_SIZE as usize }, _>(call, self.raw) }
     }
 
     pub(crate) fn ib_device(&self) -> Option<String> {
-        const SIZE: u32 = DOCA_DEVINFO_IBDEV_NAME_SIZE;
-        let call = self.list.sdk.common.doca_devinfo_get_ibdev_name?;
-        // SAFETY: a listed device, and a buffer of the size that is stated.
-        some_text(text::<{ SIZE as usize }>(|buffer| unsafe { call(self.raw, buffer, SIZE) }))
+        let call = self.list.sdk.common.doca_devinfo_get_ibdev_name;
+        // SAFETY: a listed device.
+        unsafe { text_of::<{ DOCA_DEVINFO_IBDEV_NAME_SIZE as usize }, _>(call, self.raw) }
     }
 
     pub(crate) fn function(&self) -> Option<FunctionKind> {

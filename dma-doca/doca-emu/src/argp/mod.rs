@@ -162,10 +162,7 @@ impl ParamSpec {
     }
 
     /// Checks a flag that is to be registered beside `others`.
-    ///
-    /// # Errors
-    ///
-    /// `INITIALIZATION` if something is missing, `INVALID_VALUE` if a name is taken.
+    /// Errors: `INITIALIZATION` if something is missing, `INVALID_VALUE` if a name is taken.
     pub(super) fn check(&mut self, others: &[Self]) -> Outcome {
         let complete = (self.short.is_some() || self.long.is_some())
             && self.description.is_some()

@@ -235,11 +235,8 @@ impl Fast {
     }
 
     /// Takes a posted buffer for a message of `len` bytes and `immediate`.
-    ///
-    /// # Errors
-    ///
-    /// `AGAIN` if it has none posted; `TOO_BIG` if the next one has less room; `INVALID_VALUE` if it takes
-    /// less immediate data; `NOT_CONNECTED` if there is no such consumer.
+    /// Errors: `AGAIN` if it has none posted; `TOO_BIG` if the next one has less room; `INVALID_VALUE` if it
+    /// takes less immediate data; `NOT_CONNECTED` if there is no such consumer.
     pub(super) fn take(&self, consumer: u32, len: u64, immediate: &Immediate) -> Outcome<Taken> {
         let mut state = self.state();
         if state.there.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
@@ -266,10 +263,7 @@ impl Fast {
 
     /// Copies a message into a buffer that was taken, and tells the consumer. `copy` is called with what
     /// writes bytes to an address of the other end's.
-    ///
-    /// # Errors
-    ///
-    /// Errors of `copy`, or `NOT_CONNECTED` if the consumer is gone.
+    /// Errors: Errors of `copy`, or `NOT_CONNECTED` if the consumer is gone.
     pub(super) fn fill(
         &self,
         taken: &Taken,

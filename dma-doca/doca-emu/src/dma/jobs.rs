@@ -13,10 +13,7 @@ use crate::task::{Submit, TaskCallback};
 
 impl Dma {
     /// A running context for `depth` tasks on `pe`. `ended` is called with `user_data` at the end of each.
-    ///
-    /// # Errors
-    ///
-    /// `NO_MEMORY` for more tasks than the card has.
+    /// Errors: `NO_MEMORY` for more tasks than the card has.
     pub(crate) fn joining(
         dev: Arc<Dev>,
         pe: &Rc<Pe>,

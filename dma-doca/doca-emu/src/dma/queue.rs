@@ -58,9 +58,7 @@ impl Report {
 }
 
 /// Lists the segments of a task that copies from or to lists.
-pub(super) trait Lists: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) {}
-
-impl<F: Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>)> Lists for F {}
+type Lists<'a> = dyn Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) + 'a;
 
 pub(super) struct Queue {
     dev: Arc<Dev>,
@@ -99,7 +97,7 @@ impl Queue {
 
     /// Takes a task; rings the doorbell for it and all before it if `flush`.
     #[inline]
-    pub(super) fn submit(&self, task: Staged, flush: bool, lists: &impl Lists) -> Outcome {
+    pub(super) fn submit(&self, task: Staged, flush: bool, lists: &Lists<'_>) -> Outcome {
         let card = self.dev.card();
         if !flush && !card.eager {
             self.staged.borrow_mut().push(task);
@@ -118,7 +116,7 @@ impl Queue {
     }
 
     /// Rings the doorbell for what was submitted without.
-    pub(super) fn flush(&self, lists: &impl Lists) {
+    pub(super) fn flush(&self, lists: &Lists<'_>) {
         let Some(channel) = self.channel.get() else { return };
         let mut engine = self.dev.card().engine();
         self.give_staged(&mut engine, channel, lists);
@@ -127,7 +125,7 @@ impl Queue {
     }
 
     #[inline]
-    fn give_staged(&self, engine: &mut Device, channel: ChannelId, lists: &impl Lists) {
+    fn give_staged(&self, engine: &mut Device, channel: ChannelId, lists: &Lists<'_>) {
         let mut staged = self.staged.borrow_mut();
         for task in &*staged {
             // Tasks that were accepted must end by a report.
@@ -139,7 +137,7 @@ impl Queue {
     }
 
     #[inline]
-    fn give(&self, engine: &mut Device, channel: ChannelId, task: &Staged, lists: &impl Lists) -> Outcome {
+    fn give(&self, engine: &mut Device, channel: ChannelId, task: &Staged, lists: &Lists<'_>) -> Outcome {
         let (flat_from, flat_to) = ([task.from], [task.to]);
         let mut spelt;
         let (from, to): (&[_], &[_]) = if task.listed {

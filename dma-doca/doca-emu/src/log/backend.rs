@@ -3,7 +3,10 @@
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
-use std::os::fd::BorrowedFd;
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -217,18 +220,11 @@ pub(super) fn write_standard_error(text: &[u8]) {
     Stream::standard_error().write(text);
 }
 
-fn write_fd(fd: c_int, mut line: &[u8]) {
-    if fd < 0 {
-        return;
-    }
-    // SAFETY: not negative, and open by the promise of the backend's maker; otherwise the write fails.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    while !line.is_empty() {
-        match rustix::io::write(fd, line) {
-            Ok(written) if written > 0 => line = &line[written..],
-            Err(rustix::io::Errno::INTR) => {}
-            _ => return,
-        }
+fn write_fd(fd: c_int, line: &[u8]) {
+    if fd >= 0 {
+        // SAFETY: not negative, and open by the promise of the backend's maker; otherwise the write fails.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        let _ = (&*file).write_all(line);
     }
 }
 

@@ -20,10 +20,7 @@ unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
     /// Maps `len` bytes from `offset` of `fd` on.
-    ///
-    /// # Errors
-    ///
-    /// The descriptor cannot be mapped, or has not so many bytes.
+    /// Errors: The descriptor cannot be mapped, or has not so many bytes.
     pub(super) fn new(fd: i32, offset: usize, len: usize) -> Outcome<Self> {
         require(fd >= 0 && len > 0, INVALID)?;
         // SAFETY: the descriptor is not negative; if it is not open, the calls below say so.

@@ -23,9 +23,8 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// # Errors
-    ///
-    /// `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if imported; or its memory is not writable.
+    /// Errors: `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if imported; or its memory is not
+    /// writable.
     pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
         require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
         let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };

@@ -98,10 +98,7 @@ impl Registered {
     }
 
     /// Takes the memory away from the devices.
-    ///
-    /// # Errors
-    ///
-    /// Tasks in flight name it, and it stays registered with those devices; or a consumer has it.
+    /// Errors: Tasks in flight name it, and it stays registered with those devices; or a consumer has it.
     pub(super) fn unregister(&self) -> Outcome {
         require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let mut busy = false;
@@ -119,10 +116,8 @@ impl Registered {
     }
 
     /// Passes the bytes from `addr` on to `write` in pieces, with their offsets.
-    ///
-    /// # Errors
-    ///
-    /// `INVALID_VALUE` if not of this started map, `IO_FAILED` if the peer revoked it, or errors of `write`.
+    /// Errors: `INVALID_VALUE` if not of this started map, `IO_FAILED` if the peer revoked it, or errors of
+    /// `write`.
     pub(crate) fn read(
         &self,
         addr: usize,
@@ -153,10 +148,7 @@ impl Registered {
 }
 
 /// Checks, as devices do at registration, that all memory is mapped, and writable if required.
-///
-/// # Errors
-///
-/// `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
+/// Errors: `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
 pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     match mapped(addr as u64, len as u64, writable) {
         // Trusts the program where the system gives no answer.
