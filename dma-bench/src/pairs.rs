@@ -52,15 +52,14 @@ impl Pair {
     }
 }
 
-/// With at least this many undisturbed pairs, which also are this fraction of all, the others do not count.
-const ENOUGH: (usize, f64) = (8, 0.5);
+/// With at least this many undisturbed pairs, the others do not count.
+const ENOUGH: usize = 8;
 
-/// Returns the pairs that count: the undisturbed ones, or all if too few are. Measured figures do not
-/// influence the choice.
+/// Returns the pairs that count: the undisturbed ones, or all if too few are, which decide nothing. Measured
+/// figures do not influence the choice.
 pub(crate) fn keep(pairs: &[Pair]) -> Vec<Pair> {
     let clean: Vec<Pair> = pairs.iter().filter(|p| p.is_clean()).copied().collect();
-    let enough = clean.len() >= ENOUGH.0 && clean.len() as f64 >= ENOUGH.1 * pairs.len() as f64;
-    if enough { clean } else { pairs.to_vec() }
+    if clean.len() >= ENOUGH { clean } else { pairs.to_vec() }
 }
 
 #[cfg(test)]
@@ -95,6 +94,6 @@ mod tests {
     fn undisturbed_pairs_alone_are_kept_if_there_are_enough() {
         let pair = |waited: f64| Pair { slot: slot(1.0, waited), ratio: Some(1.0), waited, pass: 0 };
         let of = |clean, others| keep(&[vec![pair(0.009); clean], vec![pair(0.2); others]].concat()).len();
-        assert_eq!([of(7, 4), of(8, 8), of(8, 9), of(9, 6), of(0, 0)], [11, 8, 17, 9, 0]);
+        assert_eq!([of(7, 4), of(8, 8), of(8, 90), of(0, 90), of(0, 0)], [11, 8, 8, 90, 0]);
     }
 }

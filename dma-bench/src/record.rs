@@ -141,6 +141,7 @@ impl Record {
             None => (Status::Ok, None),
         };
         let kept = keep(&self.pairs);
+        let undisturbed: Vec<&Pair> = self.pairs.iter().filter(|p| p.is_clean()).collect();
         // Figures of wrong copies are dropped.
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };
         // Repeated slices of a simulated device are no samples.
@@ -168,7 +169,7 @@ impl Record {
             waited: median(&pairs.iter().map(|p| p.waited.min(1.0)).collect::<Vec<_>>()).unwrap_or(0.0),
             ops: self.ops,
             verified: self.verified,
-            visits: kept.chunk_by(|a, b| a.pass == b.pass).count() as u32,
+            visits: undisturbed.chunk_by(|a, b| a.pass == b.pass).count() as u32,
             series: self.series.clone(),
             ops_per_second: ops,
         }

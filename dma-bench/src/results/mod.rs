@@ -149,7 +149,7 @@ pub struct Measured {
     pub ops: u64,
     /// Operations that were verified.
     pub verified: u64,
-    /// Number of passes that the kept repetitions come from. Repetitions of one pass are not independent.
+    /// Number of passes with undisturbed repetitions. Repetitions of one pass are not independent.
     pub visits: u32,
     /// The time series, if one was recorded.
     pub series: Vec<Moment>,
