@@ -44,10 +44,11 @@ impl SharedMemory {
     /// [`RemoteError::Empty`] for no bytes, [`RemoteError::OutOfMemory`] and [`RemoteError::Os`] when the
     /// system cannot give that much, or no huge pages.
     pub fn allocate(len: usize, pages: Pages) -> Result<Self, RemoteError> {
-        Self::allocate_aligned(len, 1, pages)
+        Self::allocate_for(Access::all(), len, 1, pages)
     }
 
-    /// As [`allocate_aligned`](Self::allocate_aligned), for peers that are granted no more than `peers`.
+    /// As [`allocate`](Self::allocate), at an address that is a multiple of `align` and of the page size, for
+    /// peers that are granted no more than `peers`.
     ///
     /// Without [`Access::WRITE`] the memory is sealed (`F_SEAL_FUTURE_WRITE`, Linux 5.1): the kernel then
     /// allows writes through this process's own mapping only. Older kernels lack that seal; a `tracing`
@@ -55,7 +56,7 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// As [`allocate_aligned`](Self::allocate_aligned).
+    /// As [`allocate`](Self::allocate), and [`RemoteError::Misaligned`] if `align` is not a power of two.
     pub fn allocate_for(peers: Access, len: usize, align: usize, pages: Pages) -> Result<Self, RemoteError> {
         if len == 0 {
             return Err(RemoteError::Empty { what: "shared memory" });
@@ -70,15 +71,6 @@ impl SharedMemory {
             return Ok(memory);
         }
         Self::make(peers, len, align, pages == Pages::Huge)
-    }
-
-    /// As [`allocate`](Self::allocate), at an address that is a multiple of `align` and of the page size.
-    ///
-    /// # Errors
-    ///
-    /// As [`allocate`](Self::allocate), and [`RemoteError::Misaligned`] if `align` is not a power of two.
-    pub fn allocate_aligned(len: usize, align: usize, pages: Pages) -> Result<Self, RemoteError> {
-        Self::allocate_for(Access::all(), len, align, pages)
     }
 
     fn make(peers: Access, len: usize, align: usize, huge: bool) -> Result<Self, RemoteError> {
@@ -330,16 +322,17 @@ mod tests {
     #[test]
     fn alignment_is_as_asked_for() {
         for shift in 0..=30 {
-            let memory = SharedMemory::allocate_aligned(3 * page(), 1 << shift, Pages::Normal).unwrap();
+            let memory =
+                SharedMemory::allocate_for(Access::all(), 3 * page(), 1 << shift, Pages::Normal).unwrap();
             assert!(memory.ptr().addr().get().is_multiple_of(1 << shift));
             assert!(memory.ptr().addr().get().is_multiple_of(page()));
             memory.write_at(3 * page() - 1, b"x").unwrap();
         }
         for align in [0, 3, usize::MAX] {
-            let error = SharedMemory::allocate_aligned(1, align, Pages::Normal).unwrap_err();
+            let error = SharedMemory::allocate_for(Access::all(), 1, align, Pages::Normal).unwrap_err();
             assert!(matches!(error, RemoteError::Misaligned { .. }), "{error}");
         }
-        SharedMemory::allocate_aligned(1, 1 << (usize::BITS - 1), Pages::Normal).unwrap_err();
+        SharedMemory::allocate_for(Access::all(), 1, 1 << (usize::BITS - 1), Pages::Normal).unwrap_err();
     }
 
     #[test]

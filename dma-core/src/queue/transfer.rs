@@ -144,13 +144,15 @@ macro_rules! transfer {
                     // SAFETY: as above. A spent transfer is never done, so that its operands are there.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
-                slow_path(ManuallyDrop::into_inner(this), |mut this| {
-                    let stall = this.stall_timeout();
-                    if this.block(None, stall) {
-                        return this.finish();
-                    }
-                    Err(error::wait_timed_out(this.notes.operation(), this.backend(), stall))
-                })
+                slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
+            }
+
+            fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
+                let stall = self.stall_timeout();
+                if self.block(None, stall) {
+                    return self.finish();
+                }
+                Err(error::wait_timed_out(self.notes.operation(), self.backend(), stall))
             }
 
             /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
