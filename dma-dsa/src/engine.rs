@@ -1,6 +1,6 @@
 //! [`DsaEngine`]: a work queue of DSA as an engine.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use dma_core::{
     Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
@@ -11,7 +11,7 @@ use crate::DsaOptions;
 use crate::device::{self, WorkQueue};
 use crate::error::{BACKEND, error};
 use crate::hardware::op;
-use crate::opened::Opened;
+use crate::opened::{Live, Opened};
 use crate::portal::{Entries, ForkMark, Portal};
 use crate::queue::DsaQueue;
 use crate::region::DsaRegion;
@@ -115,7 +115,8 @@ impl DsaEngine {
                 .with_source(std::io::Error::from(errno))
                 .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
         })?;
-        let opened = Opened::new(wq, portal, options.clone(), entries, fork, batch);
+        let live = RwLock::new(Live { portal: Some(portal), generation: 0 });
+        let opened = Opened { wq, options: options.clone(), live, entries, fork, batch };
         Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
     }
 

@@ -13,7 +13,7 @@ use crate::portal::{Entries, ForkMark, Portal};
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) wq: WorkQueue,
-    options: DsaOptions,
+    pub(crate) options: DsaOptions,
     /// A queue reads it for each doorbell. It is written when the work queue is opened again.
     pub(crate) live: RwLock<Live>,
     /// Free entries; `None` for a shared work queue, which refuses what it has no room for.
@@ -33,18 +33,6 @@ pub(crate) struct Live {
 }
 
 impl Opened {
-    pub(crate) const fn new(
-        wq: WorkQueue,
-        portal: Box<dyn Portal>,
-        options: DsaOptions,
-        entries: Option<Entries>,
-        fork: ForkMark,
-        batch: usize,
-    ) -> Self {
-        let live = RwLock::new(Live { portal: Some(portal), generation: 0 });
-        Self { wq, options, live, entries, fork, batch }
-    }
-
     /// The number of times that the work queue was opened again.
     pub(crate) fn generation(&self) -> u64 {
         self.live.read().unwrap_or_else(PoisonError::into_inner).generation

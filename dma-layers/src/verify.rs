@@ -128,9 +128,8 @@ impl fmt::Display for VerifyReport {
 #[derive(Debug)]
 struct Verify {
     options: VerifyOptions,
-    verified: AtomicU64,
-    unverified: AtomicU64,
-    mismatches: AtomicU64,
+    /// As in a [`VerifyReport`]: verified, not verified, wrong.
+    counts: [AtomicU64; 3],
     /// Regions that the CPU cannot reach, and their number.
     hidden: RwLock<Vec<RegionInfo>>,
     hidden_len: AtomicUsize,
@@ -138,11 +137,8 @@ struct Verify {
 
 impl Verify {
     fn report(&self) -> VerifyReport {
-        VerifyReport {
-            verified: self.verified.load(Ordering::Relaxed),
-            unverified: self.unverified.load(Ordering::Relaxed),
-            mismatches: self.mismatches.load(Ordering::Relaxed),
-        }
+        let [verified, unverified, mismatches] = self.counts.each_ref().map(|n| n.load(Ordering::Relaxed));
+        VerifyReport { verified, unverified, mismatches }
     }
 
     fn change_hidden(&self, change: impl FnOnce(&mut Vec<RegionInfo>)) {
@@ -223,9 +219,7 @@ impl VerifyEngine {
         info.capabilities -= Capabilities::FENCE;
         let verify = Verify {
             options: *options,
-            verified: AtomicU64::new(0),
-            unverified: AtomicU64::new(0),
-            mismatches: AtomicU64::new(0),
+            counts: Default::default(),
             hidden: RwLock::default(),
             hidden_len: AtomicUsize::new(0),
         };
@@ -431,11 +425,7 @@ unsafe impl Watch for VerifyQueue {
                 verified += 1;
             }
         }
-        for (count, of) in [
-            (verified, &self.shared.verified),
-            (unverified, &self.shared.unverified),
-            (mismatches, &self.shared.mismatches),
-        ] {
+        for (count, of) in [verified, unverified, mismatches].into_iter().zip(&self.shared.counts) {
             if count > 0 {
                 of.fetch_add(count, Ordering::Relaxed);
             }

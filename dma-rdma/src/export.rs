@@ -11,7 +11,7 @@ use crate::device::{Device, Handle, Owned};
 use crate::error::error;
 use crate::pair::Completions;
 use crate::qp::{QueuePair, random};
-use crate::region::Registered;
+use crate::region::{self, Registered};
 use crate::secret::{Id, Secret};
 use crate::service::Service;
 use crate::verbs::*;
@@ -67,10 +67,7 @@ impl Granted {
         let (device, pd, cq) = (&self.domain.device, domain.pd.handle(), domain.completions.cq.handle());
         // SAFETY: of this device, in the domain that is kept.
         let mut pair = unsafe { QueuePair::new(device, pd, cq, 1, domain) }?;
-        let mut rights = access::REMOTE_READ;
-        if self.grant.rights.contains(Access::WRITE) {
-            rights |= access::REMOTE_WRITE;
-        }
+        let rights = access::REMOTE_READ | region::rights(self.grant.rights, access::REMOTE_WRITE);
         let mine = pair.end(u32::from_le_bytes(random()?))?;
         pair.connect(&mine, peer, rights)?;
         Ok((pair, mine))
@@ -104,17 +101,11 @@ impl RdmaExport {
         let secret = Secret { id: random()?, key: random()? };
         let blob = encode_blob(service.addr(), &secret);
         let domain = Arc::new(Domain::new(device)?);
-        let mut flags = 0;
-        if rights.contains(Access::READ) {
-            flags |= access::REMOTE_READ;
-        }
-        if rights.contains(Access::WRITE) {
-            // The library wants both.
-            flags |= access::REMOTE_WRITE | access::LOCAL_WRITE;
-        }
+        // The library wants both rights to write.
+        let flags = region::rights(rights, access::REMOTE_WRITE | access::LOCAL_WRITE);
         // SAFETY: mapped by the caller's promise, and deregistered by `revoke`.
         let region = unsafe { device.register(domain.pd.handle(), base, len, flags) }
-            .map_err(|errno| crate::region::refused(len, errno))?;
+            .map_err(|errno| region::refused(len, errno))?;
         // SAFETY: a region of the library, whose keys are constant.
         let rkey = unsafe { (*region.as_ptr()).rkey };
         // SAFETY: as above.

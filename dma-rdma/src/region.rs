@@ -110,8 +110,10 @@ impl RdmaRegion {
                 .with_hint("the device registers no more in one piece: use several regions"));
         }
         let &MemoryRequest { access, export, .. } = request;
+        // Queue pairs of this domain are connected to themselves, or grant their peer nothing.
+        let flags = rights(access, access::LOCAL_WRITE);
         // SAFETY: the caller's promise, and the domain of the device.
-        let registered = unsafe { Registered::new(device, device.pd, (base, len), rights(access), memory) }?;
+        let registered = unsafe { Registered::new(device, device.pd, (base, len), flags, memory) }?;
         // SAFETY: a region of the library, whose keys are constant.
         let &ibv_mr { lkey, rkey, .. } = unsafe { &*registered.handle.as_ptr() };
         if lkey == 0 {
@@ -124,11 +126,10 @@ impl RdmaRegion {
     }
 }
 
-/// The library's rights of memory in the device's own domain, whose queue pairs are connected to themselves,
-/// or grant their peer nothing.
-pub(crate) fn rights(access: Access) -> i32 {
+/// The library's rights for `access`: peers may read, and `write` is the right to write.
+pub(crate) fn rights(access: Access, write: i32) -> i32 {
     let right = |of, flag| if access.contains(of) { flag } else { 0 };
-    right(Access::READ, access::REMOTE_READ) | right(Access::WRITE, access::LOCAL_WRITE)
+    right(Access::READ, access::REMOTE_READ) | right(Access::WRITE, write)
 }
 
 /// The error if the device does not register memory.

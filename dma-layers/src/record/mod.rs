@@ -136,17 +136,7 @@ impl RecordEngine {
         let mut info = inner.info().clone();
         info.device.push_str(", recorded");
         let name = if options.engine.is_empty() { info.backend } else { &options.engine };
-        let state = State {
-            sink: Some(Sink::create(&options.file)?),
-            error: None,
-            lost: None,
-            engine: true,
-            open: 0,
-            queues: Vec::new(),
-            began: None,
-            time: Duration::ZERO,
-            cpu: Duration::ZERO,
-        };
+        let state = State { sink: Some(Sink::create(&options.file)?), engine: true, ..State::default() };
         let record = Record {
             name: name.to_owned(),
             cpu_copies: info.capabilities.contains(Capabilities::CPU_COPIES),
@@ -195,7 +185,7 @@ struct Record {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// `None` once it is finished or given up, for this reason.
     sink: Option<Sink>,

@@ -33,7 +33,6 @@
 //! ```
 #![expect(unsafe_code, reason = "submits descriptors, and reads the memory that they name")]
 
-mod clock;
 mod cut;
 mod memory;
 mod needs;

@@ -11,9 +11,9 @@ use dma_core::{
     RawQueue, Result,
 };
 
-use super::clock::Clock;
 use super::cut::Pieces;
 use super::memory::{Check, Memory};
+use super::timed::Clock;
 use super::tokens::Tokens;
 use super::{ReplayOptions, Replayed};
 use crate::record::{Event, Events, QueueTrace, Span, Trace};

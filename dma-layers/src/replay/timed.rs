@@ -1,4 +1,4 @@
-//! [`run`]: a trace with its pauses, each queue on a thread.
+//! [`run`]: a trace with its pauses, each queue on a thread; [`Clock`]: the recorded program's own time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
@@ -11,6 +11,11 @@ use super::player::{Pace, Player};
 use super::{ReplayOptions, Replayed};
 use crate::os_clock;
 use crate::record::Trace;
+
+/// Pauses that are longer are slept, but for as much at their end.
+const SLEEP: Duration = Duration::from_millis(2);
+/// The longest sleep, after which it is looked whether another queue failed.
+const NAP: Duration = Duration::from_millis(50);
 
 /// State that the threads share.
 struct Shared<'a> {
@@ -96,7 +101,7 @@ impl Shared<'_> {
             while let Some(left) = opened.checked_sub(epoch.elapsed())
                 && !self.stop.load(Ordering::Relaxed)
             {
-                std::thread::sleep(left.min(Duration::from_millis(50)));
+                std::thread::sleep(left.min(NAP));
             }
             let mut player = ahead.unwrap_or_else(open)?;
             let mut ran = player.play(&self.stop)?;
@@ -104,5 +109,54 @@ impl Shared<'_> {
             Ok((ran, os_clock::thread_cpu().saturating_sub(cpu)))
         };
         play().inspect_err(|_| self.stop.store(true, Ordering::Relaxed))
+    }
+}
+
+/// The end of the last call, and how much the replay is behind the program.
+#[derive(Debug)]
+pub(super) struct Clock {
+    now: Instant,
+    owed: Duration,
+    pauses: bool,
+}
+
+impl Clock {
+    /// Makes a clock that makes pauses, or none.
+    pub(super) fn new(pauses: bool) -> Self {
+        Self { now: Instant::now(), owed: Duration::ZERO, pauses }
+    }
+
+    /// Returns the end of the last call or pause.
+    pub(super) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Returns the time since the last call, which is over now.
+    pub(super) fn pass(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.now, now)
+    }
+
+    /// Lets the program's own time pass, from the end of the last call on. A pause that took longer makes the
+    /// next ones shorter. Returns early if `stop` is set.
+    pub(super) fn pause(&mut self, time: Duration, stop: &AtomicBool) {
+        if !self.pauses {
+            return;
+        }
+        let due = self.now + time.saturating_sub(self.owed);
+        self.owed = self.owed.saturating_sub(time);
+        loop {
+            self.now = Instant::now();
+            let left = due.saturating_duration_since(self.now);
+            if left.is_zero() || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if left > SLEEP {
+                std::thread::sleep((left - SLEEP / 2).min(NAP));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        self.owed += self.now.saturating_duration_since(due);
     }
 }

@@ -24,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn register(device: &Device, memory: &mut [u8], access: Access) -> Handle<ibv_mr> {
     let len = memory.len();
     // SAFETY: the memory outlives its registration, which `check` ends.
-    unsafe { device.register(device.pd, NonNull::from(memory).cast(), len, rights(access)) }.unwrap()
+    unsafe {
+        device.register(device.pd, NonNull::from(memory).cast(), len, rights(access, access::LOCAL_WRITE))
+    }
+    .unwrap()
 }
 
 pub(super) fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
