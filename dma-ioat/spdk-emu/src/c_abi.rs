@@ -281,18 +281,3 @@ pub(crate) unsafe fn put_text(to: Ptr<c_char>, room: usize, text: &str) -> bool 
     }
     kept == text.len()
 }
-
-/// Copies the string to memory of `malloc`, which C frees. NULL if there is none.
-pub(crate) fn to_malloc(text: &[u8]) -> Ptr<c_char> {
-    // SAFETY: a call of the C library.
-    let memory = unsafe { libc::malloc(text.len() + 1) };
-    // SAFETY: NULL, or memory for that many bytes.
-    let memory = unsafe { Ptr::<c_char>::new(memory.cast()) };
-    if !memory.is_null() {
-        for (i, byte) in text.iter().chain(&[0]).enumerate() {
-            // SAFETY: within what was allocated.
-            unsafe { memory.write(i, *byte as c_char) };
-        }
-    }
-    memory
-}

@@ -3,13 +3,13 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::offset_of;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::c_abi::{Errno, Ptr, Text, answer, c, c_calls};
 use crate::config::{Clock, Config, Iova, Machine};
 use crate::cpuset;
 use crate::env::{cores, map, memory, time};
-use crate::pci;
+use crate::{lock, pci};
 use c::spdk_env_opts;
 
 /// The default of `core_mask`.
@@ -77,7 +77,7 @@ c_calls! {
     }
 
     fn spdk_env_init(opts: Ptr<spdk_env_opts>) -> c_int {
-        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&STATE);
         let outcome = match (*state, opts.get()) {
             (State::New, None) => refuse(-libc::EINVAL, "spdk_env_init needs options the first time"),
             (State::New, Some(opts)) => {
@@ -244,7 +244,7 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
 
 c_calls! {
     fn spdk_env_fini() {
-        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&STATE);
         if *state == State::Ready {
             *state = State::Over;
             pci::set_ready(false);

@@ -19,14 +19,15 @@
 //!   destination, chain, completion address, length and control. SPDK's own driver, `lib/ioat/ioat.c`, runs
 //!   on it, as do `examples/ioat/perf` and `verify`. Linux's `ioatdma` runs on `examples/pci_proxy`.
 //! - *Log, strings, arithmetic*: the calls that programs for I/OAT use of `log.h`, `string.h`, `util.h`,
-//!   `cpuset.h`, `fd.h`.
+//!   `cpuset.h`.
 //!
 //! # Rejected
 //!
 //! - Interrupts (`-ENOTSUP`): SPDK polls. The interrupt bit of a descriptor does nothing.
 //! - XOR, PQ and DIF descriptors: the engine halts with a control error. The capabilities do not name them.
 //! - Several processes with one environment (`shm_id`): each process has channels of its own.
-//! - The rest of SPDK: threads, event framework, accel, block devices.
+//! - The rest of SPDK: threads, event framework, accel, block devices, and what of `string.h` and `fd.h` only
+//!   these use.
 //!
 //! # Divergences
 //!
@@ -50,6 +51,8 @@
 //! - *Fill patterns* begin at the first byte of each piece, whatever its alignment.
 //! - *Log lines* have the local time.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod c_abi;
 mod channel;
 mod config;
@@ -66,3 +69,8 @@ mod string;
 mod util;
 
 pub use config::{ConfigError, use_config};
+
+/// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

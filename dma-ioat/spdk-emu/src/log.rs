@@ -2,11 +2,12 @@
 #![expect(unsafe_code, reason = "the names are C's; writes to streams of the C library")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::c_abi::{Ptr, Text, c, c_calls};
+use crate::lock;
 use c::spdk_log_flag as Flag;
 
 /// Levels of the system's log and of stderr.
@@ -17,10 +18,6 @@ static FLAGS: Mutex<Vec<Ptr<Flag>>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
     static stderr: *mut libc::FILE;
-}
-
-fn flags() -> MutexGuard<'static, Vec<Ptr<Flag>>> {
-    FLAGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes to a stream of C, which keeps the order with the output of the program.
@@ -144,16 +141,16 @@ fn flag_name(flag: &Flag) -> &CStr {
 c_calls! {
     fn spdk_log_register_flag(name: Text, flag: Ptr<Flag>) {
         if let (Some(_), false) = (name.get(), flag.is_null()) {
-            let mut flags = flags();
+            let mut flags = lock(&FLAGS);
             flags.push(flag);
             flags.sort_by_key(|flag| flag.get().map(|flag| flag_name(flag).to_bytes().to_ascii_lowercase()));
         }
     }
 
-    fn spdk_log_get_first_flag() -> Ptr<Flag> { flags().first().copied().unwrap_or(Ptr::NULL) }
+    fn spdk_log_get_first_flag() -> Ptr<Flag> { lock(&FLAGS).first().copied().unwrap_or(Ptr::NULL) }
 
     fn spdk_log_get_next_flag(flag: Ptr<Flag>) -> Ptr<Flag> {
-        let flags = flags();
+        let flags = lock(&FLAGS);
         let place = flags.iter().position(|known| known.raw() == flag.raw());
         place.and_then(|place| flags.get(place + 1)).copied().unwrap_or(Ptr::NULL)
     }
@@ -170,7 +167,7 @@ fn matches(pattern: &CStr, flag: &Flag) -> bool {
 fn set_flag(pattern: Text, enabled: bool) -> c_int {
     let Some(pattern) = pattern.get() else { return -libc::EINVAL };
     let mut found = pattern.to_bytes().eq_ignore_ascii_case(b"all");
-    for flag in &*flags() {
+    for flag in &*lock(&FLAGS) {
         if let Some(&known) = flag.get().filter(|known| matches(pattern, known)) {
             found = true;
             flag.put(Flag { enabled, ..known });
@@ -183,14 +180,14 @@ c_calls! {
     fn spdk_log_get_flag(name: Text) -> bool {
         let Some(name) = name.get() else { return false };
         let is = |flag: &Flag| flag_name(flag).to_bytes().eq_ignore_ascii_case(name.to_bytes());
-        flags().iter().filter_map(|flag| flag.get()).any(|flag| flag.enabled && is(flag))
+        lock(&FLAGS).iter().filter_map(|flag| flag.get()).any(|flag| flag.enabled && is(flag))
     }
 
     fn spdk_log_set_flag(name: Text) -> c_int { set_flag(name, true) }
     fn spdk_log_clear_flag(name: Text) -> c_int { set_flag(name, false) }
 
     fn spdk_log_usage(to: Ptr<libc::FILE>, option: Text) {
-        let known: Vec<_> = flags()
+        let known: Vec<_> = lock(&FLAGS)
             .iter()
             .filter_map(|flag| flag.get())
             .map(|flag| flag_name(flag).to_string_lossy().into_owned())

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "gives the device all of the program's memory")]
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dma_sim::model::{
     ChannelId, Device, DeviceConfig, Found, OnFailure, Profile, RegionKey, RegionSpec, Rights, ZeroLength,
@@ -12,6 +12,7 @@ use crate::c_abi::Addr;
 use crate::config::{Clock, SocketConfig};
 use crate::env::time;
 use crate::env::translation::ADDRESSES;
+use crate::lock;
 
 /// The channels of a socket.
 pub(crate) struct Socket {
@@ -89,7 +90,7 @@ impl Engine {
     /// Locks the device, and advances it to the current time.
     #[inline]
     pub(crate) fn device(&self) -> MutexGuard<'_, Device> {
-        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut device = lock(&self.device);
         match self.clock {
             Clock::Real => device.advance(time::real_now()),
             Clock::Virtual => device.advance(time::virtual_now()),

@@ -1,9 +1,9 @@
 //! Strings.
 #![expect(unsafe_code, reason = "the names are C's; calls of the C library")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong};
+use std::ffi::{CString, c_char, c_int, c_long, c_longlong};
 
-use crate::c_abi::{Ptr, Text, c_calls, put_text, to_malloc};
+use crate::c_abi::{Ptr, Text, c_calls, put_text};
 
 /// Overwrites a string with one that is not longer.
 ///
@@ -57,65 +57,6 @@ c_calls! {
             unsafe { s.write(kept, 0) };
         }
         bytes.len() - kept
-    }
-
-    /// Splits off the next part of a string at separators. Quotes and backslashes escape separators, and are
-    /// removed.
-    fn spdk_strsepq(stringp: Ptr<Ptr<c_char>>, delim: Text) -> Ptr<c_char> {
-        let Some(start) = stringp.get().copied().filter(|start| !start.is_null()) else { return Ptr::NULL };
-        // SAFETY: C's promise.
-        let bytes = unsafe { bytes_of(start) };
-        let separators = delim.get().map_or(&[][..], CStr::to_bytes);
-        let (mut part, mut quote, mut at) = (Vec::new(), None, 0);
-        let mut ended = false;
-        while let Some(&byte) = bytes.get(at).filter(|byte| **byte != b'\n') {
-            at += 1;
-            match (quote, byte) {
-                (None | Some(b'"'), b'\\') => {
-                    part.extend(bytes.get(at));
-                    at += 1;
-                }
-                (Some(open), _) if open == byte => quote = None,
-                (None, b'"' | b'\'') => quote = Some(byte),
-                (None, _) if separators.contains(&byte) => {
-                    ended = true;
-                    break;
-                }
-                _ => part.push(byte),
-            }
-        }
-        while bytes.get(at).is_some_and(|byte| separators.contains(byte)) {
-            at += 1;
-        }
-        let more = ended && at < bytes.len();
-        // SAFETY: not longer than it was.
-        unsafe { overwrite(start, &part) };
-        // SAFETY: within the string.
-        let rest = unsafe { Ptr::new(start.raw().wrapping_add(at)) };
-        stringp.put(if more { rest } else { Ptr::NULL });
-        start
-    }
-
-    fn spdk_strcpy_pad(dst: Ptr<u8>, src: Text, size: usize, pad: c_int) {
-        let text = src.get().unwrap_or_default().to_bytes();
-        for (i, byte) in text.iter().copied().chain(std::iter::repeat(pad as u8)).take(size).enumerate() {
-            // SAFETY: C has room for `size` bytes.
-            unsafe { dst.write(i, byte) };
-        }
-    }
-
-    fn spdk_strlen_pad(str: Ptr<u8>, size: usize, pad: c_int) -> usize {
-        // SAFETY: C passes `size` bytes.
-        unsafe { str.slice(size) }.iter().rposition(|byte| *byte != pad as u8).map_or(0, |last| last + 1)
-    }
-
-    fn spdk_strcpy_replace(dst: Ptr<c_char>, size: usize, src: Text, search: Text, replace: Text) -> c_int {
-        let (Some(src), Some(search), Some(replace)) = (src.str(), search.str(), replace.str()) else {
-            return -libc::EINVAL;
-        };
-        let new = if search.is_empty() { src.to_owned() } else { src.replace(search, replace) };
-        // SAFETY: C has room for `size` bytes.
-        if new.len() >= size || !unsafe { put_text(dst, size, &new) } { -libc::EINVAL } else { 0 }
     }
 }
 
@@ -185,35 +126,6 @@ c_calls! {
         number(nptr, base).unwrap_or_else(c_longlong::from)
     }
 
-    /// Splits `host`, `host:port`, `[host]` or `[host]:port` in place.
-    fn spdk_parse_ip_addr(ip: Ptr<c_char>, host: Ptr<Ptr<c_char>>, port: Ptr<Ptr<c_char>>) -> c_int {
-        if ip.is_null() || host.is_null() || port.is_null() {
-            return -libc::EINVAL;
-        }
-        // SAFETY: C's promise.
-        let bytes = unsafe { bytes_of(ip) };
-        // SAFETY: the places below are within the string.
-        let at = |place: usize| unsafe { Ptr::new(ip.raw().wrapping_add(place)) };
-        let (start, end) = match bytes.first() {
-            Some(b'[') => match bytes.iter().position(|byte| *byte == b']') {
-                Some(end) => (1, end),
-                None => return -libc::EINVAL,
-            },
-            _ => (0, bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len())),
-        };
-        let colon = end + start;
-        if colon < bytes.len() && bytes[colon] != b':' {
-            return -libc::EINVAL;
-        }
-        host.put(at(start));
-        port.put(if colon + 1 < bytes.len() { at(colon + 1) } else { Ptr::NULL });
-        if end < bytes.len() {
-            // SAFETY: within the string.
-            unsafe { ip.write(end, 0) };
-        }
-        0
-    }
-
     /// Reads `4096`, `4K`, `4M` or `4G`.
     fn spdk_parse_capacity(cap_str: Text, cap: Ptr<u64>, has_prefix: Ptr<bool>) -> c_int {
         let Some(text) = cap_str.str() else { return -libc::EINVAL };
@@ -237,50 +149,5 @@ c_calls! {
     fn spdk_mem_all_zero(data: Ptr<u8>, size: usize) -> bool {
         // SAFETY: C passes `size` bytes.
         unsafe { data.slice(size) }.iter().all(|byte| *byte == 0)
-    }
-}
-
-/// An array of strings that ends with NULL, in memory of `malloc`.
-fn array(texts: &[&[u8]]) -> Ptr<Ptr<c_char>> {
-    // SAFETY: a call of the C library.
-    let array = unsafe { libc::calloc(texts.len() + 1, size_of::<Ptr<c_char>>()) };
-    // SAFETY: NULL, or zeroed memory for as many pointers.
-    let array = unsafe { Ptr::<Ptr<c_char>>::new(array.cast()) };
-    for (i, text) in texts.iter().enumerate().filter(|_| !array.is_null()) {
-        // SAFETY: within what was allocated.
-        unsafe { array.write(i, to_malloc(text)) };
-    }
-    array
-}
-
-c_calls! {
-    fn spdk_strarray_from_string(text: Text, delim: Text) -> Ptr<Ptr<c_char>> {
-        let (Some(text), Some(delim)) = (text.get(), delim.get()) else { return Ptr::NULL };
-        let parts: Vec<_> = text.to_bytes().split(|byte| delim.to_bytes().contains(byte)).collect();
-        array(&parts)
-    }
-
-    fn spdk_strarray_dup(strarray: Ptr<Text>) -> Ptr<Ptr<c_char>> {
-        if strarray.is_null() {
-            return Ptr::NULL;
-        }
-        // SAFETY: a NULL ends the array.
-        let read = |i| unsafe { strarray.read(i) };
-        let texts: Vec<_> = (0..).map_while(|i| read(i).get()).map(CStr::to_bytes).collect();
-        array(&texts)
-    }
-
-    fn spdk_strarray_free(strarray: Ptr<Ptr<c_char>>) {
-        if strarray.is_null() {
-            return;
-        }
-        // SAFETY: a NULL ends the array.
-        let read = |i| unsafe { strarray.read(i) };
-        for text in (0..).map(read).take_while(|text| !text.is_null()) {
-            // SAFETY: from `malloc`, as the array's strings are.
-            unsafe { libc::free(text.raw().cast()) };
-        }
-        // SAFETY: from `calloc`, as arrays are.
-        unsafe { libc::free(strarray.raw().cast()) };
     }
 }

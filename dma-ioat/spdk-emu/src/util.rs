@@ -1,5 +1,5 @@
-//! Arithmetic, iovecs and file descriptors.
-#![expect(unsafe_code, reason = "the names are C's; calls of the C library")]
+//! Arithmetic and iovecs.
+#![expect(unsafe_code, reason = "the names are C's")]
 
 use std::ffi::{c_char, c_int};
 
@@ -91,40 +91,7 @@ c_calls! {
     }
 }
 
-/// Sets or clears a flag of a file descriptor.
-fn set_nonblock(fd: c_int, on: bool) -> c_int {
-    // SAFETY: asks for flags.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    let new = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
-    // SAFETY: sets flags.
-    if flags < 0 || (new != flags && unsafe { libc::fcntl(fd, libc::F_SETFL, new) } < 0) {
-        return -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EBADF);
-    }
-    0
-}
-
 c_calls! {
-    fn spdk_fd_set_nonblock(fd: c_int) -> c_int { set_nonblock(fd, true) }
-    fn spdk_fd_clear_nonblock(fd: c_int) -> c_int { set_nonblock(fd, false) }
-}
-
-fn status(fd: c_int) -> Option<libc::stat> {
-    let mut status = std::mem::MaybeUninit::uninit();
-    // SAFETY: there is room for the status.
-    let result = unsafe { libc::fstat(fd, status.as_mut_ptr()) };
-    // SAFETY: the call that succeeded wrote it.
-    (result == 0).then(|| unsafe { status.assume_init() })
-}
-
-c_calls! {
-    /// Size of a regular file; 0 for other kinds.
-    fn spdk_fd_get_size(fd: c_int) -> u64 {
-        let file = status(fd).filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
-        file.map_or(0, |status| status.st_size as u64)
-    }
-
-    fn spdk_fd_get_blocklen(fd: c_int) -> u32 { status(fd).map_or(0, |status| status.st_blksize as u32) }
-
     /// Identifies the stand-in: no SPDK has this call. Writes the profiles of the channels and their sources.
     /// Returns 0, or -1 without a valid configuration or enough room.
     fn spdk_emu_model(model: Ptr<c_char>, size: usize) -> c_int {

@@ -14,7 +14,7 @@ fn exported_functions_are_unsafe_because_one_macro_declares_all() {
         let file = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         found.look_at(&file.items);
     }
-    assert!(found.declared > 160, "only {} exported functions were found", found.declared);
+    assert!(found.declared > 140, "only {} exported functions were found", found.declared);
     assert!(found.elsewhere.is_empty(), "functions for C outside of c_calls!: {:#?}", found.elsewhere);
     assert_eq!(found.exporting, ["c_calls"], "macros that export functions");
 }

@@ -3,13 +3,13 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c, c_calls};
-use crate::cpuset;
+use crate::{cpuset, lock};
 
 type Start = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
 
@@ -48,16 +48,12 @@ enum Work {
 }
 
 impl Worker {
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn run(&self) {
         CURRENT.set(self.core);
         bind(self.core);
         loop {
             let given = |work: &mut Work| !matches!(work, Work::Given(..));
-            let waited = self.changed.wait_while(self.work(), given);
+            let waited = self.changed.wait_while(lock(&self.work), given);
             let mut work = waited.unwrap_or_else(PoisonError::into_inner);
             if let Work::Given(Some(start), arg) = std::mem::replace(&mut *work, Work::Running) {
                 drop(work);
@@ -66,7 +62,7 @@ impl Worker {
             } else {
                 drop(work);
             }
-            *self.work() = Work::None;
+            *lock(&self.work) = Work::None;
             self.changed.notify_all();
         }
     }
@@ -180,7 +176,7 @@ c_calls! {
             }
             let worker = cores.workers.iter().find(|worker| worker.core == core).ok_or(-libc::EINVAL)?;
             start.ok_or(-libc::EINVAL)?;
-            let mut work = worker.work();
+            let mut work = lock(&worker.work);
             if !matches!(*work, Work::None) {
                 return Err(-libc::EBUSY);
             }
@@ -196,7 +192,7 @@ c_calls! {
             // A thread that waited for itself would deadlock.
             if worker.core != CURRENT.get() {
                 let busy = |work: &mut Work| !matches!(work, Work::None);
-                drop(worker.changed.wait_while(worker.work(), busy));
+                drop(worker.changed.wait_while(lock(&worker.work), busy));
             }
         }
     }

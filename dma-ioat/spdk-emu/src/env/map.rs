@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use super::translation::{ADDRESS_BITS, PAGE, SHIFT, SPDK_ADDRESS_BITS, Table};
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c_calls};
+use crate::lock;
 
 /// Bus addresses by page of the program, with [`KNOWN`] set.
 static TO_BUS: Table = Table::new();
@@ -36,10 +37,6 @@ static RANGES: Mutex<BTreeMap<u64, Range>> = Mutex::new(BTreeMap::new());
 struct Range {
     len: u64,
     own: bool,
-}
-
-fn ranges() -> MutexGuard<'static, BTreeMap<u64, Range>> {
-    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the address mode of pages registered from now on.
@@ -71,7 +68,7 @@ pub(crate) fn register(addr: u64, len: u64, own: bool) -> Outcome {
     if len == 0 {
         return Ok(());
     }
-    let mut ranges = ranges();
+    let mut ranges = lock(&RANGES);
     if pages(addr, len).any(|page| TO_BUS.get(page) != 0) {
         return Err(-libc::EBUSY);
     }
@@ -96,7 +93,7 @@ pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
     if len == 0 {
         return Ok(());
     }
-    let mut ranges = ranges();
+    let mut ranges = lock(&RANGES);
     if pages(addr, len).any(|page| TO_BUS.get(page) == 0) {
         return Err(-libc::EINVAL);
     }
@@ -140,7 +137,7 @@ fn notify(addr: u64, len: u64, registered: bool) {
 
 /// Calls `each` with the registered ranges, until it returns false. Returns true if it never did.
 pub(crate) fn for_each(mut each: impl FnMut(u64, u64) -> bool) -> bool {
-    ranges().iter().all(|(addr, range)| each(*addr, range.len))
+    lock(&RANGES).iter().all(|(addr, range)| each(*addr, range.len))
 }
 
 /// The bus address of a byte, and the number of bytes, up to `most`, that are contiguous for devices from
@@ -223,7 +220,7 @@ c_calls! {
     fn spdk_mem_get_numa_id(buf: Addr, size: Ptr<u64>) -> i32 {
         let most = size.get().copied().unwrap_or(0);
         let addr = buf.addr();
-        let ranges = ranges();
+        let ranges = lock(&RANGES);
         let holds = ranges.range(..=addr).next_back().filter(|(first, range)| addr < **first + range.len);
         let node = if holds.is_some_and(|(_, range)| range.own) { 0 } else { -1 };
         if translates(addr) {

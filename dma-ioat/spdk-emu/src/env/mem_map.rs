@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::map;
 use super::translation::{ADDRESS_BITS, PAGE, SHIFT};
 use crate::c_abi::{Addr, Ptr, c, c_calls};
+use crate::lock;
 
 /// `struct spdk_mem_map`.
 pub(crate) struct MemMap {
@@ -20,10 +21,6 @@ pub(crate) struct MemMap {
 
 /// Maps with a callback for registrations.
 static LISTENING: Mutex<Vec<Ptr<MemMap>>> = Mutex::new(Vec::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn notify(map: Ptr<MemMap>, addr: u64, len: u64, registered: bool) -> c_int {
     let Some(MemMap { ops, context, .. }) = map.get() else { return 0 };

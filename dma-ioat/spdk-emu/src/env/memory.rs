@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::map;
 use super::translation::PAGE;
 use crate::c_abi::{Addr, Ptr, c, c_calls};
+use crate::lock;
 
 /// Minimum alignment of allocations: a cache line.
 const LINE: u64 = 64;
@@ -25,13 +26,9 @@ struct Heap {
 static HEAP: Mutex<Heap> =
     Mutex::new(Heap { free: BTreeMap::new(), used: BTreeMap::new(), total: 0, limit: 0 });
 
-fn heap() -> MutexGuard<'static, Heap> {
-    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Sets the maximum size of the heap.
 pub(crate) fn set_limit(bytes: u64) {
-    heap().limit = bytes;
+    lock(&HEAP).limit = bytes;
 }
 
 impl Heap {
@@ -120,7 +117,7 @@ fn unmap(addr: u64, len: u64) {
 
 /// Allocates. `None`: out of memory, or the size is 0, or the alignment is no power of two.
 pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
-    heap().allocate(size as u64, (align as u64).max(LINE)).map(Addr::at)
+    lock(&HEAP).allocate(size as u64, (align as u64).max(LINE)).map(Addr::at)
 }
 
 /// Allocates zeroed memory.
@@ -136,7 +133,7 @@ pub(crate) fn free(memory: Addr) {
     if memory.is_null() {
         return;
     }
-    let mut heap = heap();
+    let mut heap = lock(&HEAP);
     match heap.used.remove(&memory.addr()) {
         Some(len) => heap.give(memory.addr(), len),
         None => eprintln!("spdk-emu: {:#x} was not allocated here, or was freed before", memory.addr()),
@@ -166,7 +163,7 @@ c_calls! {
         if buf.is_null() {
             return or_null(allocate(size, align));
         }
-        let old = heap().used.get(&buf.addr()).copied();
+        let old = lock(&HEAP).used.get(&buf.addr()).copied();
         if size == 0 {
             free(buf);
             return Addr::NULL;
@@ -233,7 +230,7 @@ pub(crate) struct Stats {
 
 impl Stats {
     fn now() -> Self {
-        let heap = heap();
+        let heap = lock(&HEAP);
         let free = heap.free.values().sum();
         Self {
             total: heap.total,

@@ -2,10 +2,11 @@
 #![expect(unsafe_code, reason = "the names are C's; calls back into the program")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::{map, memory};
 use crate::c_abi::{Addr, Ptr, Text, c, c_calls};
+use crate::lock;
 
 type EachObject = Option<unsafe extern "C" fn(*mut Pool, *mut c_void, *mut c_void, c_uint)>;
 type EachPart = Option<unsafe extern "C" fn(*mut Pool, *mut c_void, *mut c_void, u64, usize, c_uint)>;
@@ -21,10 +22,6 @@ pub(crate) struct Pool {
 }
 
 static POOLS: Mutex<Vec<Ptr<Pool>>> = Mutex::new(Vec::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Pool {
     fn element(&self, i: usize) -> Addr {

@@ -3,16 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_int, c_uint};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::memory;
 use crate::c_abi::{Addr, Ptr, Text, c, c_calls};
+use crate::lock;
 
 static ZONES: Mutex<BTreeMap<CString, (Addr, usize)>> = Mutex::new(BTreeMap::new());
-
-fn zones() -> MutexGuard<'static, BTreeMap<CString, (Addr, usize)>> {
-    ZONES.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 c_calls! {
     fn spdk_memzone_reserve(name: Text, len: usize, numa_id: c_int, flags: c_uint) -> Addr {
@@ -29,7 +26,7 @@ c_calls! {
     ) -> Addr {
         let most = c::SPDK_MAX_MEMZONE_NAME_LEN as usize;
         let Some(name) = name.get().filter(|name| name.to_bytes().len() < most) else { return Addr::NULL };
-        let mut zones = zones();
+        let mut zones = lock(&ZONES);
         if zones.contains_key(name) {
             return Addr::NULL;
         }
@@ -39,11 +36,11 @@ c_calls! {
     }
 
     fn spdk_memzone_lookup(name: Text) -> Addr {
-        name.get().and_then(|name| zones().get(name).copied()).map_or(Addr::NULL, |(zone, _)| zone)
+        name.get().and_then(|name| lock(&ZONES).get(name).copied()).map_or(Addr::NULL, |(zone, _)| zone)
     }
 
     fn spdk_memzone_free(name: Text) -> c_int {
-        match name.get().and_then(|name| zones().remove(name)) {
+        match name.get().and_then(|name| lock(&ZONES).remove(name)) {
             Some((zone, _)) => {
                 memory::free(zone);
                 0
@@ -53,7 +50,7 @@ c_calls! {
     }
 
     fn spdk_memzone_dump(file: Ptr<libc::FILE>) {
-        for (name, (zone, len)) in &*zones() {
+        for (name, (zone, len)) in &*lock(&ZONES) {
             let line = format!("{}: {len} bytes at {:#x}\n", name.to_string_lossy(), zone.addr());
             crate::log::write_to(file, &line);
         }

@@ -3,20 +3,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::c_abi::{Addr, Ptr, c, c_calls};
+use crate::lock;
 
 /// `struct spdk_ring`.
 pub(crate) struct Ring {
     room: usize,
     objects: Mutex<VecDeque<Addr>>,
-}
-
-impl Ring {
-    fn objects(&self) -> MutexGuard<'_, VecDeque<Addr>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 c_calls! {
@@ -32,12 +27,12 @@ c_calls! {
         drop(unsafe { ring.take() });
     }
 
-    fn spdk_ring_count(ring: Ptr<Ring>) -> usize { ring.get().map_or(0, |ring| ring.objects().len()) }
+    fn spdk_ring_count(ring: Ptr<Ring>) -> usize { ring.get().map_or(0, |ring| lock(&ring.objects).len()) }
 
     /// Enqueues all objects or none.
     fn spdk_ring_enqueue(ring: Ptr<Ring>, objs: Ptr<Addr>, count: usize, free_space: Ptr<usize>) -> usize {
         let Some(ring) = ring.get() else { return 0 };
-        let mut objects = ring.objects();
+        let mut objects = lock(&ring.objects);
         // SAFETY: C passes as many.
         let new = unsafe { objs.slice(count) };
         let fits = count <= ring.room - objects.len() && new.len() == count;
@@ -51,7 +46,7 @@ c_calls! {
     /// Dequeues up to `count` objects.
     fn spdk_ring_dequeue(ring: Ptr<Ring>, objs: Ptr<Addr>, count: usize) -> usize {
         let Some(ring) = ring.get().filter(|_| !objs.is_null()) else { return 0 };
-        let mut objects = ring.objects();
+        let mut objects = lock(&ring.objects);
         let taken = count.min(objects.len());
         for (i, object) in objects.drain(..taken).enumerate() {
             // SAFETY: C has room for `count` of them.

@@ -5,8 +5,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
 
-use super::{Function, functions, lock, walk_c};
+use super::{Function, functions, walk_c};
 use crate::c_abi::{Addr, Ptr, Text, c, c_calls, put_text};
+use crate::lock;
 use crate::pci_addr;
 use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
 

@@ -9,13 +9,14 @@ use std::cmp::Ordering;
 use std::ffi::c_int;
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::c_abi::{Addr, Outcome, Ptr, c};
 use crate::channel::Channel;
 use crate::config::{Config, Driver, FunctionConfig, Reattach};
 use crate::engine::Engine;
+use crate::lock;
 use crate::pci_addr;
 use crate::socket::Socket;
 use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
@@ -62,10 +63,6 @@ enum Settling {
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The allow list or block list of the program.
 pub(crate) struct Filter {

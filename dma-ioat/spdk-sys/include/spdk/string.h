@@ -22,12 +22,8 @@ char *spdk_sprintf_append_realloc(char *buffer, const char *format, ...)
 char *spdk_vsprintf_append_realloc(char *buffer, const char *format, va_list args);
 
 char *spdk_strlwr(char *s);
-char *spdk_strsepq(char **stringp, const char *delim);
 char *spdk_str_trim(char *s);
 size_t spdk_str_chomp(char *s);
-void spdk_strcpy_pad(void *dst, const char *src, size_t size, int pad);
-size_t spdk_strlen_pad(const void *str, size_t size, int pad);
-int spdk_strcpy_replace(char *dst, size_t size, const char *src, const char *search, const char *replace);
 
 void spdk_strerror_r(int errnum, char *buf, size_t buflen);
 const char *spdk_strerror(int errnum);
@@ -35,14 +31,9 @@ const char *spdk_strerror(int errnum);
 /* A negative errno where there is no number, or a negative one, in the string. */
 long int spdk_strtol(const char *nptr, int base);
 long long int spdk_strtoll(const char *nptr, int base);
-int spdk_parse_ip_addr(char *ip, char **host, char **port);
 int spdk_parse_capacity(const char *cap_str, uint64_t *cap, bool *has_prefix);
 
 bool spdk_mem_all_zero(const void *data, size_t size);
-
-char **spdk_strarray_from_string(const char *str, const char *delim);
-char **spdk_strarray_dup(const char **strarray);
-void spdk_strarray_free(char **strarray);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,6 @@
 #ifndef SPDK_UTIL_H
 #define SPDK_UTIL_H
 
-#include "spdk/fd.h"
 #include "spdk/stdinc.h"
 
 #ifdef __cplusplus
