@@ -121,7 +121,7 @@ fn without_tearing_all_moves_at_the_end() {
     (0..16).for_each(|i| device.submit(channel, &Descriptor::copy(i, &[src], &[dst])).unwrap());
     device.doorbell(channel).unwrap();
     device.run();
-    assert!(!device.trace().events().iter().any(|e| matches!(e.what, Happening::Move { .. })));
+    assert!(!device.trace().events().iter().any(|e| e.what.starts_with("move ")));
 }
 
 #[test]

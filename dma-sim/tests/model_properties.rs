@@ -404,11 +404,16 @@ fn check_trace(events: &[TraceEvent], in_order: bool) -> BTreeSet<u64> {
         last = event.at;
         let Some(index) = event.channel else { continue };
         let channel = channels.entry(index).or_default();
-        match event.what {
-            Happening::Submit { task, token, fence, .. } => {
-                channel.tasks.insert(task, (token, fence, false));
+        let words: Vec<_> = event.what.split(' ').collect();
+        let value = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let number = |name: &str| value(name).and_then(|text| text.parse::<u64>().ok());
+        let Some(task) = number("task") else { continue };
+        match words[0] {
+            "submit" => {
+                let token = number("token").unwrap();
+                channel.tasks.insert(task, (token, words.contains(&"fence"), false));
             }
-            Happening::Start { task } => {
+            "start" => {
                 assert!(task > channel.last_start, "started out of order: {event}");
                 channel.last_start = task;
                 if channel.tasks[&task].1 {
@@ -416,18 +421,18 @@ fn check_trace(events: &[TraceEvent], in_order: bool) -> BTreeSet<u64> {
                     assert_eq!(open, None, "{event} before an earlier task ended");
                 }
             }
-            Happening::End { task, status } => {
-                if matches!(status, Status::Aborted(_)) {
+            "end" => {
+                if value("status").unwrap().starts_with("aborted:") {
                     channel.aborted.insert(task);
                 }
                 if let Some(entry) = channel.tasks.get_mut(&task) {
                     entry.2 = true;
                 }
             }
-            Happening::Corrupt { task, .. } => {
+            "corrupt" => {
                 corrupted.insert(channel.tasks[&task].0);
             }
-            Happening::Report { task, .. } => {
+            "report" => {
                 let aborted = channel.aborted.contains(&task);
                 let fence = channel.reported.iter().rev().find(|seen| channel.tasks[seen].1);
                 assert!(aborted || fence.is_none_or(|fence| *fence < task), "{event} behind a later fence");

@@ -70,4 +70,4 @@ pub use region::{
 };
 pub use task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
 pub use time::{ParseTimeError, Time};
-pub use trace::{Happening, Trace, TraceEvent, TraceMode};
+pub use trace::{Trace, TraceEvent, TraceMode};

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::region::{RegionKey, Rights};
-use super::task::{HaltCause, Operation, Refused, Status, TaskError};
+use super::task::{Refused, Status, TaskError};
 use super::time::Time;
 
 /// Extent of the record.
@@ -32,129 +31,29 @@ pub enum TraceMode {
 /// 3380.000 ch0 end task=1 status=done
 /// 3380.000 ch0 report task=1 token=7
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// | event | |
+/// |---|---|
+/// | `open`, `close` | a channel was opened with a queue of `depth` places, or closed |
+/// | `register`, `unregister` | a region was registered or allocated; `remote` says that it is a peer's |
+/// | `submit`, `refuse` | a task was accepted, or not; `src` and `dst` are its first bytes |
+/// | `doorbell` | tasks were released to the device |
+/// | `start`, `end` | the channel started a task, or a task ended |
+/// | `move` | some of a running task's bytes moved; the last `part` moves at the end |
+/// | `corrupt` | a bit of a destination was made wrong, or the result of a task without one |
+/// | `report` | the caller was given a completion |
+/// | `lose` | a task ended and will not be reported |
+/// | `stick` | a channel makes no progress any more |
+/// | `halt`, `restart` | a channel went down, or runs again |
+/// | `gone` | the device vanished |
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
     /// Time.
     pub at: Time,
     /// Channel, if any.
     pub channel: Option<u32>,
-    /// Event.
-    pub what: Happening,
-}
-
-/// Event of a [`TraceEvent`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Happening {
-    /// `open`: a channel was opened.
-    Open {
-        /// Places in its queue.
-        depth: u32,
-    },
-    /// `close`: a channel was closed.
-    Close,
-    /// `register`: a region was registered or allocated.
-    Register {
-        /// Its key.
-        key: RegionKey,
-        /// Its length in bytes.
-        len: u64,
-        /// Access rights.
-        rights: Rights,
-        /// It is a peer's.
-        remote: bool,
-    },
-    /// `unregister`: a region was unregistered.
-    Unregister {
-        /// Its key.
-        key: RegionKey,
-    },
-    /// `submit`: a task was accepted.
-    Submit {
-        /// Its number on the channel.
-        task: u64,
-        /// Its token.
-        token: u64,
-        /// Its operation.
-        operation: Operation,
-        /// Its length in bytes.
-        len: u64,
-        /// Segments to read.
-        sources: u32,
-        /// Segments to write.
-        destinations: u32,
-        /// Region and offset of the first byte read.
-        src: Option<(RegionKey, u64)>,
-        /// Region and offset of the first byte written.
-        dst: Option<(RegionKey, u64)>,
-        /// It has the ordering mark.
-        fence: bool,
-        /// Its report may be coalesced.
-        coalesce: bool,
-    },
-    /// `refuse`: a task was not accepted.
-    Refuse {
-        /// Its token.
-        token: u64,
-        /// Reason.
-        why: Refused,
-    },
-    /// `doorbell`: tasks were released to the device.
-    Doorbell {
-        /// Number of tasks.
-        tasks: u32,
-    },
-    /// `start`: the channel started a task.
-    Start {
-        /// Its number.
-        task: u64,
-    },
-    /// `move`: some of a running task's bytes moved.
-    Move {
-        /// Its number.
-        task: u64,
-        /// Part, counted from 1.
-        part: u8,
-        /// Number of parts. The last moves at the end.
-        parts: u8,
-    },
-    /// `corrupt`: a bit of a destination was made wrong, or the result of a task without one.
-    Corrupt {
-        /// The task's number.
-        task: u64,
-        /// Byte of the destinations in a row; `None` for the result.
-        byte: Option<u64>,
-    },
-    /// `end`: a task ended.
-    End {
-        /// Its number.
-        task: u64,
-        /// Result.
-        status: Status,
-    },
-    /// `lose`: a task ended and will not be reported.
-    Lose {
-        /// Its number.
-        task: u64,
-    },
-    /// `report`: the caller was given a completion.
-    Report {
-        /// The task's number.
-        task: u64,
-        /// Its token.
-        token: u64,
-    },
-    /// `stick`: a channel makes no progress any more.
-    Stick,
-    /// `halt`: a channel went down.
-    Halt {
-        /// Reason.
-        cause: HaltCause,
-    },
-    /// `restart`: a channel runs again.
-    Restart,
-    /// `gone`: the device vanished.
-    Gone,
+    /// The event and its values, as in the line.
+    pub what: String,
 }
 
 impl fmt::Display for TraceEvent {
@@ -165,68 +64,21 @@ impl fmt::Display for TraceEvent {
             Some(channel) => write!(f, "ch{channel} ")?,
             None => f.write_str("dev ")?,
         }
-        write!(f, "{}", self.what)
+        f.write_str(&self.what)
     }
 }
 
-impl fmt::Display for Happening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Open { depth } => write!(f, "open depth={depth}"),
-            Self::Close => f.write_str("close"),
-            Self::Register { key, len, rights, remote } => {
-                write!(f, "register key={key} len={len} rights={rights} remote={remote}")
-            }
-            Self::Unregister { key } => write!(f, "unregister key={key}"),
-            Self::Submit {
-                task,
-                token,
-                operation,
-                len,
-                sources,
-                destinations,
-                src,
-                dst,
-                fence,
-                coalesce,
-            } => {
-                let op = operation.name();
-                write!(
-                    f,
-                    "submit task={task} token={token} op={op} len={len} segments={sources}x{destinations}"
-                )?;
-                for (name, place) in [("src", src), ("dst", dst)] {
-                    if let Some((key, offset)) = place {
-                        write!(f, " {name}={key}+{offset}")?;
-                    }
-                }
-                f.write_str(if fence { " fence" } else { "" })?;
-                f.write_str(if coalesce { " coalesce" } else { "" })
-            }
-            Self::Refuse { token, why } => write!(f, "refuse token={token} why={}", refusal(why)),
-            Self::Doorbell { tasks } => write!(f, "doorbell tasks={tasks}"),
-            Self::Start { task } => write!(f, "start task={task}"),
-            Self::Move { task, part, parts } => write!(f, "move task={task} part={part}/{parts}"),
-            Self::Corrupt { task, byte: Some(byte) } => write!(f, "corrupt task={task} byte={byte}"),
-            Self::Corrupt { task, byte: None } => write!(f, "corrupt task={task} result"),
-            Self::End { task, status: Status::Done } => write!(f, "end task={task} status=done"),
-            Self::End { task, status: Status::Failed(error) } => {
-                write!(f, "end task={task} status=failed:{}", code(error))
-            }
-            Self::End { task, status: Status::Aborted(cause) } => {
-                write!(f, "end task={task} status=aborted:{cause}")
-            }
-            Self::Lose { task } => write!(f, "lose task={task}"),
-            Self::Report { task, token } => write!(f, "report task={task} token={token}"),
-            Self::Stick => f.write_str("stick"),
-            Self::Halt { cause } => write!(f, "halt cause={cause}"),
-            Self::Restart => f.write_str("restart"),
-            Self::Gone => f.write_str("gone"),
-        }
+/// Describes the end of a task.
+pub(super) fn end(line: &mut String, task: u64, status: Status) -> fmt::Result {
+    match status {
+        Status::Done => write!(line, "end task={task} status=done"),
+        Status::Failed(error) => write!(line, "end task={task} status=failed:{}", code(error)),
+        Status::Aborted(cause) => write!(line, "end task={task} status=aborted:{cause}"),
     }
 }
 
-fn refusal(why: Refused) -> &'static str {
+/// Names the reason of a refusal.
+pub(super) fn refusal(why: Refused) -> &'static str {
     match why {
         Refused::Full { .. } => "full",
         Refused::Rejected => "rejected",
@@ -259,11 +111,13 @@ pub struct Trace {
     mode: TraceMode,
     events: Vec<TraceEvent>,
     digest: Fnv,
+    /// The memory of the last event that was not kept.
+    spare: String,
 }
 
 impl Trace {
     pub(super) fn new(mode: TraceMode) -> Self {
-        Self { mode, events: Vec::new(), digest: Fnv::default() }
+        Self { mode, events: Vec::new(), digest: Fnv::default(), spare: String::new() }
     }
 
     /// Returns the extent of the record.
@@ -290,20 +144,29 @@ impl Trace {
         std::mem::take(&mut self.events)
     }
 
-    /// Records the result of `what`, which is called only if anything is recorded.
+    /// Records the event that `what` writes, which is called only if anything is recorded.
     #[inline]
-    pub(super) fn record(&mut self, at: Time, channel: Option<u32>, what: impl FnOnce() -> Happening) {
+    pub(super) fn record(
+        &mut self,
+        at: Time,
+        channel: Option<u32>,
+        what: impl FnOnce(&mut String) -> fmt::Result,
+    ) {
         if self.mode != TraceMode::Off {
-            self.add(TraceEvent { at, channel, what: what() });
+            self.add(at, channel, what);
         }
     }
 
     #[cold]
-    fn add(&mut self, event: TraceEvent) {
-        // Writing into a hash cannot fail.
+    fn add(&mut self, at: Time, channel: Option<u32>, what: impl FnOnce(&mut String) -> fmt::Result) {
+        let mut event = TraceEvent { at, channel, what: std::mem::take(&mut self.spare) };
+        event.what.clear();
+        // Writing into a string or a hash cannot fail.
+        let _ = what(&mut event.what);
         let _ = writeln!(self.digest, "{event}");
-        if self.mode == TraceMode::Record {
-            self.events.push(event);
+        match self.mode {
+            TraceMode::Record => self.events.push(event),
+            _ => self.spare = event.what,
         }
     }
 }
@@ -335,8 +198,8 @@ mod tests {
     fn the_digest_is_that_of_the_lines() {
         let mut trace = Trace::new(TraceMode::Record);
         assert_eq!(trace.digest(), 0xcbf2_9ce4_8422_2325);
-        trace.record(Time::from_ps(1_880_001), Some(3), || Happening::Stick);
-        trace.record(Time::from_us(2), None, || Happening::Gone);
+        trace.record(Time::from_ps(1_880_001), Some(3), |line| line.write_str("stick"));
+        trace.record(Time::from_us(2), None, |line| line.write_str("gone"));
         let text: String = trace.events().iter().map(|event| format!("{event}\n")).collect();
         assert_eq!(text, "1880.001 ch3 stick\n2000.000 dev gone\n");
         let mut fnv = Fnv::default();
@@ -351,9 +214,9 @@ mod tests {
     #[test]
     fn off_is_never_asked() {
         let mut trace = Trace::new(TraceMode::Off);
-        trace.record(Time::ZERO, None, || unreachable!());
+        trace.record(Time::ZERO, None, |_| unreachable!());
         let mut digest = Trace::new(TraceMode::Digest);
-        digest.record(Time::ZERO, None, || Happening::Gone);
+        digest.record(Time::ZERO, None, |line| line.write_str("gone"));
         assert!(digest.events().is_empty());
         assert_ne!(digest.digest(), trace.digest());
     }

@@ -1,10 +1,11 @@
 //! Opens, inspects, stops, restarts and closes channels.
 
+use std::fmt::Write as _;
+
 use super::Device;
 use crate::model::channel::{Channel, ChannelState, ChannelStats};
 use crate::model::instant::Ring;
 use crate::model::task::HaltCause;
-use crate::model::trace::Happening;
 
 /// Name of a channel of a [`Device`]. Names are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,7 +79,7 @@ impl Device {
         let channel = Channel::new(&self.profile, depth, self.seed, index, self.now);
         self.channels.push(Some(Box::new(channel)));
         self.open += 1;
-        self.trace.record(self.now, Some(index), || Happening::Open { depth });
+        self.trace.record(self.now, Some(index), |line| write!(line, "open depth={depth}"));
         Ok(ChannelId(index))
     }
 
@@ -99,7 +100,7 @@ impl Device {
             return Ok(());
         }
         self.channels[id.0 as usize] = None;
-        self.trace.record(self.now, Some(id.0), || Happening::Close);
+        self.trace.record(self.now, Some(id.0), |line| line.write_str("close"));
         Ok(())
     }
 
@@ -190,7 +191,7 @@ impl Device {
         }
         if channel.state != ChannelState::Running {
             channel.restart(self.now);
-            self.trace.record(self.now, Some(id.0), || Happening::Restart);
+            self.trace.record(self.now, Some(id.0), |line| line.write_str("restart"));
         }
         Ok(())
     }

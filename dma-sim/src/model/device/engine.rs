@@ -1,6 +1,7 @@
 //! The engine that the channels share, and its clock.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use super::{ChannelId, Device};
 use crate::model::channel::{Marks, Stage};
@@ -10,7 +11,7 @@ use crate::model::remote_memory::{corrupt, move_part};
 use crate::model::rng;
 use crate::model::task::{HaltCause, Status, TaskError};
 use crate::model::time::Time;
-use crate::model::trace::Happening;
+use crate::model::trace;
 
 /// A server of the engine. It serves one task at a time, for all channels.
 #[derive(Debug, Default)]
@@ -127,7 +128,7 @@ impl Device {
             channel.doorbell_due = Time::ZERO;
             channel.issue_free = self.now + busy;
             let number = task.number;
-            self.trace.record(self.now, Some(index), || Happening::Start { task: number });
+            self.trace.record(self.now, Some(index), |line| write!(line, "start task={number}"));
             if task.marks.contains(Marks::STICK) {
                 return self.stick(index);
             }
@@ -225,7 +226,8 @@ impl Device {
         }
         task.part += 1;
         let (number, part, parts) = (task.number, task.part, task.tearing.parts);
-        self.trace.record(self.now, Some(index), || Happening::Move { task: number, part, parts });
+        self.trace
+            .record(self.now, Some(index), |line| write!(line, "move task={number} part={part}/{parts}"));
         if let Err(error) = move_part(&self.memory, &mut self.bounce, task, part) {
             task.error = Some(error.into());
             return;
@@ -269,14 +271,16 @@ impl Device {
             && task.len > 0
             && let Ok(byte) = corrupt(&self.memory, task)
         {
-            self.trace.record(self.now, Some(index), || Happening::Corrupt { task: number, byte });
+            self.trace.record(self.now, Some(index), |line| match byte {
+                Some(byte) => write!(line, "corrupt task={number} byte={byte}"),
+                None => write!(line, "corrupt task={number} result"),
+            });
         }
-        let status = Status::Done;
-        self.trace.record(self.now, Some(index), || Happening::End { task: number, status });
+        self.trace.record(self.now, Some(index), |line| trace::end(line, number, Status::Done));
         if task.marks.contains(Marks::LOSE) {
             task.stage = Stage::Lost;
             channel.stats.lost += 1;
-            self.trace.record(self.now, Some(index), || Happening::Lose { task: number });
+            self.trace.record(self.now, Some(index), |line| write!(line, "lose task={number}"));
         } else {
             self.memory.unpin(&task.src);
             self.memory.unpin(&task.dst);
@@ -295,7 +299,7 @@ impl Device {
         let (number, status) = (task.number, task.error.map_or(Status::Done, Status::Failed));
         task.status = status;
         channel.stats.failed += 1;
-        self.trace.record(self.now, Some(index), || Happening::End { task: number, status });
+        self.trace.record(self.now, Some(index), |line| trace::end(line, number, status));
         self.memory.unpin(&task.src);
         self.memory.unpin(&task.dst);
         let reset = task.marks.intersects(Marks::RESET | Marks::OVERSIZE);

@@ -1,12 +1,14 @@
 //! Injects faults into tasks and channels.
 
+use std::fmt::Write as _;
+
 use super::{ChannelId, Device};
 use crate::model::channel::{ChannelState, Marks, Stage};
 use crate::model::fault::{Fault, FaultRule, When};
 use crate::model::rng;
 use crate::model::task::{HaltCause, Status};
 use crate::model::time::Time;
-use crate::model::trace::Happening;
+use crate::model::trace;
 
 #[derive(Debug)]
 pub(super) struct Rule {
@@ -37,7 +39,7 @@ impl Device {
 
     pub(super) fn vanish(&mut self) {
         self.gone = true;
-        self.trace.record(self.now, None, || Happening::Gone);
+        self.trace.record(self.now, None, |line| line.write_str("gone"));
         for index in 0..self.channels.len() as u32 {
             if self.channels[index as usize].is_some() {
                 self.halt(index, HaltCause::DeviceGone);
@@ -49,7 +51,7 @@ impl Device {
         self.leave_servers(index);
         if let Some(channel) = &mut self.channels[index as usize] {
             channel.stick();
-            self.trace.record(self.now, Some(index), || Happening::Stick);
+            self.trace.record(self.now, Some(index), |line| line.write_str("stick"));
         }
     }
 
@@ -57,7 +59,7 @@ impl Device {
     pub(super) fn halt(&mut self, index: u32, cause: HaltCause) {
         self.leave_servers(index);
         let Some(channel) = &mut self.channels[index as usize] else { return };
-        self.trace.record(self.now, Some(index), || Happening::Halt { cause });
+        self.trace.record(self.now, Some(index), |line| write!(line, "halt cause={cause}"));
         channel.state = ChannelState::Halted(cause);
         for slot in channel.clear() {
             let task = &mut channel.tasks[slot as usize];
@@ -67,7 +69,7 @@ impl Device {
                 self.memory.unpin(&task.src);
                 self.memory.unpin(&task.dst);
                 channel.stats.aborted += 1;
-                self.trace.record(self.now, Some(index), || Happening::End { task: number, status });
+                self.trace.record(self.now, Some(index), |line| trace::end(line, number, status));
             }
             channel.push_report(slot);
         }

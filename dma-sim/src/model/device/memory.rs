@@ -1,11 +1,11 @@
 //! Registers and accesses memory of tasks.
 #![expect(unsafe_code, reason = "registering memory is a promise of the caller's")]
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::Device;
 use crate::model::region::{PeerAccess, RegionError, RegionKey, RegionSpec, Rights};
-use crate::model::trace::Happening;
 
 impl Device {
     /// Registers memory for tasks.
@@ -22,16 +22,17 @@ impl Device {
     /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of it, no
     /// Rust reference to them is used, except shared ones to bytes that are only read.
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
+        let (len, rights, remote) = (spec.len, spec.rights, spec.is_remote());
         // SAFETY: the caller's promise.
-        let key = unsafe { self.memory.register(spec.clone()) }?;
-        let remote = spec.is_remote();
-        self.trace.record(self.now, None, || Happening::Register {
-            key,
-            len: spec.len,
-            rights: spec.rights,
-            remote,
-        });
+        let key = unsafe { self.memory.register(spec) }?;
+        self.registered(key, len, rights, remote);
         Ok(key)
+    }
+
+    fn registered(&mut self, key: RegionKey, len: u64, rights: Rights, remote: bool) {
+        let line =
+            |line: &mut String| write!(line, "register key={key} len={len} rights={rights} remote={remote}");
+        self.trace.record(self.now, None, line);
     }
 
     /// Allocates `len` zeroed bytes and registers them. The device owns them and frees them when they are
@@ -49,7 +50,7 @@ impl Device {
     ) -> Result<RegionKey, RegionError> {
         let remote = peer.is_some();
         let key = self.memory.allocate(len, rights, peer)?;
-        self.trace.record(self.now, None, || Happening::Register { key, len, rights, remote });
+        self.registered(key, len, rights, remote);
         Ok(key)
     }
 
@@ -62,7 +63,7 @@ impl Device {
     pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
         let rings = self.rings.iter().flatten().flatten();
         self.memory.unregister(key, rings.map(|ring| ring.names(key)).sum())?;
-        self.trace.record(self.now, None, || Happening::Unregister { key });
+        self.trace.record(self.now, None, |line| write!(line, "unregister key={key}"));
         Ok(())
     }
 

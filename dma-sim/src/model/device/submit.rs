@@ -1,15 +1,17 @@
 //! Submits tasks and polls completions.
 
+use std::fmt::Write as _;
+
 use super::faults::strike;
 use super::{ChannelError, ChannelId, Device};
-use crate::model::channel::{Channel, ChannelState, Marks};
+use crate::model::channel::{ChannelState, Marks};
 use crate::model::check;
 use crate::model::fault::Fault;
 use crate::model::motion::Tearing;
 use crate::model::profile::{Found, Reporting};
 use crate::model::task::{Completion, Descriptor, Refused, TaskError};
 use crate::model::time::Time;
-use crate::model::trace::Happening;
+use crate::model::trace;
 
 impl Device {
     /// Submits a task. It starts only after a [doorbell](Self::doorbell).
@@ -35,7 +37,9 @@ impl Device {
                 channel.stats.refused += 1;
             }
             let token = descriptor.token;
-            self.trace.record(self.now, Some(id.0), || Happening::Refuse { token, why });
+            self.trace.record(self.now, Some(id.0), |line| {
+                write!(line, "refuse token={token} why={}", trace::refusal(why))
+            });
         }
         outcome
     }
@@ -102,18 +106,18 @@ impl Device {
         self.memory.pin(&task.dst);
         channel.enqueue();
         channel.stats.submitted += 1;
-        let memory = &self.memory;
-        self.trace.record(self.now, Some(id.0), || Happening::Submit {
-            task: number,
-            token: task_token(channel, slot),
-            operation: descriptor.operation,
-            len,
-            sources: descriptor.src.len() as u32,
-            destinations: descriptor.dst.len() as u32,
-            src: channel.tasks[slot as usize].src.first().map(|piece| (memory.key(piece), piece.offset)),
-            dst: channel.tasks[slot as usize].dst.first().map(|piece| (memory.key(piece), piece.offset)),
-            fence: descriptor.fence,
-            coalesce: descriptor.coalesce,
+        let (memory, task) = (&self.memory, &channel.tasks[slot as usize]);
+        self.trace.record(self.now, Some(id.0), |line| {
+            let Descriptor { token, operation, src, dst, fence, coalesce } = *descriptor;
+            let (op, from, to) = (operation.name(), src.len(), dst.len());
+            write!(line, "submit task={number} token={token} op={op} len={len} segments={from}x{to}")?;
+            for (name, pieces) in [("src", &task.src), ("dst", &task.dst)] {
+                if let Some(piece) = pieces.first() {
+                    write!(line, " {name}={}+{}", memory.key(piece), piece.offset)?;
+                }
+            }
+            line.write_str(if fence { " fence" } else { "" })?;
+            line.write_str(if coalesce { " coalesce" } else { "" })
         });
         Ok(())
     }
@@ -157,7 +161,7 @@ impl Device {
         channel.rung = channel.pending.len();
         channel.doorbell_due += self.profile.doorbell;
         channel.stats.doorbells += 1;
-        self.trace.record(self.now, Some(id.0), || Happening::Doorbell { tasks });
+        self.trace.record(self.now, Some(id.0), |line| write!(line, "doorbell tasks={tasks}"));
         self.start_ready(id.0);
         Ok(tasks)
     }
@@ -189,11 +193,7 @@ impl Device {
         let channel = self.channels.get_mut(id.0 as usize)?.as_mut()?;
         let (completion, task) = channel.pop()?;
         let token = completion.token;
-        self.trace.record(self.now, Some(id.0), || Happening::Report { task, token });
+        self.trace.record(self.now, Some(id.0), |line| write!(line, "report task={task} token={token}"));
         Some(completion)
     }
-}
-
-fn task_token(channel: &Channel, slot: u32) -> u64 {
-    channel.tasks[slot as usize].token
 }
