@@ -21,13 +21,9 @@ pub(crate) struct Environment {
     lib_dir: Option<PathBuf>,
     /// True if this crate loaded the library; false for `IoatOptions::with_library`.
     loaded: bool,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    phase: Phase,
-    pool: Channels,
+    /// Locked before `pool`.
+    phase: Mutex<Phase>,
+    pool: Mutex<Channels>,
 }
 
 #[derive(Debug)]
@@ -80,7 +76,8 @@ impl Environment {
             spdk,
             lib_dir: options.lib_dir.clone(),
             loaded: options.library.is_none(),
-            state: Mutex::new(State { phase: Phase::Down, pool: Channels::default() }),
+            phase: Mutex::new(Phase::Down),
+            pool: Mutex::default(),
         });
         environments.push(Arc::clone(&environment));
         Ok(environment)
@@ -102,9 +99,9 @@ impl Environment {
 
     /// Sets the environment up with `options`, or checks that it is compatible with them. Gives access to its
     /// channels.
-    pub(crate) fn up(&self, options: &IoatOptions) -> Result<ChannelsGuard<'_>> {
-        let mut state = lock(&self.state);
-        match &state.phase {
+    pub(crate) fn up(&self, options: &IoatOptions) -> Result<MutexGuard<'_, Channels>> {
+        let mut phase = lock(&self.phase);
+        match &*phase {
             Phase::Up(settings) => settings.check(options)?,
             Phase::Failed(why) => {
                 return Err(error::repeat(why).with_hint(format!(
@@ -115,27 +112,27 @@ impl Environment {
             Phase::Down => match self.set_up(options) {
                 Ok(settings) => {
                     tracing::debug!(?settings, "SPDK's environment is up");
-                    state.phase = Phase::Up(settings);
+                    *phase = Phase::Up(settings);
                 }
                 Err((error, final_)) => {
                     if final_ {
-                        state.phase = Phase::Failed(error::repeat(&error));
+                        *phase = Phase::Failed(error::repeat(&error));
                     }
                     return Err(error);
                 }
             },
         }
-        Ok(ChannelsGuard(state))
+        Ok(self.pool())
     }
 
     /// The channels of an environment that is up.
-    pub(crate) fn pool(&self) -> ChannelsGuard<'_> {
-        ChannelsGuard(lock(&self.state))
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Channels> {
+        lock(&self.pool)
     }
 
     /// True if its memory comes from huge pages, or may do.
     pub(crate) fn is_huge(&self) -> bool {
-        !matches!(&lock(&self.state).phase, Phase::Up(settings) if !settings.huge)
+        !matches!(&*lock(&self.phase), Phase::Up(settings) if !settings.huge)
     }
 
     /// Sets the environment up. The flag of an error is true if it is final.
@@ -193,24 +190,6 @@ impl Environment {
             .with_hint("pass it to spdk_env_init instead"));
         }
         Ok(Settings { setup: EnvSetup::External, cores: BTreeSet::new(), mem: None, huge: true, allow: None })
-    }
-}
-
-/// Exclusive access to the channels of an environment.
-#[derive(Debug)]
-pub(crate) struct ChannelsGuard<'a>(MutexGuard<'a, State>);
-
-impl std::ops::Deref for ChannelsGuard<'_> {
-    type Target = Channels;
-
-    fn deref(&self) -> &Channels {
-        &self.0.pool
-    }
-}
-
-impl std::ops::DerefMut for ChannelsGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Channels {
-        &mut self.0.pool
     }
 }
 

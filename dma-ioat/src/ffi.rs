@@ -194,23 +194,14 @@ pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
     unsafe { (spdk.ioat.spdk_ioat_detach)(channel.as_ptr()) };
 }
 
-/// State of a polled channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It runs or hangs.
-    Runs,
-    Halted,
-}
-
-/// Polls an attached channel: SPDK runs the callbacks of ended descriptors.
+/// Polls an attached channel: SPDK runs the callbacks of ended descriptors. Returns false if it has halted.
 ///
 /// # Safety
 ///
 /// It is attached, nobody else uses it meanwhile, and the memory that its callbacks write is valid.
-pub(crate) unsafe fn process(spdk: &Library, RawChannel(channel): RawChannel) -> Answer {
+pub(crate) unsafe fn process(spdk: &Library, RawChannel(channel): RawChannel) -> bool {
     // SAFETY: the caller's promise.
-    let code = unsafe { (spdk.ioat.spdk_ioat_process_events)(channel.as_ptr()) };
-    if code < 0 { Answer::Halted } else { Answer::Runs }
+    unsafe { (spdk.ioat.spdk_ioat_process_events)(channel.as_ptr()) >= 0 }
 }
 
 /// Registers of a channel in BAR 0: SPDK's `struct spdk_ioat_registers` (`spdk/ioat_spec.h`).

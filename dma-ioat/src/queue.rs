@@ -18,7 +18,7 @@ use crate::env::Environment;
 use crate::error::{self, error};
 use crate::ffi;
 use crate::fill::Fill;
-use crate::recovery::{Recovery, Stopped};
+use crate::recovery::Recovery;
 
 /// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -277,7 +277,7 @@ impl IoatQueue {
         self.done.store(to, Ordering::Relaxed);
         self.unrung = false;
         // SAFETY: it has halted, and this queue does not use it any more.
-        self.recovery = Some(unsafe { Recovery::start(&self.environment, channel) });
+        self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, None) });
     }
 
     /// Starts the recovery of a channel that hangs.
@@ -286,13 +286,13 @@ impl IoatQueue {
         let Some(channel) = self.channel.take() else { return };
         let left = InFlight { done: Arc::clone(&self.done), submitted: self.head };
         // SAFETY: it is attached, and this queue does not use it any more.
-        self.recovery = Some(unsafe { Recovery::stop_and_start(&self.environment, channel, left) });
+        self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, Some(left)) });
     }
 
     /// Ends all descriptors in flight once a channel that hung was reset.
     fn end_if_stopped(&mut self) {
         let (from, to) = (self.done(), self.head);
-        if from < to && self.recovery.as_ref().is_some_and(|recovery| recovery.stopped() == Stopped::Yes) {
+        if from < to && self.recovery.as_ref().is_some_and(Recovery::is_stopped) {
             self.halted = Halted { from, to, outcome: Outcome::Aborted };
             self.done.store(to, Ordering::Relaxed);
             self.unrung = false;

@@ -27,14 +27,6 @@ struct Job {
     state: Mutex<State>,
 }
 
-/// Outcome of the reset of a channel that hangs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stopped {
-    NotYet,
-    Yes,
-    Never,
-}
-
 #[derive(Debug)]
 enum State {
     /// The channel hangs, and is being reset.
@@ -49,34 +41,16 @@ enum State {
 }
 
 impl Recovery {
-    /// Starts the recovery of a halted channel.
+    /// Starts the recovery of a channel that has halted, or hangs with `left` in flight: then with a reset.
     ///
-    /// # Safety
-    ///
-    /// The channel has halted, and nobody uses it any more.
-    pub(crate) unsafe fn start(environment: &Arc<Environment>, channel: Channel) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { Self::begin(environment, channel, None) }
-    }
-
-    /// Starts the recovery of a channel that hangs, with a reset.
-    ///
-    /// # Safety
-    ///
-    /// The channel is attached, and nobody uses it any more.
-    pub(crate) unsafe fn stop_and_start(
-        environment: &Arc<Environment>,
-        channel: Channel,
-        left: InFlight,
-    ) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { Self::begin(environment, channel, Some(left)) }
-    }
-
     /// # Safety
     ///
     /// The channel is attached, nobody uses it any more, and it has halted unless it has something in flight.
-    unsafe fn begin(environment: &Arc<Environment>, channel: Channel, left: Option<InFlight>) -> Self {
+    pub(crate) unsafe fn start(
+        environment: &Arc<Environment>,
+        channel: Channel,
+        left: Option<InFlight>,
+    ) -> Self {
         let state = if left.is_some() { State::Stopping } else { State::Running };
         let job =
             Arc::new(Job { environment: Arc::clone(environment), channel, left, state: Mutex::new(state) });
@@ -91,13 +65,9 @@ impl Recovery {
         Self(job)
     }
 
-    /// Outcome of the reset so far; `Yes` for a channel that had halted.
-    pub(crate) fn stopped(&self) -> Stopped {
-        match &*lock(&self.0.state) {
-            State::Stopping => Stopped::NotYet,
-            State::Hangs => Stopped::Never,
-            State::Running | State::Over(_) | State::Abandoned => Stopped::Yes,
-        }
+    /// True if the channel had halted, or was reset.
+    pub(crate) fn is_stopped(&self) -> bool {
+        !matches!(&*lock(&self.0.state), State::Stopping | State::Hangs)
     }
 
     /// Takes the result, once the recovery is over.
@@ -116,7 +86,7 @@ impl Recovery {
 impl Job {
     /// # Safety
     ///
-    /// As [`Recovery::begin`], and this is called once.
+    /// As [`Recovery::start`], and this is called once.
     unsafe fn run(&self) {
         if let Some(left) = &self.left {
             // SAFETY: the caller's promise.
@@ -185,15 +155,15 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
     for (channel, left) in lost {
         // SAFETY: it is attached, its queue is gone, and it is marked as taken; its callbacks write to
         // `left`.
-        let answer = unsafe { ffi::process(&environment.spdk, channel.raw) };
-        if answer == ffi::Answer::Runs && left.is_over() {
+        let runs = unsafe { ffi::process(&environment.spdk, channel.raw) };
+        if runs && left.is_over() {
             tracing::warn!(address = %channel.address, "an I/OAT channel has recovered");
             environment.pool().give_back(&channel);
             some = true;
             continue;
         }
         // SAFETY: as above.
-        if answer == ffi::Answer::Runs && !unsafe { stop(environment, &channel, left) } {
+        if runs && !unsafe { stop(environment, &channel, left) } {
             continue;
         }
         // SAFETY: it has halted or was stopped, and nobody else uses it.

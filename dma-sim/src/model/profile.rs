@@ -88,6 +88,14 @@ pub struct Costs {
     pub coalesced: ChannelCosts,
 }
 
+impl Costs {
+    /// Costs that do not depend on the reporting of completions.
+    fn of(latency: Curve, engine: Curve, issue: Curve, contention: Curve) -> Self {
+        let channel = ChannelCosts { issue, contention };
+        Self { latency, engine, reported: channel.clone(), coalesced: channel }
+    }
+}
+
 /// A modelled device. Start from a constructor and change fields.
 ///
 /// Figures in the constructors come from public measurements where there are any. Their documentation names
@@ -209,12 +217,14 @@ impl Profile {
     /// Without faults and trace, the device only checks and copies, and is several times as fast.
     #[must_use]
     pub fn timeless(self) -> Self {
-        let channel = ChannelCosts { issue: flat(0), contention: flat(0) };
-        let costs =
-            Costs { latency: flat(0), engine: flat(0), reported: channel.clone(), coalesced: channel };
-        let (push, pull, local) = (costs.clone(), costs.clone(), costs);
+        let costs = Costs::of(flat(0), flat(0), flat(0), flat(0));
         let zero = Time::ZERO;
-        Self { in_order: true, doorbell: zero, segment: zero, jitter: 0, push, pull, local, ..self }
+        Self { in_order: true, doorbell: zero, segment: zero, jitter: 0, ..self }.with_costs(costs)
+    }
+
+    /// Sets the costs of all directions.
+    fn with_costs(self, costs: Costs) -> Self {
+        Self { push: costs.clone(), pull: costs.clone(), local: costs, ..self }
     }
 
     /// Returns true if nothing takes time, and all is in order.
@@ -274,9 +284,7 @@ impl Profile {
     /// Completions come in any order. For tests of correctness.
     #[must_use]
     pub fn ideal() -> Self {
-        let channel = ChannelCosts { issue: flat(0), contention: flat(0) };
-        let costs =
-            Costs { latency: flat(1_000), engine: flat(0), reported: channel.clone(), coalesced: channel };
+        let costs = Costs::of(flat(1_000), flat(0), flat(0), flat(0));
         Self {
             name: "ideal".into(),
             source: "no device".into(),
@@ -319,14 +327,8 @@ impl Profile {
     #[must_use]
     pub fn bluefield2() -> Self {
         let latency = Curve::linear(Time::from_ns(1_400), 10_000_000_000);
-        let channel =
-            ChannelCosts { issue: flat(240_400), contention: curve(&[(0, 0), (1_000, 100_000_000)]) };
-        let costs = |engine| Costs {
-            latency: latency.clone(),
-            engine,
-            reported: channel.clone(),
-            coalesced: channel.clone(),
-        };
+        let contention = curve(&[(0, 0), (1_000, 100_000_000)]);
+        let costs = |engine| Costs::of(latency.clone(), engine, flat(240_400), contention.clone());
         // One over the published rates.
         let write = curve(&[
             (256, 98_100),
@@ -352,19 +354,17 @@ impl Profile {
             fill: false,
             results: false,
             fence: false,
-            wakes: true,
-            in_order: false,
             reporting: Reporting::Each { coalescing: false },
             zero_length: ZeroLength::Mistake(Found::InEngine),
             oversize: Found::InEngine,
             protection: Found::InEngine,
             on_failure: OnFailure::Halt,
-            doorbell: Time::ZERO,
             segment: Time::from_ns(20),
             jitter: 100,
             push: costs(write.clone()),
             pull: costs(read),
             local: costs(write),
+            ..Self::ideal()
         }
     }
 
@@ -440,16 +440,8 @@ impl Profile {
     pub fn ioat() -> Self {
         let engine = Curve::linear(Time::ZERO, 12_000_000_000);
         // Busy for 70 ns, or as long as the bytes take at 7.17 GB/s.
-        let channel = ChannelCosts {
-            issue: curve(&[(0, 70_000), (502, 70_000), (50_200, 7_000_000)]),
-            contention: flat(0),
-        };
-        let costs = Costs {
-            latency: Curve::linear(Time::from_ns(1_500), 7_170_000_000),
-            engine,
-            reported: channel.clone(),
-            coalesced: channel,
-        };
+        let issue = curve(&[(0, 70_000), (502, 70_000), (50_200, 7_000_000)]);
+        let latency = Curve::linear(Time::from_ns(1_500), 7_170_000_000);
         Self {
             name: "ioat".into(),
             source: "SPDK commit 6728c1b8cb; latency estimated".into(),
@@ -457,23 +449,16 @@ impl Profile {
             depth: 32_767,
             max_task: MIB,
             max_segments: 1,
-            fill: true,
             results: false,
-            fence: true,
             wakes: false,
             in_order: true,
             reporting: Reporting::PerDoorbell,
-            zero_length: ZeroLength::Completes,
-            oversize: Found::AtSubmit,
-            protection: Found::AtSubmit,
             on_failure: OnFailure::Halt,
             doorbell: Time::from_ns(200),
-            segment: Time::ZERO,
             jitter: 50,
-            push: costs.clone(),
-            pull: costs.clone(),
-            local: costs,
+            ..Self::ideal()
         }
+        .with_costs(Costs::of(latency, engine, issue, flat(0)))
     }
 
     /// An Intel DSA of a 4th generation Xeon, one shared work queue for each channel.
@@ -525,8 +510,6 @@ impl Profile {
             (16 * KIB, 370_000),
             (MIB, 33_200_000),
         ]);
-        let channel = ChannelCosts { issue, contention: flat(0) };
-        let costs = Costs { latency, engine, reported: channel.clone(), coalesced: channel };
         Self {
             name: "dsa".into(),
             source: "izumihanako/LightDSA".into(),
@@ -534,23 +517,17 @@ impl Profile {
             depth: 128,
             max_task: 2_048 * MIB,
             max_segments: 1,
-            fill: true,
-            results: true,
             fence: false,
             wakes: false,
-            in_order: false,
             reporting: Reporting::Each { coalescing: false },
             zero_length: ZeroLength::Mistake(Found::InEngine),
             oversize: Found::InEngine,
             protection: Found::InEngine,
-            on_failure: OnFailure::Continue,
             doorbell: Time::from_ns(149),
-            segment: Time::ZERO,
             jitter: 50,
-            push: costs.clone(),
-            pull: costs.clone(),
-            local: costs,
+            ..Self::ideal()
         }
+        .with_costs(Costs::of(latency, engine, issue, flat(0)))
     }
 }
 

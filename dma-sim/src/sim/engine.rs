@@ -6,15 +6,16 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineInfo, ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions,
-    RawQueue, RawRegion, Result,
+    Capabilities, DmaEngine, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest,
+    QueueOptions, RawQueue, RawRegion, Result,
 };
 
+use super::options::invalid;
 use super::queue::SimQueue;
 use super::region::SimRegion;
 use super::shared::{Shared, State};
 use super::{Clock, NAME, SimOptions};
-use crate::model::{Device, Time, TraceEvent};
+use crate::model::{Device, DeviceError, Time, TraceEvent};
 
 /// A simulated DMA device. See the [module](super).
 ///
@@ -47,12 +48,12 @@ impl SimEngine {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` or `InvalidArgument` for invalid options, with an [`OptionError`](super::OptionError) as
-    /// the source.
+    /// `OutOfRange` or `InvalidArgument` for invalid options.
     pub fn open(options: &SimOptions) -> Result<Self> {
         let (config, claimed) = options.device()?;
         let profile = config.profile.clone();
-        let device = Device::new(config).map_err(super::OptionError::from)?;
+        let wrong = |e: DeviceError| invalid(ErrorKind::InvalidArgument, e.to_string()).with_source(e);
+        let device = Device::new(config).map_err(wrong)?;
         let wakes = profile.wakes && cfg!(target_os = "linux");
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
         capabilities.set(Capabilities::FILL, profile.fill);

@@ -68,7 +68,7 @@ mod region;
 mod shared;
 
 pub use engine::{DeviceView, SimEngine};
-pub use options::{Clock, OptionError, SimOptions};
+pub use options::{Clock, SimOptions};
 
 /// The engine's name, in errors and in export descriptors.
 pub(crate) const NAME: &str = "sim";

@@ -1,13 +1,12 @@
 //! [`SimOptions`]: options of a simulated device.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use dma_core::{EngineName, Error, ErrorKind, OptionInfo};
 
-use crate::model::{
-    Curve, DeviceConfig, DeviceError, Direction, FaultPlan, Profile, ProfileError, Reporting, Time, TraceMode,
-};
+use crate::model::{Curve, DeviceConfig, Direction, FaultPlan, Profile, Reporting, Time, TraceMode};
 
 /// Clock of a simulated device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,54 +109,6 @@ impl Default for SimOptions {
             bandwidth: None,
             jitter: None,
         }
-    }
-}
-
-/// An invalid option.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OptionError {
-    /// A number is too small or too large.
-    #[error("{key}={value}: allowed are {min} to {max}")]
-    OutOfRange {
-        /// The option's name.
-        key: &'static str,
-        /// The value given.
-        value: u64,
-        /// The least allowed value.
-        min: u64,
-        /// The largest allowed value.
-        max: u64,
-    },
-    /// The profile's device cannot do that.
-    #[error("{key}: a device of profile `{profile}` cannot do that; leave it out, or use another profile")]
-    NotOfThisDevice {
-        /// The option's name.
-        key: &'static str,
-        /// The profile's name.
-        profile: String,
-    },
-    /// The device cannot be made for another reason.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-}
-
-impl From<OptionError> for Error {
-    fn from(error: OptionError) -> Self {
-        let kind = match &error {
-            OptionError::OutOfRange { .. } => ErrorKind::OutOfRange,
-            _ => ErrorKind::InvalidArgument,
-        };
-        let wrapped = Self::new(kind, error.to_string());
-        match error {
-            OptionError::OutOfRange { value, min, max, .. } => {
-                wrapped.with_numbers(value, if value < min { min } else { max })
-            }
-            _ => wrapped,
-        }
-        .with_operation("open engine")
-        .with_backend(super::NAME)
-        .with_source(error)
     }
 }
 
@@ -284,7 +235,7 @@ impl SimOptions {
     }
 
     /// Returns the device's configuration, and the claimed longest descriptor.
-    pub(super) fn device(&self) -> Result<(DeviceConfig, u64), OptionError> {
+    pub(super) fn device(&self) -> dma_core::Result<(DeviceConfig, u64)> {
         let mut profile = self.profile.clone();
         within("depth", self.depth, DEPTHS)?;
         within("queues", self.queues, COUNTS)?;
@@ -300,8 +251,9 @@ impl SimOptions {
         profile.jitter = self.jitter.unwrap_or(profile.jitter);
         if self.coalesce {
             if profile.reporting != (Reporting::Each { coalescing: true }) {
-                let profile = profile.name.into_owned();
-                return Err(OptionError::NotOfThisDevice { key: "coalesce", profile });
+                let message = format!("coalesce: a device of profile `{}` cannot do that", profile.name);
+                return Err(invalid(ErrorKind::InvalidArgument, message)
+                    .with_hint("leave it out, or use another profile"));
             }
             profile.reporting = Reporting::PerDoorbell;
         }
@@ -315,8 +267,6 @@ impl SimOptions {
             }
         }
         let claimed = self.claimed_max_transfer.unwrap_or(profile.max_task);
-        profile.validate().map_err(DeviceError::from)?;
-        self.faults.validate().map_err(DeviceError::from)?;
         let config = DeviceConfig {
             tearing: self.tearing,
             trace: self.trace,
@@ -326,21 +276,24 @@ impl SimOptions {
     }
 }
 
-impl From<ProfileError> for OptionError {
-    fn from(error: ProfileError) -> Self {
-        Self::Device(error.into())
-    }
+/// An error of these options.
+pub(super) fn invalid(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(kind, message).with_operation("open engine").with_backend(super::NAME)
 }
 
 /// Checks the range of an option, if it is set.
 fn within<N: Copy + Into<u64>>(
-    key: &'static str,
+    key: &str,
     value: Option<N>,
     range: RangeInclusive<N>,
-) -> Result<(), OptionError> {
+) -> dma_core::Result<()> {
     let Some(value) = value.map(Into::into) else { return Ok(()) };
     let (min, max) = ((*range.start()).into(), (*range.end()).into());
-    if (min..=max).contains(&value) { Ok(()) } else { Err(OptionError::OutOfRange { key, value, min, max }) }
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(ErrorKind::OutOfRange, format!("{key}={value}: allowed are {min} to {max}"))
+        .with_numbers(value, if value < min { min } else { max }))
 }
 
 #[cfg(test)]
@@ -462,8 +415,7 @@ mod tests {
         ] {
             let options = set_all(value).into_iter().find(|(of, _)| *of == key).unwrap().1;
             let error = options.device().unwrap_err();
-            assert_eq!(error, OptionError::OutOfRange { key, value, min, max });
-            let error = Error::from(error);
+            assert_eq!(error.message(), format!("{key}={value}: allowed are {min} to {max}"));
             assert_eq!((error.kind(), error.requested()), (ErrorKind::OutOfRange, Some(value)));
             // A name is refused before anything is opened, for the same reason.
             let error = set(&[(key, &value.to_string())]).unwrap_err();
