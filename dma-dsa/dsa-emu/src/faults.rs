@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dma_sim::model::{Fault, FaultPlan, FaultRule, Time, When};
+use dma_sim::model::{Fault, FaultPlan, FaultRule, Time};
 
 /// The faults of one descriptor or submission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,16 +37,9 @@ impl Faults {
     pub(crate) fn strike(&self, number: u64) -> Strike {
         let mut strike = Strike::default();
         for ((rule, struck), salt) in self.rules.iter().zip(1..) {
-            let meets = match rule.when {
-                When::Always => true,
-                When::Tasks(from, to) => (from..=to).contains(&number),
-                When::Every(n) => number.is_multiple_of(n),
-                When::At(time) => {
-                    self.start.elapsed() >= duration(time) && !struck.swap(true, Ordering::Relaxed)
-                }
-                _ => false,
-            };
-            if !meets || !self.chance(rule.chance, number, salt) {
+            let is_due =
+                |time| self.start.elapsed() >= duration(time) && !struck.swap(true, Ordering::Relaxed);
+            if !rule.when.means(number, is_due) || !self.chance(rule.chance, number, salt) {
                 continue;
             }
             match rule.fault {

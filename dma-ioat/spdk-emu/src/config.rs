@@ -66,29 +66,23 @@ pub(crate) enum Reattach {
 
 /// The channels of one socket, which share memory bandwidth.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct SocketConfig {
-    #[serde(default)]
     pub(crate) numa: i32,
-    #[serde(default = "Profile::ideal", deserialize_with = "profile")]
+    #[serde(deserialize_with = "profile")]
     pub(crate) profile: Profile,
     pub(crate) clock: Option<Clock>,
-    #[serde(default)]
     pub(crate) seed: u64,
-    #[serde(default, deserialize_with = "faults")]
+    #[serde(deserialize_with = "faults")]
     pub(crate) faults: FaultPlan,
     /// The largest transfer of one descriptor, in bytes.
-    #[serde(default = "one_mib", deserialize_with = "bytes")]
+    #[serde(deserialize_with = "bytes")]
     pub(crate) xfercap: u64,
-    #[serde(default = "yes")]
     pub(crate) fill: bool,
     /// Descriptors of a ring.
-    #[serde(default = "ring")]
     pub(crate) ring: u32,
     /// The version register of the channels, 0x30 for 3.0.
-    #[serde(default = "cbver")]
     pub(crate) cbver: u8,
-    #[serde(default = "functions")]
     pub(crate) function: Vec<FunctionConfig>,
 }
 
@@ -121,22 +115,6 @@ pub(crate) enum Driver {
     None,
 }
 
-const fn one_mib() -> u64 {
-    1 << 20
-}
-
-const fn yes() -> bool {
-    true
-}
-
-const fn ring() -> u32 {
-    1 << 15
-}
-
-const fn cbver() -> u8 {
-    0x34
-}
-
 const fn skylake() -> u16 {
     0x2021
 }
@@ -146,8 +124,21 @@ fn function(func: u8) -> FunctionConfig {
     FunctionConfig { pci, device: skylake(), driver: Driver::Vfio, taken: false }
 }
 
-fn functions() -> Vec<FunctionConfig> {
-    (0..8).map(function).collect()
+impl Default for SocketConfig {
+    fn default() -> Self {
+        Self {
+            numa: 0,
+            profile: Profile::ideal(),
+            clock: None,
+            seed: 0,
+            faults: FaultPlan::none(),
+            xfercap: 1 << 20,
+            fill: true,
+            ring: 1 << 15,
+            cbver: 0x34,
+            function: (0..8).map(function).collect(),
+        }
+    }
 }
 
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {

@@ -9,7 +9,7 @@ use crate::c_abi::{Errno, Ptr, Text, answer, c, c_calls};
 use crate::config::{Clock, Config, Iova, Machine};
 use crate::cpuset;
 use crate::env::{cores, map, memory, time};
-use crate::{lock, pci};
+use crate::{lock, pci, pci_addr};
 use c::spdk_env_opts;
 
 /// The default of `core_mask`.
@@ -230,12 +230,15 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
         // SAFETY: the options state their number.
         unsafe { addresses.slice(opts.num_pci_addr) }
     };
-    let filter = if opts.pci_blocked.is_null() {
-        pci::Filter::allow(addresses(opts.pci_allowed))
-    } else {
-        pci::Filter::block(addresses(opts.pci_blocked))
-    };
-    pci::start(config, if opts.no_pci { pci::Filter::none() } else { filter });
+    let (blocked, allowed) = (addresses(opts.pci_blocked), addresses(opts.pci_allowed));
+    let lists = |list: &[_], addr: &_| list.iter().any(|listed| pci_addr::compare(listed, addr).is_eq());
+    pci::start(config, |addr| {
+        let passes = match opts.pci_blocked.is_null() {
+            true => allowed.is_empty() || lists(allowed, addr),
+            false => !lists(blocked, addr),
+        };
+        passes && !opts.no_pci
+    });
     cores::start(requested.cores, requested.main_core).map_err(|errno| Refusal {
         errno,
         problem: "the threads of the cores could not be started".to_owned(),

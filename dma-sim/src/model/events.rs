@@ -1,12 +1,12 @@
 //! The calendar of future events.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Time;
 
 /// Something that will happen to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// A channel can start its next task.
     Issue { channel: u32, epoch: u32 },
@@ -23,68 +23,37 @@ pub(super) enum Event {
 /// Events by time; simultaneous events in order of addition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calendar {
-    heap: BinaryHeap<Entry>,
+    /// Time and order of addition are one number, which is compared faster than two.
+    heap: BinaryHeap<Reverse<(u128, Event)>>,
     added: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: Time,
-    added: u64,
-    event: Event,
-}
-
-impl Entry {
-    /// Compares as one number, which is faster than two.
-    #[inline]
-    fn key(&self) -> u128 {
-        u128::from(self.at.as_ps()) << 64 | u128::from(self.added)
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    /// Orders the earliest event greatest, because the heap returns the greatest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
-    }
+fn timed(Reverse((key, event)): Reverse<(u128, Event)>) -> (Time, Event) {
+    (Time::from_ps((key >> 64) as u64), event)
 }
 
 impl Calendar {
     #[inline]
     pub(super) fn add(&mut self, at: Time, event: Event) {
         self.added += 1;
-        self.heap.push(Entry { at, added: self.added, event });
+        self.heap.push(Reverse((u128::from(at.as_ps()) << 64 | u128::from(self.added), event)));
     }
 
     /// Returns the earliest event and its time.
     #[inline]
     pub(super) fn first(&self) -> Option<(Time, Event)> {
-        self.heap.peek().map(|entry| (entry.at, entry.event))
+        self.heap.peek().copied().map(timed)
     }
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(Time, Event)> {
-        self.heap.pop().map(|entry| (entry.at, entry.event))
+        self.heap.pop().map(timed)
     }
 
     /// Takes the earliest event if it is due by `to`.
     #[inline]
     pub(super) fn pop_due(&mut self, to: Time) -> Option<(Time, Event)> {
-        if self.heap.peek()?.at <= to { self.pop() } else { None }
+        if self.first()?.0 <= to { self.pop() } else { None }
     }
 }
 

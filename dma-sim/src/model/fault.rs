@@ -75,6 +75,19 @@ pub enum When {
     At(Time),
 }
 
+impl When {
+    /// Returns true if task `number` of a channel is meant, counted from 1. `is_due` is called for a rule with a
+    /// time, and returns true once that has come, the first time that it is asked then.
+    pub fn means(self, number: u64, is_due: impl FnOnce(Time) -> bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Tasks(from, to) => (from..=to).contains(&number),
+            Self::Every(n) => number.is_multiple_of(n),
+            Self::At(at) => is_due(at),
+        }
+    }
+}
+
 /// One rule of a [`FaultPlan`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultRule {

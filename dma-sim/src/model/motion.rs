@@ -153,21 +153,6 @@ unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Inverts one bit, chosen by `chance`, of byte `at` of `dst`.
-///
-/// # Safety
-///
-/// As [`move_part`]; `at` is less than the length of all pieces together.
-pub(super) unsafe fn flip_bit(dst: &[Piece], at: u64, chance: u64) {
-    each_run(dst, at, at + 1, |to, _, _| {
-        let mut byte = 0;
-        // SAFETY: within a registered region, by the caller's promise; `byte` is a local.
-        unsafe { unsynchronized::copy(&raw mut byte, to, 1) };
-        // SAFETY: as above.
-        unsafe { unsynchronized::set(to, byte ^ 1 << (chance % 8), 1) }
-    });
-}
-
 /// # Safety
 ///
 /// As [`move_part`]; `from <= to`, which is at most the length of the task.

@@ -58,14 +58,8 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    let flipped = if task.far {
-        // SAFETY: as below.
-        unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) }
-    } else {
-        // SAFETY: as in `move_part`; the byte is one of the destinations'.
-        unsafe { motion::flip_bit(&task.dst, byte, task.chance >> 8) };
-        Ok(())
-    };
+    // SAFETY: as in `move_part`; the byte is one of the destinations'.
+    let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
         memory.release(task.pieces());
     }
@@ -143,7 +137,7 @@ impl BounceBuffer {
 ///
 /// # Safety
 ///
-/// As [`motion::flip_bit`].
+/// As [`motion::move_part`]; `at` is less than the length of all pieces together.
 unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) -> Result<(), PeerError> {
     let mut byte = [0];
     // SAFETY: the caller's promise.

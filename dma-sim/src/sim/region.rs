@@ -1,13 +1,12 @@
 //! Memory that a simulated device can reach.
 #![expect(unsafe_code, reason = "implements the contract's memory, and registers it with the model")]
 
-use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dma_core::{
-    Access, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo,
-    RegionKey, Result,
+    Access, Error, ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, RawExport, RawRegion,
+    RegionInfo, RegionKey, Result,
 };
 
 use super::NAME;
@@ -27,7 +26,7 @@ pub(super) struct SimRegion {
 /// Keeps the memory mapped.
 #[derive(Debug)]
 enum Backing {
-    Heap(#[expect(dead_code, reason = "kept until the region goes")] Heap),
+    Heap(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
     /// The caller's, who keeps it.
     Registered,
     Exportable(SharedMemory),
@@ -35,30 +34,28 @@ enum Backing {
     Imported,
 }
 
-fn local(access: Access) -> Rights {
+/// The `all` rights that `access` includes.
+fn rights(access: Access, all: Rights) -> Rights {
     let mut rights = Rights::empty();
-    rights.set(Rights::LOCAL_READ, access.contains(Access::READ));
-    rights.set(Rights::LOCAL_WRITE, access.contains(Access::WRITE));
-    rights
+    rights.set(Rights::LOCAL_READ | Rights::REMOTE_READ, access.contains(Access::READ));
+    rights.set(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE, access.contains(Access::WRITE));
+    rights & all
 }
 
-fn remote(access: Access) -> Rights {
-    let mut rights = Rights::empty();
-    rights.set(Rights::REMOTE_READ, access.contains(Access::READ));
-    rights.set(Rights::REMOTE_WRITE, access.contains(Access::WRITE));
-    rights
-}
+const LOCAL: Rights = Rights::LOCAL_READ.union(Rights::LOCAL_WRITE);
+const REMOTE: Rights = Rights::REMOTE_READ.union(Rights::REMOTE_WRITE);
 
 impl SimRegion {
     pub(super) fn allocate(shared: &Arc<Shared>, request: &MemoryRequest) -> Result<Self> {
         let (base, backing) = if request.export.is_empty() {
-            let heap = Heap::allocate(request)?;
-            (heap.base, Backing::Heap(heap))
+            let limits = Limits::default().with_alignment(request.align, 1);
+            let heap = HostMemory::aligned(request.len, &limits).map_err(|_| request.out_of_memory())?;
+            (heap.as_ptr(), Backing::Heap(heap))
         } else {
             let memory = SharedMemory::allocate_requested(request)?;
             (memory.ptr(), Backing::Exportable(memory))
         };
-        let rights = local(request.access) | remote(request.export);
+        let rights = rights(request.access, LOCAL) | rights(request.export, REMOTE);
         let spec = RegionSpec::local(base, request.len as u64, rights);
         // SAFETY: the region owns the memory until it has unregistered it. The safe API
         // holds no reference to the bytes while a descriptor names them.
@@ -69,7 +66,7 @@ impl SimRegion {
     ///
     /// As [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
     pub(super) unsafe fn register(shared: &Arc<Shared>, memory: &HostMemory, access: Access) -> Result<Self> {
-        let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, local(access));
+        let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, rights(access, LOCAL));
         // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters
         // it.
         unsafe { Self::register_spec(shared, spec, memory.as_ptr(), access, Backing::Registered) }
@@ -83,7 +80,7 @@ impl SimRegion {
         let base = import.span(0, len as u64, Access::empty())?;
         let peer = Arc::new(Peer { import, leases: Mutex::new(Vec::new()) });
         let addr = base.addr().get() as u64;
-        let spec = RegionSpec::remote(addr, base, len as u64, remote(access), peer);
+        let spec = RegionSpec::remote(addr, base, len as u64, rights(access, REMOTE), peer);
         // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a
         // lease the bytes may be touched as granted. Nobody has references to imported memory.
         unsafe { Self::register_spec(shared, spec, base, access, Backing::Imported) }
@@ -163,38 +160,5 @@ impl PeerAccess for Peer {
 
     fn release(&self) {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    }
-}
-
-/// Zeroed memory of this process.
-#[derive(Debug)]
-struct Heap {
-    base: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: it owns the memory; an address and numbers.
-unsafe impl Send for Heap {}
-// SAFETY: as above.
-unsafe impl Sync for Heap {}
-
-impl Heap {
-    /// As `request` says; its length is not 0 and its alignment a power of two.
-    fn allocate(request: &MemoryRequest) -> Result<Self> {
-        let none = || request.out_of_memory();
-        let layout = Layout::from_size_align(request.len, request.align).map_err(|_| none())?;
-        if layout.size() == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "no bytes"));
-        }
-        // SAFETY: the size is not 0.
-        let base = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(none)?;
-        Ok(Self { base, layout })
-    }
-}
-
-impl Drop for Heap {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) }
     }
 }

@@ -1,8 +1,8 @@
 //! Injected faults, by descriptor.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use dma_sim::model::{Fault, FaultPlan, FaultRule, When};
+use dma_sim::model::{Fault, FaultPlan, FaultRule, Time};
 
 /// A fault plan and its progress.
 pub(super) struct Faults {
@@ -36,17 +36,11 @@ impl Faults {
         let mut struck = Vec::new();
         for i in 0..self.rules.len() {
             let rule = self.rules[i];
-            let meant = match rule.when {
-                When::Always => true,
-                When::Tasks(from, to) => (from..=to).contains(&self.descriptors),
-                When::Every(n) => self.descriptors.is_multiple_of(n),
-                When::At(at) => {
-                    Duration::from(at) <= self.started.elapsed()
-                        && !std::mem::replace(&mut self.fired[i], true)
-                }
-                _ => false,
-            };
-            if meant && (rule.chance >= 1.0 || self.chance() < rule.chance) {
+            let (now, fired) = (Time::from(self.started.elapsed()), &mut self.fired[i]);
+            let is_due = |at| at <= now && !std::mem::replace(fired, true);
+            if rule.when.means(self.descriptors, is_due)
+                && (rule.chance >= 1.0 || self.chance() < rule.chance)
+            {
                 struck.push(rule.fault);
             }
         }

@@ -64,32 +64,6 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// The allow list or block list of the program.
-pub(crate) struct Filter {
-    addresses: Vec<spdk_pci_addr>,
-    /// True: an allow list.
-    only: bool,
-}
-
-impl Filter {
-    /// An allow list; empty allows all.
-    pub(crate) fn allow(addresses: &[spdk_pci_addr]) -> Self {
-        Self { addresses: addresses.to_vec(), only: !addresses.is_empty() }
-    }
-
-    pub(crate) fn block(addresses: &[spdk_pci_addr]) -> Self {
-        Self { addresses: addresses.to_vec(), only: false }
-    }
-
-    pub(crate) fn none() -> Self {
-        Self { addresses: Vec::new(), only: true }
-    }
-
-    fn passes(&self, addr: &spdk_pci_addr) -> bool {
-        self.addresses.iter().any(|listed| pci_addr::compare(listed, addr) == Ordering::Equal) == self.only
-    }
-}
-
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
 /// Serializes enumerations.
 static WALK: Mutex<()> = Mutex::new(());
@@ -102,8 +76,8 @@ pub(crate) fn set_ready(ready: bool) {
     READY.store(ready, Relaxed);
 }
 
-/// Plugs in the functions of a configuration.
-pub(crate) fn start(config: Config, filter: Filter) {
+/// Plugs in the functions of a configuration. The program allows some of them.
+pub(crate) fn start(config: Config, allows: impl Fn(&spdk_pci_addr) -> bool) {
     FUNCTIONS.get_or_init(|| {
         let reattach = config.machine.reattach;
         let mut functions = Vec::new();
@@ -111,7 +85,7 @@ pub(crate) fn start(config: Config, filter: Filter) {
             let own = socket.function.clone();
             let socket = Arc::new(Socket::new(socket));
             let function = |(number, config): (u32, FunctionConfig)| {
-                let allowed = filter.passes(&config.pci);
+                let allowed = allows(&config.pci);
                 Function::new(config, Arc::clone(&socket), number, reattach, allowed)
             };
             functions.extend((0..).zip(own).map(function));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{ChannelId, Device};
 use crate::model::channel::{ChannelState, Marks, Stage};
-use crate::model::fault::{Fault, FaultRule, When};
+use crate::model::fault::{Fault, FaultRule};
 use crate::model::rng;
 use crate::model::task::{HaltCause, Status};
 use crate::model::time::Time;
@@ -90,15 +90,9 @@ pub(super) fn strike(
         if rule.channel.is_some_and(|only| only != channel) {
             continue;
         }
-        let meant = match rule.when {
-            When::Always => true,
-            When::Tasks(from, to) => (from..=to).contains(&number),
-            When::Every(n) => number.is_multiple_of(n),
-            When::At(at) => {
-                let by_itself = matches!(rule.fault, Fault::Reset | Fault::Stick | Fault::Gone);
-                !by_itself && at <= now && !std::mem::replace(fired, true)
-            }
-        };
+        let by_itself = matches!(rule.fault, Fault::Reset | Fault::Stick | Fault::Gone);
+        let is_due = |at| !by_itself && at <= now && !std::mem::replace(fired, true);
+        let meant = rule.when.means(number, is_due);
         if !meant || (rule.chance < 1.0 && !chances.chance(rule.chance)) {
             continue;
         }
