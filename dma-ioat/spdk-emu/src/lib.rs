@@ -26,8 +26,8 @@
 //! - Interrupts (`-ENOTSUP`): SPDK polls. The interrupt bit of a descriptor does nothing.
 //! - XOR, PQ and DIF descriptors: the engine halts with a control error. The capabilities do not name them.
 //! - Several processes with one environment (`shm_id`): each process has channels of its own.
-//! - The rest of SPDK: threads, event framework, accel, block devices, and what of `string.h` and `fd.h` only
-//!   these use.
+//! - The rest of SPDK: threads, event framework, accel, block devices, what of `string.h` and `fd.h` only
+//!   these use, and DPDK's own figures of its heap.
 //!
 //! # Divergences
 //!

@@ -393,9 +393,9 @@ fn a_failure_halts_the_channel_and_attaching_again_helps() {
 
 #[test]
 fn other_faults() {
+    let channel = Channel::new("0000:81:04.1");
     let memory = Memory::new(4096, 64);
     memory.bytes()[64..128].fill(7);
-    let channel = Channel::new("0000:81:04.1");
     assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
     assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), -libc_enomem(), "refused");
     assert_eq!(channel.copy(3, memory.at(0), memory.at(64), 64), 0);

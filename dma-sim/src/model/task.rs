@@ -209,6 +209,25 @@ pub enum TaskError {
     Engine,
 }
 
+impl TaskError {
+    /// Returns the code, counted from 1, and the name in a trace.
+    pub(crate) const fn code(self) -> (i32, &'static str) {
+        match self {
+            Self::UnknownRegion { .. } => (1, "unknown-region"),
+            Self::OutOfRange { .. } => (2, "out-of-range"),
+            Self::Denied { .. } => (3, "denied"),
+            Self::TooLong { .. } => (4, "too-long"),
+            Self::Segments { .. } => (5, "segments"),
+            Self::LengthMismatch { .. } => (6, "length-mismatch"),
+            Self::ZeroLength => (7, "zero-length"),
+            Self::Unsupported => (8, "unsupported"),
+            Self::Revoked => (9, "revoked"),
+            Self::PeerGone => (10, "peer-gone"),
+            Self::Engine => (11, "engine"),
+        }
+    }
+}
+
 impl From<PeerError> for TaskError {
     fn from(error: PeerError) -> Self {
         match error {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::task::{Refused, Status, TaskError};
+use super::task::{Refused, Status};
 use super::time::Time;
 
 /// Extent of the record.
@@ -72,7 +72,7 @@ impl fmt::Display for TraceEvent {
 pub(super) fn end(line: &mut String, task: u64, status: Status) -> fmt::Result {
     match status {
         Status::Done => write!(line, "end task={task} status=done"),
-        Status::Failed(error) => write!(line, "end task={task} status=failed:{}", code(error)),
+        Status::Failed(error) => write!(line, "end task={task} status=failed:{}", error.code().1),
         Status::Aborted(cause) => write!(line, "end task={task} status=aborted:{cause}"),
     }
 }
@@ -84,24 +84,8 @@ pub(super) fn refusal(why: Refused) -> &'static str {
         Refused::Rejected => "rejected",
         Refused::Halted(_) => "halted",
         Refused::DeviceGone => "device-gone",
-        Refused::Invalid(error) => code(error),
+        Refused::Invalid(error) => error.code().1,
         Refused::NoSuchChannel => "no-such-channel",
-    }
-}
-
-fn code(error: TaskError) -> &'static str {
-    match error {
-        TaskError::UnknownRegion { .. } => "unknown-region",
-        TaskError::OutOfRange { .. } => "out-of-range",
-        TaskError::Denied { .. } => "denied",
-        TaskError::TooLong { .. } => "too-long",
-        TaskError::Segments { .. } => "segments",
-        TaskError::LengthMismatch { .. } => "length-mismatch",
-        TaskError::ZeroLength => "zero-length",
-        TaskError::Unsupported => "unsupported",
-        TaskError::Revoked => "revoked",
-        TaskError::PeerGone => "peer-gone",
-        TaskError::Engine => "engine",
     }
 }
 

@@ -30,22 +30,6 @@ pub(super) fn explain(code: i32) -> NativeError {
     NativeError { code, name: name.into(), description: description.into() }
 }
 
-const fn code_of(error: TaskError) -> i32 {
-    match error {
-        TaskError::UnknownRegion { .. } => 1,
-        TaskError::OutOfRange { .. } => 2,
-        TaskError::Denied { .. } => 3,
-        TaskError::TooLong { .. } => 4,
-        TaskError::Segments { .. } => 5,
-        TaskError::LengthMismatch { .. } => 6,
-        TaskError::ZeroLength => 7,
-        TaskError::Unsupported => 8,
-        TaskError::Revoked => 9,
-        TaskError::PeerGone => 10,
-        TaskError::Engine => 11,
-    }
-}
-
 /// Translates a completion.
 pub(super) fn completion(completion: model::Completion) -> Completion {
     let token = completion.token;
@@ -56,7 +40,7 @@ pub(super) fn completion(completion: model::Completion) -> Completion {
                 TaskError::Revoked | TaskError::PeerGone => ErrorKind::Revoked,
                 _ => ErrorKind::DeviceFault,
             };
-            Completion::ended(token, Outcome::Failed(kind), code_of(error))
+            Completion::ended(token, Outcome::Failed(kind), error.code().0)
         }
         // A retry would be safe, but would fail.
         Status::Aborted(HaltCause::DeviceGone) => {
@@ -85,7 +69,7 @@ pub(super) fn refused(why: Refused) -> Error {
                 TaskError::Unsupported => ErrorKind::Unsupported,
                 _ => ErrorKind::InvalidArgument,
             };
-            (kind, code_of(error))
+            (kind, error.code().0)
         }
     };
     let error = Error::new(kind, why.to_string());

@@ -118,7 +118,8 @@ pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
     Ok(())
 }
 
-fn check(addr: u64, len: u64) -> Outcome {
+/// Fails with `-EINVAL` unless these are whole pages in the address space.
+pub(super) fn check(addr: u64, len: u64) -> Outcome {
     let end = addr.checked_add(len).filter(|end| *end <= 1 << ADDRESS_BITS);
     if !(addr | len).is_multiple_of(PAGE) || end.is_none() { Err(-libc::EINVAL) } else { Ok(()) }
 }

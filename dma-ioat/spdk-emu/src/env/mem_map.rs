@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 
 use super::map;
-use super::translation::{ADDRESS_BITS, PAGE, SHIFT};
+use super::translation::{PAGE, SHIFT};
 use crate::c_abi::{Addr, Ptr, c, c_calls};
 use crate::lock;
 
@@ -70,9 +70,7 @@ c_calls! {
 
 /// The pages of a range, if it consists of whole pages in the address space.
 fn pages(addr: u64, size: u64) -> Option<impl Iterator<Item = u64>> {
-    let end = addr.checked_add(size).filter(|end| *end <= 1 << ADDRESS_BITS);
-    let whole = (addr | size).is_multiple_of(PAGE);
-    end.filter(|_| whole).map(|end| addr >> SHIFT..end >> SHIFT)
+    map::check(addr, size).ok().map(|()| addr >> SHIFT..(addr + size) >> SHIFT)
 }
 
 c_calls! {

@@ -207,50 +207,5 @@ c_calls! {
 
     fn spdk_dma_free(buf: Addr) { free(buf); }
 
-    fn spdk_env_dpdk_get_mem_stats(stats: Ptr<Stats>, numa_id: u32) -> c_int {
-        if stats.is_null() || numa_id != 0 {
-            return -libc::EINVAL;
-        }
-        stats.put(Stats::now());
-        0
-    }
-}
-
-/// `struct spdk_env_dpdk_mem_stats`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Stats {
-    total: u64,
-    free: u64,
-    greatest_free: u64,
-    allocated: u64,
-    free_count: u32,
-    allocated_count: u32,
-}
-
-impl Stats {
-    fn now() -> Self {
-        let heap = lock(&HEAP);
-        let free = heap.free.values().sum();
-        Self {
-            total: heap.total,
-            free,
-            greatest_free: heap.free.values().copied().max().unwrap_or(0),
-            allocated: heap.total - free,
-            free_count: heap.free.len() as u32,
-            allocated_count: heap.used.len() as u32,
-        }
-    }
-}
-
-c_calls! {
-    fn spdk_env_dpdk_dump_mem_stats(file: Ptr<libc::FILE>) {
-        let Stats { total, free, allocated, allocated_count, .. } = Stats::now();
-        crate::log::write_to(
-            file,
-            &format!("memory: {total} bytes, {free} free, {allocated} in {allocated_count} allocations\n"),
-        );
-    }
-
     fn spdk_env_dpdk_external_init() -> bool { false }
 }
