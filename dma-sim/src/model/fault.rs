@@ -76,8 +76,8 @@ pub enum When {
 }
 
 impl When {
-    /// Returns true if task `number` of a channel is meant, counted from 1. `is_due` is called for a rule with a
-    /// time, and returns true once that has come, the first time that it is asked then.
+    /// Returns true if the rule means task `number` of a channel, counted from 1. A rule with a time asks
+    /// `is_due`, which returns true once that has come, and only once.
     pub fn means(self, number: u64, is_due: impl FnOnce(Time) -> bool) -> bool {
         match self {
             Self::Always => true,
