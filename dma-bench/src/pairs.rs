@@ -55,11 +55,18 @@ impl Pair {
 /// With at least this many undisturbed pairs, the others do not count.
 const ENOUGH: usize = 8;
 
-/// Returns the pairs that count: the undisturbed ones, or all if too few are, which decide nothing. Measured
-/// figures do not influence the choice.
-pub(crate) fn keep(pairs: &[Pair]) -> Vec<Pair> {
+/// Returns the pairs that count: the undisturbed ones; with too few, which decide nothing, `wanted` ones, the
+/// undisturbed among them. Measured figures do not influence the choice.
+pub(crate) fn keep(pairs: &[Pair], wanted: usize) -> Vec<Pair> {
     let clean: Vec<Pair> = pairs.iter().filter(|p| p.is_clean()).copied().collect();
-    if clean.len() >= ENOUGH { clean } else { pairs.to_vec() }
+    if clean.len() >= ENOUGH {
+        return clean;
+    }
+    let mut order: Vec<usize> = (0..pairs.len()).collect();
+    order.sort_by_key(|at| !pairs[*at].is_clean());
+    order.truncate(wanted);
+    order.sort_unstable();
+    order.into_iter().map(|at| pairs[at]).collect()
 }
 
 #[cfg(test)]
@@ -93,7 +100,8 @@ mod tests {
     #[test]
     fn undisturbed_pairs_alone_are_kept_if_there_are_enough() {
         let pair = |waited: f64| Pair { slot: slot(1.0, waited), ratio: Some(1.0), waited, pass: 0 };
-        let of = |clean, others| keep(&[vec![pair(0.009); clean], vec![pair(0.2); others]].concat()).len();
-        assert_eq!([of(7, 4), of(8, 8), of(8, 90), of(0, 90), of(0, 0)], [11, 8, 8, 90, 0]);
+        let of =
+            |clean, others| keep(&[vec![pair(0.2); others], vec![pair(0.009); clean]].concat(), 10).len();
+        assert_eq!([of(7, 4), of(8, 8), of(8, 90), of(0, 90), of(0, 0)], [10, 8, 8, 10, 0]);
     }
 }

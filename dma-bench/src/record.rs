@@ -101,6 +101,11 @@ impl Record {
         self.pairs.len()
     }
 
+    /// Returns the number of undisturbed repetitions.
+    pub(crate) fn clean(&self) -> usize {
+        self.pairs.iter().filter(|p| p.is_clean()).count()
+    }
+
     /// Returns the slice of a simulated device that stands for all later ones, once it has run
     /// [`MODEL_SLICES`].
     pub(crate) fn again(&self) -> Option<Slot> {
@@ -140,7 +145,7 @@ impl Record {
             None if !self.is_complete() => (Status::Interrupted, None),
             None => (Status::Ok, None),
         };
-        let kept = keep(&self.pairs);
+        let kept = keep(&self.pairs, if self.cell.is_baseline() { usize::MAX } else { self.wanted as usize });
         let undisturbed: Vec<&Pair> = self.pairs.iter().filter(|p| p.is_clean()).collect();
         // Figures of wrong copies are dropped.
         let pairs: &[Pair] = if status == Status::Wrong { &[] } else { &kept };

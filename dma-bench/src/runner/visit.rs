@@ -14,6 +14,10 @@ use crate::record::Record;
 /// Every so many passes, the first repetition of each visit is compared thoroughly.
 const COMPARE_EVERY: u32 = 4;
 
+/// Repetitions are added until half of the requested ones are undisturbed, up to this many times the share of
+/// a visit.
+const TRIES: usize = 6;
+
 impl Runner<'_> {
     /// Measures cells that share a baseline, unless the user has stopped the run. Reports them to the
     /// observer, if this was their last pass.
@@ -76,7 +80,7 @@ impl Runner<'_> {
     }
 
     /// Measures cells of different engines in turns, with the baseline between them, until each has its share
-    /// of repetitions.
+    /// of repetitions. Disturbed ones are repeated, so that a busy machine does not decide.
     fn turns(
         &mut self,
         base: &mut Record,
@@ -84,12 +88,23 @@ impl Runner<'_> {
         records: &mut [&mut Record],
         observer: &mut dyn Observer,
     ) {
-        let due = |wanted: u32| upto(wanted, self.pass + 1, passes(self.campaign));
-        let due: Vec<usize> = records.iter().map(|r| due(r.wanted)).collect();
+        let (pass, passes) = (self.pass, passes(self.campaign));
+        // Repetitions of each cell after this visit; the most of them; and the undisturbed ones to reach.
+        let goals: Vec<(usize, usize, usize)> = (records.iter())
+            .map(|r| {
+                let all = upto(r.wanted, pass + 1, passes);
+                let share = all - upto(r.wanted, pass, passes);
+                (r.made() + share, r.made() + TRIES * share, all / 2)
+            })
+            .collect();
         let (mut before, mut compare) = (None, self.compare());
         for turn in 0.. {
             let (modelled, real): (Vec<usize>, Vec<usize>) = (0..records.len())
-                .filter(|who| records[*who].trouble.is_none() && records[*who].made() < due[*who])
+                .filter(|&who| {
+                    let (r, (due, most, clean)) = (&records[who], goals[who]);
+                    let again = !r.virtual_clock && r.made() < most && r.clean() < clean;
+                    r.trouble.is_none() && (r.made() < due || again)
+                })
                 .partition(|who| records[*who].virtual_clock);
             if modelled.is_empty() && real.is_empty() {
                 return;
@@ -116,7 +131,9 @@ impl Runner<'_> {
                     .flatten();
                 for (who, slot) in slots {
                     records[who].add(Pair::new(self.pass, before, slot, after));
-                    told(records[who], slot, observer);
+                    if records[who].made() <= goals[who].0 {
+                        told(records[who], slot, observer);
+                    }
                 }
                 before = after;
             }
