@@ -49,7 +49,7 @@ impl<T> Handle<T> {
 pub(crate) struct Owned<T: 'static> {
     handle: Handle<T>,
     destroy: unsafe extern "C" fn(*mut T) -> c_int,
-    /// What it was made of.
+    /// The device of the object, which outlives it.
     _device: Arc<Device>,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct QueuePair {
     handle: Option<Handle<ibv_qp>>,
     post_send: ibv_post_send,
     is_connected: bool,
-    /// What it uses; leaked if it cannot be destroyed.
+    /// Objects that it uses. Leaked if it cannot be destroyed.
     keeps: Arc<dyn fmt::Debug + Send + Sync>,
 }
 
