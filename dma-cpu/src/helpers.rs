@@ -66,6 +66,11 @@ impl Helpers {
         self.sleepers.load(Ordering::Relaxed) >= self.size
     }
 
+    /// Returns true if any thread is awake, not merely called.
+    pub(super) fn are_there(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) + self.called.load(Ordering::Relaxed) < self.size
+    }
+
     /// Returns true if one more thread shortens `work` ticks, after the measured cost of waking it and with
     /// the credit of earlier wake-ups.
     pub(super) fn is_worth_waking(&self, work: u64) -> bool {
@@ -238,6 +243,19 @@ mod tests {
         };
         assert!(!third.is_worth_waking(2999) && third.is_worth_waking(3000), "shared by three already");
         assert!(Helpers::asleep(1, 0).is_worth_waking(0), "until it is known, always");
+    }
+
+    #[test]
+    fn a_called_helper_is_not_there_yet() {
+        let helpers = Helpers::asleep(2, 1000);
+        assert!(!helpers.are_there(), "both sleep");
+        helpers.call_one();
+        assert!(!helpers.all_asleep() && !helpers.are_there());
+        helpers.called.store(0, Ordering::Relaxed);
+        assert!(helpers.are_there(), "one is enough");
+        helpers.call_one();
+        assert!(helpers.are_there(), "while the other one is being woken");
+        assert!(!Helpers::default().are_there(), "there are none");
     }
 
     #[test]

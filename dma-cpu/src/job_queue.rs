@@ -3,16 +3,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use dma_core::Segment;
 
 use super::Kernel;
-use super::copy_tuner::{Pick, ticks};
+use super::copy_tuner::{Pick, ticks, ticks_in};
 use super::event::Event;
 use super::helpers::Helpers;
 use super::ring::{Claim, Ring};
 use super::transfer::{Failure, Kind, Work};
+
+/// Latest notice of a job's end by an owner that polls continuously. Unlimited in tests, which time must not
+/// decide.
+const NOTICE: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_nanos(200) };
 
 /// A descriptor that is copied in chunks.
 #[derive(Debug, Default)]
@@ -36,14 +41,20 @@ pub(super) struct Job {
     result: AtomicU64,
     /// Ticks of all chunks, for the tuner.
     ticks: AtomicU64,
+    /// Ticks at submission and at the end of the last chunk, for trials.
+    taken: u64,
+    ended: AtomicU64,
 }
 
 impl Job {
-    /// Clears the results of the entry's last job; `kind` is that of this one.
-    pub(super) fn reset(&mut self) {
+    /// Clears the results of the entry's last job; `kind` is that of this one. `taken`: ticks at its
+    /// submission.
+    pub(super) fn reset(&mut self, taken: u64) {
         *self.failure.get_mut() = 0;
         *self.result.get_mut() = self.kind.initial();
         *self.ticks.get_mut() = 0;
+        *self.ended.get_mut() = 0;
+        self.taken = taken;
     }
 
     pub(super) fn failure(&mut self) -> Option<Failure> {
@@ -56,6 +67,14 @@ impl Job {
 
     pub(super) fn ticks(&mut self) -> u64 {
         *self.ticks.get_mut()
+    }
+
+    /// Returns how long the job kept its queue busy after `before`, the end of earlier busy time, and the new
+    /// end. Without a job behind it, the end is when the owner has `seen` it, at most [`NOTICE`] late.
+    pub(super) fn busy(&mut self, before: u64, seen: Option<u64>) -> (u64, u64) {
+        let ended = *self.ended.get_mut();
+        let over = seen.map_or(ended, |seen| seen.clamp(ended, ended + ticks_in(NOTICE)));
+        (over.saturating_sub(before.max(self.taken)), over.max(before))
     }
 
     fn fail(&self, failure: Failure) {
@@ -78,6 +97,9 @@ impl Job {
         let result = unsafe { work.run(skip, len, self.kernel) };
         if let Some(start) = start {
             self.ticks.fetch_add(ticks().wrapping_sub(start), Ordering::Relaxed);
+        }
+        if self.pick.is_shared_trial() {
+            self.ended.fetch_max(ticks(), Ordering::Relaxed);
         }
         match result {
             Ok(part) => self.kind.merge(&self.result, part),
@@ -180,9 +202,12 @@ impl JobQueue {
         let chunk = claim.chunk();
         let asleep = helpers.any_asleep();
         let left = if asleep { claim.with(|job| self.left(job, chunk)) } else { 0 };
-        // Each helper wakes the next, so that a submitter wakes at most one.
-        if left > 0 && self.ring.has_work() && busy_period.wakes(helpers, self.takes(left)) {
-            helpers.call_one();
+        if left > 0 && self.ring.has_work() {
+            let trial = claim.with(|job| job.pick.is_shared_trial());
+            // Each helper wakes the next, so that a submitter wakes at most one.
+            if trial || busy_period.wakes(helpers, self.takes(left)) {
+                helpers.call_one();
+            }
         }
         busy_period.chunks = busy_period.chunks.wrapping_add(1);
         let timed = asleep || busy_period.chunks.is_multiple_of(TIMED);
@@ -292,5 +317,35 @@ mod tests {
             job_queue.learn(400, 100);
         }
         assert!((320..=400).contains(&job_queue.takes(100)), "{}", job_queue.takes(100));
+    }
+
+    /// Time with several jobs counts once, in whatever order they end.
+    #[test]
+    fn a_queue_is_busy_once_at_a_time() {
+        let mut until = 0;
+        let mut total = 0;
+        let notice = ticks_in(NOTICE);
+        let (soon, far) = (notice / 2, 10 * notice);
+        for (taken, ended, seen, busy) in [
+            (100, 110, None, 10),
+            (105, 130, None, 20), // behind the first
+            (106, 120, None, 0),  // over before the one before it
+            (107, 131, None, 1),
+            (200, 205, None, 5), // after a pause, which does not count
+            (300, 0, None, 0),   // stopped before it was begun
+            (300, 299, None, 0), // by a clock that is behind
+            (301, 311, None, 10),
+            (400, 410, Some(410 + soon), 10 + soon), // the last one: the owner has seen it now
+            (far, far + 10, Some(5 * far), 10 + notice), // and here had not looked
+            (10 * far, 0, Some(10 * far + 1), 0),
+            (10 * far + 100, 10 * far + 110, Some(10 * far + 105), 10), // by a clock that is behind
+        ] {
+            let mut job = Job { taken, ended: AtomicU64::new(ended), ..Job::default() };
+            let took;
+            (took, until) = job.busy(until, seen);
+            assert_eq!(took, busy, "{taken} to {ended}");
+            total += took;
+        }
+        assert_eq!((total, until), (76 + soon + notice, 10 * far + 110));
     }
 }

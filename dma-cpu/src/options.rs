@@ -16,8 +16,9 @@ pub struct CpuOptions {
     /// Longest operation, in bytes, that is done during submission. Longer ones are cut into chunks for the
     /// helpers and the polling thread. Default 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that
     /// submitting stays short. 0: everything is cut into chunks. With any other value, copies of up to 1 MiB
-    /// within the submitter's own cache are also done during submission, and so are some that measure whether
-    /// they are. Operations with results have twice this limit.
+    /// within the submitter's own cache are also done during submission, unless measurements show that
+    /// sharing them is faster. So are the copies of those measurements. Operations with results have twice
+    /// this limit.
     pub inline_limit: usize,
     /// Hint of queues that are opened with [`CacheHint::Auto`]. Default [`CacheHint::Auto`]: learn from
     /// timings.

@@ -13,7 +13,7 @@ use dma_core::{
     QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
 };
 
-use super::copy_tuner::{CopyTuner, Pick, hot_cost};
+use super::copy_tuner::{CopyTuner, Pick, hot_cost, ticks};
 use super::event::Event;
 use super::job_queue::{BusyPeriod, Job, JobQueue};
 use super::pool::Pool;
@@ -50,6 +50,8 @@ pub(super) struct CpuQueue {
     hint: CacheHint,
     copies: CopyTuner,
     fills: CopyTuner,
+    /// End of the queue's busy time in trials, as of [`Job::busy`].
+    busy_until: u64,
     /// Descriptors that are done without a result, and not reported.
     done: Tokens,
     /// Descriptors that ended during submission with a result or a failure.
@@ -63,6 +65,8 @@ pub(super) struct CpuQueue {
     busy_period: BusyPeriod,
     /// Total length of unreported jobs.
     unreported: u64,
+    /// A job since the last doorbell belongs to a trial.
+    trial: bool,
     /// Number of the last fenced job. Nothing starts before all jobs before it are finished.
     fence: u64,
     /// Counts polls while there are jobs.
@@ -88,9 +92,9 @@ impl CpuQueue {
         let jobs = Owner::new(options.depth);
         let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new()?, hot_cost()));
         pool.add(&job_queue)?;
-        // Probes by one core are useless if nothing may be done during submission.
-        let helped = inline_limit > 0 && pool.size() > 0;
-        let tuner = || CopyTuner::new().for_depth(options.depth).for_helpers(helped);
+        // Trials are useless if nothing may be done during submission.
+        let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
+        let tuner = || CopyTuner::new().for_depth(options.depth).for_cores(cores);
         Ok(Self {
             engine,
             depth: options.depth,
@@ -98,6 +102,7 @@ impl CpuQueue {
             hint,
             copies: tuner(),
             fills: tuner(),
+            busy_until: 0,
             done: Tokens::new(options.depth),
             ended: VecDeque::new(),
             jobs,
@@ -106,6 +111,7 @@ impl CpuQueue {
             pool: Arc::clone(pool),
             busy_period: BusyPeriod::default(),
             unreported: 0,
+            trial: false,
             fence: 0,
             polls: 0,
             unrung: false,
@@ -165,7 +171,11 @@ impl CpuQueue {
         };
         // Without memory for jobs, no earlier job exists, and it is done at once.
         if (!at_once || (len > inline_limit && !pick.alone)) && self.jobs.prepare() {
-            return self.publish(descriptor, work, pick.shared());
+            let pick = pick.shared();
+            let helpers = self.pool.helpers();
+            let nobody = pick.is_shared_trial() && !helpers.are_there();
+            let pick = if nobody { tuner.put_off(pick, !self.trial, helpers.any_asleep()) } else { pick };
+            return self.publish(descriptor, work, pick);
         }
         // SAFETY: the caller's promise.
         match tuner.run(pick, len, |kernel| unsafe { work.run(0, len, kernel) }) {
@@ -180,6 +190,7 @@ impl CpuQueue {
     /// Publishes it as a job.
     fn publish(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>, pick: Pick) {
         let (token, len) = (descriptor.token(), descriptor.len());
+        let taken = if pick.is_shared_trial() { ticks() } else { 0 };
         let idle = self.jobs.all_finished();
         if idle {
             self.busy_period.begin(self.pool.helpers());
@@ -193,11 +204,12 @@ impl CpuQueue {
         segments.extend_from_slice(dst);
         let upto = self.job_queue.publish(len);
         self.unreported += len as u64;
+        self.trial |= pick.is_shared_trial();
         let number = self.jobs.publish(len.div_ceil(chunk) as u32, fence, |job| {
             (job.token, job.len, job.chunk, job.pick, job.kernel) = (token, len, chunk, pick, kernel);
             (job.segments, job.sources, job.kind) = (segments, src.len(), kind);
             job.upto = upto;
-            job.reset();
+            job.reset(taken);
         });
         if fence {
             self.fence = number;
@@ -239,13 +251,20 @@ impl CpuQueue {
     fn retire(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         let (copies, fills, spares) = (&mut self.copies, &mut self.fills, &mut self.spares);
-        let unreported = &mut self.unreported;
+        let (busy_until, unreported) = (&mut self.busy_until, &mut self.unreported);
         while let Some(report) = completions.get_mut(n)
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
                 *unreported -= job.len as u64;
                 let tuner = if matches!(job.kind, Kind::Fill { .. }) { &mut *fills } else { &mut *copies };
-                if failure.is_none() {
+                if job.pick.is_shared_trial() {
+                    let busy;
+                    let seen = (*unreported == 0).then(ticks);
+                    (busy, *busy_until) = job.busy(*busy_until, seen);
+                    if failure.is_none() {
+                        tuner.record_shared(job.pick, busy, job.ticks(), job.len);
+                    }
+                } else if failure.is_none() {
                     tuner.record(job.pick, job.ticks(), job.len);
                 }
                 spares.give(std::mem::take(&mut job.segments));
@@ -350,11 +369,14 @@ unsafe impl RawQueue for CpuQueue {
             return;
         }
         self.doorbells += 1;
+        let trial = std::mem::take(&mut self.trial);
         if self.jobs.outstanding() > 0 {
             let (helpers, busy_period) = (self.pool.helpers(), &mut self.busy_period);
             // An upper bound: some may be done already.
             let left = self.job_queue.takes(self.unreported);
-            let wake = |busy_period: &mut BusyPeriod| busy_period.wakes(helpers, left) || helpers.explores();
+            let wake = |busy_period: &mut BusyPeriod| {
+                trial || busy_period.wakes(helpers, left) || helpers.explores()
+            };
             if self.jobs.needs_waking(|| helpers.any_asleep()) && wake(busy_period) {
                 helpers.call_one();
             } else if self.armed && self.is_left_to_owner() {

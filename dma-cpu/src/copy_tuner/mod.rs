@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -13,6 +14,7 @@ use dma_core::CacheHint;
 
 use super::Kernel;
 use super::kernel::{SHORT, second_level_cache};
+use trial::Trial;
 
 /// From this length, [`CacheHint::Cold`] selects the streaming kernel. Shorter copies are as fast with
 /// `memcpy`.
@@ -28,8 +30,8 @@ const CLASSES: usize = 13;
 /// Without a hint it learns. For each power of two of the length it keeps the smoothed cost per byte of the
 /// current kernel. It probes the other kernel, ever more rarely while that changes nothing, and soon again
 /// after the speed of the current kernel shifts, as it does when the working set moves into the cache or out
-/// of it. Copies within a core's own cache are left to that core. An engine with threads probes for that,
-/// too. Lengths below 16 KiB are never timed.
+/// of it. An engine with threads learns the same way whether cores should share copies within a cache.
+/// Lengths below 16 KiB are never timed.
 ///
 /// Belongs to one thread, allocates nothing and shares nothing. Copies and fills differ in cost, so give each
 /// its own.
@@ -40,6 +42,8 @@ pub struct CopyTuner {
     hot_cost: f32,
     /// Most picks in flight before the first of them is recorded.
     in_flight: u32,
+    /// [`RETRY_AFTER`] in ticks.
+    retry_after: u64,
     classes: [Class; CLASSES],
 }
 
@@ -61,7 +65,7 @@ impl CopyTuner {
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
         let alone_max = alone_max(second_level_cache());
         let classes = std::array::from_fn(|index| Class::new(index, alone_max));
-        Self { streaming, hot_cost: hot_cost(), in_flight: 1, classes }
+        Self { streaming, hot_cost: hot_cost(), in_flight: 1, retry_after: ticks_in(RETRY_AFTER), classes }
     }
 
     /// Sets the queue depth: so many copies may be in flight before their times are known.
@@ -69,9 +73,10 @@ impl CopyTuner {
         Self { in_flight: u32::try_from(depth).unwrap_or(u32::MAX / 2), ..self }
     }
 
-    /// Sets whether other cores help with long copies.
-    pub(super) fn for_helpers(self, helped: bool) -> Self {
-        Self { classes: self.classes.map(|class| Class { helped, ..class }), ..self }
+    /// Sets the number of cores that share work, the caller's included.
+    pub(super) fn for_cores(self, cores: usize) -> Self {
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+        Self { classes: self.classes.map(|class| Class { cores, ..class }), ..self }
     }
 
     /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or measurements select.
@@ -133,8 +138,17 @@ impl CopyTuner {
         let result = work(kernel);
         if result.is_ok() {
             self.record(pick, ticks().wrapping_sub(start), len);
+            self.remind(pick, start);
         }
         result
+    }
+
+    /// Notes that a timed copy was done by the submitter, starting at `now`.
+    fn remind(&mut self, pick: Pick, now: u64) {
+        if pick.alone {
+            let index = usize::from(pick.class);
+            self.classes[index].remind(index, now, self.retry_after);
+        }
     }
 
     /// Picks the kernel for a copy of `len` bytes. If [`Pick::is_timed`], pass the time taken to
@@ -184,6 +198,24 @@ impl CopyTuner {
             self.classes[index].record(pick, ticks as f32 / len as f32, index, self.hot_cost);
         }
     }
+
+    /// Replaces a [shared trial](Pick::is_shared_trial) by an untimed pick, because no helper thread is
+    /// awake. A later pick takes its place. `first`: it is the first since the last doorbell, which wakes a
+    /// helper if any `sleeps`. The trial is dropped if helpers stay asleep.
+    pub(crate) fn put_off(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
+        let index = usize::from(pick.class);
+        self.classes[index].put_off(index, first, sleeps);
+        Pick { role: Role::Untimed, ..pick }
+    }
+
+    /// Records a [shared trial](Pick::is_shared_trial) of `len` bytes: all cores together took `ticks`, and
+    /// the queue was busy for `busy` ticks that belong to no other copy.
+    pub(crate) fn record_shared(&mut self, pick: Pick, busy: u64, ticks: u64, len: usize) {
+        if pick.is_timed() && len > 0 {
+            let (index, len) = (usize::from(pick.class), len as f32);
+            self.classes[index].record_shared(busy as f32 / len, ticks as f32 / len, index, self.hot_cost);
+        }
+    }
 }
 
 /// One choice. The default is an untimed `memcpy`.
@@ -192,6 +224,8 @@ pub(crate) struct Pick {
     pub(crate) streaming: bool,
     /// Done by the submitting core, at once: the data is, or may be, in its own cache.
     pub(crate) alone: bool,
+    /// Part of a [`Trial`].
+    trial: bool,
     role: Role,
     class: u8,
 }
@@ -203,10 +237,16 @@ impl Pick {
         self.role != Role::Untimed
     }
 
+    /// Returns true for the shared copies of a trial and those that warm them up.
+    #[inline]
+    pub(crate) fn is_shared_trial(self) -> bool {
+        self.trial && !self.alone
+    }
+
     /// Returns the pick for a copy that cannot be done at once, and so is shared.
     pub(crate) fn shared(self) -> Self {
-        // It is no measure of one core's cache.
-        if self.role == Role::Alone { Self { role: Role::Untimed, ..self } } else { self }
+        // It is no measure of one core's speed.
+        if self.trial && self.alone { Self { trial: false, role: Role::Untimed, ..self } } else { self }
     }
 }
 
@@ -216,10 +256,8 @@ enum Role {
     Untimed,
     /// A copy with the current kernel.
     Sample,
-    /// A copy of a probe of the other kernel.
+    /// A copy of a probe.
     Probe,
-    /// A copy of a probe whether the data is within the core's own cache.
-    Alone,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,13 +276,22 @@ enum Phase {
 struct Class {
     /// Longest copy that can be within a core's own cache.
     alone_max: usize,
-    /// Other cores help with copies.
-    helped: bool,
+    /// Number of cores that share a copy.
+    cores: u32,
     phase: Phase,
     streaming: bool,
     /// `memcpy` is in use, at about the speed of a core's own cache.
     hot: bool,
+    /// The last trial showed that sharing is faster.
+    together: bool,
+    /// The last trial contradicted the current choice for the first time. The next one decides.
+    doubted: bool,
     left: u32,
+    /// Part of `left` that is only a minimum distance. It is dropped once the last trial is older than
+    /// [`RETRY_AFTER`].
+    spare: u32,
+    /// Start of the first copy after the last trial, in ticks. 0: no copy yet.
+    since: u64,
     /// Smoothed cost of the current kernel.
     cost: f32,
     /// Settled cost, against which shifts are detected.
@@ -259,13 +306,18 @@ struct Class {
     alarm: bool,
     /// Consecutive probes due to shifts that changed nothing, up to `ALARMS_MAX`.
     alarms: u8,
-    /// Place of the next probe in the cycle of probes, up to `ODD_TURN`.
+    /// Place of the next probe in the cycle of probes and trials, up to `ODD_TURN`.
     turn: u8,
-    /// Kernel of the probe. `memcpy` while `memcpy` is in use: by one core.
+    /// Kernel of the probe. `memcpy` while `memcpy` is in use means a trial.
     probe_streaming: bool,
     probe_sum: f32,
     probe_min: f32,
     probe_seen: u32,
+    trial: Trial,
+    /// Doorbells of this trial before which picks were put off.
+    late: u32,
+    /// Doorbells of this trial that woke a helper.
+    calls: u32,
 }
 
 /// Classes from 4 MiB start with the streaming kernel, because data larger than a second level cache gains
@@ -310,28 +362,34 @@ const REWARMING: u32 = 4;
 /// Most doublings of [`MEMCPY_BURST`], to 16 MiB.
 const BURST_GROWTH: u8 = 3;
 /// Longest copy that one core keeps if it is within its own cache, because another core would have to fetch
-/// the data from it. See [`alone_max`].
+/// the data from it. Trials may override it. See [`alone_max`].
 const ALONE_MAX: usize = 1 << 20;
 /// Longest copy that one core keeps if it may be within its own cache. Even from memory it is short.
 const MAYBE_ALONE_MAX: usize = 256 << 10;
-/// First class with probes by one core, 64 KiB. Shorter copies are mostly inline.
+/// First class with trials, 64 KiB. Shorter copies are mostly inline.
 const ALONE_FIRST: usize = 2;
-/// Streaming probes per probe by one core.
+/// Probes per trial; the inverse for cached data, where streaming hardly ever wins. Probes are short and
+/// trials are long.
 const ODD_TURN: u8 = 4;
-/// Cost ratio to the core's own cache up to which a copy counts as within it. In a cache that cores share,
-/// copies take at least 1.4 times as long (64 KiB and 1 MiB: 50 and 36 GB/s on a Zen 3, 125 and 58 on an
-/// EPYC), and two cores share them well.
-const HOT: f32 = 1.3;
-/// Backoff limit after the speed of copies by all cores has risen.
+/// Shared bursts per trial, after one burst done by one core. Awake helpers have to fetch the data first.
+const TRIAL_SHARED: u32 = 3;
+/// Backoff limit after the speed of cached copies has shifted.
 const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
+/// Age at which the result of a trial is checked again. The hypervisor migrates vCPUs several times a second,
+/// to sibling threads or behind other caches.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Cost ratio to the core's own cache up to which a copy counts as cached.
+const HOT: f32 = 1.5;
 /// Cost ratio to the current kernel at which a probe ends at once.
 const HOPELESS: f32 = 1.5;
-/// Extra time of a probe is at most one part in this many of the time until the next. Streaming
+/// Extra time of a probe or trial is at most one part in this many of the time until the next. Streaming
 /// cached data takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3, `cargo bench -p dma-cpu --bench
 /// copy`).
 const PAID_BACK: f32 = 32.0;
 /// Largest believed cost ratio. More may have been an interrupt.
 const BELIEVED: f32 = 16.0;
+/// Cost ratio of a published copy that its owner does alone, without waking a helper.
+const PUBLISHED: f32 = 1.25;
 /// Streaming must win by this ratio, because it leaves the destination outside the cache of its next reader.
 const STREAMING_WINS: f32 = 0.92;
 /// `memcpy` wins up to this ratio.
@@ -341,6 +399,7 @@ impl Class {
     fn new(index: usize, alone_max: usize) -> Self {
         Self {
             alone_max,
+            cores: 1,
             streaming: index >= STREAM_FIRST,
             left: FIRST_PROBE_AFTER,
             probe_min: f32::INFINITY,
@@ -353,30 +412,40 @@ impl Class {
         if self.left == 0 {
             self.advance(index, in_flight);
         }
-        if len > self.alone_max && self.is_of_one_core() {
+        if len > self.alone_max && self.is_trial() {
             // Too long for one core's cache.
-            self.give_up(index);
+            self.settle(index);
         }
         self.left -= 1;
         let probing = self.phase == Phase::Probing;
-        // The first copies of a probe warm the cache.
-        let role = match probing {
-            true if self.left >= self.judged(index) => Role::Untimed,
-            true if self.is_of_one_core() => Role::Alone,
-            true => Role::Probe,
-            false if self.left & self.skip(index) == 0 && !self.is_new() => Role::Sample,
-            false => Role::Untimed,
+        let trial = self.is_trial();
+        let shared = if trial { TRIAL_SHARED * self.memcpy_burst(index) } else { 0 };
+        let role = if probing {
+            // The first copies of each kind warm the cache.
+            let left = if trial && self.left >= shared { self.left - shared } else { self.left };
+            if left < self.judged(index) { Role::Probe } else { Role::Untimed }
+        } else if trial {
+            Role::Untimed
+        } else if self.left & self.skip(index) == 0 && !self.is_new() {
+            Role::Sample
+        } else {
+            Role::Untimed
         };
         let streaming = if probing { self.probe_streaming } else { self.streaming };
-        let unknown = !self.streaming && self.age < SETTLE;
-        let sure = self.hot || (probing && !streaming);
-        let alone = (sure && len <= self.alone_max) || ((probing || unknown) && len <= MAYBE_ALONE_MAX);
-        Pick { streaming, alone, role, class: index as u8 }
+        let unknown = !self.streaming && !self.together && self.age < SETTLE;
+        let (sure, maybe) = if trial {
+            // The trial's shared copies are still running.
+            (probing && self.left >= shared, false)
+        } else {
+            ((self.hot && !self.together) || (probing && !streaming), probing || unknown)
+        };
+        let alone = (sure && len <= self.alone_max) || (maybe && len <= MAYBE_ALONE_MAX);
+        Pick { streaming, alone, trial, role, class: index as u8 }
     }
 
-    /// Returns true while a probe whether the data is within one core's cache runs.
+    /// Returns true while a trial runs.
     #[inline]
-    fn is_of_one_core(&self) -> bool {
+    fn is_trial(&self) -> bool {
         self.phase != Phase::Settled && !self.streaming && !self.probe_streaming
     }
 
@@ -391,28 +460,29 @@ impl Class {
         match self.phase {
             Phase::Settled => {
                 self.phase = Phase::Probing;
-                self.probe_streaming = !self.streaming && !self.turn_of_one_core(index);
+                self.probe_streaming = !self.streaming && !self.turn_of_trial(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
+                (self.trial, self.late, self.calls) = (Trial::default(), 0, 0);
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
                 // All earlier submissions complete before the last probe.
                 self.left = (REST * self.burst(index)).saturating_add(in_flight);
             }
-            Phase::Awaiting if self.is_of_one_core() => self.give_up(index),
+            Phase::Awaiting if self.is_trial() => self.settle(index),
             Phase::Awaiting => self.decide(index, 0.0),
         }
     }
 
     /// Returns true for lengths at which cache contents decide about sharing.
     fn may_be_alone(&self, index: usize) -> bool {
-        self.helped && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
+        self.cores > 1 && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
     }
 
-    /// Returns true if the next probe is by one core.
-    fn turn_of_one_core(&self, index: usize) -> bool {
-        !self.streaming && !self.hot && self.turn == ODD_TURN && self.may_be_alone(index)
+    /// Returns true if the next probe is a trial. Most are with cached data, few otherwise.
+    fn turn_of_trial(&self, index: usize) -> bool {
+        !self.streaming && (self.turn == ODD_TURN) != self.hot && self.may_be_alone(index)
     }
 
     /// Advances in the cycle of probes.
@@ -420,23 +490,24 @@ impl Class {
         self.turn = if self.turn == ODD_TURN { 0 } else { self.turn + 1 };
     }
 
-    /// Ends a probe by one core in favour of helpers.
-    fn give_up(&mut self, index: usize) {
-        self.backoff = (self.backoff + 1).min(BACKOFF_MAX_MEMCPY);
-        (self.phase, self.drift) = (Phase::Settled, 0);
-        self.next_turn();
-        self.left = self.rest(index);
+    /// Makes the next probe a trial, soon, if trials apply. `memcpy` is in use.
+    fn hasten_trial(&mut self, index: usize) {
+        if self.may_be_alone(index) {
+            self.turn = if self.hot { 0 } else { ODD_TURN };
+            self.left = self.left.min(self.rest(index));
+        }
     }
 
     #[inline]
     fn record(&mut self, pick: Pick, cost: f32, index: usize, hot_cost: f32) {
         match pick.role {
             Role::Sample if pick.streaming == self.streaming => self.sample(cost, index, hot_cost),
-            Role::Probe | Role::Alone
-                if pick.streaming == self.probe_streaming
-                    && (pick.role == Role::Alone) == self.is_of_one_core()
-                    && self.phase != Phase::Settled =>
-            {
+            Role::Probe if pick.trial && pick.alone && self.is_trial() => {
+                self.trial.add_alone(cost, self.judged(index));
+                self.try_to_judge(index, hot_cost);
+            }
+            Role::Probe if pick.trial || self.is_trial() => {} // of another probe
+            Role::Probe if pick.streaming == self.probe_streaming && self.phase != Phase::Settled => {
                 self.probe_sum += cost;
                 self.probe_min = self.probe_min.min(cost);
                 self.probe_seen += 1;
@@ -457,14 +528,111 @@ impl Class {
         }
     }
 
+    fn record_shared(&mut self, busy: f32, work: f32, index: usize, hot_cost: f32) {
+        if self.is_trial() {
+            self.trial.add_shared(busy, work, self.judged(index));
+            self.try_to_judge(index, hot_cost);
+        }
+    }
+
+    /// Ends a complete trial, and decides about sharing.
+    fn try_to_judge(&mut self, index: usize, hot_cost: f32) {
+        if !self.trial.is_complete(self.judged(index)) {
+            return;
+        }
+        let were_alone = self.hot && !self.together;
+        let verdict = self.trial.verdict(!were_alone, self.cores);
+        let alone = verdict.alone < HOT * hot_cost && !verdict.share;
+        let changes = if were_alone { verdict.share } else { self.together && !verdict.share };
+        self.doubted = changes && !self.doubted;
+        if self.doubted {
+            // Other users of a core may have caused it, and leave after a while.
+            let rest = REST * self.trial_burst(index);
+            self.settle(index);
+            self.hasten_trial(index);
+            self.left = self.left.min(rest);
+            return;
+        }
+        self.together = verdict.share;
+        self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
+        // Cost ratio of the rejected way, its copies, and the wake-ups that it needed.
+        let (dearer, bursts, calls) = if alone {
+            (verdict.shared / verdict.alone, TRIAL_SHARED, self.calls)
+        } else {
+            (verdict.alone / verdict.shared, 1, 0)
+        };
+        let owed = paid_back(dearer, bursts * self.memcpy_burst(index)) + paid_back(BELIEVED, calls);
+        if alone != were_alone {
+            (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
+            // A change makes another one likely.
+            self.backoff = self.backoff.min(BACKOFF_SHIFTED);
+        }
+        self.settle(index);
+        self.rest_for(self.left, owed);
+    }
+
+    /// Puts off the last pick, which no helper could share. Allowed for as many doorbells as the trial has
+    /// copies.
+    fn put_off(&mut self, index: usize, first: bool, sleeps: bool) {
+        if self.phase != Phase::Probing || !self.is_trial() {
+            return;
+        }
+        self.late += u32::from(first);
+        self.calls += u32::from(first && sleeps);
+        if self.late <= TRIAL_SHARED * self.memcpy_burst(index) {
+            self.left += 1;
+            return;
+        }
+        // Helpers that sleep this often are no help. Other users of a core may have caused it, so decide at
+        // the second time.
+        let doubted = self.together && !self.doubted;
+        (self.together, self.doubted) = (doubted, doubted);
+        self.settle(index);
+        self.rest_for(self.left, paid_back(BELIEVED, self.calls) + paid_back(PUBLISHED, self.late));
+    }
+
+    /// Ends the trial.
+    fn settle(&mut self, index: usize) {
+        self.backoff = (self.backoff + 1).min(BACKOFF_MAX_MEMCPY);
+        (self.phase, self.drift) = (Phase::Settled, 0);
+        self.next_turn();
+        self.rest_for(self.rest(index), 0);
+    }
+
+    /// Schedules the next probe after `copies`, or after `owed` copies if more are needed to pay back the
+    /// last one.
+    fn rest_for(&mut self, copies: u32, owed: u32) {
+        self.left = copies.max(owed);
+        (self.spare, self.since) = (self.left - owed, 0);
+    }
+
+    /// Notes a copy that one core did at `now`. Schedules another trial once the last is old and paid for.
+    fn remind(&mut self, index: usize, now: u64, retry_after: u64) {
+        let is_left_alone = self.hot && !self.together && self.phase == Phase::Settled;
+        if !is_left_alone || !self.may_be_alone(index) {
+            return;
+        }
+        if self.since == 0 {
+            self.since = now;
+        } else if self.spare > 0 && now.saturating_sub(self.since) > retry_after {
+            self.left = self.left.saturating_sub(self.spare);
+            // A short trial is enough. If it contradicts, the next follows soon.
+            (self.spare, self.backoff) = (0, self.backoff.min(ODD_TURN));
+        }
+    }
+
     fn sample(&mut self, cost: f32, index: usize, hot_cost: f32) {
         // Starts as a mean. One preempted copy must not outweigh the rest.
         let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
         self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
         let hot = !self.streaming && self.cost < HOT * hot_cost;
-        if std::mem::replace(&mut self.hot, hot) && !hot && self.phase == Phase::Settled {
-            // Cached data had postponed the next probe for long.
-            self.left = self.left.min(self.rest(index));
+        if std::mem::replace(&mut self.hot, hot) != hot && self.phase == Phase::Settled {
+            if hot && !self.together {
+                self.hasten_trial(index);
+            } else if !hot {
+                // Cached data had postponed the next probe for long.
+                self.left = self.left.min(self.rest(index));
+            }
         }
         if self.age < REFERENCE {
             self.age += 1;
@@ -487,12 +655,11 @@ impl Class {
         let content = !self.streaming && (self.drift > 0 || self.hot);
         (self.cost, self.age, self.drift) = (cost, 0, 0);
         if content {
-            if !self.hot && self.may_be_alone(index) {
-                // The data may be within this core's cache now.
+            // The data may be in another cache now.
+            if self.may_be_alone(index) {
                 self.backoff = self.backoff.min(BACKOFF_SHIFTED);
-                self.turn = ODD_TURN;
-                self.left = self.left.min(self.rest(index));
             }
+            self.hasten_trial(index);
         } else {
             let since_probe = self.rest(index).saturating_sub(self.left);
             // Probes the other kernel first, and at once if shifts are rare here.
@@ -506,17 +673,13 @@ impl Class {
     fn decide(&mut self, index: usize, hot_cost: f32) {
         let probe = (self.probe_sum / self.probe_seen as f32).min(2.0 * self.probe_min);
         let known = self.probe_seen > 0 && self.cost > 0.0;
-        let limit = match (self.probe_streaming, self.streaming) {
-            (true, _) => STREAMING_WINS * self.cost,
-            (false, true) => MEMCPY_WINS * self.cost,
-            (false, false) => HOT * hot_cost,
-        };
-        let better = known && probe < limit;
+        let better = known && probe < if self.streaming { MEMCPY_WINS } else { STREAMING_WINS } * self.cost;
         let mut owed = 0;
         if better {
             self.streaming = self.probe_streaming;
             self.hot = !self.streaming && probe < HOT * hot_cost;
-            (self.cost, self.age, self.backoff, self.turn, self.alarms) = (probe, 0, 0, 0, 0);
+            (self.together, self.cost, self.age, self.backoff, self.turn) = (false, probe, 0, 0, 0);
+            self.alarms = 0;
         } else if known {
             let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
             self.backoff = (self.backoff + 1).min(max);
@@ -531,18 +694,25 @@ impl Class {
         }
         (self.phase, self.alarm) = (Phase::Settled, false);
         // Without a result, repeats the probe soon.
-        let rest = if known { self.rest(index) } else { FIRST_PROBE_AFTER };
-        self.left = rest.max(owed);
+        self.rest_for(if known { self.rest(index) } else { FIRST_PROBE_AFTER }, owed);
         self.drift = 0;
     }
 
     /// Returns the number of copies in a probe.
     fn burst(&self, index: usize) -> u32 {
-        if self.probe_streaming { streaming_copies(index) + 1 } else { self.memcpy_burst(index) }
+        match (self.probe_streaming, self.streaming) {
+            (true, _) => streaming_copies(index) + 1,
+            (false, true) => self.memcpy_burst(index),
+            (false, false) => self.trial_burst(index),
+        }
+    }
+
+    fn trial_burst(&self, index: usize) -> u32 {
+        (1 + TRIAL_SHARED) * self.memcpy_burst(index)
     }
 
     fn memcpy_burst(&self, index: usize) -> u32 {
-        // A probe of `memcpy` has to pass through the third level cache; one by one core concerns the second.
+        // A `memcpy` probe has to pass through the third level cache; a trial concerns the second.
         let doublings = if self.streaming { self.backoff } else { self.backoff / 2 };
         let bytes = MEMCPY_BURST << doublings.min(BURST_GROWTH);
         // One more than half of them, while `memcpy` is probed: see `WARMS`.
@@ -557,9 +727,9 @@ impl Class {
 
     /// Returns the number of copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
-        let (burst, backoff) = if self.turn_of_one_core(index) {
+        let (burst, backoff) = if self.turn_of_trial(index) {
             // The other probes of the cycle have delayed it enough.
-            (self.memcpy_burst(index), self.backoff.saturating_sub(ODD_TURN))
+            (self.trial_burst(index), self.backoff.saturating_sub(ODD_TURN))
         } else if self.streaming {
             (self.memcpy_burst(index), self.backoff)
         } else {

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// [`RETRY_AFTER`], in ticks of the model.
+const SOME_TIME: u64 = 250_000_000;
 /// CPU time of two cores for data in a cache that they share, in ticks per byte.
 const FAR_WORK: f64 = 0.09;
 
@@ -26,6 +28,8 @@ struct Model {
     written: usize,
     noise: u64,
     noisy: bool,
+    /// Ticks of all copies so far.
+    now: u64,
 }
 
 impl Model {
@@ -41,6 +45,7 @@ impl Model {
             written: 0,
             noise: 0x9e37_79b9_7f4a_7c15,
             noisy: false,
+            now: 1,
         }
     }
 
@@ -99,8 +104,17 @@ impl Model {
             } else {
                 ticks
             };
-            let work = (work * off) as u64;
-            tuner.record(pick, work, self.len);
+            let (ticks, work) = ((ticks * off) as u64, (work * off) as u64);
+            let begun = self.now;
+            self.now += ticks;
+            if pick.is_shared_trial() {
+                tuner.record_shared(pick, ticks, work, self.len);
+            } else {
+                tuner.record(pick, work, self.len);
+            }
+            if pick.is_timed() {
+                tuner.remind(pick, begun);
+            }
         }
         total
     }
@@ -114,7 +128,22 @@ impl Model {
 fn tuner() -> CopyTuner {
     // Any kernel does: the model decides what it costs.
     let classes = std::array::from_fn(|index| Class::new(index, ALONE_MAX));
-    CopyTuner { hot_cost: 0.05, classes, ..CopyTuner::with_streaming(Some(Kernel::memcpy())) }
+    CopyTuner {
+        hot_cost: 0.05,
+        retry_after: SOME_TIME,
+        classes,
+        ..CopyTuner::with_streaming(Some(Kernel::memcpy()))
+    }
+}
+
+impl CopyTuner {
+    /// The next copy of `len` bytes is one of a trial, is to be shared, and counts.
+    pub(crate) fn begin_trial(&mut self, len: usize) {
+        let index = class_of(len);
+        let class = &mut self.classes[index];
+        (class.alone_max, class.streaming, class.probe_streaming) = (len, false, false);
+        (class.phase, class.left, class.late) = (Phase::Probing, 1, 0);
+    }
 }
 
 const LENGTHS: [usize; 6] = [16 << 10, 64 << 10, 100_000, 256 << 10, 1 << 20, 64 << 20];
@@ -190,7 +219,7 @@ fn hot_settles_for_being_left_alone() {
     {
         for first_cold in [0, 100, 5_000] {
             let (mut tuner, mut model) =
-                (tuner().for_helpers(true), Model { helped: true, ..Model::new(len, pairs, false) });
+                (tuner().for_cores(2), Model { helped: true, ..Model::new(len, pairs, false) });
             model.run(&mut tuner, first_cold);
             model.hot = true;
             model.run(&mut tuner, 3_000);
@@ -207,9 +236,15 @@ fn memory_in_a_shared_cache_is_shared() {
     for (len, pairs) in [(64 << 10, 31), (128 << 10, 9), (256 << 10, 5), (1 << 20, 3)] {
         for noisy in [false, true] {
             let new = Model { helped: true, far: true, noisy, ..Model::new(len, pairs, true) };
-            let (mut tuner, mut model) = (tuner().for_helpers(true), new);
-            model.run(&mut tuner, 20_000);
+            let (mut tuner, mut model) = (tuner().for_cores(2), new);
+            let found = (0..20_000).any(|_| {
+                model.run(&mut tuner, 1);
+                tuner.classes[class_of(len)].together
+            });
+            assert!(found, "{len} x {pairs}, noisy {noisy}: no trial has shown it");
             let before = model.alone;
+            model.run(&mut tuner, 20);
+            assert_eq!(model.alone, before, "found to be better shared, and left to one core");
             model.run(&mut tuner, 10_000);
             let alone = model.alone - before;
             assert!(alone < 500, "{len} x {pairs}, noisy {noisy}: {alone} of 10000 were left to one core");
@@ -222,17 +257,152 @@ fn memory_in_a_shared_cache_is_shared() {
     }
 }
 
+/// As when the host moves the virtual CPUs, and few copies are made at a time.
+#[test]
+fn an_old_result_is_tried_again_soon() {
+    const LEN: usize = 256 << 10;
+    let index = class_of(LEN);
+    for few in [50, 200, 1_000] {
+        let (mut tuner, mut model) =
+            (tuner().for_cores(2), Model { helped: true, ..Model::new(LEN, 1, true) });
+        model.run(&mut tuner, 100_000);
+        assert!(tuner.classes[index].hot && !tuner.classes[index].together, "left to one core");
+        model.far = true;
+        let found = (1..100_000 / few).find(|_| {
+            model.now += 2 * SOME_TIME;
+            model.run(&mut tuner, few);
+            tuner.classes[index].together
+        });
+        assert!(found.is_some_and(|times| times * few <= 3_000), "{found:?} times {few}");
+    }
+}
+
+/// An expensive trial delays the next, however old it is, so that trials cost one part in [`PAID_BACK`] at
+/// most.
+#[test]
+fn a_repeated_trial_is_paid_back() {
+    for (len, pause) in [(64 << 10, 0), (256 << 10, 0), (64 << 10, SOME_TIME), (256 << 10, SOME_TIME)] {
+        let (mut tuner, mut model) =
+            (tuner().for_cores(2), Model { helped: true, ..Model::new(len, 1, true) });
+        model.run(&mut tuner, 50_000);
+        let (mut cost, mut trials, mut trial) = (0.0, 0, false);
+        const ALL: usize = 400_000;
+        for at in 0..ALL {
+            model.now += if at % 100 == 0 { pause } else { 0 };
+            cost += model.run(&mut tuner, 1);
+            let is = tuner.classes[class_of(len)].is_trial();
+            trials += usize::from(is && !std::mem::replace(&mut trial, is));
+            trial = is;
+        }
+        let over = cost / model.best(ALL) - 1.0;
+        assert!(over < 1.2 / f64::from(PAID_BACK), "{len}, pauses of {pause}: {over:.4} over the best");
+        let often = if pause > 0 { ALL / 40_000 } else { 1 };
+        assert!(trials > often, "{len}, pauses of {pause}: {trials} trials");
+    }
+}
+
+/// Copies outside of trials and probes.
+#[derive(Default)]
+struct Outside {
+    /// Done by one core although a trial had shown that sharing is faster.
+    alone: usize,
+    /// Shared although a trial had come before.
+    shared: usize,
+    /// Copies before the end of each trial.
+    over: Vec<usize>,
+}
+
+/// Copies of 64 KiB until twenty trials are over. While trial number `trial` is the next or under way, one
+/// core takes `slower(trial)` times as long as at the best of times, and two cores take `shared(trial)` times
+/// as long as one.
+fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outside {
+    const LEN: usize = 64 << 10;
+    let (mut tuner, mut trial, mut shown) = (tuner().for_cores(2), false, false);
+    let mut came = Outside::default();
+    for copies in 0_usize.. {
+        let now = came.over.len();
+        let ticks = |per_byte: f64| (per_byte * slower(now) * LEN as f64) as u64;
+        let pick = tuner.pick(LEN, CacheHint::Auto);
+        shown |= tuner.classes[class_of(LEN)].together;
+        if !pick.trial && !pick.streaming {
+            came.alone += usize::from(shown && pick.alone);
+            came.shared += usize::from(now > 0 && !pick.alone);
+        }
+        if pick.is_shared_trial() {
+            tuner.record_shared(pick, ticks(0.07 * shared(now)), ticks(0.07), LEN);
+        } else {
+            tuner.record(pick, ticks(if pick.streaming { 0.3 } else { 0.07 }), LEN);
+        }
+        let under_way = tuner.classes[class_of(LEN)].is_trial();
+        if std::mem::replace(&mut trial, under_way) && !under_way {
+            came.over.push(copies);
+        }
+        if came.over.len() == 20 {
+            break;
+        }
+    }
+    came
+}
+
+/// As when others use the cache for a while. Sharing resumes afterwards.
+#[test]
+fn a_shared_size_stays_shared_after_a_slow_while() {
+    for slower in [1.2, 1.5, 1.9] {
+        let came = outside(|trial| if trial % 4 == 3 { slower } else { 1.0 }, |_| 0.65);
+        assert!(came.alone == 0 && came.shared > 1000, "{slower} times as long now and then: {}", came.alone);
+    }
+}
+
+/// As when others use a core for a while.
+#[test]
+fn one_trial_that_misleads_changes_nothing() {
+    for (right, wrong) in [(0.65, 1.0), (2.0, 0.6)] {
+        let changed = |came: &Outside| if right < 1.0 { came.alone } else { came.shared };
+        let came = outside(|_| 1.0, |trial| if trial % 3 == 2 { wrong } else { right });
+        assert_eq!(changed(&came), 0, "{right} times as long, now and then {wrong} times");
+        let came = outside(|_| 1.0, |trial| if trial < 10 { right } else { wrong });
+        assert!(changed(&came) > 1000, "but two in a row do");
+        let [.., before, first, second] = came.over[..12] else { unreachable!("there were 20") };
+        assert!(second - first < (first - before) / 4, "it is soon asked again: {:?}", came.over);
+    }
+}
+
+/// Data out of the caches is shared whatever a trial has shown, and nothing has to be paid back.
+#[test]
+fn an_unchanged_choice_costs_nothing() {
+    let (len, mut tuner) = (64 << 10, tuner().for_cores(2));
+    let index = class_of(len);
+    let (mut ended, mut trial) = (0, false);
+    for _ in 0..200_000 {
+        let pick = tuner.pick(len, CacheHint::Auto);
+        let per_byte = if pick.streaming { 0.25 } else { 0.2 };
+        let ticks = (per_byte * len as f64) as u64;
+        if pick.is_shared_trial() {
+            tuner.record_shared(pick, 3 * ticks, 2 * ticks, len);
+        } else {
+            tuner.record(pick, ticks, len);
+        }
+        let class = &tuner.classes[index];
+        if std::mem::replace(&mut trial, class.is_trial()) && !trial {
+            ended += 1;
+            assert!(!class.hot && class.left <= class.rest(index), "{class:?}");
+        }
+    }
+    assert!(ended > 0);
+}
+
 /// Though others of their class may be.
 #[test]
 fn a_copy_too_long_for_one_core_is_not_tried() {
     let classes = std::array::from_fn(|index| Class::new(index, 256 << 10));
     for (len, tried) in [(256 << 10, true), ((256 << 10) + 1, false), (500 << 10, false)] {
-        let mut tuner = CopyTuner { classes, ..tuner() }.for_helpers(true);
+        let new = Model { helped: true, far: true, ..Model::new(len, 5, true) };
+        let (mut tuner, mut model) = (CopyTuner { classes, ..tuner() }.for_cores(2), new);
         let trials = (0..10_000).filter(|_| {
             let pick = tuner.pick(len, CacheHint::Auto);
-            let per_byte = if pick.streaming { 0.3 } else { 0.1 };
-            tuner.record(pick, (per_byte * len as f64) as u64, len);
-            pick.role == Role::Alone
+            let ticks = model.copy(pick.streaming, pick.alone) as u64;
+            tuner.record(pick, ticks, len);
+            pick.trial
         });
         assert_eq!(trials.count() > 0, tried, "{len}");
     }
@@ -243,7 +413,7 @@ fn a_copy_too_long_for_one_core_is_not_tried() {
 fn cold_is_rarely_left_alone() {
     for len in [64 << 10, 256 << 10, 1 << 20] {
         let (mut tuner, mut model) =
-            (tuner().for_helpers(true), Model { helped: true, ..Model::new(len, 1000, false) });
+            (tuner().for_cores(2), Model { helped: true, ..Model::new(len, 1000, false) });
         model.run(&mut tuner, 5_000);
         let alone = (0..10_000)
             .filter(|_| {
@@ -308,7 +478,7 @@ fn a_wrong_first_impression_is_soon_corrected() {
     for len in LENGTHS {
         for written in [5, 10, 20, 40, 80, 150] {
             let (mut tuner, mut model) =
-                (tuner().for_helpers(true), Model { helped: true, written, ..Model::new(len, 1000, false) });
+                (tuner().for_cores(2), Model { helped: true, written, ..Model::new(len, 1000, false) });
             model.run(&mut tuner, 100 + 4 * written);
             let cost = model.run(&mut tuner, 500) / model.best(500);
             assert!(cost < 1.15, "{len} after {written} that mislead: {cost:.3} times the best");
@@ -506,25 +676,173 @@ fn lost_records_do_not_stop_learning() {
     }
 }
 
-/// Probes by one core fail where nothing can be done at once, as behind fences. The tuner follows the working
-/// set all the same.
+/// Trials fail where nothing can be done at once, as behind fences, or no time is recorded. The tuner follows
+/// the working set all the same.
 #[test]
-fn probes_that_come_to_nothing_stop_nothing() {
+fn trials_that_come_to_nothing_stop_nothing() {
     let len = 64 << 10;
-    let mut tuner = tuner().for_helpers(true);
-    for at in 0..400_000 {
-        let pick = tuner.pick(len, CacheHint::Auto).shared();
-        let per_byte = match (at < 200_000, pick.streaming) {
-            (true, false) => 0.07,
-            (true, true) => 0.3,
-            (false, false) => 0.28,
-            (false, true) => 0.16,
-        };
-        assert!(pick.role != Role::Alone, "it was not done alone");
-        tuner.record(pick, (per_byte * len as f64) as u64, len);
+    for lost in [false, true] {
+        let mut tuner = tuner().for_cores(2);
+        let mut trials = 0;
+        for at in 0..400_000 {
+            let pick = tuner.pick(len, CacheHint::Auto).shared();
+            let per_byte = match (at < 200_000, pick.streaming) {
+                (true, false) => 0.06,
+                (true, true) => 0.3,
+                (false, false) => 0.28,
+                (false, true) => 0.16,
+            };
+            let ticks = (per_byte * len as f64) as u64;
+            trials += usize::from(pick.is_shared_trial());
+            assert!(!(pick.trial && pick.alone), "it was not done alone");
+            if !pick.is_shared_trial() {
+                tuner.record(pick, ticks, len);
+            } else if !lost {
+                tuner.record_shared(pick, ticks, ticks, len);
+            }
+        }
+        assert!((1..40_000).contains(&trials), "{trials} copies in trials");
+        assert!(
+            tuner.pick(len, CacheHint::Auto).streaming,
+            "it left the cache, and nothing was found to be better"
+        );
     }
-    let streaming = tuner.pick(len, CacheHint::Auto).streaming;
-    assert!(streaming, "it left the cache, and nothing was found to be better");
+}
+
+/// Cached copies of 256 KiB: in bursts, with pauses in which the other core goes to sleep.
+struct Bursts {
+    burst: usize,
+    /// It is there so many copies after a burst has begun,
+    late: usize,
+    /// or, of those with one doorbell, behind so many of these.
+    batch: usize,
+    /// It is of use from this copy on,
+    from: usize,
+    /// and comes no more after this one.
+    to: usize,
+    /// Length of the pauses, in ticks.
+    pause: u64,
+}
+
+impl Bursts {
+    /// Returns the shared copies among the last quarter, and the wake-ups for trials among all.
+    fn run(&self, tuner: &mut CopyTuner, copies: usize) -> (usize, usize) {
+        let len = 256 << 10;
+        let (mut shared, mut woken, mut trial, mut now) = (0, 0, false, 1);
+        for at in 0..copies {
+            now += if at % self.burst == 0 { self.pause } else { 0 };
+            let mut pick = tuner.pick(len, CacheHint::Auto);
+            let nobody = at % self.burst < self.late || at >= self.to;
+            let sleeps = at % self.burst == 0;
+            if at % self.batch == 0 {
+                trial = false;
+            }
+            shared += usize::from(!pick.alone && !pick.streaming && at >= copies / 4 * 3);
+            if pick.is_shared_trial() {
+                woken += usize::from(nobody && sleeps && !trial);
+                if nobody {
+                    pick = tuner.put_off(pick, !trial, sleeps);
+                }
+                trial = true;
+            }
+            let (busy, work) = match (pick.alone, pick.streaming, nobody) {
+                (true, ..) => (0.06, 0.06),
+                (_, true, _) => (0.3, 0.3),
+                // The caller is busy waking it, and then alone.
+                (.., true) => (0.15, 0.06),
+                (.., false) if at < self.from => (0.06, 0.11),
+                (.., false) => (0.036, 0.065),
+            };
+            let [busy, work] = [busy, work].map(|per_byte| (per_byte * len as f64) as u64);
+            if pick.is_shared_trial() {
+                tuner.record_shared(pick, busy, work, len);
+            } else {
+                tuner.record(pick, work, len);
+            }
+            if pick.is_timed() {
+                tuner.remind(pick, now);
+            }
+            now += busy;
+        }
+        (shared, woken)
+    }
+}
+
+const COPIES: usize = 400_000;
+
+#[test]
+fn a_late_helper_may_still_pay() {
+    for (burst, late, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
+        let bursts = Bursts { burst, late, batch, from: COPIES / 2, to: COPIES, pause: 0 };
+        let (shared, _) = bursts.run(&mut tuner().for_cores(2), COPIES);
+        assert!(shared > COPIES / 4 * 95 / 100, "{shared} shared, in bursts of {burst}");
+    }
+}
+
+#[test]
+fn a_helper_that_never_comes_is_not_waited_for() {
+    let bursts = Bursts { burst: 1, late: 1, batch: 1, from: 0, to: 0, pause: 0 };
+    let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
+    assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
+}
+
+/// Each trial wakes somebody again and again, for copies that take less time than that.
+#[test]
+fn a_helper_woken_for_nothing_is_rarely_woken() {
+    for (burst, late) in [(20, 3), (40, 10), (8, 7)] {
+        let bursts = Bursts { burst, late, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
+        let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
+        assert!(shared < COPIES / 4 * 8 / 100, "{shared} shared, in bursts of {burst}");
+        assert!((1..COPIES / 400).contains(&woken), "{woken} woken, in bursts of {burst}");
+    }
+}
+
+#[test]
+fn a_helper_that_stopped_coming_is_forgotten() {
+    let bursts = Bursts { burst: 1, late: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
+    let mut tuner = tuner().for_cores(2);
+    assert!(bursts.run(&mut tuner, COPIES / 4).0 > COPIES / 16 * 95 / 100, "shared at first");
+    let bursts = Bursts { to: 0, ..bursts };
+    let (shared, woken) = bursts.run(&mut tuner, COPIES);
+    assert!(shared < COPIES / 400 && woken < COPIES / 200, "{shared} shared, {woken} woken");
+}
+
+/// A core is taken away for a while. A helper that was called once and did not come has cost little.
+#[test]
+fn a_helper_called_in_vain_is_soon_called_again() {
+    let (len, index) = (256 << 10, 4);
+    let rest = |calls: usize| {
+        let mut tuner = tuner().for_cores(2);
+        tuner.begin_trial(len);
+        let mut pick = tuner.pick(len, CacheHint::Auto);
+        for at in 0.. {
+            tuner.put_off(pick, true, at < calls);
+            if !tuner.classes[index].is_trial() {
+                break;
+            }
+            pick = tuner.pick(len, CacheHint::Auto);
+        }
+        let class = &tuner.classes[index];
+        class.left - class.spare
+    };
+    assert!((100..1_000).contains(&rest(1)), "{}", rest(1));
+    assert!(rest(usize::MAX) > 10_000, "each time: {}", rest(usize::MAX));
+}
+
+#[test]
+fn an_awaited_copy_is_not_put_off() {
+    let mut tuner = tuner().for_cores(2);
+    let (len, index) = (256 << 10, 4);
+    tuner.begin_trial(len);
+    assert!(tuner.pick(len, CacheHint::Auto).is_timed(), "the last one that counts");
+    let pick = tuner.pick(len, CacheHint::Auto);
+    assert!(pick.is_shared_trial() && !pick.is_timed());
+    let left = tuner.classes[index].left;
+    for _ in 0..100 {
+        tuner.put_off(pick, true, true);
+    }
+    let class = &tuner.classes[index];
+    assert_eq!((class.phase, class.left, class.late), (Phase::Awaiting, left, 0));
 }
 
 #[test]
@@ -591,18 +909,24 @@ proptest! {
     /// the probes stay few.
     #[test]
     fn any_order_of_records(steps in prop::collection::vec((any::<u64>(), 0..4_u8, 0..40_usize), 1..2_000)) {
-        let mut tuner = tuner().for_helpers(true);
+        let mut tuner = tuner().for_cores(4);
         let mut open: Vec<Pick> = Vec::new();
         for (value, action, len) in steps {
             let len = 1_usize << len;
             match action {
                 0 if !open.is_empty() => {
                     let pick = open.swap_remove(value as usize % open.len());
-                    tuner.record(pick, value, len);
+                    if pick.is_shared_trial() {
+                        tuner.record_shared(pick, value, value / 2, len);
+                    } else {
+                        tuner.record(pick, value, len);
+                    }
                 }
                 1 => open.clear(),
                 _ => {
-                    open.push(tuner.pick(len, CacheHint::Auto));
+                    let pick = tuner.pick(len, CacheHint::Auto);
+                    let nobody = pick.is_shared_trial() && value.is_multiple_of(2);
+                    open.push(if nobody { tuner.put_off(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
                 }
             }
         }

@@ -94,6 +94,86 @@ fn a_long_copy_wakes_a_thread() {
     assert!(src == dst);
 }
 
+/// A trial's time counts from submission, and only while there are copies of it.
+#[test]
+fn a_sleeping_helper_is_not_on_trial() {
+    const LEN: usize = 256 << 10;
+    let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
+    let mut queue = left_to_the_owner();
+    queue.hint = CacheHint::Auto;
+    for awake in [false, true] {
+        let begun = Instant::now();
+        while queue.pool.helpers().are_there() != awake {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it was not woken");
+            std::thread::yield_now();
+        }
+        let before = ticks();
+        queue.copies.begin_trial(LEN);
+        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        unsafe { queue.take(&copy(1, &src, &mut dst)) };
+        // Doing one half of it wakes the thread for the other one.
+        while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
+        let mut seen = None;
+        while queue
+            .jobs
+            .retire(|job| {
+                let pick = job.pick;
+                seen = Some((pick.is_shared_trial(), pick.is_timed(), job.busy(0, None).0));
+            })
+            .is_none()
+        {}
+        let (trial, timed, busy) = seen.unwrap();
+        assert_eq!((trial, timed), (true, awake));
+        assert!((1..=ticks() - before).contains(&busy), "{busy} ticks");
+    }
+}
+
+/// Only doorbells wake, and nobody rings between the copies of a batch.
+#[test]
+fn a_long_batch_ends_no_trial() {
+    const LEN: usize = 256 << 10;
+    let (src, mut dst) = (vec![7; LEN], vec![0; 60 * LEN]);
+    let mut queue = left_to_the_owner();
+    queue.hint = CacheHint::Auto;
+    queue.copies.begin_trial(LEN);
+    for dst in dst.chunks_mut(LEN) {
+        // SAFETY: both outlive the operations, and nobody touches them meanwhile.
+        unsafe { queue.take(&copy(1, &src, dst)) };
+    }
+    for _ in 0..60 {
+        while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
+        let mut put_off = false;
+        let is_put_off = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
+        while queue.jobs.retire(|job| put_off = is_put_off(job.pick)).is_none() {}
+        assert!(put_off);
+    }
+}
+
+/// The way from one core to another counts in a trial where the caller has nothing else to wait for.
+#[test]
+fn a_trial_ends_when_its_owner_sees_it() {
+    const LEN: usize = 256 << 10;
+    let (src, mut first, mut last) = (vec![7; LEN], vec![0; LEN], vec![0; LEN]);
+    let mut queue = left_to_the_owner();
+    queue.hint = CacheHint::Auto;
+    for _ in 0..20 {
+        let ended = [&mut first, &mut last].map(|dst| {
+            queue.copies.begin_trial(LEN);
+            // SAFETY: all outlive the operations, and nobody touches them meanwhile.
+            unsafe { queue.take(&copy(1, &src, dst)) };
+            while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
+            while !queue.jobs.all_finished() {}
+            ticks()
+        });
+        std::thread::sleep(Duration::from_millis(1));
+        let mut completion = [Completion::done(0)];
+        assert_eq!(queue.poll(&mut completion), 1);
+        assert!(queue.busy_until <= ended[0], "another one is behind it");
+        assert_eq!(queue.poll(&mut completion), 1);
+        assert!(queue.busy_until > ended[1], "it was not seen before");
+    }
+}
+
 /// An owner that sleeps on the event is woken between any two chunks, if it submits before or after it
 /// sleeps.
 #[test]

@@ -1,0 +1,162 @@
+//! [`Trial`]: measures if sharing among cores makes copies within a cache faster.
+
+/// Sharing must win by this ratio to begin, because it takes more CPU time and leaves parts of the
+/// destination in other caches.
+const WINS: f32 = 1.25;
+/// Sharing continues down to this ratio.
+const KEEPS: f32 = 1.15;
+
+/// Costs of copies done by one core, then of copies shared among cores.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trial {
+    alone: Tally,
+    shared: Tally,
+    /// CPU time of the shared copies, over all cores.
+    work: Tally,
+}
+
+/// Costs, in ticks per byte, by parts of a burst.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    parts: [Part; PARTS],
+    seen: u32,
+}
+
+/// Consecutive copies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    sum: f32,
+    seen: u32,
+}
+
+/// Most parts of a burst. Interrupts and other users of a core spoil some.
+const PARTS: usize = 8;
+/// Least copies in a part. Overlapping copies share their time, so only their sum is meaningful.
+const PART: usize = 4;
+
+impl Tally {
+    /// Adds one of `of` copies.
+    fn add(&mut self, cost: f32, of: u32) {
+        let len = (of as usize).div_ceil(PARTS).max(PART);
+        let part = &mut self.parts[(self.seen as usize / len).min(PARTS - 1)];
+        (part.sum, part.seen) = (part.sum + cost, part.seen + 1);
+        self.seen += 1;
+    }
+
+    /// Returns the median of the parts' means.
+    fn typical(&self) -> f32 {
+        let mut means = [f32::INFINITY; PARTS];
+        let mut count = 0;
+        for part in self.parts.iter().filter(|part| part.seen > 0) {
+            means[count] = part.sum / part.seen as f32;
+            count += 1;
+        }
+        means.sort_unstable_by(f32::total_cmp);
+        if count == 0 { 0.0 } else { f32::midpoint(means[(count - 1) / 2], means[count / 2]) }
+    }
+}
+
+/// Result of a trial, in ticks per byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// Elapsed time on one core.
+    pub(super) alone: f32,
+    /// Elapsed time when shared.
+    pub(super) shared: f32,
+    /// CPU time of all cores when shared.
+    pub(super) work: f32,
+    /// Sharing wins.
+    pub(super) share: bool,
+}
+
+impl Trial {
+    /// Adds a copy done by one core, one of `of`.
+    pub(super) fn add_alone(&mut self, cost: f32, of: u32) {
+        self.alone.add(cost, of);
+    }
+
+    /// Adds a shared copy, one of `of`: it kept the queue busy for `busy` and took `work` of all cores.
+    pub(super) fn add_shared(&mut self, busy: f32, work: f32, of: u32) {
+        self.shared.add(busy, of);
+        self.work.add(work, of);
+    }
+
+    /// Returns true once `each` copies of both kinds were added.
+    pub(super) fn is_complete(&self, each: u32) -> bool {
+        self.alone.seen >= each && self.shared.seen >= each
+    }
+
+    /// Returns the verdict for `cores` cores. Call once both kinds were added.
+    pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> Verdict {
+        let work = self.work.typical();
+        // Bounds the shared time by that of all cores at work, against clocks that disagree.
+        let (alone, shared) = (self.alone.typical(), self.shared.typical().max(0.9 * work / cores as f32));
+        let wins = if shared_now { KEEPS } else { WINS };
+        Verdict { alone, shared, work, share: shared * wins < alone }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(alone: &[f32], shared: &[f32], work: f32, now: bool) -> bool {
+        let mut trial = Trial::default();
+        let of = alone.len().min(shared.len()) as u32;
+        alone.iter().for_each(|cost| trial.add_alone(*cost, of));
+        assert!(!trial.is_complete(1));
+        shared.iter().for_each(|cost| trial.add_shared(*cost, work, of));
+        assert!(trial.is_complete(of));
+        let verdict = trial.verdict(now, 2);
+        assert!((verdict.work - work).abs() < 1e-6, "{verdict:?}");
+        verdict.share
+    }
+
+    #[test]
+    fn sharing_has_to_be_worth_it() {
+        let alone = [1.0; 8];
+        for now in [false, true] {
+            assert!(share(&alone, &[0.75; 8], 1.3, now), "faster by a third");
+            assert!(!share(&alone, &[0.95; 8], 1.3, now), "hardly faster");
+            assert!(!share(&alone, &[1.5; 8], 2.8, now), "others have to fetch it");
+            assert_eq!(share(&alone, &[0.85; 8], 1.5, now), now, "in between");
+        }
+    }
+
+    /// Two cores end at the same time, again and again: half of the copies seem to take nothing.
+    #[test]
+    fn copies_that_overlap_are_taken_together() {
+        let pairs = [0.0, 1.4, 0.0, 1.4, 0.0, 1.4, 0.0, 1.4];
+        assert!(share(&[1.0; 8], &pairs, 1.4, false));
+        let fours = [0.0, 0.0, 0.0, 3.8].repeat(2);
+        assert!(!share(&[1.0; 8], &fours, 1.4, false));
+    }
+
+    #[test]
+    fn one_interrupt_decides_nothing() {
+        let mut shared = [0.7; 16];
+        shared[3] = 1000.0;
+        assert!(share(&[1.0; 16], &shared, 1.4, false));
+        let mut alone = [1.0; 16];
+        alone[7] = 1000.0;
+        assert!(!share(&alone, &[1.0; 16], 1.4, false));
+    }
+
+    /// As when others use a core for a while.
+    #[test]
+    fn a_partly_slower_trial_decides_nothing() {
+        let mut shared = [0.7; 64];
+        shared[5..21].fill(2.0);
+        assert!(share(&[1.0; 64], &shared, 1.4, false));
+        let mut alone = [1.0; 64];
+        alone[40..60].fill(3.0);
+        assert!(!share(&alone, &[1.0; 64], 1.4, false));
+    }
+
+    /// As if the other core's clock were behind.
+    #[test]
+    fn nothing_is_faster_than_all_cores_at_once() {
+        assert!(!share(&[1.0; 8], &[0.0; 8], 2.0, false));
+        assert!(share(&[1.0; 8], &[0.0; 8], 1.4, false));
+    }
+}
