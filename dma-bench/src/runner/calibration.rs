@@ -21,6 +21,8 @@ const WARM_LONGEST: f64 = 0.01;
 const WARM_BYTES: u64 = 4 << 20;
 /// Hot buffers of more bytes than this, sources and destinations together, exceed a core's own caches.
 const OWN_CACHE: u64 = 1 << 20;
+/// The most of a warm-up slice that counts as waiting for a CPU, so that the warm-up ends.
+const WAITED: f64 = 0.99;
 /// Least warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const WARM_LEAST: f64 = 0.000_5;
 /// Warm-up of what has settled in an earlier pass, in seconds: `memcpy`, devices, and queues that stayed
@@ -91,11 +93,12 @@ impl Runner<'_> {
         let (least, depth) = (self.warm_up_now(&record.cell, settled), u64::from(record.cell.depth));
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
         while spent < least.max(1e-9) && !interrupt::stopped() {
-            let begun = Instant::now();
             let sliced = slices::run(&mut record.workers, Extent::untimed(ops), None)?;
-            spent += begun.elapsed().as_secs_f64() * (1.0 - sliced.waited.min(0.9));
+            // Without the time that other threads got: on a busy machine it is most of it.
+            let seconds = sliced.ops_and_ns().1 as f64 * 1e-9;
+            spent += seconds * (1.0 - sliced.waited.min(WAITED));
             // The fastest counts: other load can only make it slower.
-            per_op = per_op.min(sliced.ops_and_ns().1 as f64 * 1e-9 / ops as f64);
+            per_op = per_op.min(seconds / ops as f64);
             let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
             ops = (ops * 2).min(left.max(depth));
         }
