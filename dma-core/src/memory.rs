@@ -237,6 +237,19 @@ impl HostMemory {
         Ok(Self::from_owner(owner))
     }
 
+    /// Allocates zeroed memory of the length and alignment that `request` says, for an engine's
+    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the rest of it. May write every page.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` as [`MemoryRequest::validate`], `OutOfMemory`.
+    pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
+        request.validate()?;
+        let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();
+        let owner = layout.and_then(Aligned::new).ok_or_else(|| request.out_of_memory())?;
+        Ok(Self::from_owner(owner))
+    }
+
     /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).
     ///
     /// # Safety
@@ -341,6 +354,18 @@ mod tests {
         assert_eq!(HostMemory::aligned(1, &limits).unwrap_err().kind(), ErrorKind::InvalidArgument);
         let limits = crate::Limits::default();
         assert_eq!(HostMemory::aligned(usize::MAX, &limits).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn requested_memory_is_as_long_as_its_request() {
+        for (len, align) in [(1, 1), (1, 4096), (5000, 4096), (64, 2 << 20)] {
+            let memory = HostMemory::allocate_requested(&MemoryRequest::new(len).with_align(align)).unwrap();
+            assert!(memory.as_ptr().addr().get().is_multiple_of(align));
+            assert_eq!(memory.len(), len, "aligned to {align}");
+        }
+        let kind = |request| HostMemory::allocate_requested(&request).unwrap_err().kind();
+        assert_eq!(kind(MemoryRequest::new(0)), ErrorKind::InvalidArgument);
+        assert_eq!(kind(MemoryRequest::new(isize::MAX as usize)), ErrorKind::OutOfMemory);
     }
 
     #[test]

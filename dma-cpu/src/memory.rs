@@ -1,6 +1,6 @@
 //! Memory that the engine allocates for this process alone.
 
-use dma_core::{HostMemory, Limits, MemoryRequest, PageMemory, Result};
+use dma_core::{HostMemory, MemoryRequest, PageMemory, Result};
 
 /// Memory of at least this length is mapped; shorter memory comes from the heap.
 const MAP_MIN: usize = 64 << 10;
@@ -13,8 +13,7 @@ pub(super) fn allocate(request: &MemoryRequest) -> Result<HostMemory> {
     let &MemoryRequest { len, align, huge_pages, .. } = request;
     debug_assert!(len > 0 && align.is_power_of_two());
     if len < MAP_MIN && !huge_pages {
-        let limits = Limits::default().with_alignment(align, 1);
-        return HostMemory::aligned(len, &limits).map_err(|_| request.out_of_memory());
+        return HostMemory::allocate_requested(request);
     }
     if len >= ASK_MIN
         && let Some(available) = dma_ipc::available_memory()
@@ -40,6 +39,7 @@ mod tests {
                 let request = MemoryRequest::new(len).with_align(align).with_huge_pages(huge);
                 let memory = allocate(&request).unwrap();
                 assert_eq!(memory.as_ptr().addr().get() % align, 0, "{len} bytes aligned to {align}");
+                assert_eq!(memory.len(), len, "aligned to {align}");
                 let byte = |at: usize| memory.as_ptr().as_ptr().wrapping_add(at);
                 // SAFETY: within the memory.
                 assert!((0..len).all(|at| unsafe { byte(at).read() } == 0));

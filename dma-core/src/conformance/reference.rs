@@ -77,9 +77,7 @@ unsafe impl DmaEngine for ReferenceEngine {
         if !request.export.is_empty() {
             return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
         }
-        request.validate()?;
-        let limits = Limits::default().with_alignment(request.align, 1);
-        let memory = HostMemory::aligned(request.len, &limits).map_err(|_| request.out_of_memory())?;
+        let memory = HostMemory::allocate_requested(request)?;
         let info = RegionInfo::local(self.id, RegionKey(0), memory.as_ptr(), request.len, request.access);
         Ok(Box::new(Memory { info, _owned: Some(memory) }))
     }

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dma_core::{
-    Access, Error, ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, RawExport, RawRegion,
-    RegionInfo, RegionKey, Result,
+    Access, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo,
+    RegionKey, Result,
 };
 
 use super::NAME;
@@ -48,8 +48,7 @@ const REMOTE: Rights = Rights::REMOTE_READ.union(Rights::REMOTE_WRITE);
 impl SimRegion {
     pub(super) fn allocate(shared: &Arc<Shared>, request: &MemoryRequest) -> Result<Self> {
         let (base, backing) = if request.export.is_empty() {
-            let limits = Limits::default().with_alignment(request.align, 1);
-            let heap = HostMemory::aligned(request.len, &limits).map_err(|_| request.out_of_memory())?;
+            let heap = HostMemory::allocate_requested(request)?;
             (heap.as_ptr(), Backing::Heap(heap))
         } else {
             let memory = SharedMemory::allocate_requested(request)?;
