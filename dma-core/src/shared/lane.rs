@@ -568,9 +568,10 @@ impl Lane {
             *self.stalled_at() = None;
             return false;
         }
+        let known = self.stalled_at().map(|(at, _)| at);
         let now = Instant::now();
         if let Some(stalled_for) = stall_detector.observe(reports, polls, now)
-            && self.stalled().is_none()
+            && known != Some(reports)
             && let Some(since) = now.checked_sub(stalled_for)
         {
             *self.stalled_at() = Some((reports, since));
