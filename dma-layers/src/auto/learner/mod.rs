@@ -31,10 +31,13 @@ const PLAIN: f32 = 1.25;
 const PLAIN_TIME: f32 = 4e6;
 /// Most descriptors between two runs.
 const MOST: u32 = 250_000;
-/// Lengths of which each copy of the CPU is timed, as a power of two: the clock costs next to nothing there.
+/// Lengths from which the CPU's engine tries other ways to copy, as a power of two.
 const LONG: u8 = 14;
-/// Shorter copies of the CPU between two samples of them that are timed.
+/// Shorter copies of the CPU from one sample of them that is timed to the next.
 const UNSEEN: u32 = 16_384;
+/// Lengths of which each copy of the CPU is timed, as a power of two. Reading the clock twice takes 60 ns in
+/// some virtual machines, and a copy of 64 KiB 570 ns.
+const LONGEST: u8 = 20;
 /// A run of the dearer member may cost one part in so many of the time, and four times as much for each of
 /// the first runs, of which there are so many.
 const SHARE: f32 = 200.0;
@@ -71,6 +74,15 @@ impl Class {
     /// Returns its least length in bytes. Another class, or the end of all lengths, begins at twice of it.
     pub(super) const fn least(self) -> usize {
         1 << self.len
+    }
+
+    /// Returns the copies of the CPU from one sample of them to the next, and those of a sample.
+    fn samples(self) -> (u32, u32) {
+        let sample = PART[self.depth as usize] * PARTS as u32;
+        match self.len {
+            ..LONG => (UNSEEN, sample),
+            len => (sample << LONGEST.saturating_sub(len), sample),
+        }
     }
 
     /// The place in a table of all classes.
@@ -155,10 +167,10 @@ impl Learner {
     #[inline]
     pub(super) fn take_credit(&mut self, class: Class, most: u32) -> u32 {
         let cell = &mut self.cells[class.index()];
-        if cell.phase != Phase::Settled(Member::Cpu) || class.len >= LONG || cell.sample > 0 {
+        if cell.phase != Phase::Settled(Member::Cpu) || cell.sample > 0 || cell.slows_down(class) {
             return 0;
         }
-        let credit = cell.left.min(most);
+        let credit = cell.left.min(most).min(class.samples().0.saturating_sub(cell.unseen + 1));
         cell.left -= credit;
         cell.unseen = cell.unseen.saturating_add(credit);
         credit
@@ -216,16 +228,20 @@ impl Cell {
     /// Returns whether a copy of the CPU is to be timed, while the CPU has all of them: what it costs changes
     /// when the memory is no longer in the cache.
     fn samples(&mut self, class: Class) -> bool {
-        if class.len >= LONG {
-            return true;
-        }
+        let (next, sample) = class.samples();
         self.unseen += 1;
-        if self.unseen >= UNSEEN {
-            (self.unseen, self.sample) = (0, PART[class.depth as usize] * PARTS as u32);
+        if self.unseen >= next {
+            (self.unseen, self.sample) = (0, sample);
         }
         let sampled = self.sample > 0;
         self.sample -= u32::from(sampled);
-        sampled
+        sampled || self.slows_down(class)
+    }
+
+    /// Returns whether the last partial run took longer: it may be the first of many, which are not to be
+    /// waited for.
+    fn slows_down(&self, class: Class) -> bool {
+        class.len >= LONG && self.done > 0
     }
 
     fn begin(&mut self, member: Member) {

@@ -72,7 +72,7 @@ fn costs_that_change_are_seen() {
 
 #[test]
 fn a_cpu_that_becomes_dear_is_seen_soon() {
-    for (len, soon) in [(64, 2 * UNSEEN), (64 << 10, 2500)] {
+    for (len, soon) in [(64, 2 * UNSEEN), (64 << 10, 4000)] {
         for in_flight in [1, 32] {
             let (mut learner, class) = (Learner::new(), Class::new(in_flight, len));
             let costs = |cpu, device| [cpu, device];
