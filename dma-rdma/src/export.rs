@@ -82,6 +82,8 @@ pub(crate) struct RdmaExport {
     id: Id,
     /// `None` once it is deregistered.
     region: Option<Handle<ibv_mr>>,
+    /// Its domain, which the device keeps while a region is in it.
+    _domain: Arc<Domain>,
     blob: [u8; BLOB],
 }
 
@@ -113,8 +115,9 @@ impl RdmaExport {
         let proof_addr = proof_addr.addr() as u64;
         let addr = base.addr().get() as u64;
         let grant = Grant { addr, len: len as u64, rkey, rights, proof_addr, proof_rkey };
-        service.offer(Granted { secret, domain, grant });
-        Ok(Self { device: Arc::clone(device), service, id: secret.id, region: Some(region), blob })
+        service.offer(Granted { secret, domain: Arc::clone(&domain), grant });
+        let (device, region) = (Arc::clone(device), Some(region));
+        Ok(Self { device, service, id: secret.id, region, _domain: domain, blob })
     }
 }
 

@@ -444,8 +444,13 @@ fn context_of(pd: *mut ibv_pd) -> *mut ibv_context {
 
 unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let state = state_of(context_of(pd));
+    let mut state = state.lock().unwrap();
+    let addr = pd.addr();
+    if state.regions.values().any(|region| region.pd == addr) || state.queues.values().any(|q| q.pd == addr) {
+        return libc::EBUSY;
+    }
     // SAFETY: made by `alloc_pd`.
-    unsafe { take(&mut state.lock().unwrap(), pd.cast::<*mut ibv_context>()) };
+    unsafe { take(&mut state, pd.cast::<*mut ibv_context>()) };
     0
 }
 
