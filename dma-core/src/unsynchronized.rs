@@ -78,9 +78,9 @@ mod imp {
     unsafe extern "C" {
         #[cfg_attr(dma_thread_sanitizer, link_name = "mempcpy")]
         fn memcpy(dst: *mut c_void, src: *const c_void, len: usize) -> *mut c_void;
-        /// The last argument, the room at the destination, is that of `__memset_chk` alone.
+        /// Called with a fourth argument, too: the room at the destination, for `__memset_chk` alone.
         #[cfg_attr(dma_thread_sanitizer, link_name = "__memset_chk")]
-        fn memset(dst: *mut c_void, byte: c_int, len: usize, room: usize) -> *mut c_void;
+        fn memset(dst: *mut c_void, byte: c_int, len: usize) -> *mut c_void;
     }
 
     /// Calls a C function with arguments in these registers. The stack is aligned for a call, and all that a
