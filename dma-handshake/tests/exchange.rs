@@ -1,8 +1,9 @@
 //! The exchange against a man in the middle, and messages that were changed, dropped, repeated or reordered.
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -29,8 +30,9 @@ fn read_secret(text: &str, mode: u32) -> Result<Secret, String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("dma-handshake-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path).unwrap();
+    let mut file = std::fs::File::create_new(&path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
+    file.set_permissions(Permissions::from_mode(mode)).unwrap();
     let secret = Secret::read(&path);
     std::fs::remove_file(&path).unwrap();
     secret
