@@ -48,7 +48,7 @@ bindgen() { # clippy's arguments
 }
 
 echo "--- bindgen"
-bindgen -p dma-doca-sys -p dma-spdk-sys \
+bindgen -p dma-doca-sys -p dma-spdk-sys -p dma-ioat \
     --features dma-doca-sys/bindgen,dma-doca-sys/linked,dma-spdk-sys/bindgen,dma-spdk-sys/linked
 
 echo "--- all features, without an SDK"

@@ -52,7 +52,7 @@ unsafe extern "C" fn line(
         return;
     }
     // SAFETY: the buffer has `LEN` bytes; the rest is the caller's promise. `args` is used once.
-    unsafe { vsnprintf(message.as_mut_ptr().cast(), LEN, format, args) };
+    unsafe { vsnprintf(message.as_mut_ptr().cast(), LEN, format, args.cast()) };
     let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
     let text = |text: *const c_char| {
         if text.is_null() {
