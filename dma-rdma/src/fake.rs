@@ -501,9 +501,12 @@ unsafe extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut ibv_
 unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     let channel = channel.cast::<FakeChannel>();
     // SAFETY: made by `create_comp_channel`.
-    let state = unsafe { Arc::clone(&(*channel).state) };
+    let FakeChannel { public, state, .. } = unsafe { &*channel };
+    let (fd, state) = (public.fd, Arc::clone(state));
+    let mut state = state.lock().unwrap();
+    assert!(state.completions.values().all(|c| c.signal != fd), "a completion queue uses it");
     // SAFETY: as above.
-    unsafe { take(&mut state.lock().unwrap(), channel) };
+    unsafe { take(&mut state, channel) };
     0
 }
 

@@ -1,8 +1,8 @@
 //! The engine on the device of the tests.
 
 use dma_core::{
-    Batch, BufferMut, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, Error, ErrorKind,
-    HostMemory, MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo, conformance,
+    Access, Batch, BufferMut, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, Error,
+    ErrorKind, HostMemory, MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo, conformance,
     conformance_tests,
 };
 use proptest::prelude::*;
@@ -416,6 +416,28 @@ fn nothing_is_left_when_opening_fails() {
         assert_eq!(error.kind(), kind, "{error}");
         assert_eq!(fake.state().objects, objects, "{call}");
     }
+    let fake = Fake::default();
+    let engine = fake.open();
+    let window = engine.allocate_window(&MemoryRequest::new(4096).exportable(Access::all())).unwrap();
+    drop(window.export(Access::all()).unwrap());
+    for call in ["alloc_pd", "create_cq", "reg_mr"] {
+        let objects = fake.state().objects;
+        fake.state().errors.insert(call, libc::ENOMEM);
+        window.export(Access::all()).unwrap_err();
+        assert_eq!(fake.state().objects, objects, "{call}");
+        fake.state().errors.clear();
+    }
+}
+
+#[test]
+fn a_queue_pair_that_stays_keeps_what_it_uses() {
+    let fake = Fake::default();
+    let engine = fake.open();
+    let queue = engine.open_queue_raw(&QueueOptions::new()).unwrap();
+    let objects = fake.state().objects;
+    fake.state().errors.insert("destroy_qp", libc::EIO);
+    drop(queue);
+    assert_eq!(fake.state().objects, objects);
 }
 
 #[test]
