@@ -192,16 +192,18 @@ impl Event {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
         self.require_started()?;
+        // Also for a number that was moved there after an export.
+        let value = self.value();
+        let Value::Own(memory) = &*value else {
+            sdk_log!(ERROR, "sync event: memory of the program cannot be exported");
+            return Err(c::DOCA_ERROR_NOT_SUPPORTED);
+        };
         let serial = &dev.card().config.serial;
         let mut exports = self.exports.borrow_mut();
         let made = exports.iter().position(|made| made.serial == *serial);
         let place = made.unwrap_or(exports.len());
         if made.is_none() {
-            let export = self.value().export().ok_or_else(|| {
-                sdk_log!(ERROR, "sync event: memory of the program cannot be exported");
-                c::DOCA_ERROR_NOT_SUPPORTED
-            })??;
-            exports.push(Exported::new(Export::Event, serial, (0, 0), 0, Some(export)));
+            exports.push(Exported::new(Export::Event, serial, (0, 0), 0, Some(Value::export(memory)?)));
         }
         Ok((exports[place].bytes.as_ptr(), exports[place].bytes.len()))
     }

@@ -43,11 +43,8 @@ impl Value {
         memory.map(Self::Own).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Exports memory of an event's own; `None` for a number at an address of the program.
-    pub(super) fn export(&self) -> Option<Outcome<Export>> {
-        let Self::Own(memory) = self else { return None };
-        let export = Export::new(memory, 0..LEN, Access::READ | Access::WRITE);
-        Some(export.map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM))
+    pub(super) fn export(memory: &SharedMemory) -> Outcome<Export> {
+        Export::new(memory, 0..LEN, Access::READ | Access::WRITE).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
     /// Opens the memory that another process exported.

@@ -120,6 +120,10 @@ static void own_memory(struct doca_dev *dev)
 
 	IS(DOCA_ERROR_INVALID_VALUE, doca_sync_event_set_addr(event, NULL));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_sync_event_set_addr(event, (uint64_t *)(void *)((char *)numbers + 1)));
+	/* Exported before: the other side would find the number's former place. */
+	OK(doca_sync_event_start(event));
+	OK(doca_sync_event_export_to_remote_pci(event, dev, &blob, &size));
+	OK(doca_sync_event_stop(event));
 	OK(doca_sync_event_set_addr(event, &numbers[0]));
 	OK(doca_sync_event_start(event));
 	OK(doca_sync_event_update_add(event, 1, &value));
