@@ -293,6 +293,7 @@ impl Endpoint {
         }
         self.retry_at.set(Some(now + RETRY));
         let Ok(socket) = self.address.connect() else { return false };
+        let Ok((ours, theirs)) = fast_path() else { return false };
         if !is_ours(&socket) || self.watch(socket.as_fd(), connection.id).is_err() {
             return false;
         }
@@ -300,11 +301,9 @@ impl Endpoint {
         // Found. The server's program may take any time to accept.
         self.deadline.set(None);
         let hello = self.greeting(&self.address.text).to_bytes(wire::HELLO);
-        match fast_path() {
-            Ok((ours, theirs)) if connection.pass(&hello, theirs.as_fd()).is_ok() => {
-                connection.handed.set(Some(ours));
-            }
-            _ => self.look_again(&connection),
+        connection.handed.set(Some(ours));
+        if connection.pass(&hello, theirs.as_fd()).is_err() {
+            self.look_again(&connection);
         }
         false
     }
