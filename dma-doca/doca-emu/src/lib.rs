@@ -104,6 +104,7 @@
 //! - `doca_devinfo_get_active_rate` counts bits a second.
 //! - A client searches its server for 3 seconds, then stops. Once it has found the server, it waits for the
 //!   accept without a limit. A second server of the same name, card and function does not start: `IN_USE`.
+//!   A connection takes two file descriptors of either side, so 512 clients need a limit above 1024.
 //! - A message is copied at submission, and counts as sent when the system has it. Messages without room wait
 //!   in the context, in the order of submission, so `AGAIN` does not occur. The size of the receive queue is
 //!   stored and has no effect. The longest message is the smaller of both sides' limits. A message on a
