@@ -13,7 +13,11 @@ use super::{Channel, Receiver, Sender, nobody};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, POLL_INTERVAL, check_interrupt};
+use crate::{Deadline, check_interrupt};
+
+/// Longest attempt to connect, between two checks for an interrupt. Longer than the other polls, because each
+/// attempt of a client is a new connection: a peer that is slower would never be reached.
+const ATTEMPT: Duration = Duration::from_millis(250);
 
 pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
     let explain = |e: dma::Error| failure!(Connecting, "comch:{name}: {e}");
@@ -67,7 +71,7 @@ fn until<T>(
 ) -> Result<Option<T>, Failure> {
     loop {
         check_interrupt()?;
-        match try_it(POLL_INTERVAL.min(deadline.left())) {
+        match try_it(ATTEMPT.min(deadline.left())) {
             Ok(found) => return Ok(Some(found)),
             Err(e) if e.kind() != ErrorKind::TimedOut => return Err(explain(e)),
             Err(_) if deadline.is_over() => return Ok(None),
