@@ -146,8 +146,8 @@ impl Slot {
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
-    /// Ends the operation, with a report if not all is well. DeferredCallback [`DeferredCallback::Drop`] the
-    /// slot is free.
+    /// Ends the operation, with a report if not all is well. After [`DeferredCallback::Drop`] the slot is
+    /// free.
     ///
     /// # Safety
     ///
