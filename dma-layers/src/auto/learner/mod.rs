@@ -77,7 +77,7 @@ impl Class {
     }
 
     /// Returns the copies of the CPU from one sample of them to the next, and those of a sample.
-    fn samples(self) -> (u32, u32) {
+    fn sampling(self) -> (u32, u32) {
         let sample = PART[self.depth as usize] * PARTS as u32;
         match self.len {
             ..LONG => (UNSEEN, sample),
@@ -170,7 +170,7 @@ impl Learner {
         if cell.phase != Phase::Settled(Member::Cpu) || cell.sample > 0 || cell.slows_down(class) {
             return 0;
         }
-        let credit = cell.left.min(most).min(class.samples().0.saturating_sub(cell.unseen + 1));
+        let credit = cell.left.min(most).min(class.sampling().0.saturating_sub(cell.unseen + 1));
         cell.left -= credit;
         cell.unseen = cell.unseen.saturating_add(credit);
         credit
@@ -228,7 +228,7 @@ impl Cell {
     /// Returns whether a copy of the CPU is to be timed, while the CPU has all of them: what it costs changes
     /// when the memory is no longer in the cache.
     fn samples(&mut self, class: Class) -> bool {
-        let (next, sample) = class.samples();
+        let (next, sample) = class.sampling();
         self.unseen += 1;
         if self.unseen >= next {
             (self.unseen, self.sample) = (0, sample);
@@ -238,8 +238,8 @@ impl Cell {
         sampled || self.slows_down(class)
     }
 
-    /// Returns whether the last partial run took longer: it may be the first of many, which are not to be
-    /// waited for.
+    /// Returns whether the last partial run took longer. It may be the first of many, so that each copy is
+    /// timed until one does not.
     fn slows_down(&self, class: Class) -> bool {
         class.len >= LONG && self.done > 0
     }

@@ -98,6 +98,23 @@ fn a_cpu_that_becomes_dear_is_seen_soon() {
 }
 
 #[test]
+fn long_copies_of_the_cpu_are_timed_now_and_then() {
+    for (len, most) in [(16 << 10, 100), (64 << 10, 300), (512 << 10, 2200), (1 << 20, 4000)] {
+        let (mut learner, class) = (Learner::new(), Class::new(1, len));
+        run(&mut learner, class, [1000.0, 500_000.0], 1000);
+        let mut timed = 0;
+        for _ in 0..4000 {
+            let (member, is_timed) = learner.choose(class);
+            if is_timed {
+                timed += 1;
+                learner.record(class, member, 1000.0);
+            }
+        }
+        assert!((1..=most).contains(&timed), "{len} B: {timed}");
+    }
+}
+
+#[test]
 fn a_cpu_that_tries_other_ways_keeps_its_copies() {
     for in_flight in [1, 4, 32] {
         let (mut learner, class) = (Learner::new(), Class::new(in_flight, 64 << 10));
