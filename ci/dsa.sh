@@ -17,7 +17,7 @@ skip() {
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 prefix=$target/ci-dsa
 mkdir -p "$prefix"
-dma-dsa/dsa-emu/install "$prefix/dsa" --profile test
+engines/dma-dsa/dsa-emu/install "$prefix/dsa" --profile test
 run=$prefix/dsa/bin/dsa-emu-run
 
 echo "--- the test for hardware, on the stand-in"

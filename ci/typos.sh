@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No word is misspelled (_typos.toml lists the exceptions). Exits with 77 ("skipped") without `typos`
+# No word is misspelled (ci/typos.toml lists the exceptions). Exits with 77 ("skipped") without `typos`
 # (pip install typos, or cargo install typos-cli).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -8,5 +8,5 @@ command -v typos >/dev/null || {
     echo "skipped: typos is not installed (pip install typos)"
     exit 77
 }
-typos
+typos --config ci/typos.toml
 echo "no word is misspelled"

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-width=$(sed -n 's/^max_width = //p' rustfmt.toml)
+width=$(sed -n 's/^max_width = //p' .rustfmt.toml)
 mapfile -t sources < <(git ls-files -- '*.rs' | grep -vE '/(bindings|table)\.rs$')
 failed=0
 
@@ -50,7 +50,7 @@ if [[ "${1:-}" == list ]]; then
 fi
 echo "$noun of $count sentences in comments begin with a noun clause"
 if ((noun * 100 >= count)); then
-    echo "that is 1 % or more: see CONTRIBUTING.md, Words" >&2
+    echo "that is 1 % or more: see .github/CONTRIBUTING.md, Words" >&2
     failed=1
 fi
 

@@ -1,1 +1,1 @@
-../../dma-copy/src/command.rs
+../dma-copy/src/command.rs

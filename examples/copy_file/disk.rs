@@ -1,1 +1,1 @@
-../../dma-copy/src/disk.rs
+../dma-copy/src/disk.rs

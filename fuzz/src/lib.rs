@@ -30,7 +30,7 @@ use dma::sim::model::{FaultPlan, Time};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
 
 #[expect(dead_code, reason = "a file of dma-copy, of which the fuzzer uses a part")]
-#[path = "../../dma-copy/src/protocol/mod.rs"]
+#[path = "../../examples/dma-copy/src/protocol/mod.rs"]
 mod dma_copy_protocol;
 
 pub use bench::dma_bench_requests;

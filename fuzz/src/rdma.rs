@@ -1,8 +1,8 @@
 //! The exchange between an importer of RDMA memory and its exporter, and their descriptor.
 
-#[path = "../../dma-rdma/src/secret.rs"]
+#[path = "../../engines/dma-rdma/src/secret.rs"]
 mod secret;
-#[path = "../../dma-rdma/src/wire.rs"]
+#[path = "../../engines/dma-rdma/src/wire.rs"]
 mod wire;
 
 use dma_core::Access;

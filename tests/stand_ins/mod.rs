@@ -33,7 +33,7 @@ pub(crate) fn spdk_emu_prefix() -> PathBuf {
 
 /// The directory under which the stand-in DSA lies: as [`doca_emu_prefix`].
 pub(crate) fn dsa_emu_prefix() -> PathBuf {
-    install("dma-dsa/dsa-emu", &[])
+    install("engines/dma-dsa/dsa-emu", &[])
 }
 
 fn install(package: &str, options: &[&str]) -> PathBuf {

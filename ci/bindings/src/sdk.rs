@@ -168,7 +168,7 @@ pub(crate) fn bindgen(sdk: &Sdk, root: &Path) -> Result<String, Box<dyn Error>> 
         .rust_target(bindgen::RustTarget::stable(85, 0).map_err(|e| e.to_string())?)
         .rust_edition(bindgen::RustEdition::Edition2024)
         .formatter(bindgen::Formatter::Rustfmt)
-        .rustfmt_configuration_file(Some(root.join("rustfmt.toml")))
+        .rustfmt_configuration_file(Some(root.join(".rustfmt.toml")))
         .disable_header_comment();
     let text = builder.generate()?.to_string();
     Ok(format!("{}{text}", HEAD.replace("INCLUDE", sdk.include)))

@@ -1,0 +1,1 @@
+../../../../tests/counting/mod.rs

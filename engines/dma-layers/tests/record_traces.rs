@@ -1,0 +1,243 @@
+//! A trace has what was submitted, is small, costs no allocation, and is refused if it is damaged.
+#![expect(unsafe_code, reason = "submits descriptors to see which calls are recorded")]
+
+#[path = "../../../tests/counting/mod.rs"]
+mod counting;
+mod engines;
+
+use dma_core::{
+    Batch, CacheHint, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Outcome, QueueOptions,
+};
+use dma_layers::record::{Event, Kind, RecordEngine, RecordOptions, Trace, TraceError};
+use engines::{cpu, record, sim};
+use proptest::prelude::*;
+
+/// Records copies of pieces of two regions, each by source, destination and length, in batches.
+fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, Trace, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = record(if device.starts_with("cpu") { cpu(device) } else { sim(device) }, folder.path());
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(64).with_hint(CacheHint::Cold)).unwrap();
+    let src = engine.allocate_window(&dma_core::MemoryRequest::new(1 << 20)).unwrap();
+    let dst = engine.allocate_window(&dma_core::MemoryRequest::new(1 << 20)).unwrap();
+    for batch in batches {
+        let mut waiting = Vec::new();
+        for &(from, to, len) in batch {
+            let operands = (src.slice(from..from + len), dst.slice(to..to + len));
+            waiting.push(queue.copy(operands.0, operands.1).unwrap());
+        }
+        for transfer in waiting {
+            let _ = transfer.wait();
+        }
+    }
+    let doorbells = queue.counters().doorbells;
+    drop(queue);
+    engine.finish().unwrap();
+    let path = folder.path().join("a.trace");
+    (std::fs::read(&path).unwrap(), Trace::load(&path).unwrap(), doorbells)
+}
+
+fn batches() -> impl Strategy<Value = Vec<Vec<(usize, usize, usize)>>> {
+    let copy = (0_usize..1 << 19, 0_usize..1 << 19, 1_usize..5000);
+    let scattered = proptest::collection::vec(copy, 1..40);
+    // At equal distances, which may be negative or 0 in the source.
+    let spread = (1_usize..2000, 1_usize..40, 0_usize..9000, any::<[bool; 2]>());
+    // But for two, which have each other's place on one side.
+    let swap = any::<(bool, [prop::sample::Index; 2])>();
+    let strided = (spread, swap).prop_map(|((len, count, stride, back), (src, swap))| {
+        let place = |i: usize, stride: usize, back: bool| if back { count - i } else { i } * stride;
+        let [a, b] = swap.map(|index| index.index(count));
+        let mut others: Vec<_> = (0..count).collect();
+        others.swap(a, b);
+        let sides =
+            others.into_iter().enumerate().map(|(i, other)| if src { (other, i) } else { (i, other) });
+        let copy = |(from, to)| (place(from, stride, back[0]), place(to, stride.max(len), back[1]), len);
+        sides.map(copy).collect()
+    });
+    proptest::collection::vec(prop_oneof![scattered, strided], 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_trace_has_what_was_submitted(
+        device in prop_oneof![
+            Just("cpu:threads=0"),
+            Just("sim:profile=dsa"),
+            Just("sim:profile=bluefield3"),
+            Just("sim:faults=fail@every=7"),
+        ],
+        batches in batches(),
+        damage in any::<(prop::sample::Index, u8)>(),
+    ) {
+        let (bytes, trace, doorbells) = recorded(device, &batches);
+        let queue = trace.queues()[0];
+        let copies: Vec<_> = batches.concat();
+        prop_assert_eq!(queue.operations, copies.len() as u64);
+        prop_assert_eq!(queue.bytes, copies.iter().map(|(.., len)| *len as u64).sum::<u64>());
+        prop_assert_eq!((queue.doorbells, queue.hint), (doorbells, CacheHint::Cold));
+        // The planner has one for operations that the device lacks.
+        let regions = &trace.recorded().regions;
+        let first = regions.len() - 2;
+        prop_assert_eq!(&regions[first..], [1 << 20; 2]);
+        let (mut found, mut ended) = (Vec::new(), 0);
+        let mut events = trace.events(0);
+        while let Some(event) = events.next() {
+            match event {
+                Event::Operation { kind, len, fence } => {
+                    prop_assert_eq!((kind, fence), (Kind::Copy, false));
+                    let (src, dst) = (events.src()[0], events.dst()[0]);
+                    prop_assert_eq!((src.region, dst.region, src.len, dst.len), (first, first + 1, len, len));
+                    found.push((src.offset, dst.offset, len));
+                }
+                Event::Ended { count, .. } => ended += count,
+                _ => {}
+            }
+        }
+        prop_assert_eq!(&found, &copies);
+        prop_assert_eq!(ended, copies.len() as u64);
+
+        let (at, change) = (damage.0.index(bytes.len()), damage.1);
+        prop_assert!(Trace::parse(&bytes[..at]).is_err());
+        let mut other = bytes.clone();
+        other[at] ^= change;
+        prop_assert_eq!(Trace::parse(&other).is_ok(), change == 0);
+        other.push(0);
+        prop_assert!(Trace::parse(&other).is_err());
+    }
+}
+
+/// Allocations of a warm round, and the bytes of the trace for each operation.
+fn cost(batched: bool) -> (u64, f64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    let engine =
+        RecordEngine::new(cpu("cpu:threads=0"), &RecordOptions::new(&path).with_buffer(4096)).unwrap();
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut operands = Some((engine.allocate(4096).unwrap(), engine.allocate(4096).unwrap()));
+    let pair = |_| (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+    let mut batch = Some((0..32).map(pair).collect::<Batch<_, _>>());
+    let mut before = 0;
+    for round in 0..1000 {
+        if round == 500 {
+            before = counting::of_thread();
+        }
+        if batched {
+            batch = batch.take().map(|batch| queue.submit(batch).unwrap().wait().unwrap());
+        } else {
+            operands = operands.take().map(|(src, dst)| queue.copy(src, dst).unwrap().wait().unwrap());
+        }
+    }
+    let allocated = counting::of_thread() - before;
+    drop(queue);
+    engine.finish().unwrap();
+    let operations = if batched { 32_000 } else { 1000 };
+    assert_eq!(Trace::load(&path).unwrap().queues()[0].operations, operations);
+    (allocated, std::fs::metadata(&path).unwrap().len() as f64 / operations as f64)
+}
+
+#[test]
+fn a_trace_is_small_and_what_is_warm_allocates_nothing() {
+    for batched in [true, false] {
+        let (allocated, bytes) = cost(batched);
+        println!("batched: {batched}, {bytes:.1} bytes an operation");
+        assert_eq!(allocated, 0, "batched: {batched}");
+        assert!(bytes <= 16.0, "batched: {batched}, {bytes} bytes");
+    }
+}
+
+#[test]
+fn a_trace_has_the_order_of_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = record(sim("sim:clock=manual"), folder.path());
+    let memory = engine.allocate_raw(&dma_core::MemoryRequest::new(256)).unwrap();
+    let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
+    let copy = |token| Descriptor::copy(token, memory.info().segment(0, 64), memory.info().segment(128, 64));
+    let mut reports = [Completion::done(0); 4];
+    for token in 0..2 {
+        // SAFETY: within the region, and nobody else uses it until the queue is stopped.
+        assert_eq!(unsafe { queue.submit(&[copy(token)]) }.unwrap(), 1);
+        assert_eq!((queue.poll(&mut reports), queue.poll(&mut reports)), (0, 0));
+    }
+    queue.flush();
+    queue.stop();
+    assert_eq!(queue.poll(&mut reports), 2);
+    drop(queue);
+    engine.finish().unwrap();
+    let trace = Trace::load(&folder.path().join("a.trace")).unwrap();
+    let calls = trace.events(0).map(|event| match event {
+        Event::Submit { count: 1, .. } => "submit",
+        Event::Operation { kind: Kind::Copy, len: 64, .. } => "copy",
+        Event::Poll { .. } => "polls",
+        Event::Flush { .. } => "flush",
+        Event::Ended { count: 1, older: 0, outcome: Outcome::Aborted, .. } => "aborted",
+        other => panic!("{other:?}"),
+    });
+    let expected = ["submit", "copy", "polls", "submit", "copy", "polls", "flush", "aborted", "aborted"];
+    assert_eq!(calls.collect::<Vec<_>>(), expected);
+    let (queue, recorded) = (trace.queues()[0], trace.recorded());
+    assert!(queue.opened <= queue.closed && queue.closed == recorded.time, "{queue:?}, {recorded:?}");
+    assert!(!recorded.cpu_copies);
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    assert_eq!(Trace::parse(b""), Err(TraceError::NotATrace));
+    assert_eq!(Trace::parse(b"DMATRACF\x01\0"), Err(TraceError::NotATrace));
+    assert_eq!(Trace::parse(b"DMATRACE\x01\0"), Err(TraceError::Version { found: 1 }));
+    assert_eq!(Trace::parse(b"DMATRACE\x02\0"), Err(TraceError::CutOff { len: 10 }));
+    let folder = tempfile::tempdir().unwrap();
+    let written = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    // With holes: no memory has all of it, and none holds it twice.
+    let long = written("long.trace", b"");
+    std::fs::File::options().write(true).open(&long).unwrap().set_len(1 << 43).unwrap();
+    for (path, kind) in [
+        (written("a.trace", b"[]").as_path(), ErrorKind::Malformed),
+        (&written("cut.trace", b"DMATRACE\x02\0"), ErrorKind::Malformed),
+        (&written("newer.trace", b"DMATRACE\x09\0"), ErrorKind::VersionMismatch),
+        (&long, ErrorKind::OutOfMemory),
+        (folder.path(), ErrorKind::InvalidArgument),
+        (&folder.path().join("none"), ErrorKind::NotFound),
+    ] {
+        let error = Trace::load(path).unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().contains(&*path.to_string_lossy()) && !error.hint().is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn a_trace_is_complete_when_all_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    let engine = record(sim("sim:seed=1"), folder.path());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert_eq!(engine.finish().unwrap_err().kind(), ErrorKind::InUse);
+    drop(engine);
+    assert!(!path.exists());
+    drop(queue);
+    assert!(Trace::load(&path).is_ok());
+    let engine = record(sim("sim:seed=1"), folder.path());
+    engine.finish().unwrap();
+    assert_eq!(engine.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(engine.finish().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn explain_tells_the_state_of_the_trace() {
+    let explained = |engine: &RecordEngine| engine.explain().expect("it has a trace");
+    let folder = tempfile::tempdir().unwrap();
+    let engine = record(cpu("cpu:threads=0"), folder.path());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    assert!(explained(&engine).contains("1 queues so far, 1 open"), "{}", explained(&engine));
+    drop(queue);
+    engine.finish().unwrap();
+    assert!(explained(&engine).contains("finished"), "{}", explained(&engine));
+    let engine = record(cpu("cpu:threads=0"), folder.path());
+    folder.close().unwrap();
+    let error = engine.finish().expect_err("the folder is gone");
+    assert!(explained(&engine).contains(&format!("lost: {error}")), "{}", explained(&engine));
+}

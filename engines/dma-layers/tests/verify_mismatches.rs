@@ -1,0 +1,127 @@
+//! Wrong copies are found by a `VerifyEngine`, at the right byte, and right ones are not. Once warm, a copy
+//! allocates nothing.
+
+#[path = "../../../tests/counting/mod.rs"]
+mod counting;
+
+use std::sync::Arc;
+
+use dma_core::{Access, Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, QueueOptions};
+use dma_cpu::{CpuEngine, CpuOptions};
+use dma_layers::verify::{VerifyEngine, VerifyOptions};
+use dma_sim::sim::{SimEngine, SimOptions};
+
+fn sim(name: &str) -> Arc<dyn DmaEngine> {
+    let options = SimOptions::from_name(&name.parse().unwrap()).unwrap();
+    Arc::new(SimEngine::open(&options).unwrap())
+}
+
+/// The offset that an error names.
+fn offset(error: &str) -> usize {
+    let (_, rest) = error.split_once("VERIFY_MISMATCH").unwrap_or_else(|| panic!("{error}"));
+    let (_, rest) = rest.split_once("byte ").unwrap();
+    rest.split_once(' ').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn every_wrong_copy_is_an_error_that_names_the_byte() {
+    let engine = VerifyEngine::new(sim("sim:faults=corrupt@every=3,seed=7"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    for i in 1..=300_usize {
+        let (mut src, dst) = (engine.allocate(i * 7).unwrap(), engine.allocate(i * 7).unwrap());
+        src.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 31 + i) as u8);
+        match queue.copy(src, dst).unwrap().wait() {
+            Ok((src, dst)) => {
+                assert_ne!(i % 3, 0, "every third copy is wrong");
+                assert_eq!(src[..], dst[..]);
+            }
+            Err(error) => {
+                assert_eq!((i % 3, error.kind()), (0, ErrorKind::DeviceFault), "{error}");
+                let text = error.to_string();
+                let (src, dst) = error.into_operands().unwrap();
+                let wrong = src.iter().zip(&dst[..]).position(|(a, b)| a != b);
+                assert_eq!(Some(offset(&text)), wrong, "{text}");
+            }
+        }
+    }
+    let report = engine.report();
+    assert_eq!((report.verified, report.unverified, report.mismatches), (200, 0, 100), "{report}");
+}
+
+#[test]
+fn a_wrong_list_and_a_wrong_second_destination_are_found() {
+    // A bit of any byte of the destinations: over many copies, of each of them.
+    let engine = VerifyEngine::new(sim("sim:faults=corrupt,max_segments=4,seed=3"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let memory = |len: usize| engine.allocate(len).unwrap();
+    let mut offsets = Vec::new();
+    for _ in 0..100 {
+        let error = queue.copy([memory(30), memory(70)], [memory(45), memory(55)]).unwrap().wait();
+        offsets.push(offset(&error.expect_err("it is wrong").to_string()));
+        let error = queue.copy_to_both(memory(100), memory(100), memory(100)).unwrap().wait();
+        assert_eq!(error.expect_err("it is wrong").kind(), ErrorKind::DeviceFault);
+    }
+    assert!(offsets.iter().all(|offset| *offset < 100), "{offsets:?}");
+    assert!(offsets.iter().any(|offset| *offset < 45) && offsets.iter().any(|offset| *offset >= 70));
+    assert_eq!(engine.report().verified, 0, "{}", engine.report());
+}
+
+#[test]
+fn a_sample_is_verified() {
+    for (options, verified) in [
+        (VerifyOptions::new(), 100),
+        (VerifyOptions::new().with_sample(4), 25),
+        (VerifyOptions::new().with_sample_bytes(10 * 64), 10),
+        (VerifyOptions::new().with_sample(50).with_sample_bytes(10 * 64), 2),
+        (VerifyOptions::new().with_sample(101), 0),
+    ] {
+        let engine = VerifyEngine::new(sim("sim:seed=1"), &options);
+        let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+        for _ in 0..100 {
+            queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap().wait().unwrap();
+        }
+        let report = engine.report();
+        assert_eq!((report.verified, report.unverified, report.mismatches), (verified, 100 - verified, 0));
+    }
+}
+
+#[test]
+fn memory_that_the_cpu_cannot_reach_is_not_verified() {
+    let owner = sim("sim:profile=bluefield3,seed=1");
+    let engine = VerifyEngine::new(sim("sim:profile=bluefield3,seed=2"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let rights = Access::READ | Access::WRITE;
+    let window = owner.allocate_window(&MemoryRequest::new(4096).exportable(rights)).unwrap();
+    let export = window.export(rights).unwrap();
+    let far = engine.import(export.descriptor()).unwrap();
+    let mut src = engine.allocate(4096).unwrap();
+    src.fill(9);
+    let (src, far) = queue.copy(src, far).unwrap().wait().unwrap();
+    assert_eq!((engine.report().verified, engine.report().unverified), (0, 1));
+    drop(far);
+    let dst = engine.allocate(4096).unwrap();
+    queue.copy(src, dst).unwrap().wait().unwrap();
+    assert_eq!((engine.report().verified, engine.report().unverified), (1, 1));
+}
+
+#[test]
+fn warm_copies_allocate_nothing() {
+    let cpu = CpuOptions::from_name(&"cpu:threads=0".parse().unwrap()).unwrap();
+    for inner in [Arc::new(CpuEngine::open(&cpu).unwrap()), sim("sim:profile=dsa")] {
+        let engine = VerifyEngine::new(inner, &VerifyOptions::new());
+        let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+        let mut operands = Some((engine.allocate(4096).unwrap(), engine.allocate(4096).unwrap()));
+        let pair = |_| (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+        let mut batch = Some((0..32).map(pair).collect::<Batch<_, _>>());
+        let mut before = 0;
+        for round in 0..200 {
+            if round == 100 {
+                before = counting::of_thread();
+            }
+            operands = operands.take().map(|(src, dst)| queue.copy(src, dst).unwrap().wait().unwrap());
+            batch = batch.take().map(|batch| queue.submit(batch).unwrap().wait().unwrap());
+        }
+        assert_eq!(counting::of_thread() - before, 0, "{engine:?}");
+        assert_eq!(engine.report().verified, 200 * 33);
+    }
+}

@@ -1,0 +1,1 @@
+../../../../dma-ioat/tests/script/mod.rs

@@ -1,0 +1,145 @@
+//! `dma-copy` on the stand-in DOCA SDK: host and DPU as two processes, over DOCA's comm channel.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use rustix::process::Signal;
+
+mod pair;
+#[path = "../../../tests/stand_ins/mod.rs"]
+mod support;
+
+use pair::{Ended, PARTIAL, Place, Running, Side, assert_same, run};
+
+const CARD: &str = "[[card]]\n";
+
+/// The stand-in's libraries.
+fn libraries() -> &'static PathBuf {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| support::library_dir(&support::doca_emu_prefix()))
+}
+
+/// Starts one side on the simulated card `card`, with the command for a real one.
+fn start(place: &Place, side: Side, card: &str, args: &str) -> Running {
+    let device = match side {
+        Side::Host => "-p 3b:00.0",
+        Side::Dpu => "-p 03:00.0 -r 3b:00.0",
+    };
+    let mut command = place
+        .command(side, &format!("{device} -c comch:copy{} --sdk-log-level 10 {args}", std::process::id()));
+    command.env("DMA_DOCA_LIB_DIR", libraries()).env("DOCA_EMU", card);
+    run(command)
+}
+
+fn pair(place: &Place, from: Side, card: &str, args: &str) -> (Ended, Ended) {
+    let receiver = start(place, from.other(), card, &format!("-f dst {args}"));
+    let sender = start(place, from, card, &format!("-f src {args}"));
+    (sender.end(), receiver.end())
+}
+
+fn copies(place: &Place, from: Side, card: &str, args: &str) -> String {
+    let (sender, receiver) = pair(place, from, card, args);
+    assert!(sender.status.success() && receiver.status.success(), "{args}: {sender:?} {receiver:?}");
+    let line = sender.copied().to_owned();
+    receiver.copied();
+    assert_same(&place.path("src"), &place.path("dst"));
+    fs::remove_file(place.path("dst")).expect("removed");
+    line
+}
+
+/// One test, because all copies use the same card and service.
+#[test]
+fn the_card_copies_both_ways() {
+    let place = Place::new();
+    for from in Side::BOTH {
+        for len in [0, 1, 8191, 8192, 8193, 16_384, 100_000] {
+            place.file("src", len);
+            let line = copies(&place, from, CARD, "--window 16K --chunk 4K");
+            assert!(line.contains("engine doca"), "{line}");
+        }
+        place.file("src", 10_000_000);
+        for args in [
+            "",
+            "--checksum none --chunk 8M --window 32M",
+            "--depth 64 --chunk 64K --checksum blake3",
+            "--resume",
+        ] {
+            copies(&place, from, CARD, args);
+        }
+        // A device with low limits.
+        copies(
+            &place,
+            from,
+            &format!("{CARD}max_buf_size = 65536\nmax_tasks = 2\n"),
+            "--window 8M --depth 16",
+        );
+    }
+
+    // A device that resets during a copy and recovers.
+    place.file("src", 1_000_000);
+    for from in Side::BOTH {
+        for faults in ["reset@7", "fail@9", "reset@20+reset@50"] {
+            let line =
+                copies(&place, from, &format!("{CARD}faults = \"{faults}\"\n"), "--chunk 4K --window 64K");
+            assert!(line.ends_with(" retries") && !line.ends_with(" 0 retries"), "{faults}: {line}");
+        }
+        // A device that fails permanently.
+        let (sender, receiver) = pair(
+            &place,
+            from,
+            &format!("{CARD}faults = \"fail@7-\"\n"),
+            "--chunk 4K --window 64K --timeout 5",
+        );
+        let (host, dpu) = if from == Side::Host { (sender, receiver) } else { (receiver, sender) };
+        dpu.failed(&["DPU: moving bytes by DMA", "DOCA_ERROR"]);
+        host.failed(&["the DPU gave up (moving bytes by DMA)"]);
+        assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists());
+        // A device that corrupts bytes.
+        let (_, receiver) = pair(
+            &place,
+            from,
+            &format!("{CARD}faults = \"corrupt@7\"\n"),
+            "--chunk 4K --window 64K --timeout 5",
+        );
+        receiver.failed(&["verifying what arrived"]);
+    }
+
+    // A side that is killed.
+    place.file("src", 16_000_000);
+    for from in Side::BOTH {
+        for dies in Side::BOTH {
+            let args = "--window 64K --chunk 4K --depth 1 --resume --timeout 5";
+            let mut sides = Side::BOTH.map(|side| {
+                start(&place, side, CARD, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
+            });
+            place.wait_for_bytes();
+            sides[usize::from(dies == Side::Dpu)].signal(Signal::KILL);
+            let [host, dpu] = sides.map(Running::end);
+            let other = if dies == Side::Host { dpu } else { host };
+            if !other.status.success() {
+                other.failed(&[]);
+                assert!(!place.path("dst").exists());
+                copies(&place, from, CARD, "--resume");
+            } else {
+                fs::remove_file(place.path("dst")).expect("it was done already");
+            }
+        }
+    }
+
+    // Errors name the device.
+    let place = Place::new();
+    place.file("src", 10);
+    let alone = |side, args: &str| {
+        let mut command = place.command(side, &format!("--sdk-log-level 10 {args}"));
+        command.env("DMA_DOCA_LIB_DIR", libraries()).env("DOCA_EMU", CARD);
+        run(command).end()
+    };
+    alone(Side::Dpu, "-f dst -p 03:00.0 -c comch:copy").failed(&["which function of the host", "--rep-pci"]);
+    alone(Side::Dpu, "-f dst -p 03:00.0 -r 77:00.0 -c comch:copy").failed(&["77:00.0"]);
+    alone(Side::Host, "-f src -p 77:00.0 -c comch:copy").failed(&["77:00.0"]);
+    alone(Side::Host, "-f src -p 3b:00.0 -c comch:nobody --timeout 0.5")
+        .failed(&["no DPU listened on comch:nobody"]);
+    alone(Side::Dpu, "-f dst -p 03:00.0 -r 3b:00.0 -c comch:nobody --timeout 0.5")
+        .failed(&["no host connected to comch:nobody"]);
+}
