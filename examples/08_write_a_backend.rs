@@ -36,7 +36,7 @@ impl MyEngine {
         // A real backend asks its device for these.
         let limits = Limits::default().with_max_transfer(max_transfer).with_queue_depth(1024, 64);
         let info = EngineInfo::new("mine", "a VecDeque", "1.0")
-            .with_capabilities(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE | Capabilities::IN_ORDER)
+            .with_capabilities(Capabilities::ALLOCATE | Capabilities::IN_ORDER)
             .with_limits(limits);
         Self { id: EngineId::unique(), info }
     }
@@ -57,7 +57,7 @@ unsafe impl DmaEngine for MyEngine {
             return Err(unsupported("this engine exports nothing"));
         }
         // At least 1 byte, aligned to a power of two: callers need not be the safe API, so the engine checks.
-        request.validate()?;
+        request.validate_for_host()?;
         // A real backend maps the memory for its device here.
         let no_memory = || request.out_of_memory();
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;

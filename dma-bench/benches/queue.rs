@@ -36,7 +36,7 @@ impl Nothing {
             .with_max_segments(max_segments)
             .with_queue_depth(256, 256);
         let info = EngineInfo::new("nothing", "no device", "0")
-            .with_capabilities(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE)
+            .with_capabilities(Capabilities::ALLOCATE)
             .with_limits(limits);
         Self { id: EngineId::unique(), info }
     }

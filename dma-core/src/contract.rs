@@ -6,13 +6,13 @@
 #![expect(unsafe_code, reason = "declares the traits whose implementers the safe API trusts with memory")]
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use crate::{
-    Access, Descriptor, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
-    NativeError, QueueOptions, Result,
+    Access, Descriptor, DeviceMemory, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory,
+    MemoryRequest, NativeError, QueueOptions, Result,
 };
 
 /// An opened DMA device. Users call it by `DmaEngineExt`.
@@ -40,13 +40,17 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Allocates and registers zeroed memory that the device can reach. May block while the system maps and
-    /// pins it.
+    /// Allocates and registers zeroed memory that the device can reach, in the requested
+    /// [place](crate::Place). May block while the system maps and pins it.
+    ///
+    /// Host memory has [`RegionInfo::cpu`]. Copies work between all places that the engine has, and every
+    /// other capability holds in each of them.
     ///
     /// # Errors
     ///
-    /// `Unsupported` without [`Capabilities::ALLOCATE`](crate::Capabilities::ALLOCATE), or if
-    /// `request.export` is not empty without [`Capabilities::EXPORT`](crate::Capabilities::EXPORT);
+    /// `Unsupported` for a place without its capability
+    /// ([`Capabilities::allocate_in`](crate::Capabilities::allocate_in)), or if `request.export` is not empty
+    /// without [`Capabilities::EXPORT`](crate::Capabilities::EXPORT);
     /// `InvalidArgument` as [`MemoryRequest::validate`]; `OutOfMemory`; `PermissionDenied` if pinning is
     /// refused (memlock).
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>>;
@@ -69,6 +73,31 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// only once; `PermissionDenied` if pinning is refused.
     unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest)
     -> Result<Box<dyn RawRegion>>;
+
+    /// Registers existing device memory without copying it: memory of the engine's own device by its address,
+    /// or memory of another device by its dma-buf. The region's address is the memory's.
+    ///
+    /// # Safety
+    ///
+    /// Until the returned region is dropped, `memory` must stay allocated, and no reference to its bytes may
+    /// exist in this process.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` without the capability
+    /// ([`Capabilities::REGISTER_DEVICE`](crate::Capabilities::REGISTER_DEVICE),
+    /// [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)) or for memory without a
+    /// dma-buf if that is the only one; `InvalidArgument` for memory that is not the device's, as far as the
+    /// driver knows; `PermissionDenied`; `OutOfResources`.
+    unsafe fn register_device_raw(
+        &self,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        let _ = (memory, request);
+        Err(Error::new(ErrorKind::Unsupported, "the engine registers no device memory")
+            .with_hint("copy through host memory, or use the engine of that device"))
+    }
 
     /// Makes a peer's exported memory reachable. May block for a bounded time while the peer answers.
     ///
@@ -102,7 +131,7 @@ pub struct RegionInfo {
     /// Rights of the device.
     pub access: Access,
     /// The CPU's pointer to the first byte, whose address is `addr`. `None` for memory that the CPU cannot
-    /// reach: all imported memory, and a GPU's.
+    /// reach: all imported memory, and device memory unless the CPU has a mapping of it.
     pub cpu: Option<NonNull<u8>>,
 }
 
@@ -171,6 +200,18 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     /// `Unsupported` if the engine or this memory cannot be exported; `AccessDenied` if `rights` go beyond
     /// those of the allocation; `OutOfRange`; `OutOfResources`.
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>>;
+
+    /// Returns a dma-buf of the memory, and the offset of the region's first byte in it, so that the engine
+    /// of another device can register the memory without a mapping of the CPU's. The descriptor keeps the
+    /// memory allocated, but another device must use it only while the region exists.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine, its driver or this memory has none.
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        Err(Error::new(ErrorKind::Unsupported, "the memory has no dma-buf")
+            .with_hint("copy it by way of host memory that both devices reach"))
+    }
 }
 
 /// Memory granted to a peer. Dropping revokes, with a deadline of the engine's choice.

@@ -1,54 +1,83 @@
 //! [`DmaEngineExt`]: the methods that users call on an engine.
 
 use crate::numa::{self, NumaNodes};
-use crate::region::{Range, Region};
+use crate::region::{Range, Region, Registered};
 use crate::{
-    Access, Buffer, BufferMut, Capabilities, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory,
-    MemoryRequest, PageMemory, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
+    Access, Buffer, BufferMut, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, ExportDescriptor,
+    HostMemory, MemoryRequest, PageMemory, Place, Queue, QueueOptions, Result, SharedQueue,
+    SharedQueueOptions, Window,
 };
 
 /// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them; none can override
 /// them.
 pub trait DmaEngineExt: DmaEngine {
-    /// Allocates `len` zeroed bytes that the device can reach. May block while the system maps and pins them.
+    /// Allocates `len` zeroed bytes of host memory that the device can reach. May block while the system maps
+    /// and pins them.
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::allocate_raw`]; `Unsupported` if the CPU cannot reach the engine's memory (see
-    /// [`allocate_window`](Self::allocate_window)).
+    /// As [`DmaEngine::allocate_raw`].
     fn allocate(&self, len: usize) -> Result<BufferMut> {
         self.allocate_with(&MemoryRequest::new(len))
     }
 
-    /// Allocates memory as `request` says. May block while the system maps and pins it.
+    /// Allocates host memory as `request` says. May block while the system maps and pins it.
     ///
     /// On a [node](MemoryRequest::node), it is [`PageMemory`](crate::PageMemory) that is registered, or, if
     /// peers may have it, the engine's, allocated while the thread takes memory from that node.
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate). For a node: `NotFound` if it does not exist, `OutOfMemory` if it has
+    /// As [`allocate`](Self::allocate); `InvalidArgument` for another [place](Place) than the host. For a node: `NotFound` if it does not exist, `OutOfMemory` if it has
     /// less, `InvalidArgument` if the process may not use its memory, `PermissionDenied` if a sandbox forbids
     /// the choice, and `Unsupported` without [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
+        let fail = |e: Error| e.with_operation("allocate").with_backend(self.info().backend);
+        if request.place != Place::Host {
+            return Err(fail(
+                Error::new(ErrorKind::InvalidArgument, format!("{} memory as a buffer", request.place))
+                    .with_hint("use `allocate_window`, and move the bytes by DMA"),
+            ));
+        }
         let range = allocate(self, request)?;
         if !range.region.is_cpu_visible() {
-            return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this engine's memory")
-                .with_operation("allocate")
-                .with_backend(self.info().backend)
-                .with_hint("use allocate_window and move the bytes by DMA"));
+            return Err(fail(Error::new(
+                ErrorKind::Unsupported,
+                "the engine hides host memory from the CPU",
+            )));
         }
         Ok(BufferMut(range))
     }
 
-    /// Allocates memory that is reached by DMA and by copy only: to be exported, or a device's that the CPU
-    /// cannot reach.
+    /// Allocates memory that is reached by DMA and by copy only: host memory to be exported, or memory of the
+    /// device ([`MemoryRequest::with_place`]).
     ///
     /// # Errors
     ///
     /// As [`DmaEngine::allocate_raw`].
     fn allocate_window(&self, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(allocate(self, request)?))
+    }
+
+    /// Allocates `len` zeroed bytes of the device's own memory. May block while the device clears them.
+    ///
+    /// ```
+    /// # use dma_core::{DmaEngineExt, QueueOptions};
+    /// # fn demo(engine: &dyn dma_core::DmaEngine) -> dma_core::Result<()> {
+    /// let queue = engine.open_queue(&QueueOptions::new())?;
+    /// let mut there = engine.allocate(4096)?;
+    /// there.fill(7);
+    /// let (there, vram) = queue.copy(there, engine.allocate_device(4096)?)?.wait()?;
+    /// let (_, back) = queue.copy(vram, engine.allocate(4096)?)?.wait()?;
+    /// assert_eq!(back[..], there[..]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::allocate_raw`]: `Unsupported` without [`Capabilities::ALLOCATE_DEVICE`].
+    fn allocate_device(&self, len: usize) -> Result<Window> {
+        self.allocate_window(&MemoryRequest::new(len).with_place(Place::Device))
     }
 
     /// Registers memory of the caller's, by [`HostMemory::from_owner`]: a `Vec<u8>`, a `Box<[u8]>`, a
@@ -113,6 +142,27 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Buffer(Range::whole(region)))
     }
 
+    /// Registers device memory that others have allocated, by its address ([`DeviceMemory::from_raw`]) or by
+    /// its dma-buf ([`Window::dmabuf`], [`DeviceMemory::from_dmabuf`]). Never copies; may block.
+    /// [`Window::into_owner`] gives the owner back.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::register_device_raw`]; `InvalidArgument` for no bytes; the memory is dropped.
+    fn register_device(&self, memory: DeviceMemory) -> Result<Window> {
+        self.register_device_with(memory, &MemoryRequest::new(0))
+    }
+
+    /// As [`register_device`](Self::register_device), with the rights that `request` says (all else of it is
+    /// ignored).
+    ///
+    /// # Errors
+    ///
+    /// As [`register_device`](Self::register_device); `InvalidArgument` for no rights.
+    fn register_device_with(&self, memory: DeviceMemory, request: &MemoryRequest) -> Result<Window> {
+        Ok(Window::new(Range::whole(register_device(self, memory, request)?)))
+    }
+
     /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a
     /// bounded time while the peer answers.
     ///
@@ -173,7 +223,7 @@ fn register<E: DmaEngine + ?Sized>(
     // SAFETY: `HostMemory` promises mapped, initialized bytes while it lives, and the region keeps it until
     // the raw region has been dropped. The bytes are exclusive, or read-only and registered to be read.
     let raw = unsafe { engine.register_raw(&memory, request) }.map_err(fail)?;
-    let region = Region::new(raw, Some(memory), info.backend);
+    let region = Region::new(raw, Some(Registered::Host(memory)), info.backend);
     if !region.is_cpu_visible() {
         return Err(fail(Error::new(
             ErrorKind::Unsupported,
@@ -183,10 +233,36 @@ fn register<E: DmaEngine + ?Sized>(
     Ok(region)
 }
 
+fn register_device<E: DmaEngine + ?Sized>(
+    engine: &E,
+    memory: DeviceMemory,
+    request: &MemoryRequest,
+) -> Result<Region> {
+    let info = engine.info();
+    let fail = |e: Error| e.with_operation("register device memory").with_backend(info.backend);
+    if memory.is_empty() || memory.addr().0.checked_add(memory.len() as u64).is_none() {
+        let message = format!("{} bytes at {:?}", memory.len(), memory.addr());
+        return Err(fail(
+            Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("register at least 1 byte, within 64 bits of addresses"),
+        ));
+    }
+    request.check_rights().map_err(fail)?;
+    #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
+    // SAFETY: `DeviceMemory` promises allocated bytes without references while it lives, and the region keeps
+    // it until the raw region has been dropped. Views of the region are windows, which make no references.
+    let raw = unsafe { engine.register_device_raw(&memory, request) }.map_err(fail)?;
+    Ok(Region::new(raw, Some(Registered::Device(memory)), info.backend))
+}
+
 fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
     request.validate().map_err(fail)?;
+    if !info.capabilities.contains(Capabilities::allocate_in(request.place)) && request.place != Place::Host {
+        let message = format!("the engine allocates no {} memory", request.place);
+        return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("ask for `Place::Host`")));
+    }
     let Some(node) = request.node else {
         let raw = engine.allocate_raw(request).map_err(fail)?;
         return Ok(Range::whole(Region::new(raw, None, info.backend)));
@@ -236,10 +312,14 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
     .map_err(fail)?;
     let raw = engine.open_queue_raw(&options).map_err(fail)?;
     let has = |capabilities| info.capabilities.contains(capabilities);
-    // Imported memory is out of the CPU's reach.
     let answers = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
-    let lacks = !has(Capabilities::FILL) || (has(Capabilities::IMPORT) && !has(answers));
-    let by_copy = lacks && has(Capabilities::ALLOCATE | Capabilities::CPU_VISIBLE);
+    // The CPU may not reach imported memory and device memory.
+    let unreachable = Capabilities::IMPORT
+        | Capabilities::ALLOCATE_DEVICE
+        | Capabilities::REGISTER_DEVICE
+        | Capabilities::REGISTER_DMABUF;
+    let lacks = !has(Capabilities::FILL) || (info.capabilities.intersects(unreachable) && !has(answers));
+    let by_copy = lacks && has(Capabilities::ALLOCATE);
     let scratch = if by_copy { Some(engine.allocate(SCRATCH)?) } else { None };
     Ok((raw, scratch))
 }

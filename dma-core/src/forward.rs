@@ -1,6 +1,7 @@
 //! The contract through pointers. A method that is added to a trait and not forwarded here does not compile.
 #![expect(unsafe_code, reason = "forwards traits whose implementers promise something")]
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::{
@@ -40,6 +41,15 @@ macro_rules! forward_engine {
                 // SAFETY: the caller's promise is the one that the inner engine asks for.
                 unsafe { $inner.register_raw(memory, request) }
             }
+            unsafe fn register_device_raw(
+                &self,
+                memory: &$crate::DeviceMemory,
+                request: &$crate::MemoryRequest,
+            ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
+                let $this = self;
+                // SAFETY: the caller's promise is the one that the inner engine asks for.
+                unsafe { $inner.register_device_raw(memory, request) }
+            }
             fn import_raw(
                 &self,
                 descriptor: &$crate::ExportDescriptor,
@@ -72,6 +82,9 @@ macro_rules! forward_region {
             unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
                 // SAFETY: the caller's promise is the one that the inner region asks for.
                 unsafe { (**self).export(offset, len, rights) }
+            }
+            fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+                (**self).dmabuf()
             }
         }
     )+};

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
+use crate::Place;
+
 /// Tells the regions and queues of one opened engine from those of all others in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineId(u64);
@@ -71,6 +73,12 @@ impl EngineInfo {
         with_numa_node(numa_node: Option<u32>);
     }
 
+    /// Returns the places that the engine allocates memory in.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let capabilities = self.capabilities;
+        Place::ALL.into_iter().filter(move |place| capabilities.contains(Capabilities::allocate_in(*place)))
+    }
+
     /// Says that the device is a model, and of what.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
@@ -90,7 +98,7 @@ bitflags! {
         const FILL = 1 << 0;
         /// Keeps the fence of a descriptor by itself.
         const FENCE = 1 << 1;
-        /// Allocates memory.
+        /// Allocates [host](crate::Place::Host) memory.
         const ALLOCATE = 1 << 2;
         /// Registers the caller's memory.
         const REGISTER = 1 << 3;
@@ -101,8 +109,8 @@ bitflags! {
         /// The CPU makes the copies, and a doorbell costs no more than a call: operations do not wait for
         /// others to share one (see [`QueueOptions::gather`](crate::QueueOptions::gather)).
         const CPU_COPIES = 1 << 6;
-        /// The CPU can read and write the engine's allocated memory (a GPU's it may not).
-        const CPU_VISIBLE = 1 << 7;
+        /// Allocates [device](crate::Place::Device) memory.
+        const ALLOCATE_DEVICE = 1 << 7;
         /// Completions of one queue are reported in the order of submission. The conformance suite checks the
         /// claim; only direct users of [`RawQueue`](crate::RawQueue) may rely on it. It does not order memory
         /// accesses: that takes a fence.
@@ -115,6 +123,21 @@ bitflags! {
         const COPY_CRC32C = 1 << 11;
         /// Copies one source to two destinations: [`Operation::CopyToBoth`](crate::Operation::CopyToBoth).
         const COPY_TO_BOTH = 1 << 12;
+        /// Registers memory of its device that others have allocated, by address.
+        const REGISTER_DEVICE = 1 << 13;
+        /// Registers memory of other devices by dma-buf, without a mapping of the CPU's.
+        const REGISTER_DMABUF = 1 << 14;
+    }
+}
+
+impl Capabilities {
+    /// Returns the capability to allocate memory in `place`.
+    #[must_use]
+    pub const fn allocate_in(place: Place) -> Self {
+        match place {
+            Place::Host => Self::ALLOCATE,
+            Place::Device => Self::ALLOCATE_DEVICE,
+        }
     }
 }
 

@@ -6,6 +6,34 @@ use std::ptr::NonNull;
 
 use crate::{Access, Error, ErrorKind, Result};
 
+/// The place of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum Place {
+    /// Main memory, which the CPU reads and writes.
+    #[default]
+    Host,
+    /// The device's own memory, such as a GPU's. The CPU may not reach it; a [`Window`](crate::Window) moves
+    /// its bytes by DMA.
+    Device,
+}
+
+impl Place {
+    /// Every place.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Device];
+}
+
+impl fmt::Display for Place {
+    /// Writes `host` or `device`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Device => "device",
+        })
+    }
+}
+
 /// A request for memory to allocate or register.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -23,6 +51,8 @@ pub struct MemoryRequest {
     /// The NUMA node to take memory from, by its number; `None`, the default, where the system chooses.
     /// Ignored when registering, and by engines: [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
     pub node: Option<u32>,
+    /// The place to allocate in. Default: the host. Ignored when registering.
+    pub place: Place,
 }
 
 impl MemoryRequest {
@@ -30,7 +60,7 @@ impl MemoryRequest {
     #[must_use]
     pub const fn new(len: usize) -> Self {
         let (access, export) = (Access::all(), Access::empty());
-        Self { len, align: 4096, access, export, huge_pages: false, node: None }
+        Self { len, align: 4096, access, export, huge_pages: false, node: None, place: Place::Host }
     }
 
     crate::setters::setters! {
@@ -45,6 +75,9 @@ impl MemoryRequest {
         /// Takes the memory from a NUMA node, such as the engine's
         /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node).
         with_node(node: Option<u32>);
+        /// Sets the place to allocate in. For [`Place::Device`], see
+        /// [`allocate_window`](crate::DmaEngineExt::allocate_window).
+        with_place(place: Place);
     }
 
     /// Checks that memory of this length and alignment can exist.
@@ -52,8 +85,8 @@ impl MemoryRequest {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is no power of two, or
-    /// no rights, neither for the device nor for a peer.
+    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is no power of two, no
+    /// rights, neither for the device nor for a peer, or a NUMA node for device memory.
     pub fn validate(&self) -> Result<()> {
         let bad = |what: String| Error::new(ErrorKind::InvalidArgument, what);
         if self.len == 0 {
@@ -67,7 +100,28 @@ impl MemoryRequest {
         if !self.align.is_power_of_two() {
             return Err(bad(format!("alignment {}", self.align)).with_hint("an alignment is a power of two"));
         }
+        if let (Place::Device, Some(node)) = (self.place, self.node) {
+            return Err(bad(format!("device memory on NUMA node {node}"))
+                .with_hint("name no node: NUMA nodes have host memory only"));
+        }
         self.check_rights()
+    }
+
+    /// As [`validate`](Self::validate), for an engine that allocates host memory only.
+    ///
+    /// # Errors
+    ///
+    /// As `validate`; `Unsupported` for another place.
+    pub fn validate_for_host(&self) -> Result<()> {
+        self.validate()?;
+        if self.place != Place::Host {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} memory: the engine allocates host memory only", self.place),
+            )
+            .with_hint("ask for `Place::Host`"));
+        }
+        Ok(())
     }
 
     /// Checks that the device or a peer may use the memory.
@@ -110,15 +164,27 @@ pub struct HostMemory {
 
 /// A boxed value behind a raw pointer, and its type. Moving a `Box`, or a reference to its value, would
 /// assert that nobody else points into it, but `HostMemory` does.
-struct Owner(NonNull<dyn Any + Send + Sync>, TypeId);
+pub(crate) struct Owner(NonNull<dyn Any + Send + Sync>, TypeId);
+
+#[expect(unsafe_code, reason = "a raw pointer to an owned value")]
+// SAFETY: the value is Send, and this pointer is its only owner.
+unsafe impl Send for Owner {}
+#[expect(unsafe_code, reason = "a raw pointer to an owned value")]
+// SAFETY: the value is Sync, and a shared reference to this type gives out its type only.
+unsafe impl Sync for Owner {}
 
 impl Owner {
-    fn new<M: Any + Send + Sync>(owner: M) -> Self {
+    pub(crate) fn new<M: Any + Send + Sync>(owner: M) -> Self {
         let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
         Self(NonNull::from(Box::leak(owner)), TypeId::of::<M>())
     }
 
-    fn into_box(self) -> Box<dyn Any + Send + Sync> {
+    /// Returns whether it is an `M`.
+    pub(crate) fn is<M: Any>(&self) -> bool {
+        self.1 == TypeId::of::<M>()
+    }
+
+    pub(crate) fn into_box(self) -> Box<dyn Any + Send + Sync> {
         let owner = std::mem::ManuallyDrop::new(self);
         #[expect(unsafe_code, reason = "takes back the box that `new` leaked")]
         // SAFETY: the pointer came from a box, and this value, which will not be dropped, was its only owner.
@@ -242,9 +308,9 @@ impl HostMemory {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` as [`MemoryRequest::validate`], `OutOfMemory`.
+    /// As [`MemoryRequest::validate_for_host`], `OutOfMemory`.
     pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
-        request.validate()?;
+        request.validate_for_host()?;
         let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();
         let owner = layout.and_then(Aligned::new).ok_or_else(|| request.out_of_memory())?;
         Ok(Self::from_owner(owner))
@@ -297,7 +363,7 @@ impl HostMemory {
 
     /// Returns whether the owner is an `M`.
     pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
-        self.owner.1 == TypeId::of::<M>()
+        self.owner.is::<M>()
     }
 
     /// Returns the file descriptor and offset that the bytes map, if known.

@@ -12,6 +12,49 @@ use crate::{Error, MemoryRequest, Result};
 /// Alignment for huge pages, in bytes: their size on x86-64, and on aarch64 with pages of 4 KiB.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
+/// Addresses of this process at which nothing is mapped, and nothing will be while this value exists.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: addresses that this value owns, without memory.
+unsafe impl Send for Addresses {}
+// SAFETY: nothing behind them can be accessed.
+unsafe impl Sync for Addresses {}
+
+impl Addresses {
+    /// Reserves `len` addresses, from a page's first on.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for more than the address space has, `OutOfMemory`.
+    pub(crate) fn reserve(len: usize) -> Result<Self> {
+        let request = MemoryRequest::new(len.max(1));
+        request.validate()?;
+        let size = request.len.checked_next_multiple_of(rustix::param::page_size());
+        let size = size.ok_or_else(|| request.out_of_memory())?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, anywhere, that nobody can access.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), size, ProtFlags::empty(), flags) };
+        let start = start.ok().and_then(|start| NonNull::new(start.cast::<u8>()));
+        Ok(Self { start: start.ok_or_else(|| request.out_of_memory())?, size })
+    }
+
+    /// Returns the first address.
+    pub(crate) fn start(&self) -> usize {
+        self.start.addr().get()
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size, unmapped once, and nothing refers to it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
+    }
+}
+
 /// Zeroed memory of whole pages for this process alone. It is resident, so no copy meets a page fault.
 ///
 /// [`HostMemory::from_owner`](crate::HostMemory::from_owner) takes it, to be registered.
@@ -35,11 +78,11 @@ impl PageMemory {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` as [`MemoryRequest::validate`], or for a node whose memory the process may not use;
+    /// As [`MemoryRequest::validate_for_host`]; `InvalidArgument` for a node whose memory the process may not use;
     /// `NotFound` for a node that does not exist; `OutOfMemory`; `PermissionDenied` if a sandbox forbids to
     /// choose a node.
     pub fn new(request: &MemoryRequest) -> Result<Self> {
-        request.validate()?;
+        request.validate_for_host()?;
         match request.node {
             None => Self::map(request, |_| Ok(())),
             Some(_) => Self::on_node_of(&NumaNodes::of_system(), request),

@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::pool::Home;
-use crate::{Access, DeviceAddr, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment};
+use crate::{
+    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment,
+};
 
 /// Registered memory: allocated, the caller's own, or imported from a peer.
 ///
@@ -28,12 +30,19 @@ pub(crate) struct RegionInner {
     pub(crate) info: RegionInfo,
     // Dropped first: deregistered before the memory is given back.
     raw: Box<dyn RawRegion>,
-    memory: Option<HostMemory>,
+    memory: Option<Registered>,
     pub(crate) backend: &'static str,
     /// The number of handles; 1 while the region lies idle in a pool.
     users: AtomicUsize,
     /// The pool that it goes back to.
     pub(crate) home: Option<Home>,
+}
+
+/// Memory of the caller's that a region keeps.
+#[derive(Debug)]
+pub(crate) enum Registered {
+    Host(HostMemory),
+    Device(DeviceMemory),
 }
 
 /// A counted reference to a region, as `Arc` has them. The last one gives a pool's region back to the pool.
@@ -148,7 +157,7 @@ impl Drop for Handle {
 impl RefUnwindSafe for RegionInner {}
 
 impl Region {
-    pub(crate) fn new(raw: Box<dyn RawRegion>, memory: Option<HostMemory>, backend: &'static str) -> Self {
+    pub(crate) fn new(raw: Box<dyn RawRegion>, memory: Option<Registered>, backend: &'static str) -> Self {
         let mut info = *raw.info();
         info.access &= Access::all();
         if let Some(base) = info.cpu {
@@ -166,7 +175,7 @@ impl Region {
     fn of(
         info: RegionInfo,
         raw: Box<dyn RawRegion>,
-        memory: Option<HostMemory>,
+        memory: Option<Registered>,
         backend: &'static str,
         home: Option<Home>,
     ) -> Self {
@@ -205,6 +214,11 @@ impl Region {
         self.0.info.cpu.is_some()
     }
 
+    /// Returns whether references to the bytes are allowed while there is one view of them.
+    pub(crate) fn can_be_buffer(&self) -> bool {
+        self.is_cpu_visible() && !matches!(self.0.memory, Some(Registered::Device(_)))
+    }
+
     /// Returns whether this is the only handle, so that nobody else can make another one.
     pub(crate) fn is_sole(&self) -> bool {
         self.0.is_sole()
@@ -212,16 +226,24 @@ impl Region {
 
     /// Returns whether nobody may write the bytes, not even the CPU.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.0.memory.as_ref().is_some_and(HostMemory::is_read_only)
+        matches!(&self.0.memory, Some(Registered::Host(memory)) if memory.is_read_only())
     }
 
     /// Deregisters, and gives back the caller's memory if its owner is an `M` and this is the only handle.
     pub(crate) fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
-        if !(self.is_sole() && self.0.memory.as_ref().is_some_and(HostMemory::is_owned_by::<M>)) {
+        let is_owner = match &self.0.memory {
+            Some(Registered::Host(memory)) => memory.is_owned_by::<M>(),
+            Some(Registered::Device(memory)) => memory.is_owned_by::<M>(),
+            None => false,
+        };
+        if !(is_owner && self.is_sole()) {
             return Err(self);
         }
-        let memory = self.deregister().map_err(|(region, _)| region)?;
-        let owner = memory.and_then(|memory| memory.into_owner().ok());
+        let owner = match self.take_apart().map_err(|(region, _)| region)? {
+            Some(Registered::Host(memory)) => memory.into_owner().ok(),
+            Some(Registered::Device(memory)) => memory.into_owner().ok(),
+            None => None,
+        };
         Ok(owner.expect("a region with memory of an `M`"))
     }
 
@@ -232,13 +254,22 @@ impl Region {
         &*self.0.raw
     }
 
-    /// Deregisters, and gives back the caller's memory. `None` for memory that the engine allocated or
-    /// imported, and for a pool's, which goes back to the pool.
+    /// Deregisters, and gives back the caller's host memory. `None` for memory that the engine allocated or
+    /// imported, for [`DeviceMemory`], whose owner is dropped (see
+    /// [`Window::into_owner`](crate::Window::into_owner)), and for a pool's, which goes back to the pool.
     ///
     /// # Errors
     ///
     /// `InUse`, with the region, while a view, a transfer in flight or an export still names it.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
+        Ok(match self.take_apart()? {
+            Some(Registered::Host(memory)) => Some(memory),
+            Some(Registered::Device(_)) | None => None,
+        })
+    }
+
+    /// Deregisters, and returns the caller's memory.
+    fn take_apart(self) -> Result<Option<Registered>, (Self, Error)> {
         if self.is_sole() {
             if self.0.home.is_some() {
                 return Ok(None);

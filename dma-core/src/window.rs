@@ -8,10 +8,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use crate::region::{Range, Region, view_methods};
-use crate::{Access, BufferMut, Error, ErrorKind, ExportDescriptor, RawExport, Result, unsynchronized};
+use crate::{
+    Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, RawExport, Result, unsynchronized,
+};
 
-/// A range of memory shared with a peer or a device: imported from a peer, exported to one, or a device's
-/// that the CPU cannot reach. The name is that of MPI's one-sided communication (`MPI_Win`).
+/// A range of memory shared with a peer or a device: imported from a peer, exported to one, or in a device's
+/// own memory ([`Place::Device`](crate::Place::Device)), which the CPU may not reach. The name is that of
+/// MPI's one-sided communication (`MPI_Win`).
 ///
 /// There are no references to its bytes. They move by DMA (a window is a source and a destination), by
 /// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
@@ -171,14 +174,50 @@ impl Window {
         Ok(Export { raw, descriptor, region: self.0.region.clone() })
     }
 
+    /// Returns these bytes as memory that the engine of another device can
+    /// [register](crate::DmaEngineExt::register_device): by dma-buf, without a mapping of the CPU's. So a
+    /// GPU's memory becomes the source of an RDMA write. The other engine's window keeps this one's region.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine, its driver or this memory has no dma-buf; `AccessDenied` if the device
+    /// may not both read and write the memory, because a dma-buf grants both.
+    pub fn dmabuf(&self) -> Result<DeviceMemory> {
+        let region = &self.0.region;
+        let fail = |e: Error| e.with_operation("get a dma-buf").with_backend(region.backend());
+        if region.access() != Access::all() {
+            return Err(fail(
+                Error::new(ErrorKind::AccessDenied, format!("the memory grants {:?} only", region.access()))
+                    .with_hint("allocate or register it to be read and written"),
+            ));
+        }
+        let (fd, offset) = region.as_raw().dmabuf().map_err(fail)?;
+        // SAFETY: the owner is a handle of the region, which keeps the memory allocated. Nobody has a
+        // reference to the bytes of a window, nor gets one while there is another handle.
+        let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
+        Ok(memory.with_dmabuf(fd, offset + self.offset() as u64))
+    }
+
+    /// Deregisters, and returns the owner of the memory that was registered, if it is an `M` and this is the
+    /// last view of the region.
+    ///
+    /// # Errors
+    ///
+    /// The window, unchanged, if the memory has no owner of this type, or another view, a transfer in flight
+    /// or an export uses the region.
+    pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
+        let Range { region, addr, len } = self.0;
+        region.into_owner().map_err(|region| Self(Range { region, addr, len }))
+    }
+
     /// Makes it a unique buffer again, if it is the last view of local memory and no export of it is left.
     ///
     /// # Errors
     ///
-    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, or the CPU
-    /// cannot reach it.
+    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, the CPU
+    /// cannot reach it, or it is [`DeviceMemory`].
     pub fn try_into_mut(self) -> Result<BufferMut, Self> {
-        if self.0.region.is_cpu_visible() && self.0.region.is_sole() {
+        if self.0.region.can_be_buffer() && self.0.region.is_sole() {
             Ok(BufferMut(self.0))
         } else {
             Err(self)

@@ -78,7 +78,7 @@ impl DocaEngine {
 fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     let (sdk, can) = (&device.sdk, &device.capabilities);
     let common = &sdk.common;
-    let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+    let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
     let exports = match options.export {
         Fabric::Pci => can.export_pci,
         Fabric::Rdma => common.doca_mmap_export_rdma.is_some(),
@@ -138,7 +138,7 @@ unsafe impl DmaEngine for DocaEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate().map_err(|e| e.with_backend(BACKEND))?;
+        request.validate_for_host().map_err(|e| e.with_backend(BACKEND))?;
         Ok(Box::new(DocaRegion::allocate(&self.inner, request)?))
     }
 

@@ -105,8 +105,7 @@ impl IoatEngine {
 
 /// Describes an engine on `channels`, of which there is at least one.
 fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
-    let mut capabilities =
-        Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE | Capabilities::IN_ORDER;
+    let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::IN_ORDER;
     capabilities.set(Capabilities::FILL, channels.iter().all(|channel| channel.fill));
     // One descriptor of a ring is kept free.
     let ring = channels.iter().map(|channel| channel.ring as usize).min().unwrap_or(0);
@@ -148,7 +147,7 @@ unsafe impl DmaEngine for IoatEngine {
         if !request.export.is_empty() {
             return Err(error(ErrorKind::Unsupported, "I/OAT copies within one machine: it exports nothing"));
         }
-        request.validate()?;
+        request.validate_for_host()?;
         Ok(Box::new(IoatRegion::allocate(&self.environment, self.id, self.numa, request)?))
     }
 

@@ -48,7 +48,7 @@ impl ReferenceEngine {
     /// An engine with these limits.
     #[must_use]
     pub fn new(options: ReferenceOptions) -> Self {
-        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
         let native = Capabilities::FILL
             | Capabilities::FENCE
             | Capabilities::COMPARE

@@ -8,6 +8,7 @@ mod get;
 mod tests;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -260,6 +261,11 @@ unsafe impl RawRegion for Block {
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         // SAFETY: as the caller promises: the same bytes.
         unsafe { self.slab.as_raw().export(self.offset + offset, len, rights) }
+    }
+
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        let (fd, offset) = self.slab.as_raw().dmabuf()?;
+        Ok((fd, offset + self.offset as u64))
     }
 }
 

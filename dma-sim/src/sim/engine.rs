@@ -55,7 +55,7 @@ impl SimEngine {
         let wrong = |e: DeviceError| invalid(ErrorKind::InvalidArgument, e.to_string()).with_source(e);
         let device = Device::new(config).map_err(wrong)?;
         let wakes = profile.wakes && cfg!(target_os = "linux");
-        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
         capabilities.set(Capabilities::FILL, profile.fill);
         capabilities.set(Capabilities::FENCE, profile.fence);
         let results = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
@@ -158,7 +158,7 @@ unsafe impl DmaEngine for SimEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate()?;
+        request.validate_for_host()?;
         Ok(Box::new(SimRegion::allocate(&self.shared, request)?))
     }
 

@@ -67,8 +67,7 @@ impl CpuEngine {
             | Capabilities::ALLOCATE
             | Capabilities::REGISTER
             | Capabilities::EXPORT
-            | Capabilities::IMPORT
-            | Capabilities::CPU_VISIBLE;
+            | Capabilities::IMPORT;
         let limits = Limits::default()
             .with_max_transfer(MAX_TRANSFER as u64)
             .with_max_segments(1024)
@@ -112,7 +111,7 @@ unsafe impl DmaEngine for CpuEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate()?;
+        request.validate_for_host()?;
         Ok(Box::new(CpuRegion::allocate(self.id, request)?))
     }
 

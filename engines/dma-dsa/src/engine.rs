@@ -84,7 +84,7 @@ impl DsaEngine {
         let most = (wq.size as usize).saturating_mul(batch).min(DsaOptions::DEPTH_MAX);
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
         check_depth(depth, most)?;
-        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::CPU_VISIBLE;
+        let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
         // Within a batch, by the device.
         capabilities.set(Capabilities::FENCE, batch > 1);
         for (opcode, capability) in [
@@ -149,7 +149,7 @@ unsafe impl DmaEngine for DsaEngine {
         if !request.export.is_empty() {
             return Err(error(ErrorKind::Unsupported, "DSA copies within one process: it exports nothing"));
         }
-        request.validate()?;
+        request.validate_for_host()?;
         Ok(Box::new(DsaRegion::allocate(self.id, request)?))
     }
 

@@ -6,13 +6,14 @@
 #![expect(unsafe_code, reason = "implements the contract by that of the engine within")]
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
-    Access, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
-    HostMemory, MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue,
-    RawRegion, RegionInfo, Result, Segment,
+    Access, Completion, Descriptor, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats,
+    RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
 };
 
 /// A call that opens or closes something.
@@ -154,6 +155,17 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
         })
     }
 
+    unsafe fn register_device_raw(
+        &self,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: this function's caller promises what the inner engine asks for.
+        self.region(Call::Register { len: memory.len() }, || unsafe {
+            self.inner.register_device_raw(memory, request)
+        })
+    }
+
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
         self.region(Call::Import, || self.inner.import_raw(descriptor))
     }
@@ -206,6 +218,10 @@ unsafe impl<L: Layer> RawRegion for LayerRegion<L> {
         let inner = self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?;
         // SAFETY: the caller's promise.
         self.layer.around(Call::Export { len }, || unsafe { inner.export(offset, len, rights) })
+    }
+
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?.dmabuf()
     }
 }
 

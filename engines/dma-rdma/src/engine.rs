@@ -72,11 +72,8 @@ impl RdmaEngine {
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
         check_depth(depth, most)?;
         // A copy goes out as an RDMA read, so that its completion says that the bytes are in place.
-        let mut capabilities = Capabilities::ALLOCATE
-            | Capabilities::REGISTER
-            | Capabilities::CPU_VISIBLE
-            | Capabilities::IN_ORDER
-            | Capabilities::IMPORT;
+        let mut capabilities =
+            Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::IN_ORDER | Capabilities::IMPORT;
         // Soft-RoCE lets a fenced read that it repeats wait for all reads in flight, and counts that read
         // among them, so that it waits for ever: `rxe_wqe_is_fenced` in Linux's rxe_req.c.
         if device.attr.vendor_id != SOFT_ROCE {

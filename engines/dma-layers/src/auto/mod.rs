@@ -128,7 +128,7 @@ impl AutoEngine {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if `device` cannot register memory, or if the memory of `cpu` is not visible to the CPU.
+    /// `Unsupported` if `device` cannot register memory, or if `cpu` allocates no host memory.
     pub fn new(cpu: Arc<dyn DmaEngine>, device: Arc<dyn DmaEngine>, options: &AutoOptions) -> Result<Self> {
         Self::beside(cpu, "the CPU", device, options)
     }
@@ -146,8 +146,8 @@ impl AutoEngine {
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_hint("choose another device, or open this one without `auto`"));
         }
-        if !own.capabilities.contains(Capabilities::CPU_VISIBLE) {
-            let message = format!("memory of {} is not visible to the CPU", own.backend);
+        if !own.capabilities.contains(Capabilities::ALLOCATE) {
+            let message = format!("{} allocates no host memory", own.backend);
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("give the engine `cpu` first"));
         }
         let members = [first.to_owned(), format!("{} {}", other.backend, other.device)];
@@ -159,8 +159,7 @@ impl AutoEngine {
             | Capabilities::ALLOCATE
             | Capabilities::REGISTER
             | Capabilities::EXPORT
-            | Capabilities::IMPORT
-            | Capabilities::CPU_VISIBLE;
+            | Capabilities::IMPORT;
         info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
         info.limits.preferred_alignment =
             own.limits.preferred_alignment.max(other.limits.preferred_alignment);
@@ -253,7 +252,7 @@ unsafe impl DmaEngine for AutoEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate()?;
+        request.validate_for_host()?;
         let align = self.shared.device.info().limits.register_alignment;
         let padded = request.len.checked_next_multiple_of(align).ok_or_else(|| request.out_of_memory())?;
         let mut larger = request.clone().with_align(request.align.max(align));
