@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use dma_core::Finding;
-use dma_host::libraries::{Loader, lacking};
-use dma_host::pci::Function;
+use dma_vendor::host::pci::Function;
+use dma_vendor::{LibraryReport, absent_calls};
 use doca_sys::{DOCA, Library};
 
 /// PCI vendor NVIDIA (Mellanox), and the devices of BlueField's integrated ConnectX, from the PCI ID
@@ -13,9 +13,9 @@ const NVIDIA: u16 = 0x15b3;
 const BLUEFIELD: [u16; 3] = [0xa2d2, 0xa2d6, 0xa2dc];
 
 pub(crate) fn findings() -> Vec<Finding> {
-    let mut findings = of_devices(&dma_host::pci::functions());
+    let mut findings = of_devices(&dma_vendor::host::pci::functions());
     let outcome = Library::open();
-    let loader = Loader::of(&DOCA, INSTALL, outcome.as_ref().err());
+    let loader = LibraryReport::of(&DOCA, INSTALL, outcome.as_ref().err());
     findings.extend(loader.needed());
     findings.push(match outcome {
         Ok(library) => loads(library),
@@ -26,7 +26,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     });
     let verbs = Path::new("/dev/infiniband");
     findings.push(if verbs.exists() {
-        dma_host::rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
+        dma_vendor::host::rights(&[verbs.join("rdma_cm")], "the group that owns /dev/infiniband, or root")
     } else {
         Finding::bad(
             "/dev/infiniband",
@@ -34,7 +34,7 @@ pub(crate) fn findings() -> Vec<Finding> {
             "load the RDMA drivers: `sudo modprobe mlx5_ib ib_uverbs`",
         )
     });
-    findings.push(dma_host::memlock(64 << 20));
+    findings.push(dma_vendor::host::memlock(64 << 20));
     findings
 }
 
@@ -82,7 +82,7 @@ fn loads(library: Library) -> Finding {
         (None, Some(why)) => text += &format!("; no comm channel: {why}"),
         (None, None) => {}
     }
-    Finding::ok(LOADS, text + &lacking(&absent))
+    Finding::ok(LOADS, text + &absent_calls(&absent))
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
                 std::os::unix::fs::symlink(format!("drivers/{driver}"), dir.join("driver")).unwrap();
             }
         }
-        dma_host::pci::functions_in(root.path())
+        dma_vendor::host::pci::functions_in(root.path())
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
 /// Returns the NUMA node of the device, by what the kernel says of its address.
 fn numa_node(address: &str) -> Option<u32> {
     let address: PciAddress = address.parse().ok()?;
-    dma_host::numa_node(&Path::new(dma_host::pci::SYSFS).join(address.to_string()))
+    dma_vendor::host::numa_node(&Path::new(dma_vendor::host::pci::SYSFS).join(address.to_string()))
 }
 
 /// The maximum number of tasks of a context, which only a context can be asked for.

@@ -130,14 +130,7 @@ pub(crate) fn check(library: &Library, call: &'static str, code: doca_error_t) -
 
 /// The error if the SDK cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
-    let kind = match &error {
-        LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
-        _ => ErrorKind::MissingSdk,
-    };
-    Error::new(kind, error.to_string())
-        .with_backend(BACKEND)
-        .with_hint(error.remedy(&doca_sys::DOCA))
-        .with_source(error)
+    error.into_error(&doca_sys::DOCA, BACKEND)
 }
 
 /// An error of this backend without a native code.

@@ -1,7 +1,7 @@
 //! I/OAT functions as the system shows them, and the reasons that prevent their use.
 
 use dma_core::{Error, ErrorKind, PciAddress};
-use dma_host::pci::{Function, SYSFS};
+use dma_vendor::host::pci::{Function, SYSFS};
 
 use crate::error::error;
 
@@ -25,7 +25,7 @@ const INTEL: u16 = 0x8086;
 
 /// The I/OAT functions of this machine.
 pub(crate) fn functions() -> Vec<Function> {
-    dma_host::pci::functions().into_iter().filter(is_ioat).collect()
+    dma_vendor::host::pci::functions().into_iter().filter(is_ioat).collect()
 }
 
 fn is_ioat(function: &Function) -> bool {
@@ -62,7 +62,7 @@ pub(crate) fn obstacle(function: &Function) -> Error {
         }
         Some(driver @ ("uio_pci_generic" | "igb_uio")) => {
             let message = format!("{address} is bound to {driver}, but SPDK does not offer it");
-            if dma_host::is_root() {
+            if dma_vendor::host::is_root() {
                 error(ErrorKind::InUse, message).with_hint(format!(
                     "see whether another process uses it, and whether the option `allow` names {address}"
                 ))
@@ -132,7 +132,7 @@ pub(crate) mod tests {
             }
             symlink("../../../kernel/iommu_groups/none-such", dir.join("iommu_group")).unwrap();
         }
-        dma_host::pci::functions_in(root.path()).into_iter().filter(is_ioat).collect()
+        dma_vendor::host::pci::functions_in(root.path()).into_iter().filter(is_ioat).collect()
     }
 
     #[test]

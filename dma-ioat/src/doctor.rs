@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use dma_core::Finding;
-use dma_host::libraries::{Loader, lacking};
-use dma_host::pci::Function;
+use dma_vendor::host::pci::Function;
+use dma_vendor::{LibraryReport, absent_calls};
 use spdk_sys::{Library, SPDK};
 
 /// Minimum memory in bytes.
@@ -14,7 +14,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     let functions = crate::device::functions();
     let mut findings = of_devices(&functions);
     let outcome = Library::open();
-    let loader = Loader::of(&SPDK, INSTALL, outcome.as_ref().err());
+    let loader = LibraryReport::of(&SPDK, INSTALL, outcome.as_ref().err());
     findings.extend(loader.needed());
     let install = "name the folder of the DPDK that this SPDK was built with in LD_LIBRARY_PATH (SPDK's own is built in spdk/dpdk/build/lib)";
     findings.push(loader.dependency("librte_eal.so", install));
@@ -25,7 +25,11 @@ pub(crate) fn findings() -> Vec<Finding> {
             Finding::bad(LOADS, e.to_string(), fix)
         }
     });
-    findings.extend([dma_host::huge_pages(LEAST), dma_host::iommu(), dma_host::memlock(LEAST)]);
+    findings.extend([
+        dma_vendor::host::huge_pages(LEAST),
+        dma_vendor::host::iommu(),
+        dma_vendor::host::memlock(LEAST),
+    ]);
     findings.extend(rights(&functions));
     findings
 }
@@ -64,9 +68,9 @@ fn rights(functions: &[Function]) -> Option<Finding> {
     let groups = bound.filter_map(|function| function.iommu_group.as_deref());
     let files: Vec<_> = groups.map(|group| PathBuf::from("/dev/vfio").join(group)).collect();
     if !files.is_empty() {
-        return Some(dma_host::rights(&files, "the owner of the /dev/vfio files, or root"));
+        return Some(dma_vendor::host::rights(&files, "the owner of the /dev/vfio files, or root"));
     }
-    (!dma_host::is_root()).then(|| {
+    (!dma_vendor::host::is_root()).then(|| {
         Finding::warning(
             "rights",
             "not root",
@@ -82,7 +86,7 @@ const LOADS: &str = "libraries and symbols";
 fn loads(library: &Library) -> Finding {
     let stand_in = if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
     let absent = [library.env.absent(), library.ioat.absent()].concat();
-    Finding::ok(LOADS, format!("{}{stand_in}{}", library.release, lacking(&absent)))
+    Finding::ok(LOADS, format!("{}{stand_in}{}", library.release, absent_calls(&absent)))
 }
 
 #[cfg(test)]

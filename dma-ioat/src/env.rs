@@ -209,10 +209,10 @@ impl Settings {
     /// Resolves the options on this machine.
     fn new(options: &IoatOptions) -> Result<Self> {
         let huge = match options.huge {
-            HugePages::On if !dma_host::has_huge_pages() => return Err(no_huge_pages()),
+            HugePages::On if !dma_vendor::host::has_huge_pages() => return Err(no_huge_pages()),
             HugePages::On => true,
             HugePages::Off => false,
-            HugePages::Auto if dma_host::has_huge_pages() => true,
+            HugePages::Auto if dma_vendor::host::has_huge_pages() => true,
             // No device needs them.
             HugePages::Auto if device::functions().is_empty() => false,
             HugePages::Auto => return Err(no_huge_pages()),

@@ -74,14 +74,7 @@ pub(crate) fn failed(message: impl Into<Cow<'static, str>>, code: i32) -> Error 
 
 /// The error if SPDK cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
-    let kind = match &error {
-        LoadError::TooOld { .. } => ErrorKind::VersionMismatch,
-        _ => ErrorKind::MissingSdk,
-    };
-    Error::new(kind, error.to_string())
-        .with_backend(BACKEND)
-        .with_hint(error.remedy(&spdk_sys::SPDK))
-        .with_source(error)
+    error.into_error(&spdk_sys::SPDK, BACKEND)
 }
 
 /// An error of this backend without a native code.

@@ -51,6 +51,6 @@ mod library;
 mod table;
 pub mod workq;
 
-pub use dma_loader::{LoadError, Vendor};
+pub use dma_vendor::{LoadError, Vendor};
 pub use library::{DOCA, LIB_DIR_VARIABLE, Library, StandIn};
 pub use table::{Comch, Common, Dma};

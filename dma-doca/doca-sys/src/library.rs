@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use dma_loader::{LoadError, Loaded, Vendor, version_in_name};
+use dma_vendor::{LoadError, Loaded, Vendor, version_in_name};
 
 use crate::bindings::{doca_devinfo, doca_error_t};
 use crate::workq::{self, WorkqCommon, WorkqDma};
@@ -17,16 +17,16 @@ pub const LIB_DIR_VARIABLE: &str = "DMA_DOCA_LIB_DIR";
 /// The SDK's libraries and their usual directories.
 pub static DOCA: Vendor = Vendor {
     sdk: "the DOCA SDK",
-    least: "1.5",
+    min_version: "1.5",
     build: "",
     variable: LIB_DIR_VARIABLE,
-    needs: &["libdoca_common.so", "libdoca_dma.so"],
-    along: &[],
+    required_libs: &["libdoca_common.so", "libdoca_dma.so"],
+    optional_libs: &[],
     soname: Some(2),
-    usual: &["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64"],
-    below: &["lib/{arch}-linux-gnu", "lib64"],
-    beside: |home| vec![home.to_owned()],
-    undeclared: &[],
+    default_dirs: &["/opt/mellanox/doca/lib/{arch}-linux-gnu", "/opt/mellanox/doca/lib64"],
+    lib_subdirs: &["lib/{arch}-linux-gnu", "lib64"],
+    dependency_dirs: |home| vec![home.to_owned()],
+    implicit_symbols: &[],
 };
 
 /// True if the library that was loaded first has work queues; and its file. The generations have calls of the
@@ -110,7 +110,7 @@ impl Library {
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
-        let [common, dma] = loaded else { unreachable!("as many as `needs`") };
+        let [common, dma] = loaded else { unreachable!("as many as `required_libs`") };
         let work_queues =
             common.symbol(c"doca_workq_create").is_some() && common.symbol(c"doca_pe_create").is_none();
         if let Some((_, other)) = GENERATION.get().filter(|(of, _)| *of != work_queues) {
@@ -181,7 +181,7 @@ impl Library {
 
 fn stand_in(common: &Loaded) -> Option<StandIn> {
     // SAFETY: only the stand-in has a call of this name, with these parameters.
-    common.symbol(c"doca_emu_model").map(|f| unsafe { dma_loader::function(f) })
+    common.symbol(c"doca_emu_model").map(|f| unsafe { dma_vendor::function(f) })
 }
 
 /// The version that the common library states, else that of its file's name.
@@ -189,7 +189,7 @@ fn version(common: &Loaded) -> Option<String> {
     type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
     let stated = common.symbol(c"doca_version_runtime").and_then(|f| {
         // SAFETY: of a library that declares it, the call takes nothing and returns a string.
-        let call: VersionRuntime = unsafe { dma_loader::function(f) };
+        let call: VersionRuntime = unsafe { dma_vendor::function(f) };
         // SAFETY: as above.
         let text = unsafe { call() };
         // SAFETY: not null, so a string that lives as long as its library.

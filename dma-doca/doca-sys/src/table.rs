@@ -4,7 +4,7 @@
 use crate::bindings;
 use crate::call_bindings;
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libdoca_common.so`.
     pub struct Common of call_bindings, linked bindings;
 
@@ -29,7 +29,7 @@ dma_loader::calls! {
     doca_pe_request_notification, doca_task_submit_ex, doca_version_runtime;
 }
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libdoca_dma.so`.
     pub struct Dma of call_bindings, linked bindings;
 
@@ -42,7 +42,7 @@ dma_loader::calls! {
     doca_dma_cap_get_max_num_tasks, doca_dma_cap_task_memcpy_get_max_buf_list_len;
 }
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libdoca_comch.so`.
     pub struct Comch of call_bindings, linked bindings;
 

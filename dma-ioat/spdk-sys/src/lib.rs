@@ -38,7 +38,7 @@ mod library;
 mod release;
 mod table;
 
-pub use dma_loader::{LoadError, Vendor};
+pub use dma_vendor::{LoadError, Vendor};
 pub use env_opts::EnvOpts;
 pub use library::{LIB_DIR_VARIABLE, Library, SPDK, StandIn};
 pub use release::Release;

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use dma_loader::{LoadError, Loaded, Undeclared, Vendor, soname_in_name};
+use dma_vendor::{ImplicitSymbols, LoadError, Loaded, Vendor, soname_in_name};
 
 use crate::{Env, Ioat, Log, Release};
 
@@ -17,19 +17,19 @@ const LOG: &str = "libspdk_log.so";
 /// SPDK's libraries and their usual directories.
 pub static SPDK: Vendor = Vendor {
     sdk: "SPDK",
-    least: "23.05",
+    min_version: "23.05",
     build: " built with ./configure --with-shared",
     variable: LIB_DIR_VARIABLE,
-    needs: &["libspdk_env_dpdk.so", "libspdk_ioat.so"],
-    along: &[LOG],
+    required_libs: &["libspdk_env_dpdk.so", "libspdk_ioat.so"],
+    optional_libs: &[LOG],
     soname: None,
-    usual: &["/opt/spdk/lib"],
-    below: &["lib", "lib64", "build/lib"],
-    beside,
-    undeclared: &[
-        Undeclared {
+    default_dirs: &["/opt/spdk/lib"],
+    lib_subdirs: &["lib", "lib64", "build/lib"],
+    dependency_dirs,
+    implicit_symbols: &[
+        ImplicitSymbols {
             prefixes: &["rte_"],
-            of: "DPDK",
+            product: "DPDK",
             // The last two register themselves, and are not called by name.
             libraries: &[
                 "librte_eal.so",
@@ -40,9 +40,9 @@ pub static SPDK: Vendor = Vendor {
                 "librte_mempool_ring.so",
             ],
         },
-        Undeclared {
+        ImplicitSymbols {
             prefixes: &["EVP_", "OPENSSL_", "SSL_"],
-            of: "OpenSSL",
+            product: "OpenSSL",
             libraries: &["libcrypto.so", "libssl.so"],
         },
     ],
@@ -126,7 +126,7 @@ impl Library {
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
-        let [env, ioat] = loaded else { unreachable!("as many as `needs`") };
+        let [env, ioat] = loaded else { unreachable!("as many as `required_libs`") };
         let path = env.symbol(c"spdk_env_init").and_then(file_of).unwrap_or_else(|| env.path().to_owned());
         let release = Release::of_soname(soname_in_name(&path));
         let version = format!("SPDK {release}");
@@ -152,11 +152,11 @@ impl Library {
 
 fn stand_in(env: &Loaded) -> Option<StandIn> {
     // SAFETY: only the stand-in has a call of this name, with these parameters.
-    env.symbol(c"spdk_emu_model").map(|f| unsafe { dma_loader::function(f) })
+    env.symbol(c"spdk_emu_model").map(|f| unsafe { dma_vendor::function(f) })
 }
 
 /// The directories of SPDK's libraries in `home` and of their DPDK, in SPDK's build or source tree.
-fn beside(home: &Path) -> Vec<PathBuf> {
+fn dependency_dirs(home: &Path) -> Vec<PathBuf> {
     let said = std::fs::read_to_string(home.join("pkgconfig/spdk_dpdklibs.pc")).unwrap_or_default();
     let said = said.lines().filter_map(|line| line.strip_prefix("Libs:")).flat_map(str::split_whitespace);
     let said =

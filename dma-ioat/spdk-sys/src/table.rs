@@ -4,7 +4,7 @@
 use crate::bindings;
 use crate::call_bindings;
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libspdk_env_dpdk.so`.
     pub struct Env of call_bindings, linked bindings;
 
@@ -17,7 +17,7 @@ dma_loader::calls! {
     spdk_pci_device_map_bar, spdk_pci_device_unmap_bar;
 }
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libspdk_ioat.so`.
     pub struct Ioat of call_bindings, linked bindings;
 
@@ -28,7 +28,7 @@ dma_loader::calls! {
     optional:;
 }
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libspdk_log.so`.
     pub struct Log of call_bindings, linked bindings;
 

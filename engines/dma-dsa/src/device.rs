@@ -208,7 +208,7 @@ impl WorkQueue {
             max_transfer,
             operations,
             // -1 on a machine of one node.
-            numa_node: dma_host::numa_node(&device_dir),
+            numa_node: dma_vendor::host::numa_node(&device_dir),
             version: text(&device_dir, "version").unwrap_or_else(|| "unknown".to_owned()),
             stand_in: text(&device_dir, "stand_in"),
             dir,

@@ -9,11 +9,11 @@ pub(crate) fn findings(options: &DsaOptions) -> Vec<Finding> {
     let driver = "DSA driver";
     let names = match device::names(options) {
         Ok(names) => names,
-        Err(error) => return vec![bad(driver, &error), instructions(), dma_host::iommu()],
+        Err(error) => return vec![bad(driver, &error), instructions(), dma_vendor::host::iommu()],
     };
     let mut findings = vec![Finding::ok(driver, format!("idxd, {} work queues", names.len()))];
     findings.extend(names.iter().map(|name| work_queue(options, name)));
-    findings.extend([instructions(), dma_host::iommu()]);
+    findings.extend([instructions(), dma_vendor::host::iommu()]);
     findings
 }
 

@@ -1,7 +1,7 @@
 //! Diagnosis of the requirements of RDMA engines: library, devices, memory that may be pinned, forks.
 
 use dma_core::{Error, Finding};
-use dma_host::libraries::Loader;
+use dma_vendor::LibraryReport;
 
 use crate::device::{self, Device};
 use crate::library::{self, RDMA_CORE};
@@ -14,12 +14,12 @@ const INSTALL: &str = "install libibverbs of rdma-core: `apt install libibverbs1
 
 pub(crate) fn findings() -> Vec<Finding> {
     let outcome = library::open(None);
-    let mut findings = Loader::of(&RDMA_CORE, INSTALL, outcome.as_ref().err()).needed();
+    let mut findings = LibraryReport::of(&RDMA_CORE, INSTALL, outcome.as_ref().err()).needed();
     if let Ok(verbs) = outcome {
         findings.extend(of_devices(&verbs));
         findings.extend(fork(device::is_fork_safe(&verbs)));
     }
-    findings.push(dma_host::memlock(LEAST));
+    findings.push(dma_vendor::host::memlock(LEAST));
     findings
 }
 

@@ -96,7 +96,7 @@ impl RdmaEngine {
             device.attr.fw_ver.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
         let version = format!("libibverbs, firmware {}", String::from_utf8_lossy(&firmware));
         let port = format!("{} port {}", device.name, device.port.number);
-        let node = dma_host::numa_node(&Path::new(SYSFS).join(&device.name).join("device"));
+        let node = dma_vendor::host::numa_node(&Path::new(SYSFS).join(&device.name).join("device"));
         let info = EngineInfo::new(BACKEND, port, version)
             .with_numa_node(node)
             .with_capabilities(capabilities)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use dma_core::{Error, ErrorKind, NativeError};
-use dma_loader::LoadError;
+use dma_vendor::LoadError;
 use rustix::io::Errno;
 
 /// The backend's name in errors and engine names.
@@ -129,9 +129,7 @@ pub(crate) fn failed(message: impl Into<Cow<'static, str>>, errno: Errno) -> Err
 
 /// The error if the library cannot be loaded.
 pub(crate) fn load(cause: LoadError) -> Error {
-    error(ErrorKind::MissingSdk, cause.to_string())
-        .with_hint(cause.remedy(&crate::library::RDMA_CORE))
-        .with_source(cause)
+    cause.into_error(&crate::library::RDMA_CORE, BACKEND)
 }
 
 /// An error of this backend.

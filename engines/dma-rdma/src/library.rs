@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dma_loader::{LoadError, Vendor};
+use dma_vendor::{LoadError, Vendor};
 
 use crate::verbs::Verbs;
 
@@ -11,16 +11,16 @@ use crate::verbs::Verbs;
 /// been 1 since 2006; calls were only added.
 pub(crate) static RDMA_CORE: Vendor = Vendor {
     sdk: "libibverbs of rdma-core (Debian: libibverbs1 and ibverbs-providers)",
-    least: "22",
+    min_version: "22",
     build: "",
     variable: "DMA_IBVERBS_LIB_DIR",
-    needs: &["libibverbs.so"],
-    along: &[],
+    required_libs: &["libibverbs.so"],
+    optional_libs: &[],
     soname: Some(1),
-    usual: &[],
-    below: &["lib", "lib64", "build/lib"],
-    beside: |home: &Path| -> Vec<PathBuf> { vec![home.to_owned()] },
-    undeclared: &[],
+    default_dirs: &[],
+    lib_subdirs: &["lib", "lib64", "build/lib"],
+    dependency_dirs: |home: &Path| -> Vec<PathBuf> { vec![home.to_owned()] },
+    implicit_symbols: &[],
 };
 
 /// Loads the library from `dir` or, without one, from where the vendor says.
@@ -29,7 +29,7 @@ pub(crate) fn open(dir: Option<&Path>) -> Result<Verbs, LoadError> {
         Some(dir) => RDMA_CORE.open_in(dir),
         None => RDMA_CORE.open(),
     }?;
-    let [library] = loaded.as_slice() else { unreachable!("as many as `needs`") };
+    let [library] = loaded.as_slice() else { unreachable!("as many as `required_libs`") };
     // SAFETY: the library says by its name that it is rdma-core's, whose functions the declarations describe;
     // it stays loaded.
     let verbs = unsafe { Verbs::load(|name| library.symbol(name)) };

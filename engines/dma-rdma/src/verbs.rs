@@ -366,7 +366,7 @@ mod types {
     }
 }
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libibverbs.so.1`. Those of the data path are in the context's `ops`.
     pub struct Verbs of types;
 

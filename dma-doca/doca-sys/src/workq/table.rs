@@ -2,7 +2,7 @@
 
 use super::call_bindings;
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libdoca_common.so` in DOCA 1.5 to 2.2.
     pub struct WorkqCommon of call_bindings;
 
@@ -27,7 +27,7 @@ dma_loader::calls! {
     doca_workq_event_handle_clear, doca_workq_get_event_handle, doca_workq_set_event_driven_enable;
 }
 
-dma_loader::calls! {
+dma_vendor::calls! {
     /// The calls of `libdoca_dma.so` in DOCA 1.5 to 2.2.
     pub struct WorkqDma of call_bindings;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dma_core::PciAddress;
 
-use crate::read;
+use super::read;
 
 /// Linux's directory of PCI functions.
 pub const SYSFS: &str = "/sys/bus/pci/devices";
@@ -54,7 +54,7 @@ fn function(dir: &Path) -> Option<Function> {
         device: number("device")?,
         driver: link("driver"),
         iommu_group: link("iommu_group"),
-        numa_node: crate::numa_node(dir),
+        numa_node: super::numa_node(dir),
     })
 }
 

@@ -1,10 +1,11 @@
-//! The libraries of a backend: the files that its loader found, or other places that have them.
+//! [`LibraryReport`]: findings about the libraries of a backend.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dma_core::Finding;
-use dma_loader::{LoadError, Vendor};
+
+use crate::{LoadError, Vendor};
 
 /// Directories in which installations put libraries, whether the loader looks there or not.
 const USUAL: [&str; 10] = [
@@ -24,23 +25,28 @@ fn usual() -> Vec<PathBuf> {
     USUAL.iter().map(|folder| PathBuf::from(folder.replace("{arch}", std::env::consts::ARCH))).collect()
 }
 
-/// Why a loader gave up.
+/// Why loading failed.
 #[derive(Debug)]
 enum Failure {
-    /// It found no such library.
+    /// A library was not found.
     Missing { library: String, looked: Vec<PathBuf> },
-    /// It found this file, and cannot use it.
-    Unusable { path: PathBuf, why: String },
+    /// A file was found and cannot be used, or, with an empty path, no file could be read.
+    Unusable { path: PathBuf, why: String, fix: String },
 }
 
-impl From<&LoadError> for Failure {
-    fn from(error: &LoadError) -> Self {
+impl Failure {
+    fn of(error: &LoadError, vendor: &Vendor) -> Self {
         use LoadError as E;
+        let unusable = |path: &Path| Self::Unusable {
+            path: path.to_owned(),
+            why: error.to_string(),
+            fix: error.remedy(vendor),
+        };
         match error {
             E::NotFound { library, looked } => {
                 Self::Missing { library: library.clone(), looked: looked.clone() }
             }
-            // An archive is none of the files that are looked for.
+            // An archive is not one of the files that are looked for.
             E::StaticOnly { archive } => {
                 let looked = archive.with_extension("so");
                 let library = looked.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -50,15 +56,15 @@ impl From<&LoadError> for Failure {
             | E::Unloadable { path, .. }
             | E::Second { path, .. }
             | E::TooOld { path, .. }
-            | E::MissingSymbols { path, .. } => Self::Unusable { path: path.clone(), why: error.to_string() },
-            other => Self::Unusable { path: PathBuf::new(), why: other.to_string() },
+            | E::MissingSymbols { path, .. } => unusable(path),
+            E::NoDescriptors | E::NoList { .. } => unusable(Path::new("")),
         }
     }
 }
 
-/// A backend's loader and its result, from which the findings are made.
+/// The search for a vendor's libraries and its result, from which findings are made.
 #[derive(Debug)]
-pub struct Loader {
+pub struct LibraryReport {
     /// The libraries, and the search for them.
     vendor: &'static Vendor,
     /// The value of the variable that names their folder.
@@ -75,7 +81,7 @@ pub struct Loader {
     loaded: fn(&str) -> Option<PathBuf>,
 }
 
-impl Loader {
+impl LibraryReport {
     /// Makes the loader of `vendor`, which gave up for `failure`. `install` is the remedy for a library that
     /// is nowhere.
     #[must_use]
@@ -85,7 +91,7 @@ impl Loader {
             named: vendor.named(),
             install,
             folders: vendor.directories(),
-            failure: failure.map(Failure::from),
+            failure: failure.map(|error| Failure::of(error, vendor)),
             usual: usual(),
             loaded,
         }
@@ -94,7 +100,7 @@ impl Loader {
     /// Checks each library that is needed.
     #[must_use]
     pub fn needed(&self) -> Vec<Finding> {
-        self.vendor.needs.iter().map(|library| self.one(library)).collect()
+        self.vendor.required_libs.iter().map(|library| self.one(library)).collect()
     }
 
     fn one(&self, library: &str) -> Finding {
@@ -110,8 +116,8 @@ impl Loader {
             }
             (_, Some(path)) => return Finding::ok(what, path.display().to_string()),
             (None, None) => return Finding::ok(what, "loaded"),
-            (Some(Failure::Unusable { why, .. }), None) => {
-                return Finding::warning(what, format!("not looked for: {why}"), self.install);
+            (Some(Failure::Unusable { why, fix, .. }), None) => {
+                return Finding::warning(what, format!("not looked for: {why}"), fix.clone());
             }
             (Some(Failure::Missing { library: missing, looked }), None)
                 if is(Path::new(missing), library) =>
@@ -138,7 +144,7 @@ impl Loader {
     #[must_use]
     pub fn setting(&self) -> Option<String> {
         let Some(Failure::Missing { library, looked }) = &self.failure else { return None };
-        let library = self.vendor.needs.iter().find(|needed| is(Path::new(library), needed))?;
+        let library = self.vendor.required_libs.iter().find(|needed| is(Path::new(library), needed))?;
         self.set_to(&self.misplaced(library, &folders_of(looked))?)
     }
 
@@ -207,7 +213,7 @@ impl Loader {
 
     fn has_all(&self, folder: &PathBuf) -> bool {
         self.vendor
-            .needs
+            .required_libs
             .iter()
             .all(|library| self.vendor.find_in(library, std::slice::from_ref(folder)).is_some())
     }
@@ -224,7 +230,7 @@ impl Loader {
 
 /// States which optional calls a library lacks, as the end of a sentence.
 #[must_use]
-pub fn lacking(absent: &[&str]) -> String {
+pub fn absent_calls(absent: &[&str]) -> String {
     match absent {
         [] => "; every call is there".to_owned(),
         some => {
@@ -267,27 +273,47 @@ fn listed(folders: &[PathBuf]) -> String {
 #[cfg(test)]
 mod tests {
     use dma_core::Verdict;
-    use doca_sys::DOCA;
-    use spdk_sys::SPDK;
 
     use super::*;
 
+    static SPDK: Vendor = Vendor {
+        sdk: "SPDK",
+        min_version: "23.05",
+        build: "",
+        variable: "DMA_TEST_SPDK_LIB_DIR",
+        required_libs: &["libspdk_env_dpdk.so", "libspdk_ioat.so"],
+        optional_libs: &[],
+        soname: None,
+        default_dirs: &[],
+        lib_subdirs: &["lib", "build/lib"],
+        dependency_dirs: |home| vec![home.to_owned()],
+        implicit_symbols: &[],
+    };
+    static DOCA: Vendor = Vendor {
+        sdk: "DOCA",
+        min_version: "1.5",
+        variable: "DMA_TEST_DOCA_LIB_DIR",
+        required_libs: &["libdoca_common.so", "libdoca_dma.so"],
+        soname: Some(2),
+        ..SPDK
+    };
+
     /// SPDK's loader after it looked in `folders`, or, without `failure`, found all.
-    fn spdk(folders: &[&Path], usual: &[&Path], failure: Option<Failure>) -> Loader {
+    fn spdk(folders: &[&Path], usual: &[&Path], failure: Option<Failure>) -> LibraryReport {
         let owned = |list: &[&Path]| list.iter().map(|folder| (*folder).to_owned()).collect();
-        Loader {
+        LibraryReport {
             named: None,
             folders: owned(folders),
             usual: owned(usual),
             failure,
             loaded: |_| None,
-            ..Loader::of(&SPDK, "install SPDK", None)
+            ..LibraryReport::of(&SPDK, "install SPDK", None)
         }
     }
 
     /// The failure of SPDK's loader in a folder.
     fn refused(folder: &Path) -> Option<Failure> {
-        Some(Failure::from(&SPDK.open_in(folder).unwrap_err()))
+        Some(Failure::of(&SPDK.open_in(folder).unwrap_err(), &SPDK))
     }
 
     fn folder(files: &[&str]) -> tempfile::TempDir {
@@ -300,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_loaded_library_is_found_wherever_it_lies() {
-        let loader = Loader {
+        let loader = LibraryReport {
             loaded: |library| Some(Path::new("/srv/far/away").join(library)),
             ..spdk(&[], &[], None)
         };
@@ -319,7 +345,7 @@ mod tests {
     fn a_library_outside_of_the_places_for_spdk_is_reported() {
         let (empty, full) = (folder(&[]), folder(&["libspdk_env_dpdk.so.17", "libspdk_ioat.so.9"]));
         let loader = spdk(&[empty.path()], &[empty.path(), full.path()], refused(empty.path()));
-        let setting = format!("`export DMA_SPDK_LIB_DIR={}`", full.path().display());
+        let setting = format!("`export DMA_TEST_SPDK_LIB_DIR={}`", full.path().display());
         for line in loader.needed() {
             assert_eq!(line.verdict, Verdict::Bad, "{line:?}");
             assert!(line.found.contains("where the loader does not look"), "{line:?}");
@@ -339,13 +365,13 @@ mod tests {
     fn a_library_outside_of_the_places_for_doca_is_reported() {
         let (empty, full) = (folder(&[]), folder(&["libdoca_common.so.2", "libdoca_dma.so.2"]));
         let error = DOCA.open_in(empty.path()).unwrap_err();
-        let loader = Loader {
+        let loader = LibraryReport {
             named: None,
             folders: vec![empty.path().to_owned()],
             usual: vec![full.path().to_owned()],
-            ..Loader::of(&DOCA, "install DOCA", Some(&error))
+            ..LibraryReport::of(&DOCA, "install DOCA", Some(&error))
         };
-        let setting = format!("`export DMA_DOCA_LIB_DIR={}`", full.path().display());
+        let setting = format!("`export DMA_TEST_DOCA_LIB_DIR={}`", full.path().display());
         for line in loader.needed() {
             assert_eq!(line.verdict, Verdict::Bad, "{line:?}");
             assert!(line.found.contains("where the loader does not look"), "{line:?}");
@@ -360,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_dependency_is_bad_only_if_it_is_lacking() {
-        let line = |loader: &Loader| loader.dependency("librte_eal.so", "install DPDK");
+        let line = |loader: &LibraryReport| loader.dependency("librte_eal.so", "install DPDK");
         // SPDK loads without it.
         let fine = line(&spdk(&[], &[], None));
         assert_eq!((fine.verdict, fine.fix.as_str()), (Verdict::Ok, ""), "{fine:?}");
@@ -370,10 +396,13 @@ mod tests {
         assert_eq!((unknown.verdict, unknown.fix.as_str()), (Verdict::Warning, "install DPDK"));
         // SPDK does not load for the lack of it.
         let lacks = |number: u32| {
-            Some(Failure::from(&LoadError::Unloadable {
-                path: "/x/libspdk_env_dpdk.so.17".into(),
-                reason: format!("librte_eal.so.{number}: cannot open shared object file: No such file"),
-            }))
+            Some(Failure::of(
+                &LoadError::Unloadable {
+                    path: "/x/libspdk_env_dpdk.so.17".into(),
+                    reason: format!("librte_eal.so.{number}: cannot open shared object file: No such file"),
+                },
+                &SPDK,
+            ))
         };
         let lacking = line(&spdk(&[full.path()], &[full.path()], lacks(25)));
         assert_eq!((lacking.verdict, lacking.fix.as_str()), (Verdict::Bad, "install DPDK"));
@@ -389,10 +418,10 @@ mod tests {
     #[test]
     fn a_dpdk_of_unknown_release_is_not_recommended() {
         let (empty, full) = (folder(&[]), folder(&["librte_eal.so", "librte_eal.so.23"]));
-        let unbound = Some(Failure::from(&LoadError::Unloadable {
+        let unbound = Some(Failure::of(&LoadError::Unloadable {
             path: "/x/libspdk_env_dpdk.so.17".into(),
             reason: "it calls rte_eal_init of DPDK, names no library that has it, and there is no librte_eal.so in /x".into(),
-        }));
+        }, &SPDK));
         for failure in [unbound, refused(empty.path())] {
             let line = spdk(&[empty.path()], &[full.path()], failure)
                 .dependency("librte_eal.so", "the one it was built with");
@@ -410,7 +439,7 @@ mod tests {
             assert_eq!((line.verdict, line.fix.as_str()), (Verdict::Bad, loader.install));
             assert!(line.found.contains(&below.display().to_string()), "{line:?}");
         }
-        let named = Loader { named: Some(below), ..loader };
+        let named = LibraryReport { named: Some(below), ..loader };
         assert!(named.needed().iter().all(|line| line.found.contains("there is no such folder")));
         assert_eq!(listed(&folders_of(&["a.so".into(), "/b/a.so".into()])), "/b, where the system looks");
     }

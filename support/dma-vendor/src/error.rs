@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use dma_core::{Error, ErrorKind};
+
 use crate::Vendor;
 
 /// Why a vendor's libraries cannot be used. `Display` is one line; [`remedy`](LoadError::remedy) is the
@@ -9,12 +11,12 @@ use crate::Vendor;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A library is nowhere.
+    /// A library was not found.
     #[error("no {library} {}", places(looked))]
     NotFound {
         /// The file that was looked for first.
         library: String,
-        /// All that was tried, in order. A name without a directory is left to the system's search.
+        /// All files that were tried, in order. A name without a directory was left to the system's search.
         looked: Vec<PathBuf>,
     },
     /// There are static libraries only, which cannot be loaded.
@@ -23,7 +25,7 @@ pub enum LoadError {
         /// One of them.
         archive: PathBuf,
     },
-    /// There is a file, but it is no library, or none for this program.
+    /// The file is not a library, or not one for this program.
     #[error("{} is not a library ({reason})", path.display())]
     NotALibrary {
         /// The file.
@@ -31,7 +33,7 @@ pub enum LoadError {
         /// The defect.
         reason: String,
     },
-    /// There is a library, but the system cannot load it: mostly another one that it needs is missing.
+    /// The system cannot load the library. Usually a dependency of it is missing.
     #[error("{} cannot be loaded ({reason})", path.display())]
     Unloadable {
         /// The library.
@@ -39,15 +41,24 @@ pub enum LoadError {
         /// The message of the system's loader.
         reason: String,
     },
+    /// The process, or the system, has no file descriptor left to read the libraries with.
+    #[error("no file descriptor is left to load libraries with")]
+    NoDescriptors,
+    /// The libraries have to be loaded together, and the list for that cannot be written.
+    #[error("libraries that depend on each other cannot be loaded: {reason}")]
+    NoList {
+        /// The calls that were refused, with the system's errors.
+        reason: String,
+    },
     /// The process has loaded another library of this kind, and can use only one.
     #[error("{} cannot be used beside {}, which this process has loaded", path.display(), other.display())]
     Second {
         /// The library.
         path: PathBuf,
-        /// The one that was loaded before.
+        /// The library that was loaded before.
         other: PathBuf,
     },
-    /// The libraries are older than what the backend can call.
+    /// The libraries are older than the oldest version that the backend supports.
     #[error("{} is of {version}, which is too old", path.display())]
     TooOld {
         /// The library.
@@ -62,19 +73,41 @@ pub enum LoadError {
         path: PathBuf,
         /// The vendor's name, and the version as far as it is known.
         version: String,
-        /// The calls that it lacks.
+        /// The missing calls.
         symbols: Vec<String>,
     },
 }
 
 impl LoadError {
+    /// Returns the category of the error, for programs to branch on.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoDescriptors => ErrorKind::OutOfResources,
+            Self::NoList { .. } => ErrorKind::PermissionDenied,
+            Self::TooOld { .. } => ErrorKind::VersionMismatch,
+            _ => ErrorKind::MissingSdk,
+        }
+    }
+
+    /// Returns the contract's error of `backend`, with kind, message, remedy and source. `vendor` is the one
+    /// whose libraries were opened.
+    #[must_use]
+    pub fn into_error(self, vendor: &Vendor, backend: &'static str) -> Error {
+        Error::new(self.kind(), self.to_string())
+            .with_backend(backend)
+            .with_hint(self.remedy(vendor))
+            .with_source(self)
+    }
+
     /// Returns the remedy, in a few words. `vendor` is the one whose libraries were opened.
     #[must_use]
     pub fn remedy(&self, vendor: &Vendor) -> String {
-        let Vendor { sdk, least, build, variable, .. } = vendor;
+        let Vendor { sdk, min_version, build, variable, .. } = vendor;
         match self {
             Self::NotFound { .. } => format!(
-                "install {sdk} ({least} or later{build}), or set {variable} to the directory that has its libraries"
+                "install {sdk} ({min_version} or later{build}), or set {variable} to the directory that has its \
+                 libraries"
             ),
             Self::StaticOnly { .. } => {
                 format!("install {sdk}{build}, or build this program with the feature `linked`")
@@ -83,20 +116,28 @@ impl LoadError {
                 format!("reinstall {sdk}, or set {variable} to the directory that has its libraries")
             }
             Self::Unloadable { .. } => {
-                "put the libraries that it needs beside it, in LD_LIBRARY_PATH or where ldconfig looks, all of one build and for this \
-                 processor"
+                "put the libraries that it needs beside it, in LD_LIBRARY_PATH or where \
+                 ldconfig looks, all of one build and for this processor"
                     .to_owned()
             }
+            Self::NoDescriptors => {
+                "close files, or raise the process's limit with `ulimit -n` (the system's is \
+                 fs.file-max)"
+                    .to_owned()
+            }
+            Self::NoList { .. } => "allow `memfd_create` in the sandbox and mount /proc, or set TMPDIR to a \
+                 directory that this process may write to"
+                .to_owned(),
             Self::Second { .. } => "use one of them in a process".to_owned(),
-            Self::TooOld { .. } => format!("install {sdk}, {least} or later"),
+            Self::TooOld { .. } => format!("install {sdk}, {min_version} or later"),
             Self::MissingSymbols { .. } => {
-                format!("install a complete {sdk}, {least} or later, all of its libraries of one build")
+                format!("install a complete {sdk}, {min_version} or later, all of its libraries of one build")
             }
         }
     }
 }
 
-/// The directories that were looked in, each once.
+/// Returns the directories of `looked`, each once, as a phrase.
 fn places(looked: &[PathBuf]) -> String {
     let mut dirs: Vec<String> = Vec::new();
     let mut system = false;

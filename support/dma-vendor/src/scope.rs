@@ -1,18 +1,19 @@
 //! Loads libraries, and all that they need, in one scope.
 //!
-//! SPDK's shared libraries are linked for immediate binding and do not name all that they call:
+//! SPDK's shared libraries are linked for immediate binding and do not name all libraries that they call:
 //! `libspdk_env_dpdk` calls DPDK, `libspdk_util` calls libcrypto and the env library, which needs
 //! `libspdk_util`. So no order of loading one after another works. A program that is linked with all of them
-//! resolves them together. Here a library that holds nothing but a list of them does: it is written to
-//! memory, and the system's loader binds all that it lists in one scope.
+//! resolves them together. A library that only lists them does the same: it is written to memory or, where
+//! that is refused, to a temporary file, and the system's loader binds all that it lists in one scope.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use object::elf::{
     DT_HASH, DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, ELFCLASS64, ELFDATA2LSB,
@@ -29,57 +30,100 @@ use crate::{LoadError, Loaded};
 /// The largest alignment of pages on x86-64 and AArch64.
 const PAGE: u64 = 0x1_0000;
 
-/// Calls that a vendor's libraries make without naming the libraries that have them.
+/// The sets of libraries that this process has loaded. They are never unloaded, so each is loaded once: a
+/// list in memory keeps a file descriptor.
+static LOADED: Mutex<BTreeSet<Vec<PathBuf>>> = Mutex::new(BTreeSet::new());
+
+/// Symbols that a vendor's libraries use without naming the libraries that define them.
 #[derive(Debug)]
-pub struct Undeclared {
-    /// Prefixes of the calls' names.
+pub struct ImplicitSymbols {
+    /// Prefixes of the symbols' names.
     pub prefixes: &'static [&'static str],
-    /// The product whose calls they are.
-    pub of: &'static str,
-    /// The libraries that have them. The first is there in every release of the product.
+    /// The product that defines them.
+    pub product: &'static str,
+    /// The libraries that define them. Every release of the product has the first.
     pub libraries: &'static [&'static str],
 }
 
 /// Directories to search for libraries.
 pub(crate) struct Places<'a> {
-    /// The vendor's own directories: what is there is used before what the system has.
-    pub(crate) beside: &'a [PathBuf],
-    /// Those of the system.
+    /// The vendor's own directories. Libraries in them are preferred to the system's.
+    pub(crate) own: &'a [PathBuf],
+    /// The system's directories.
     pub(crate) system: &'a [PathBuf],
 }
 
-/// Loads these libraries and all that they need. All later libraries of the program see their symbols.
+/// Loads `roots` and all libraries that they need, unless this process has loaded them. All later libraries of
+/// the program see their symbols. Blocks while another thread loads.
 /// Errors: [`LoadError`] for the first file that cannot be used.
 pub(crate) fn load(
     roots: &[PathBuf],
     places: &Places<'_>,
-    undeclared: &[Undeclared],
+    implicit_symbols: &[ImplicitSymbols],
 ) -> Result<(), LoadError> {
+    let set: Vec<_> = roots.iter().map(|root| absolute(root)).collect();
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if loaded.contains(&set) {
+        return Ok(());
+    }
     let mut gathered = Gathered::default();
     for root in roots {
         gathered.add(root.clone(), true)?;
     }
     gathered.walk(places)?;
-    for undeclared in undeclared {
-        gathered.add_undeclared(undeclared, places)?;
+    for symbols in implicit_symbols {
+        gathered.add_implicit(symbols, places)?;
     }
-    let failed = |reason: String| {
-        // The system's loader says "FILE: REASON".
-        let named = reason.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute());
-        LoadError::Unloadable {
-            path: named.unwrap_or_else(|| roots.first().cloned().unwrap_or_default()),
-            reason,
+    let listed: Vec<&Path> = gathered.files.iter().filter(|f| f.ours).map(|f| f.path.as_path()).collect();
+    load_together(&listed)?;
+    loaded.insert(set);
+    Ok(())
+}
+
+/// Loads these files in one scope.
+fn load_together(files: &[&Path]) -> Result<(), LoadError> {
+    let open = |path: &Path| match Loaded::open(path) {
+        Ok(_) => Ok(()),
+        Err(reason) => {
+            // The system's loader says "FILE: REASON".
+            let named = reason.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute());
+            let path = named.or_else(|| Some(files.first()?.to_path_buf())).unwrap_or_default();
+            Err(LoadError::Unloadable { path, reason })
         }
     };
-    let listed: Vec<&Path> = gathered.files.iter().filter(|f| f.ours).map(|f| f.path.as_path()).collect();
-    let list = in_memory(&listing(&listed))
-        .map_err(|e| failed(format!("no memory for a list of libraries: {e}")))?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", list.as_raw_fd()));
-    Loaded::open(&path).map_err(failed)?;
-    // The loader knows a library by its path. Closed, the number would be another file's, which the loader
-    // would take for this.
-    let _ = list.into_raw_fd();
-    Ok(())
+    if let [file] = files {
+        return open(file);
+    }
+    let list = listing(files);
+    let in_memory = in_memory(&list).and_then(|file| {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // Refused without /proc.
+        path.metadata().map(|_| (file, path))
+    });
+    let refused = match in_memory {
+        Ok((file, path)) => {
+            open(&path)?;
+            // Keep the descriptor open. If it were closed, another file could get its number, and the loader,
+            // which knows libraries by their paths, would mistake that file for this one.
+            let _ = file.into_raw_fd();
+            return Ok(());
+        }
+        Err(refused) => refused,
+    };
+    // The loader needs the path until the library is mapped.
+    let on_disk = on_disk(&list).map_err(|also| {
+        let dir = std::env::temp_dir();
+        let reason = format!(
+            "a file in memory (memfd_create, /proc/self/fd): {refused}; a file in {}: {also}",
+            dir.display()
+        );
+        LoadError::NoList { reason }
+    })?;
+    open(&on_disk)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// A library that is going to be loaded.
@@ -87,7 +131,7 @@ pub(crate) fn load(
 struct Member {
     path: PathBuf,
     elf: Elf,
-    /// It is loaded from this path, and not from where the system finds its name.
+    /// True if it is loaded from this path, and not from where the system finds its name.
     ours: bool,
 }
 
@@ -95,7 +139,7 @@ struct Member {
 #[derive(Debug, Default)]
 struct Gathered {
     files: Vec<Member>,
-    /// The first that has not been asked what it needs.
+    /// Index of the first file whose dependencies have not been added.
     next: usize,
     names: BTreeSet<String>,
 }
@@ -105,12 +149,11 @@ impl Gathered {
         let elf = Elf::read(&path).map_err(|unfit| unfit.of(&path))?;
         self.names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
         // The loader takes a name with a slash for a path, from the working directory if it is relative.
-        let path = std::path::absolute(&path).unwrap_or(path);
-        self.files.push(Member { path, elf, ours });
+        self.files.push(Member { path: absolute(&path), elf, ours });
         Ok(())
     }
 
-    /// Adds all that the libraries name.
+    /// Adds all dependencies that the libraries name.
     fn walk(&mut self, places: &Places<'_>) -> Result<(), LoadError> {
         while let Some(Member { elf, .. }) = self.files.get(self.next) {
             self.next += 1;
@@ -119,70 +162,77 @@ impl Gathered {
                 if name.contains('/') || !self.names.insert(name.clone()) || is_loaded(&name) {
                     continue;
                 }
-                let beside = places.beside.iter().map(|dir| dir.join(&name)).find(|path| path.is_file());
-                if let Some(path) = beside {
+                let own = places.own.iter().map(|dir| dir.join(&name)).find(|path| path.is_file());
+                if let Some(path) = own {
                     self.add(path, true)?;
                 } else if let Some(path) = in_system(&name, &search, places.system) {
                     self.add(path, false)?;
                 }
-                // Else the system's loader finds it, or says that it does not.
+                // Else the system's loader finds it, or reports that it is missing.
             }
         }
         Ok(())
     }
 
-    /// Adds the libraries of calls that no dependency names a library for.
-    fn add_undeclared(&mut self, undeclared: &Undeclared, places: &Places<'_>) -> Result<(), LoadError> {
-        let Some((first, _)) = undeclared.libraries.split_first() else { return Ok(()) };
+    /// Adds the libraries of symbols that no dependency names a library for.
+    fn add_implicit(&mut self, implicit: &ImplicitSymbols, places: &Places<'_>) -> Result<(), LoadError> {
+        let Some((first, _)) = implicit.libraries.split_first() else { return Ok(()) };
         if self.names.iter().any(|name| name.starts_with(first)) {
             return Ok(());
         }
         let program = Loaded::program();
         let program_has = |name: &str| CString::new(name).is_ok_and(|name| program.symbol(&name).is_some());
-        let is_undeclared = |name: &&String| {
-            undeclared.prefixes.iter().any(|prefix| name.starts_with(prefix)) && !program_has(name)
+        let is_implicit = |name: &&String| {
+            implicit.prefixes.iter().any(|prefix| name.starts_with(prefix)) && !program_has(name)
         };
         let call = |member: &Member| {
-            Some((member.path.clone(), member.elf.undefined.iter().find(is_undeclared)?.clone()))
+            Some((member.path.clone(), member.elf.undefined.iter().find(is_implicit)?.clone()))
         };
         let Some((path, call)) = self.files.iter().find_map(call) else { return Ok(()) };
-        let dirs: Vec<PathBuf> = places.beside.iter().chain(places.system).cloned().collect();
+        let dirs: Vec<PathBuf> = places.own.iter().chain(places.system).cloned().collect();
         let Some(dir) = dirs.iter().find(|dir| newest(first, std::slice::from_ref(dir)).is_some()) else {
             let looked: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-            let of = undeclared.of;
+            let product = implicit.product;
             let reason = format!(
-                "it calls {call} of {of}, names no library that has it, and there is no {first} in {}",
+                "it calls {call} of {product}, names no library that has it, and there is no {first} in {}",
                 looked.join(", ")
             );
             return Err(LoadError::Unloadable { path, reason });
         };
         // All of one installation. Releases differ in which of the others they have.
-        for library in undeclared.libraries {
+        for library in implicit.libraries {
             if let Some(path) = newest(library, std::slice::from_ref(dir)) {
                 self.add(path, true)?;
             }
         }
         // Their dependencies are of the same installation.
-        let beside: Vec<_> = std::iter::once(dir).chain(places.beside).cloned().collect();
-        self.walk(&Places { beside: &beside, system: places.system })
+        let own: Vec<_> = std::iter::once(dir).chain(places.own).cloned().collect();
+        self.walk(&Places { own: &own, system: places.system })
     }
 }
 
-/// The file that the system's loader finds by this name, as far as that can be told: it passes over those for
-/// other processors.
+/// Returns the file that the system's loader presumably finds by this name. The loader skips files for other
+/// processors.
 fn in_system(name: &str, search: &[PathBuf], system: &[PathBuf]) -> Option<PathBuf> {
     let candidates = search.iter().chain(system).map(|dir| dir.join(name)).filter(|path| path.is_file());
     candidates.into_iter().find(|path| !matches!(Elf::read(path), Err(Unfit::OtherProcessor(_))))
 }
 
-/// A file that is in memory only.
-fn in_memory(bytes: &[u8]) -> std::io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("dma-loader", rustix::fs::MemfdFlags::CLOEXEC)?);
+/// Makes a file without a path.
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("dma-vendor", rustix::fs::MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }
 
-/// A library that needs these files, and has nothing of its own.
+/// Makes a temporary file, which is deleted when the path is dropped.
+fn on_disk(bytes: &[u8]) -> io::Result<tempfile::TempPath> {
+    let mut file = tempfile::Builder::new().prefix("dma-vendor-").suffix(".so").tempfile()?;
+    file.write_all(bytes)?;
+    Ok(file.into_temp_path())
+}
+
+/// Makes a library that needs these files and has no content of its own.
 fn listing(files: &[&Path]) -> Vec<u8> {
     const SEGMENTS: usize = 3;
     let e = Endianness::default();

@@ -34,7 +34,7 @@ use std::ptr::NonNull;
 ///     pub type getpid = unsafe extern "C" fn() -> i32;
 /// }
 ///
-/// dma_loader::calls! {
+/// dma_vendor::calls! {
 ///     /// Calls of libc.
 ///     pub struct Libc of types, linked bindings;
 ///     required: labs;

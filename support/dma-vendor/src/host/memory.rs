@@ -6,7 +6,7 @@ use std::path::Path;
 use dma_core::Finding;
 use rustix::process::{Resource, getrlimit};
 
-use crate::{is_root, read};
+use super::{is_root, read};
 
 /// Linux's directory of huge pages, with a directory for each size.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";

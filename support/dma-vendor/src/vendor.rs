@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::scope::{self, Places, Undeclared};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::scope::{self, ImplicitSymbols, Places};
 use crate::{LoadError, Loaded};
 
 /// Directories that the system's loader searches on most systems, and those of installations.
@@ -21,39 +24,43 @@ const SYSTEM: [&str; 8] = [
 /// which are reported, to far beyond today's.
 const NUMBERS: std::ops::RangeInclusive<u32> = 1..=40;
 
+/// Descriptors that loading needs at one time: a list of libraries, and the file that the loader reads.
+const DESCRIPTORS: usize = 2;
+
 /// A vendor of libraries. In directories, `{arch}` stands for the processor, such as `x86_64`.
 #[derive(Debug)]
 pub struct Vendor {
     /// The product, as remedies name it.
     pub sdk: &'static str,
-    /// The oldest version that can be used.
-    pub least: &'static str,
-    /// A requirement on its build, with a space in front; else empty.
+    /// The oldest supported version.
+    pub min_version: &'static str,
+    /// A requirement on the product's build, with a leading space; empty if there is none.
     pub build: &'static str,
     /// The environment variable that names the directory of the libraries.
     pub variable: &'static str,
     /// The libraries that are loaded, such as `libspdk_ioat.so`. They have to be in one directory.
-    pub needs: &'static [&'static str],
-    /// Libraries that are loaded with them if they are there.
-    pub along: &'static [&'static str],
-    /// The number after `.so` of the supported interface. `None`: the highest number is taken, and the
-    /// version is found otherwise.
+    pub required_libs: &'static [&'static str],
+    /// Libraries that are loaded with them if that directory has them.
+    pub optional_libs: &'static [&'static str],
+    /// The number after `.so` of the supported interface. With `None`, the file with the highest number is
+    /// loaded, and the backend checks the version.
     pub soname: Option<u32>,
     /// Directories of the vendor's packages.
-    pub usual: &'static [&'static str],
+    pub default_dirs: &'static [&'static str],
     /// Directories of libraries below the prefix of an installation or a source tree.
-    pub below: &'static [&'static str],
-    /// Returns the directories in which the dependencies of libraries in a directory are looked for before
+    pub lib_subdirs: &'static [&'static str],
+    /// Returns the directories in which the dependencies of the libraries in a directory are looked for before
     /// the system's.
-    pub beside: fn(&Path) -> Vec<PathBuf>,
-    /// Calls that the libraries make without naming the libraries that have them.
-    pub undeclared: &'static [Undeclared],
+    pub dependency_dirs: fn(&Path) -> Vec<PathBuf>,
+    /// Symbols that the libraries use without naming the libraries that define them.
+    pub implicit_symbols: &'static [ImplicitSymbols],
 }
 
 impl Vendor {
-    /// Loads [`needs`](Self::needs), in that order: from the directory in the environment variable alone if
-    /// it is set, else from [`directories`](Self::directories) or by the system's loader. Blocks while files
-    /// are read.
+    /// Loads [`required_libs`](Self::required_libs), in that order: only from the directory in the environment
+    /// variable if it is set, else from [`directories`](Self::directories) or by the system's loader. Blocks
+    /// while files are read, and while another thread loads libraries. A process loads each file once and
+    /// never unloads it.
     ///
     /// # Errors
     ///
@@ -61,7 +68,7 @@ impl Vendor {
     pub fn open(&self) -> Result<Vec<Loaded>, LoadError> {
         match self.named() {
             Some(dir) => self.open_in(&dir),
-            None => self.open_from_system(),
+            None => self.open_from_system().map_err(check_descriptors),
         }
     }
 
@@ -72,35 +79,38 @@ impl Vendor {
     ///
     /// As [`open`](Self::open).
     pub fn open_in(&self, dir: &Path) -> Result<Vec<Loaded>, LoadError> {
-        self.open_from(&self.in_and_below(dir))
+        self.open_from(&self.in_and_below(dir)).map_err(check_descriptors)
     }
 
-    /// Loads one more library, from beside `loaded`.
+    /// Loads one more library, from the directory of `loaded`.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
     pub fn open_beside(&self, library: &str, loaded: &Loaded) -> Result<Loaded, LoadError> {
-        let file = match loaded.path().parent().filter(|home| !home.as_os_str().is_empty()) {
-            Some(home) => self.find(library, &[home.to_owned()])?,
-            None => match self.known(library)? {
-                Known::Loaded(loaded) => return Ok(loaded),
-                Known::Unbound(file) => file,
-                Known::Nowhere => return Err(self.nowhere(library, &[])),
-            },
+        let open = || {
+            let file = match loaded.path().parent().filter(|home| !home.as_os_str().is_empty()) {
+                Some(home) => self.find(library, &[home.to_owned()])?,
+                None => match self.known(library)? {
+                    Known::Loaded(loaded) => return Ok(loaded),
+                    Known::Unbound(file) => file,
+                    Known::Nowhere => return Err(self.nowhere(library, &[])),
+                },
+            };
+            self.load(std::slice::from_ref(&file))?;
+            Loaded::at(file)
         };
-        self.load(std::slice::from_ref(&file))?;
-        Loaded::at(file)
+        open().map_err(check_descriptors)
     }
 
-    /// The directories in which [`open`](Self::open) looks, in that order. If the environment variable is not
-    /// set, the search of the system's loader comes after them.
+    /// Returns the directories in which [`open`](Self::open) looks, in that order. If the environment variable
+    /// is not set, the system's loader searches after them.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         self.named().map_or_else(|| self.system_directories(), |dir| self.in_and_below(&dir))
     }
 
-    /// The file that is taken for `library` from the first of `dirs` that has one. Loads nothing.
+    /// Returns the file that is loaded as `library`, from the first of `dirs` that has one. Loads nothing.
     #[must_use]
     pub fn find_in(&self, library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
         match self.soname {
@@ -110,22 +120,23 @@ impl Vendor {
     }
 
     fn open_from(&self, dirs: &[PathBuf]) -> Result<Vec<Loaded>, LoadError> {
-        let Some((first, others)) = self.needs.split_first() else { return Ok(Vec::new()) };
+        let Some((first, others)) = self.required_libs.split_first() else { return Ok(Vec::new()) };
         let first = self.find(first, dirs)?;
         // The others are of the same installation.
         let home = [first.parent().unwrap_or(Path::new("")).to_owned()];
         let others = others.iter().map(|library| self.find(library, &home));
         let files = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>, _>>()?;
-        let along: Vec<_> = self.along.iter().filter_map(|library| self.find_in(library, &home)).collect();
-        self.load(&[&*files, &along].concat())?;
+        let optional: Vec<_> =
+            self.optional_libs.iter().filter_map(|library| self.find_in(library, &home)).collect();
+        self.load(&[&*files, &optional].concat())?;
         files.into_iter().map(Loaded::at).collect()
     }
 
-    /// Loads these files of one directory, and all that they need.
+    /// Loads these files of one directory, and all their dependencies.
     fn load(&self, files: &[PathBuf]) -> Result<(), LoadError> {
         let home = files.first().and_then(|file| file.parent()).unwrap_or(Path::new(""));
-        let places = Places { beside: &(self.beside)(home), system: &self.system_directories() };
-        scope::load(files, &places, self.undeclared)
+        let places = Places { own: &(self.dependency_dirs)(home), system: &self.system_directories() };
+        scope::load(files, &places, self.implicit_symbols)
     }
 
     fn open_from_system(&self) -> Result<Vec<Loaded>, LoadError> {
@@ -135,10 +146,9 @@ impl Vendor {
             Err(error @ LoadError::StaticOnly { .. }) => Some(error),
             other => return other,
         };
-        // The system's loader knows directories that are not among these, and needs not find all libraries in
-        // one.
+        // The system's loader knows more directories, and may find each library in another one.
         let mut found = Vec::new();
-        for library in self.needs {
+        for library in self.required_libs {
             match self.known(library)? {
                 Known::Loaded(loaded) => found.push(loaded),
                 Known::Unbound(file) => {
@@ -150,30 +160,30 @@ impl Vendor {
         Ok(found)
     }
 
-    /// The directory that the user named.
+    /// Returns the directory that the environment variable names, if it is set and not empty.
     #[must_use]
     pub fn named(&self) -> Option<PathBuf> {
         std::env::var_os(self.variable).filter(|dir| !dir.is_empty()).map(PathBuf::from)
     }
 
-    /// A directory of libraries, or an installation's prefix.
+    /// Returns `dir` and the directories of libraries below it.
     fn in_and_below(&self, dir: &Path) -> Vec<PathBuf> {
         std::iter::once(dir.to_owned())
-            .chain(self.below.iter().map(|below| dir.join(of_processor(below))))
+            .chain(self.lib_subdirs.iter().map(|subdir| dir.join(of_processor(subdir))))
             .collect()
     }
 
     fn system_directories(&self) -> Vec<PathBuf> {
         let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let named = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty());
-        named.chain(self.usual.iter().chain(&SYSTEM).map(|dir| of_processor(dir).into())).collect()
+        named.chain(self.default_dirs.iter().chain(&SYSTEM).map(|dir| of_processor(dir).into())).collect()
     }
 
     fn first_name(&self, library: &str) -> String {
         self.soname.map_or_else(|| library.to_owned(), |number| format!("{library}.{number}"))
     }
 
-    /// A library's names, in the order in which the system's loader is asked for them.
+    /// Returns the file names of a library, in the order in which the system's loader is asked for them.
     fn names(&self, library: &str) -> Vec<String> {
         let numbered = |number| format!("{library}.{number}");
         match self.soname {
@@ -182,7 +192,7 @@ impl Vendor {
         }
     }
 
-    /// The files that `library` may be in `dirs`, as far as their names are known.
+    /// Returns the paths that `library` may have in `dirs`.
     fn candidates(&self, library: &str, dirs: &[PathBuf]) -> Vec<PathBuf> {
         let names: Vec<_> = match self.soname {
             Some(_) => self.names(library),
@@ -205,20 +215,20 @@ impl Vendor {
         }
     }
 
-    /// The error for a library that is neither in `dirs` nor known to the system's loader.
+    /// Returns the error for a library that is neither in `dirs` nor known to the system's loader.
     fn nowhere(&self, library: &str, dirs: &[PathBuf]) -> LoadError {
         let mut looked = self.candidates(library, dirs);
         looked.push(library.into());
         LoadError::NotFound { library: self.first_name(library), looked }
     }
 
-    /// Loads the library that the system's loader knows.
+    /// Loads the library that the system's loader finds by its name.
     fn known(&self, library: &str) -> Result<Known, LoadError> {
         for name in self.names(library) {
             let path = PathBuf::from(&name);
             match Loaded::open(&path) {
                 Ok(loaded) => return Ok(Known::Loaded(loaded)),
-                // The system says the same of a file that it does not find and of one that it cannot load.
+                // The loader's message is the same for a file that it does not find and one that it cannot load.
                 Err(reason) if reason.contains(&format!("{name}: cannot open")) => {}
                 Err(reason) => {
                     // "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"
@@ -235,32 +245,53 @@ impl Vendor {
     }
 }
 
-/// The system's loader's answer for a library's name.
+/// Result of the system's loader for a library's name.
 enum Known {
     Loaded(Loaded),
-    /// The library, or one that it needs, is this file, and calls what it names no library for.
+    /// This file, which is the library or a dependency of it, uses symbols of libraries that it does not name.
     Unbound(PathBuf),
     Nowhere,
+}
+
+/// Returns [`LoadError::NoDescriptors`] in the place of an error that a lack of descriptors may have caused, if
+/// the process has none left. The system's loader, and a search for files, report both alike.
+fn check_descriptors(error: LoadError) -> LoadError {
+    use LoadError as E;
+    let may_be =
+        matches!(error, E::NotFound { .. } | E::NotALibrary { .. } | E::Unloadable { .. } | E::NoList { .. });
+    if may_be && !has_descriptors() { E::NoDescriptors } else { error }
+}
+
+/// Returns whether this process can open as many files as loading needs.
+fn has_descriptors() -> bool {
+    let mut held = Vec::with_capacity(DESCRIPTORS);
+    for _ in 0..DESCRIPTORS {
+        match rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => held.push(file),
+            Err(errno) => return !matches!(errno, Errno::MFILE | Errno::NFILE),
+        }
+    }
+    true
 }
 
 fn of_processor(dir: &str) -> String {
     dir.replace("{arch}", std::env::consts::ARCH)
 }
 
-/// The version in a library's file name: all after `.so.`.
+/// Returns the version in a library's file name: the text after `.so.`.
 #[must_use]
 pub fn version_in_name(file: &Path) -> Option<&str> {
     Some(file.file_name()?.to_str()?.split_once(".so.")?.1)
 }
 
-/// The first number of the version in a library's file name: that of its interface.
+/// Returns the major version in a library's file name (the number after `.so.`), which identifies the ABI.
 #[must_use]
 pub fn soname_in_name(file: &Path) -> Option<u32> {
     version_in_name(file)?.split('.').next()?.parse().ok()
 }
 
-/// The file of `library`, such as `libspdk_ioat.so`, in the first of `dirs` that has one: without a number,
-/// or with the highest.
+/// Returns the file of `library`, such as `libspdk_ioat.so`, in the first of `dirs` that has one: the name
+/// without a number is preferred, then the highest number.
 pub(crate) fn newest(library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
     dirs.iter().find_map(|dir| {
         let plain = dir.join(library);

@@ -1,0 +1,22 @@
+//! Vendors' C libraries, and facts about this machine that hardware backends depend on.
+//!
+//! A [`Vendor`] states where its libraries are. It finds them, checks their files and those of all libraries
+//! that they need, and loads them ([`Loaded`]), or returns the reason why not ([`LoadError`]). [`calls!`]
+//! makes tables of function pointers from loaded libraries. [`LibraryReport`] turns the result into findings
+//! for `doctor`, and [`host`] checks the machine.
+
+mod calls;
+mod elf;
+mod error;
+pub mod host;
+mod loaded;
+mod report;
+mod scope;
+mod vendor;
+
+pub use calls::function;
+pub use error::LoadError;
+pub use loaded::Loaded;
+pub use report::{LibraryReport, absent_calls};
+pub use scope::ImplicitSymbols;
+pub use vendor::{Vendor, soname_in_name, version_in_name};
