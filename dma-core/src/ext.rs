@@ -1,11 +1,10 @@
 //! [`DmaEngineExt`]: the methods that users call on an engine.
 
-use crate::numa::{self, NumaNodes};
-use crate::region::{Range, Region, Registered};
+use crate::memory;
+use crate::memory::region::{Range, Region};
 use crate::{
-    Access, Buffer, BufferMut, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, ExportDescriptor,
-    HostMemory, MemoryRequest, PageMemory, Place, Queue, QueueOptions, Result, SharedQueue,
-    SharedQueueOptions, Window,
+    Buffer, BufferMut, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory,
+    MemoryRequest, Place, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
 /// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them; none can override
@@ -39,7 +38,7 @@ pub trait DmaEngineExt: DmaEngine {
                     .with_hint("use `allocate_window`, and move the bytes by DMA"),
             ));
         }
-        let range = allocate(self, request)?;
+        let range = memory::allocate(self, request)?;
         if !range.region.is_cpu_visible() {
             return Err(fail(Error::new(
                 ErrorKind::Unsupported,
@@ -56,7 +55,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// As [`DmaEngine::allocate_raw`].
     fn allocate_window(&self, request: &MemoryRequest) -> Result<Window> {
-        Ok(Window::new(allocate(self, request)?))
+        Ok(Window::new(memory::allocate(self, request)?))
     }
 
     /// Allocates `len` zeroed bytes of the device's own memory. May block while the device clears them.
@@ -104,7 +103,7 @@ pub trait DmaEngineExt: DmaEngine {
                 .with_backend(self.info().backend)
                 .with_hint("register it by `register_read_only_memory`"));
         }
-        Ok(BufferMut::sole(register(self, memory, request)?))
+        Ok(BufferMut::sole(memory::register(self, memory, request)?))
     }
 
     /// Registers memory that is to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
@@ -138,8 +137,7 @@ pub trait DmaEngineExt: DmaEngine {
     /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes, or if the device maps memory for
     /// writing only and the system refuses that; the memory is dropped.
     fn register_read_only_memory(&self, memory: HostMemory) -> Result<Buffer> {
-        let region = register(self, memory, &MemoryRequest::new(0).with_access(Access::READ))?;
-        Ok(Buffer(Range::whole(region)))
+        memory::register_read_only(self, memory)
     }
 
     /// Registers device memory that others have allocated, by its address ([`DeviceMemory::from_raw`]) or by
@@ -160,7 +158,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// As [`register_device`](Self::register_device); `InvalidArgument` for no rights.
     fn register_device_with(&self, memory: DeviceMemory, request: &MemoryRequest) -> Result<Window> {
-        Ok(Window::new(Range::whole(register_device(self, memory, request)?)))
+        Ok(Window::new(Range::whole(memory::register_device(self, memory, request)?)))
     }
 
     /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a
@@ -204,90 +202,6 @@ pub trait DmaEngineExt: DmaEngine {
 }
 
 impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
-
-fn register<E: DmaEngine + ?Sized>(
-    engine: &E,
-    memory: HostMemory,
-    request: &MemoryRequest,
-) -> Result<Region> {
-    let info = engine.info();
-    let fail = |e: Error| e.with_operation("register").with_backend(info.backend);
-    if memory.is_empty() {
-        return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, "no bytes to register")
-                .with_hint("register memory of at least 1 byte: a `Vec` by its length, not its capacity"),
-        ));
-    }
-    request.check_rights().map_err(fail)?;
-    #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
-    // SAFETY: `HostMemory` promises mapped, initialized bytes while it lives, and the region keeps it until
-    // the raw region has been dropped. The bytes are exclusive, or read-only and registered to be read.
-    let raw = unsafe { engine.register_raw(&memory, request) }.map_err(fail)?;
-    let region = Region::new(raw, Some(Registered::Host(memory)), info.backend);
-    if !region.is_cpu_visible() {
-        return Err(fail(Error::new(
-            ErrorKind::Unsupported,
-            "the engine hides registered memory from the CPU",
-        )));
-    }
-    Ok(region)
-}
-
-fn register_device<E: DmaEngine + ?Sized>(
-    engine: &E,
-    memory: DeviceMemory,
-    request: &MemoryRequest,
-) -> Result<Region> {
-    let info = engine.info();
-    let fail = |e: Error| e.with_operation("register device memory").with_backend(info.backend);
-    if memory.is_empty() || memory.addr().0.checked_add(memory.len() as u64).is_none() {
-        let message = format!("{} bytes at {:?}", memory.len(), memory.addr());
-        return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("register at least 1 byte, within 64 bits of addresses"),
-        ));
-    }
-    request.check_rights().map_err(fail)?;
-    #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
-    // SAFETY: `DeviceMemory` promises allocated bytes without references while it lives, and the region keeps
-    // it until the raw region has been dropped. Views of the region are windows, which make no references.
-    let raw = unsafe { engine.register_device_raw(&memory, request) }.map_err(fail)?;
-    Ok(Region::new(raw, Some(Registered::Device(memory)), info.backend))
-}
-
-fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
-    let info = engine.info();
-    let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
-    request.validate().map_err(fail)?;
-    if !info.capabilities.contains(Capabilities::allocate_in(request.place)) && request.place != Place::Host {
-        let message = format!("the engine allocates no {} memory", request.place);
-        return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("ask for `Place::Host`")));
-    }
-    let Some(node) = request.node else {
-        let raw = engine.allocate_raw(request).map_err(fail)?;
-        return Ok(Range::whole(Region::new(raw, None, info.backend)));
-    };
-    if !request.export.is_empty() {
-        // Only the engine can make memory that peers reach.
-        let nodes = NumaNodes::of_system();
-        nodes.check_room(node, request.len).map_err(fail)?;
-        let raw = numa::with_policy(&nodes, node, || engine.allocate_raw(request)).map_err(fail)?;
-        return Ok(Range::whole(Region::new(raw, None, info.backend)));
-    }
-    if !info.capabilities.contains(Capabilities::REGISTER) {
-        let message = "the engine takes no memory that was placed on a NUMA node";
-        return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("name no node")));
-    }
-    // Placed before the device pins it.
-    let alignment = info.limits.register_alignment.max(1);
-    let mut placed = request.clone().with_align(request.align.max(alignment));
-    // Too much is refused below.
-    placed.len = request.len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
-    let memory = HostMemory::from_owner(PageMemory::new(&placed).map_err(fail)?);
-    let mut range = Range::whole(register(engine, memory, request)?);
-    range.len = request.len;
-    Ok(range)
-}
 
 /// A raw queue, and memory for operations that the device does not have.
 type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);

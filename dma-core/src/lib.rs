@@ -29,64 +29,26 @@
 //!
 #![doc = include_str!("../docs/compile_time_checks.md")]
 
-mod backend;
-mod buffer;
-mod buffer_writer;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 mod contract;
-mod copy_bytes;
-mod counters;
-mod descriptor;
-mod device_memory;
-mod engine_name;
-mod error;
-mod export;
 mod ext;
-mod forward;
-mod headroom;
-mod info;
 mod memory;
-mod numa;
-mod operand;
-mod option_value;
-mod options;
-mod page_memory;
-mod pci;
-mod pool;
+mod names;
+mod planner;
 mod queue;
-mod region;
-mod registration_cache;
-mod setters;
 mod shared;
-mod size;
-pub mod unsynchronized;
-mod window;
 
-pub use backend::{Backend, Discovered, Finding, OptionInfo, Verdict};
-pub use buffer::{Buffer, BufferMut};
-pub use buffer_writer::BufferWriter;
 pub use contract::*;
-pub use counters::Counters;
-pub use descriptor::Descriptor;
-pub use device_memory::DeviceMemory;
-pub use engine_name::EngineName;
-pub use error::*;
-pub use export::ExportDescriptor;
 pub use ext::DmaEngineExt;
-pub use headroom::{check_headroom, spawn_thread};
-pub use info::*;
-pub use memory::*;
-pub use numa::{NumaNodes, parse_cores};
-pub use operand::{Destination, Source};
-pub use option_value::OptionValue;
-pub use options::*;
-pub use page_memory::PageMemory;
-pub use pci::PciAddress;
-pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions};
-pub use queue::{Answer, Batch, Driver, OpError, OpFailure, Queue, SubmitResult, Transfer};
-pub use region::Region;
-pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
+pub use memory::{
+    Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, NumaNodes, PageMemory, PoolClass,
+    PoolGet, PoolOptions, Region, RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions,
+    Source, Window, check_headroom, parse_cores, racy_copy, spawn_thread,
+};
+pub use names::{
+    Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, Verdict, parse_size,
+};
+pub use planner::{Answer, Batch, OpError, OpFailure};
+pub use queue::{Driver, Queue, SubmitResult, Transfer};
 pub use shared::{SharedQueue, SharedQueueOptions, SharedReady, SharedResult, SharedTransfer};
-pub use size::parse_size;
-pub use window::{Export, Window};

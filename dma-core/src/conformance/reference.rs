@@ -7,7 +7,7 @@ use crate::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
     ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Operation, Outcome, QueueEvents,
     QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
-    unsynchronized,
+    racy_copy,
 };
 
 /// The limits of a [`ReferenceEngine`].
@@ -164,7 +164,7 @@ fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;
         // SAFETY: that promise.
-        unsafe { unsynchronized::copy(&raw mut byte, from, 1) };
+        unsafe { racy_copy::copy(&raw mut byte, from, 1) };
         byte
     })
 }
@@ -185,7 +185,7 @@ impl Accepted {
         for (from, to) in from.zip(bytes(&self.dst)) {
             // SAFETY: `submit`'s caller promised that the sources can be read until the completion, and the
             // destinations written.
-            unsafe { unsynchronized::copy(to, from, 1) };
+            unsafe { racy_copy::copy(to, from, 1) };
         }
         result
     }

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
-use crate::operand::sealed::Operand;
-use crate::region::Range;
+use crate::memory::operand::sealed::Operand;
+use crate::memory::region::Range;
 use crate::{
     Batch, Destination, DmaEngineExt, MemoryRequest, Queue, QueueOptions, SharedQueue, SharedQueueOptions,
     Source, Window,

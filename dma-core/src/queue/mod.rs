@@ -2,22 +2,9 @@
 
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
-mod answer;
-mod batch;
-pub(crate) mod check;
-mod cursor;
-mod cut;
-pub(crate) mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
-mod operations;
-pub(crate) mod plan;
-pub(crate) mod planner;
-pub(crate) mod query;
-pub(crate) mod slow_path;
-pub(crate) mod stall_detector;
-pub(crate) mod transfer;
-pub(crate) mod wait;
+mod transfer;
 
 use std::any::Any;
 use std::cell::{RefCell, RefMut};
@@ -29,19 +16,18 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-pub use answer::Answer;
-pub use batch::Batch;
-use check::Lists;
-pub(crate) use error::Operation;
-pub use error::{OpError, OpFailure};
-use plan::{Means, Plan};
-use planner::{News, Planner};
-use slow_path::slow_path;
-use stall_detector::StallDetector;
-use transfer::Notes;
 pub use transfer::Transfer;
 
-use crate::copy_bytes::{Copier, Pair};
+use crate::planner::check::{self, Lists};
+use crate::planner::copy_bytes::{Copier, Pair};
+use crate::planner::error::{self, Operation};
+use crate::planner::handle::Notes;
+use crate::planner::operations::operations;
+use crate::planner::plan::{Means, Plan};
+use crate::planner::slow_path::slow_path;
+use crate::planner::stall_detector::StallDetector;
+use crate::planner::wait;
+use crate::planner::{self, Answer, Batch, News, OpError, Planner};
 use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
 };
@@ -602,6 +588,8 @@ impl Copier for Queue {
         (self.room() > 0 || self.counters().in_flight > 0).then_some(reported)
     }
 }
+
+operations!(Queue, SubmitResult);
 
 impl Drop for Queue {
     fn drop(&mut self) {

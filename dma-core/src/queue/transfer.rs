@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ops::Deref;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::ptr;
@@ -16,201 +15,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::planner::OpState;
-use super::slow_path::slow_path;
-use super::wait::{Backoff, deadline};
-use super::{Answer, OpError, Operation, State, error, flush, poll, run};
+use super::{State, flush, poll, run};
+use crate::planner::handle::{Link, Notes, SPENT, transfer};
+use crate::planner::slow_path::slow_path;
+use crate::planner::wait::{Backoff, deadline};
+use crate::planner::{Answer, OpError, OpState, error};
 use crate::{Error, ErrorKind, Outcome, Result};
-
-/// A transfer's share of its queue.
-///
-/// Neither this nor [`Notes`] has bytes that are never valid: an `Option` or `Result` would keep its tag
-/// there, and moving a transfer would touch parts of words. Such moves are most of the cost of a short copy.
-pub(crate) struct Link<P>(MaybeUninit<P>);
-
-impl<P> Link<P> {
-    #[inline]
-    pub(crate) const fn new(shared: P) -> Self {
-        Self(MaybeUninit::new(shared))
-    }
-}
-
-impl<P> Deref for Link<P> {
-    type Target = P;
-
-    #[inline]
-    fn deref(&self) -> &P {
-        // SAFETY: it was made with a value, which only the destructor takes.
-        unsafe { self.0.assume_init_ref() }
-    }
-}
-
-impl<P> Drop for Link<P> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { self.0.assume_init_drop() };
-    }
-}
-
-/// The [`Operation`] in the low byte, [`YIELDED`](Self::YIELDED), and the lane in the upper half.
-#[derive(Clone, Copy)]
-pub(crate) struct Notes(u32);
-
-impl Notes {
-    /// Its task has let others submit before the doorbell.
-    const YIELDED: u32 = 1 << 8;
-
-    #[inline]
-    pub(crate) const fn new(operation: Operation) -> Self {
-        Self(operation as u32)
-    }
-
-    #[inline]
-    pub(crate) const fn with_lane(self, lane: u16) -> Self {
-        Self(self.0 | (lane as u32) << 16)
-    }
-
-    pub(crate) const fn lane(self) -> u16 {
-        (self.0 >> 16) as u16
-    }
-
-    pub(crate) const fn operation(self) -> Operation {
-        Operation::ALL[(self.0 & 0xff) as usize]
-    }
-
-    pub(crate) const fn has_yielded(self) -> bool {
-        self.0 & Self::YIELDED != 0
-    }
-
-    pub(crate) const fn set_yielded(&mut self) {
-        self.0 |= Self::YIELDED;
-    }
-}
-
-/// Declares a transfer, and the methods that all have.
-macro_rules! transfer {
-    ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty) => {
-        $(#[$doc])*
-        #[must_use = "dropping a transfer gives up its operands"]
-        pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
-            queue: Link<$queue>,
-            /// [`SPENT`] once the operands were given back.
-            slot: u32,
-            notes: Notes,
-            operands: ManuallyDrop<T>,
-            answer: PhantomData<fn() -> R>,
-        }
-
-        /// No field is ever pinned: the operands' memory is elsewhere.
-        impl<T $(: $send)?, R: Answer> Unpin for $transfer<T, R> {}
-
-        impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
-            #[inline]
-            pub(super) fn new(queue: $queue, slot: u32, notes: Notes, operands: T) -> Self {
-                let operands = ManuallyDrop::new(operands);
-                Self { queue: Link::new(queue), slot, notes, operands, answer: PhantomData }
-            }
-
-            /// Takes the operands out. The destructor of the spent transfer leaves them alone.
-            #[inline]
-            fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
-                assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
-                *slot = SPENT;
-                // SAFETY: they were not taken before, since the transfer was not spent.
-                unsafe { ManuallyDrop::take(operands) }
-            }
-
-            /// Waits until the operation has ended and gives its operands back. The calling thread polls the
-            /// device meanwhile. Gives up when the device has completed nothing on this queue, or lane, for
-            /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
-            ///
-            /// # Errors
-            ///
-            /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands;
-            /// `Closed` with them if the queue was closed before; `TimedOut` without them: the queue keeps
-            /// them until the device is done.
-            ///
-            /// # Panics
-            ///
-            /// If it was polled as a future before and was ready.
-            #[inline]
-            pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
-                // While no destructor and no call can see the operands, the compiler moves them once.
-                let this = ManuallyDrop::new(self);
-                if let Some(result) = this.release_if_done() {
-                    // SAFETY: of a value that is not used any more.
-                    drop(unsafe { ptr::read(&this.queue) });
-                    // SAFETY: as above. A spent transfer is never done, so that its operands are there.
-                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
-                }
-                slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
-            }
-
-            fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
-                let stall = self.stall_timeout();
-                if self.block(None, stall) {
-                    return self.finish();
-                }
-                Err(error::wait_timed_out(self.notes.operation(), self.backend(), stall))
-            }
-
-            /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
-            /// returns at once.
-            ///
-            /// # Errors
-            ///
-            /// `TimedOut`: the transfer is still in flight, and can be waited for again.
-            pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
-                let over = self.block(Some(deadline), Duration::MAX);
-                if over { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
-            }
-
-            /// As [`wait_until`](Self::wait_until), `timeout` from now.
-            ///
-            /// # Errors
-            ///
-            /// `TimedOut`: the transfer is still in flight, and can be waited for again.
-            pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
-                self.wait_until(deadline(timeout))
-            }
-        }
-
-        impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
-            type Output = Result<R::With<T>, OpError<T>>;
-
-            /// As `wait`, without giving up on a stalled device.
-            ///
-            /// # Panics
-            ///
-            /// If polled again after it was ready.
-            fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-                // The slot may serve another operation by now.
-                assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
-                if self.is_pending(context.waker()) { Poll::Pending } else { Poll::Ready(self.finish()) }
-            }
-        }
-
-        impl<T: $($send +)? 'static, R: Answer> Drop for $transfer<T, R> {
-            #[inline]
-            fn drop(&mut self) {
-                if self.slot != SPENT {
-                    self.drop_held();
-                }
-            }
-        }
-
-        impl<T: $($send +)? 'static, R: Answer> fmt::Debug for $transfer<T, R> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($transfer))
-                    .field("operation", &self.notes.operation())
-                    .field("slot", &self.slot)
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(crate) use transfer;
 
 transfer! {
     /// An operation in flight. It owns the operands (`T`) until the operation is done; then they come back,
@@ -436,6 +246,3 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         !over
     }
 }
-
-/// The slot of a transfer whose operands were given back. No queue is that deep.
-pub(crate) const SPENT: u32 = u32::MAX;

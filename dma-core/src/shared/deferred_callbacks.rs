@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use crate::queue::planner::News;
+use crate::planner::News;
 
 /// A user callback to run when no lock is held. It may block, panic, or use the queue.
 pub(super) enum DeferredCallback {

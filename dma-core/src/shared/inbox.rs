@@ -1,6 +1,6 @@
 //! [`Inbox`] and [`FreeSlots`]: lock-free hand-over of slots between threads.
 
-use super::sync::{AtomicU32, AtomicU64, Ordering, in_order};
+use crate::memory::sync::{AtomicU32, AtomicU64, Ordering, in_order};
 
 /// No slot.
 const NONE: u32 = u32::MAX;

@@ -15,10 +15,10 @@ use super::deferred_callbacks::{DeferredCallback, guarded};
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot};
 use super::wait_queue::WaitQueue;
-use crate::queue::check::Lists;
-use crate::queue::plan::Means;
-use crate::queue::planner::{News, Planner};
-use crate::queue::stall_detector::StallDetector;
+use crate::planner::check::Lists;
+use crate::planner::plan::Means;
+use crate::planner::stall_detector::StallDetector;
+use crate::planner::{News, Planner};
 use crate::{Counters, EngineId, Outcome, QueueOptions, Segment};
 
 /// The lane's thread checks the inboxes.

@@ -5,7 +5,6 @@ mod inbox;
 mod lane;
 mod ready;
 mod slot;
-pub(crate) mod sync;
 mod transfer;
 mod wait_queue;
 
@@ -23,15 +22,15 @@ pub use ready::SharedReady;
 pub use transfer::SharedTransfer;
 use wait_queue::WaitQueue;
 
-use crate::copy_bytes::{Copier, Pair};
-use crate::queue::check::{self, Lists};
-use crate::queue::error;
-use crate::queue::plan::{Means, Plan};
-use crate::queue::planner::Planner;
-use crate::queue::slow_path::slow_path;
-use crate::queue::transfer::Notes;
-use crate::queue::wait::deadline;
-use crate::queue::{Answer, Operation};
+use crate::planner::check::{self, Lists};
+use crate::planner::copy_bytes::{Copier, Pair};
+use crate::planner::error::{self, Operation};
+use crate::planner::handle::Notes;
+use crate::planner::operations::operations;
+use crate::planner::plan::{Means, Plan};
+use crate::planner::slow_path::slow_path;
+use crate::planner::wait::deadline;
+use crate::planner::{Answer, Planner};
 use crate::{
     Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
     Result, Source,
@@ -39,7 +38,7 @@ use crate::{
 
 /// Memory that a lane allocates for each place of its depth, in bytes.
 pub(crate) const SLOT_BYTES: usize =
-    crate::queue::planner::SLOT_BYTES + size_of::<slot::Slot>() + 3 * size_of::<u32>() + 1;
+    crate::planner::SLOT_BYTES + size_of::<slot::Slot>() + 3 * size_of::<u32>() + 1;
 
 /// A transfer on a shared queue, or the operands handed back with the reason.
 pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
@@ -70,7 +69,7 @@ impl SharedQueueOptions {
         Self::default()
     }
 
-    crate::setters::setters! {
+    crate::contract::setters::setters! {
         /// Sets the number of device queues, each with a thread.
         with_lanes(lanes: usize);
         /// Sets the options of each device queue.
@@ -196,7 +195,7 @@ impl SharedQueue {
             let (lane, cores) = (Arc::clone(lane), options.cores.clone());
             let (begun, begins) = std::sync::mpsc::sync_channel(1);
             let body = move || {
-                _ = begun.send(crate::numa::run_on(&cores));
+                _ = begun.send(crate::memory::numa::run_on(&cores));
                 lane.serve();
             };
             let thread = crate::spawn_thread(format!("dma-lane-{i}"), body).map_err(fail)?;
@@ -555,6 +554,8 @@ impl Drop for Hub {
         self.close(self.drop_timeout);
     }
 }
+
+operations!(SharedQueue, SharedResult, Send);
 
 impl fmt::Debug for SharedQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,8 +10,8 @@ use std::time::Instant;
 use super::Handle;
 use super::lane::{Caller, Lane};
 use super::slot::let_go;
-use crate::queue::error;
-use crate::queue::wait::Backoff;
+use crate::planner::error;
+use crate::planner::wait::Backoff;
 use crate::{Error, ErrorKind, Result};
 
 /// Room on a [`SharedQueue`](crate::SharedQueue), to be waited for or awaited: made by

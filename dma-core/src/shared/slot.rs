@@ -15,10 +15,10 @@ use std::any::Any;
 use std::task::Waker;
 
 use super::deferred_callbacks::{DeferredCallback, guarded};
-use super::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
 use crate::Segment;
-use crate::queue::error::Failure;
-use crate::queue::plan::Plan;
+use crate::memory::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
+use crate::planner::error::Failure;
+use crate::planner::plan::Plan;
 
 const FREE: u8 = 0;
 const IN_FLIGHT: u8 = 1;

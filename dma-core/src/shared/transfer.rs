@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 use super::Handle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
-use crate::queue::Answer;
-use crate::queue::error;
-use crate::queue::slow_path::slow_path;
-use crate::queue::transfer::{Link, Notes, SPENT, transfer};
-use crate::queue::wait::{Backoff, deadline};
+use crate::planner::handle::{Link, Notes, SPENT, transfer};
+use crate::planner::slow_path::slow_path;
+use crate::planner::wait::{Backoff, deadline};
+use crate::planner::{Answer, error};
 use crate::{Error, ErrorKind, OpError, Result};
 
 transfer! {

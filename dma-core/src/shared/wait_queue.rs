@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::task::Waker;
 
-use super::sync::{AtomicU32, Mutex, Ordering};
+use crate::memory::sync::{AtomicU32, Mutex, Ordering};
 
 /// Has cache lines of its own, because every thread that frees a place reads `sleeping`.
 #[repr(align(128))]

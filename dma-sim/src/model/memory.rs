@@ -286,7 +286,7 @@ impl MemoryTable {
         let from = self.owned(key, addr, out.len() as u64)?;
         // SAFETY: `from` is in memory of the table's own, valid for this many bytes; nothing else writes it
         // now, as the device does so under `&mut` only; `out` is elsewhere.
-        unsafe { dma_core::unsynchronized::copy(out.as_mut_ptr(), from.ptr(0), out.len()) }
+        unsafe { dma_core::racy_copy::copy(out.as_mut_ptr(), from.ptr(0), out.len()) }
         Ok(())
     }
 
@@ -294,7 +294,7 @@ impl MemoryTable {
     pub(super) fn poke(&mut self, key: RegionKey, addr: u64, bytes: &[u8]) -> Result<(), RegionError> {
         let to = self.owned(key, addr, bytes.len() as u64)?;
         // SAFETY: as in `peek`, and `&mut self` keeps readers out.
-        unsafe { dma_core::unsynchronized::copy(to.ptr(0), bytes.as_ptr(), bytes.len()) }
+        unsafe { dma_core::racy_copy::copy(to.ptr(0), bytes.as_ptr(), bytes.len()) }
         Ok(())
     }
 

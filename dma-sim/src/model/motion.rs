@@ -1,7 +1,7 @@
 //! Moves a task's bytes in parts, so that a copy can be seen half done.
 #![expect(unsafe_code, reason = "copies between raw addresses; others may hold and write the same memory")]
 
-use dma_core::unsynchronized;
+use dma_core::racy_copy;
 
 use super::memory::Piece;
 use super::task::Operation;
@@ -125,7 +125,7 @@ pub(super) unsafe fn move_part(
 pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
     if to.addr().abs_diff(from.addr()) >= len {
         // SAFETY: the caller's promise.
-        unsafe { unsynchronized::copy(to, from, len) }
+        unsafe { racy_copy::copy(to, from, len) }
     } else {
         // SAFETY: as above.
         unsafe { move_overlapping(to, from, len) }
@@ -148,7 +148,7 @@ unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
         let at = distance * if to.addr() < from.addr() { piece } else { pieces - 1 - piece };
         // SAFETY: within the ranges, by the caller's promise.
         unsafe {
-            unsynchronized::copy(to.wrapping_add(at), from.wrapping_add(at), distance.min(len - at));
+            racy_copy::copy(to.wrapping_add(at), from.wrapping_add(at), distance.min(len - at));
         }
     }
 }
@@ -177,7 +177,7 @@ unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
             let to = to.wrapping_add(i as usize);
             // SAFETY: `n` bytes from `i` on are within the run, which is within a registered region by the
             // caller's promise; `turned` is a local of 8 bytes.
-            unsafe { unsynchronized::copy(to, turned.as_ptr(), n) }
+            unsafe { racy_copy::copy(to, turned.as_ptr(), n) }
         }
     });
 }

@@ -184,7 +184,7 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
             far.read_at(run.piece.offset + run.skip, to)?;
         } else {
             // SAFETY: within a registered region, by the caller's promise; the buffer is this module's own.
-            unsafe { dma_core::unsynchronized::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
+            unsafe { dma_core::racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
         }
     }
     Ok(())
@@ -202,7 +202,7 @@ unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> 
             far.write_at(run.piece.offset + run.skip, from)?;
         } else {
             // SAFETY: within a registered region, by the caller's promise; the buffer is this module's own.
-            unsafe { dma_core::unsynchronized::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
+            unsafe { dma_core::racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
         }
     }
     Ok(())

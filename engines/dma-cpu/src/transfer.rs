@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dma_core::unsynchronized::{self, copy_crc32c, copy_crc32c_past_cache};
+use dma_core::racy_copy::{self, copy_crc32c, copy_crc32c_past_cache};
 use dma_core::{Completion, ErrorKind, RegionKey, Segment};
 
 use super::Kernel;
@@ -144,7 +144,7 @@ impl Work<'_> {
                 let _b = unsafe { lease(b.key) }?;
                 let [a, b] = [a, b].map(|side| side.addr.offset(skip).as_ptr().cast_const());
                 // SAFETY: within the segments, whose access the caller promises, and under leases.
-                let differs = unsafe { unsynchronized::first_difference(a, b, len) };
+                let differs = unsafe { racy_copy::first_difference(a, b, len) };
                 return Ok(differs.map_or(Completion::EQUAL, |at| (skip + at) as u64));
             }
             Kind::Crc32c { seed } | Kind::CopyCrc32c { seed } => {
@@ -163,7 +163,7 @@ impl Work<'_> {
                         unsafe { copy(seed, dst.addr.offset(skip).as_ptr(), from, len) }
                     }
                     // SAFETY: as above.
-                    None => unsafe { unsynchronized::crc32c(seed, from, len) },
+                    None => unsafe { racy_copy::crc32c(seed, from, len) },
                 };
                 // CRCs are linear: the parts, each moved to its distance from the end, add up.
                 return Ok(behind(crc, src.len - skip - len).into());

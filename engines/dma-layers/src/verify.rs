@@ -38,7 +38,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arrayvec::ArrayVec;
 use dma_core::{
     Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation, OptionInfo,
-    OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, Result, Segment, unsynchronized,
+    OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, Result, Segment, racy_copy,
 };
 
 use crate::layer::{Layer, Layered, Watch, for_each_pair};
@@ -256,7 +256,7 @@ struct Slot {
 unsafe fn sum(segments: &[Segment]) -> u32 {
     segments.iter().fold(0, |sum, segment| {
         // SAFETY: the caller's promise.
-        unsafe { unsynchronized::crc32c(sum, segment.addr.as_ptr(), segment.len) }
+        unsafe { racy_copy::crc32c(sum, segment.addr.as_ptr(), segment.len) }
     })
 }
 
@@ -306,7 +306,7 @@ impl Slot {
             if unsafe { sum(dst) } != self.sum {
                 let wrong = for_each_pair(&[(&self.src, dst)], |offset, src, dst, len| {
                     // SAFETY: as above, and nobody writes the source.
-                    let at = unsafe { unsynchronized::first_difference(src?, dst, len) }?;
+                    let at = unsafe { racy_copy::first_difference(src?, dst, len) }?;
                     Some((offset + at, dst.addr() + at))
                 });
                 let len = dst.iter().map(|segment| segment.len).sum();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dma_core::{
     Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ErrorKind,
     ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Queue, QueueEvents, QueueOptions,
-    QueueStats, RawQueue, RawRegion, Result, Window, unsynchronized,
+    QueueStats, RawQueue, RawRegion, Result, Window, racy_copy,
 };
 use dma_layers::record::{RecordEngine, Trace};
 use dma_layers::replay::{CopyTimes, ReplayOptions, Replayed, replay};
@@ -192,7 +192,7 @@ unsafe impl RawQueue for IdleQueue {
             && let (true, Operation::Copy { src, dst }) = (std::mem::take(&mut self.2), first.operation())
         {
             // SAFETY: the caller's promise.
-            unsafe { unsynchronized::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
+            unsafe { racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
         }
         self.1.extend(batch.iter().map(Descriptor::token));
         Ok(batch.len())

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
-use dma_core::unsynchronized;
+use dma_core::racy_copy;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -112,7 +112,7 @@ impl Mapping {
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) -> Option<()> {
         let from = self.span(offset, to.len())?;
         // SAFETY: `span` checked the source, and no references to shared memory exist. `to` is exclusive.
-        unsafe { unsynchronized::copy(to.as_mut_ptr(), from, to.len()) };
+        unsafe { racy_copy::copy(to.as_mut_ptr(), from, to.len()) };
         Some(())
     }
 
@@ -121,7 +121,7 @@ impl Mapping {
     pub(super) fn write(&self, offset: usize, from: &[u8]) -> Option<()> {
         let to = self.span(offset, from.len()).filter(|_| self.writable)?;
         // SAFETY: `span` checked the destination, it is writable, and no references to shared memory exist.
-        unsafe { unsynchronized::copy(to, from.as_ptr(), from.len()) };
+        unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
         Some(())
     }
 

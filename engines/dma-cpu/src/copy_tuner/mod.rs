@@ -90,7 +90,7 @@ impl CopyTuner {
     pub unsafe fn copy(&mut self, dst: *mut u8, src: *const u8, len: usize, hint: CacheHint) {
         if len <= SHORT {
             // SAFETY: the caller's promise.
-            return unsafe { dma_core::unsynchronized::copy(dst, src, len) };
+            return unsafe { dma_core::racy_copy::copy(dst, src, len) };
         }
         if len < STREAM_MIN {
             // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! The path through the cache, for every architecture.
 
-use dma_core::unsynchronized;
+use dma_core::racy_copy;
 
 /// Size of a pattern block: a cache line on all supported CPUs.
 pub(super) const LINE: usize = 64;
@@ -27,7 +27,7 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
         return unsafe { copy_behind(dst, src, len) };
     }
     // SAFETY: the caller promises both ranges, and that they do not overlap.
-    unsafe { unsynchronized::copy(dst, src, len) }
+    unsafe { racy_copy::copy(dst, src, len) }
 }
 
 /// Returns true if `dst` is less than a line further on in its page than `src` is in its own.
@@ -52,7 +52,7 @@ unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
         unsafe { copy_in_pieces(dst, src, len) };
     } else {
         // SAFETY: as above.
-        unsafe { unsynchronized::copy(dst, src, len) };
+        unsafe { racy_copy::copy(dst, src, len) };
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) unsafe fn copy_in_pieces(dst: *mut u8, src: *const u8, len: usize) {
     while at < len {
         let n = SHORT.min(len - at);
         // SAFETY: `at + n <= len`, and the caller promises `len` bytes of both ranges.
-        unsafe { unsynchronized::copy(dst.wrapping_add(at), src.wrapping_add(at), n) };
+        unsafe { racy_copy::copy(dst.wrapping_add(at), src.wrapping_add(at), n) };
         at += n;
     }
 }
@@ -88,19 +88,17 @@ pub(super) fn pattern_line(mut pattern: [u8; 8], offset: usize) -> [u8; LINE] {
 pub(super) unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     if pattern == [pattern[0]; 8] {
         // SAFETY: the caller promises `len` writable bytes at `dst`.
-        return unsafe { unsynchronized::set(dst, pattern[0], len) };
+        return unsafe { racy_copy::set(dst, pattern[0], len) };
     }
     let line = pattern_line(pattern, 0);
     if len <= LINE {
         // SAFETY: the caller's range, which is no longer than `line`.
-        return unsafe { unsynchronized::copy(dst, line.as_ptr(), len) };
+        return unsafe { racy_copy::copy(dst, line.as_ptr(), len) };
     }
     let block = [line; BLOCK / LINE];
     for at in (0..len).step_by(BLOCK) {
         // SAFETY: from `at` on, the caller's range has as many bytes, and `block`, which is ours, no fewer.
-        unsafe {
-            unsynchronized::copy(dst.wrapping_add(at), block.as_flattened().as_ptr(), BLOCK.min(len - at))
-        };
+        unsafe { racy_copy::copy(dst.wrapping_add(at), block.as_flattened().as_ptr(), BLOCK.min(len - at)) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! Copy and fill kernels: the C library's `memcpy`, and loops that write past the cache.
 //!
 //! Others may write source and destination at any time, so nothing here makes a reference to the data, or an
-//! access that Rust takes for a race: bytes move by `asm!` blocks and by [`dma_core::unsynchronized`].
+//! access that Rust takes for a race: bytes move by `asm!` blocks and by [`dma_core::racy_copy`].
 
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
 

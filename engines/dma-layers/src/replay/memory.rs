@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use dma_core::{
-    DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, RegionInfo, Result, Segment, Window,
-    unsynchronized,
+    DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, RegionInfo, Result, Segment, Window, racy_copy,
 };
 
 use super::needs::Needs;
@@ -130,11 +129,11 @@ impl Check {
                 let len = CHUNK.min(len - at);
                 if let Some(src) = src {
                     // SAFETY: memory of this process, of which there are no references.
-                    unsafe { unsynchronized::copy(bytes.as_mut_ptr(), src.wrapping_add(at), len) };
+                    unsafe { racy_copy::copy(bytes.as_mut_ptr(), src.wrapping_add(at), len) };
                     bytes[..len].iter_mut().for_each(|byte| *byte = !*byte);
                 }
                 // SAFETY: as above.
-                unsafe { unsynchronized::copy(dst.wrapping_add(at), bytes.as_ptr(), len) };
+                unsafe { racy_copy::copy(dst.wrapping_add(at), bytes.as_ptr(), len) };
             }
             None::<()>
         });
@@ -154,12 +153,12 @@ impl Check {
         let crc = || {
             let one = self.src[0];
             // SAFETY: memory of this process, of which there are no references.
-            u64::from(unsafe { unsynchronized::crc32c(0, one.addr.as_ptr(), one.len) })
+            u64::from(unsafe { racy_copy::crc32c(0, one.addr.as_ptr(), one.len) })
         };
         if self.kind == Kind::Compare {
             let (a, b) = (self.src[0], self.dst[0]);
             // SAFETY: as above.
-            let first = unsafe { unsynchronized::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
+            let first = unsafe { racy_copy::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
             let expected = first.map_or(dma_core::Completion::EQUAL, |at| at as u64);
             return (result != expected).then(|| wrong(None));
         }
@@ -167,7 +166,7 @@ impl Check {
             let byte = for_each_pair(&self.pairs(), |offset, src, dst, len| {
                 let at = match src {
                     // SAFETY: as above.
-                    Some(src) => unsafe { unsynchronized::first_difference(src, dst, len) },
+                    Some(src) => unsafe { racy_copy::first_difference(src, dst, len) },
                     None => self.not_filled(dst, len),
                 };
                 at.map(|at| offset + at)
@@ -185,7 +184,7 @@ impl Check {
         (0..len).step_by(CHUNK).find_map(|at| {
             let len = CHUNK.min(len - at);
             // SAFETY: memory of this process, of which there are no references.
-            unsafe { unsynchronized::copy(bytes.as_mut_ptr(), dst.wrapping_add(at), len) };
+            unsafe { racy_copy::copy(bytes.as_mut_ptr(), dst.wrapping_add(at), len) };
             bytes[..len].iter().position(|byte| *byte != self.byte).map(|wrong| at + wrong)
         })
     }

@@ -1,0 +1,155 @@
+//! [`DeviceMemory`]: memory on a device that others have allocated.
+
+use std::any::Any;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::addresses::Addresses;
+use super::host_memory::Owner;
+use crate::{DeviceAddr, Result};
+
+/// Device memory that others have allocated, to register, with its owner: a GPU array of another library, or
+/// the memory behind a dma-buf.
+///
+/// [`DmaEngineExt::register_device`](crate::DmaEngineExt::register_device) makes a
+/// [`Window`](crate::Window) of it. The window's region keeps the owner until no operation uses the memory
+/// and the last view is dropped.
+pub struct DeviceMemory {
+    addr: DeviceAddr,
+    len: usize,
+    dmabuf: Option<(OwnedFd, u64)>,
+    owner: Owner,
+}
+
+impl DeviceMemory {
+    /// Takes `len` bytes at the device's address `addr`, kept alive by `owner` (`()` for memory that is never
+    /// freed). An engine with [`Capabilities::REGISTER_DEVICE`](crate::Capabilities::REGISTER_DEVICE) checks
+    /// them against its driver when it registers them.
+    ///
+    /// # Safety
+    ///
+    /// The bytes stay allocated while `owner` lives. No reference to them exists in this process while this
+    /// value or a region made from it exists. Work of others on the device that accesses the bytes at the
+    /// same time finds them undefined, as do the operations.
+    #[must_use]
+    #[expect(unsafe_code, reason = "the caller vouches for an address")]
+    pub unsafe fn from_raw(addr: DeviceAddr, len: usize, owner: impl Send + Sync + 'static) -> Self {
+        Self { addr, len, dmabuf: None, owner: Owner::new(owner) }
+    }
+
+    /// Takes the `len` bytes from byte `offset` of the dma-buf `fd` on, kept alive by `owner` (`()` if `fd`
+    /// does). An engine with [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)
+    /// registers them.
+    ///
+    /// Their address, which only descriptors name, is one at which the process has nothing: it is reserved
+    /// while this value or a region made from it exists.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `len` is too long for the address space; `OutOfMemory` if no addresses are left.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_raw`](Self::from_raw).
+    #[expect(unsafe_code, reason = "the caller vouches for the bytes")]
+    pub unsafe fn from_dmabuf(
+        fd: OwnedFd,
+        offset: u64,
+        len: usize,
+        owner: impl Send + Sync + 'static,
+    ) -> Result<Self> {
+        let addresses = Addresses::reserve(len)?;
+        let addr = DeviceAddr(addresses.start() as u64);
+        Ok(Self { addr, len, dmabuf: Some((fd, offset)), owner: Owner::new((addresses, owner)) })
+    }
+
+    /// Adds the dma-buf `fd`, of which the bytes are those from byte `offset` on, for engines that register
+    /// memory of other devices.
+    #[must_use]
+    pub fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
+        self.dmabuf = Some((fd, offset));
+        self
+    }
+
+    /// Returns the address of the first byte. No other memory of the process has one of these addresses.
+    #[must_use]
+    pub const fn addr(&self) -> DeviceAddr {
+        self.addr
+    }
+
+    /// Returns the length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the dma-buf and the offset of the first byte in it, if there is one.
+    #[must_use]
+    pub fn dmabuf(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        self.dmabuf.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
+    }
+
+    /// Returns whether the owner is an `M`.
+    pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
+        self.owner.is::<M>()
+    }
+
+    /// Returns the owner, if it is an `M`. That of a dma-buf's memory is not returned.
+    ///
+    /// # Errors
+    ///
+    /// This value, unchanged, if the owner is of another type.
+    pub fn into_owner<M: Any>(self) -> Result<M, Self> {
+        if !self.is_owned_by::<M>() {
+            return Err(self);
+        }
+        self.owner.into_box().downcast().map(|owner| *owner).map_err(|_| unreachable!("it is an `M`"))
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceMemory")
+            .field("addr", &self.addr)
+            .field("len", &self.len)
+            .field("dmabuf", &self.dmabuf)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_device_gives_its_owner_back() {
+        #[expect(unsafe_code, reason = "an address that is never accessed")]
+        // SAFETY: no operation and no reference uses the address.
+        let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(64), 3, "owner".to_owned()) };
+        assert_eq!((memory.addr(), memory.len(), memory.dmabuf().is_none()), (DeviceAddr(64), 3, true));
+        let memory = memory.into_owner::<u8>().unwrap_err();
+        assert_eq!(memory.into_owner::<String>().unwrap(), "owner");
+    }
+
+    #[test]
+    fn dmabufs_have_addresses_of_their_own() {
+        let dmabuf = |len| {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            #[expect(unsafe_code, reason = "a file that is never accessed")]
+            // SAFETY: no operation uses the file, and it has no bytes.
+            unsafe {
+                DeviceMemory::from_dmabuf(file.into(), 4096, len, ())
+            }
+        };
+        let (a, b) = (dmabuf(5000).unwrap(), dmabuf(5000).unwrap());
+        assert!(a.addr().0.abs_diff(b.addr().0) >= 5000, "{a:?} {b:?}");
+        assert_eq!(a.dmabuf().unwrap().1, 4096);
+        assert!(dmabuf(usize::MAX).is_err() && dmabuf(1 << 60).is_err());
+    }
+}

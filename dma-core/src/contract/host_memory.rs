@@ -1,0 +1,478 @@
+//! Memory that engines allocate and register.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::ptr::NonNull;
+
+use crate::{Access, Error, ErrorKind, Result};
+
+/// Alignment for huge pages, in bytes: their size on x86-64, and on aarch64 with pages of 4 KiB.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+/// The place of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum Place {
+    /// Main memory, which the CPU reads and writes.
+    #[default]
+    Host,
+    /// The device's own memory, such as a GPU's. The CPU may not reach it; a [`Window`](crate::Window) moves
+    /// its bytes by DMA.
+    Device,
+}
+
+impl Place {
+    /// Every place.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Device];
+}
+
+impl fmt::Display for Place {
+    /// Writes `host` or `device`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Device => "device",
+        })
+    }
+}
+
+/// A request for memory to allocate or register.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MemoryRequest {
+    /// Length in bytes, at least 1. Ignored when registering.
+    pub len: usize,
+    /// Alignment of the first byte, a power of two. Default 4096. Ignored when registering.
+    pub align: usize,
+    /// Rights of the local device; empty only for memory that is exported. Default: read and write.
+    pub access: Access,
+    /// The most rights that an export may grant; empty (the default) for memory that is not exported.
+    pub export: Access,
+    /// Prefers huge pages. Default false.
+    pub huge_pages: bool,
+    /// The NUMA node to take memory from, by its number; `None`, the default, where the system chooses.
+    /// Ignored when registering, and by engines: [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
+    pub node: Option<u32>,
+    /// The place to allocate in. Default: the host. Ignored when registering.
+    pub place: Place,
+}
+
+impl MemoryRequest {
+    /// Requests `len` bytes, page-aligned, readable and writable by the device, not exportable.
+    #[must_use]
+    pub const fn new(len: usize) -> Self {
+        let (access, export) = (Access::all(), Access::empty());
+        Self { len, align: 4096, access, export, huge_pages: false, node: None, place: Place::Host }
+    }
+
+    crate::contract::setters::setters! {
+        /// Sets the alignment of the first byte, in bytes; a power of two.
+        with_align(align: usize);
+        /// Sets the rights of the local device.
+        with_access(access: Access);
+        /// Allows the memory to be exported with at most these rights.
+        exportable(export: Access);
+        /// Asks for huge pages.
+        with_huge_pages(huge_pages: bool);
+        /// Takes the memory from a NUMA node, such as the engine's
+        /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node).
+        with_node(node: Option<u32>);
+        /// Sets the place to allocate in. For [`Place::Device`], see
+        /// [`allocate_window`](crate::DmaEngineExt::allocate_window).
+        with_place(place: Place);
+    }
+
+    /// Checks that memory of this length and alignment can exist.
+    /// [`DmaEngine::allocate_raw`](crate::DmaEngine::allocate_raw) begins with it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is no power of two, no
+    /// rights, neither for the device nor for a peer, or a NUMA node for device memory.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+        if self.len == 0 {
+            return Err(bad("0 bytes".to_owned()).with_hint("ask for at least 1 byte"));
+        }
+        if isize::try_from(self.len).is_err() {
+            return Err(bad(format!("{} bytes", self.len))
+                .with_numbers(self.len as u64, isize::MAX as u64)
+                .with_hint("no address space holds that: ask for less"));
+        }
+        if !self.align.is_power_of_two() {
+            return Err(bad(format!("alignment {}", self.align)).with_hint("an alignment is a power of two"));
+        }
+        if let (Place::Device, Some(node)) = (self.place, self.node) {
+            return Err(bad(format!("device memory on NUMA node {node}"))
+                .with_hint("name no node: NUMA nodes have host memory only"));
+        }
+        self.check_rights()
+    }
+
+    /// As [`validate`](Self::validate), for an engine that allocates host memory only.
+    ///
+    /// # Errors
+    ///
+    /// As `validate`; `Unsupported` for another place.
+    pub fn validate_for_host(&self) -> Result<()> {
+        self.validate()?;
+        if self.place != Place::Host {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} memory: the engine allocates host memory only", self.place),
+            )
+            .with_hint("ask for `Place::Host`"));
+        }
+        Ok(())
+    }
+
+    /// Checks that the device or a peer may use the memory.
+    pub(crate) fn check_rights(&self) -> Result<()> {
+        if self.access.is_empty() && self.export.is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "no rights: no device could read or write the memory",
+            )
+            .with_hint("ask for `Access::READ`, `Access::WRITE` or both"));
+        }
+        Ok(())
+    }
+
+    /// Makes the error `OutOfMemory` with the length and the alignment, and a hint which of them to lower. A
+    /// backend may set another hint.
+    #[must_use]
+    pub fn out_of_memory(&self) -> Error {
+        let hint = if self.align > self.len.max(HUGE_PAGE) {
+            "ask for a smaller alignment"
+        } else {
+            "ask for less, or free some memory"
+        };
+        Error::new(ErrorKind::OutOfMemory, format!("{} bytes aligned to {}", self.len, self.align))
+            .with_hint(hint)
+    }
+}
+
+/// Memory of the caller's to register, with its owner.
+///
+/// The region made from it keeps the owner until it is deregistered, and gives it back then.
+pub struct HostMemory {
+    ptr: NonNull<u8>,
+    len: usize,
+    /// Others may read the bytes at the same time, and nobody may write them.
+    read_only: bool,
+    fd: Option<(std::os::fd::OwnedFd, u64)>,
+    owner: Owner,
+}
+
+/// A boxed value behind a raw pointer, and its type. Moving a `Box`, or a reference to its value, would
+/// assert that nobody else points into it, but `HostMemory` does.
+pub(crate) struct Owner(NonNull<dyn Any + Send + Sync>, TypeId);
+
+#[expect(unsafe_code, reason = "a raw pointer to an owned value")]
+// SAFETY: the value is Send, and this pointer is its only owner.
+unsafe impl Send for Owner {}
+#[expect(unsafe_code, reason = "a raw pointer to an owned value")]
+// SAFETY: the value is Sync, and a shared reference to this type gives out its type only.
+unsafe impl Sync for Owner {}
+
+impl Owner {
+    pub(crate) fn new<M: Any + Send + Sync>(owner: M) -> Self {
+        let owner: Box<dyn Any + Send + Sync> = Box::new(owner);
+        Self(NonNull::from(Box::leak(owner)), TypeId::of::<M>())
+    }
+
+    /// Returns whether it is an `M`.
+    pub(crate) fn is<M: Any>(&self) -> bool {
+        self.1 == TypeId::of::<M>()
+    }
+
+    pub(crate) fn into_box(self) -> Box<dyn Any + Send + Sync> {
+        let owner = std::mem::ManuallyDrop::new(self);
+        #[expect(unsafe_code, reason = "takes back the box that `new` leaked")]
+        // SAFETY: the pointer came from a box, and this value, which will not be dropped, was its only owner.
+        unsafe {
+            Box::from_raw(owner.0.as_ptr())
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "takes back the box that `new` leaked")]
+        // SAFETY: the pointer came from a box, and this value was its only owner.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// Memory of the allocator.
+struct Aligned {
+    start: NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+impl Aligned {
+    /// Returns `None` if there is not enough memory. The layout is not empty.
+    fn new(layout: std::alloc::Layout) -> Option<Self> {
+        #[expect(unsafe_code, reason = "allocates with an alignment that is known at run time")]
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        NonNull::new(start).map(|start| Self { start, layout })
+    }
+}
+
+#[expect(unsafe_code, reason = "memory that this value owns")]
+// SAFETY: as above.
+unsafe impl Send for Aligned {}
+
+#[expect(unsafe_code, reason = "memory that this value owns")]
+// SAFETY: as above; its bytes are reached through `&mut` only.
+unsafe impl Sync for Aligned {}
+
+impl AsMut<[u8]> for Aligned {
+    fn as_mut(&mut self) -> &mut [u8] {
+        #[expect(unsafe_code, reason = "makes a slice of allocated memory")]
+        // SAFETY: allocated with this length, zeroed, and borrowed exclusively.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size())
+        }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "frees allocated memory")]
+        // SAFETY: allocated with this layout, and freed once.
+        unsafe {
+            std::alloc::dealloc(self.start.as_ptr(), self.layout);
+        }
+    }
+}
+
+impl HostMemory {
+    /// Takes the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type with
+    /// exclusive bytes.
+    ///
+    /// `as_mut` is called once; `owner` is not touched again until the memory is deregistered.
+    #[must_use]
+    pub fn from_owner<M: AsMut<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
+        // Boxed first, so that bytes inside the owner itself do not move afterwards.
+        let owner = Owner::new(owner);
+        #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
+        // SAFETY: the box holds an `M`, and nobody else has a reference to it.
+        let bytes = unsafe { owner.0.cast::<M>().as_mut() }.as_mut();
+        let len = bytes.len();
+        let ptr = NonNull::from(bytes).cast();
+        Self { ptr, len, read_only: false, fd: None, owner }
+    }
+
+    /// Takes the bytes of `owner` to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
+    /// to write, or another type with shared bytes. Clones of `owner` may be read meanwhile.
+    ///
+    /// [`DmaEngineExt::register_read_only`](crate::DmaEngineExt::register_read_only) registers it. `as_ref`
+    /// is called once; `owner` is not touched again until the memory is deregistered.
+    #[must_use]
+    pub fn from_read_only<M: AsRef<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
+        let owner = Owner::new(owner);
+        #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
+        // SAFETY: the box holds an `M`, and nobody has a unique reference to it.
+        let bytes = unsafe { owner.0.cast::<M>().as_ref() }.as_ref();
+        let len = bytes.len();
+        let ptr = NonNull::from(bytes).cast();
+        Self { ptr, len, read_only: true, fd: None, owner }
+    }
+
+    /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
+    /// up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at such an
+    /// address. May write every page of it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the alignment is no power of two or `len` is too long, `OutOfMemory`.
+    pub fn aligned(len: usize, limits: &crate::Limits) -> Result<Self> {
+        let alignment = limits.register_alignment.max(1);
+        let layout = len
+            .max(1)
+            .checked_next_multiple_of(alignment)
+            .and_then(|len| std::alloc::Layout::from_size_align(len, alignment).ok())
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("{len} bytes at multiples of {alignment} bytes cannot be"),
+                )
+                .with_hint("ask for less, at a power of two")
+            })?;
+        let owner = Aligned::new(layout).ok_or_else(|| MemoryRequest::new(len).out_of_memory())?;
+        Ok(Self::from_owner(owner))
+    }
+
+    /// Allocates zeroed memory of the length and alignment that `request` says, for an engine's
+    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the rest of it. May write every page.
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryRequest::validate_for_host`], `OutOfMemory`.
+    pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
+        request.validate_for_host()?;
+        let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();
+        let owner = layout.and_then(Aligned::new).ok_or_else(|| request.out_of_memory())?;
+        Ok(Self::from_owner(owner))
+    }
+
+    /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be mapped, initialized, valid for reads and writes, and accessed by nobody else while
+    /// `owner` lives and this value or a region made from it exists.
+    #[must_use]
+    #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
+        Self { ptr, len, read_only: false, fd: None, owner: Owner::new(owner) }
+    }
+
+    /// Declares the bytes a mapping of `fd` from byte `offset` on: a dma-buf or memfd, which some engines
+    /// register by descriptor.
+    #[must_use]
+    pub fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
+        self.fd = Some((fd, offset));
+        self
+    }
+
+    /// Returns the first byte.
+    #[must_use]
+    pub const fn as_ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Returns the length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns true for memory of [`from_read_only`](Self::from_read_only): neither the CPU nor a device may
+    /// write it.
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Returns whether the owner is an `M`.
+    pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
+        self.owner.is::<M>()
+    }
+
+    /// Returns the file descriptor and offset that the bytes map, if known.
+    #[must_use]
+    pub fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
+        use std::os::fd::AsFd;
+        self.fd.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
+    }
+
+    /// Gives the owner back, if it is an `M`.
+    ///
+    /// # Errors
+    ///
+    /// This value, unchanged, if the owner is of another type.
+    pub fn into_owner<M: Any>(self) -> Result<M, Self> {
+        if !self.is_owned_by::<M>() {
+            return Err(self);
+        }
+        self.owner.into_box().downcast().map(|owner| *owner).map_err(|_| unreachable!("it is an `M`"))
+    }
+}
+
+#[expect(unsafe_code, reason = "a raw pointer with its owner")]
+// SAFETY: the bytes belong to `owner`, which is Send and Sync, and are written by nobody else.
+unsafe impl Send for HostMemory {}
+#[expect(unsafe_code, reason = "a raw pointer with its owner")]
+// SAFETY: a shared reference gives out the pointer and the length only, and `owner` is Sync.
+unsafe impl Sync for HostMemory {}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory")
+            .field("ptr", &self.ptr)
+            .field("len", &self.len)
+            .field("read_only", &self.read_only)
+            .field("fd", &self.fd)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_memory_is_as_its_engine_asks() {
+        for (len, alignment) in [(0, 1), (1, 4096), (5000, 4096), (1, 2 << 20), (64, 64)] {
+            let limits = crate::Limits::default().with_alignment(alignment, 1);
+            let memory = HostMemory::aligned(len, &limits).unwrap();
+            assert!(memory.as_ptr().addr().get().is_multiple_of(alignment));
+            assert!(memory.len() >= len && memory.len().is_multiple_of(alignment));
+        }
+        let limits = crate::Limits::default().with_alignment(3, 1);
+        assert_eq!(HostMemory::aligned(1, &limits).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let limits = crate::Limits::default();
+        assert_eq!(HostMemory::aligned(usize::MAX, &limits).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn requested_memory_is_as_long_as_its_request() {
+        for (len, align) in [(1, 1), (1, 4096), (5000, 4096), (64, 2 << 20)] {
+            let memory = HostMemory::allocate_requested(&MemoryRequest::new(len).with_align(align)).unwrap();
+            assert!(memory.as_ptr().addr().get().is_multiple_of(align));
+            assert_eq!(memory.len(), len, "aligned to {align}");
+        }
+        let kind = |request| HostMemory::allocate_requested(&request).unwrap_err().kind();
+        assert_eq!(kind(MemoryRequest::new(0)), ErrorKind::InvalidArgument);
+        assert_eq!(kind(MemoryRequest::new(isize::MAX as usize)), ErrorKind::OutOfMemory);
+    }
+
+    #[test]
+    fn out_of_memory_says_what_to_lower() {
+        let error = MemoryRequest::new(10).with_align(1 << 40).out_of_memory();
+        assert_eq!(
+            error.to_string(),
+            "out of memory: 10 bytes aligned to 1099511627776; ask for a smaller alignment"
+        );
+        let error = MemoryRequest::new(1 << 50).out_of_memory();
+        assert_eq!(error.hint(), "ask for less, or free some memory");
+    }
+
+    #[test]
+    fn host_memory_gives_its_owner_back() {
+        let memory = HostMemory::from_owner(vec![7_u8; 3]);
+        assert_eq!(memory.len(), 3);
+        let memory = memory.into_owner::<String>().unwrap_err();
+        assert_eq!(memory.into_owner::<Vec<u8>>().unwrap(), [7, 7, 7]);
+    }
+
+    #[test]
+    fn read_only_memory_gives_its_owner_back() {
+        let bytes: std::sync::Arc<[u8]> = [1, 2, 3].into();
+        let memory = HostMemory::from_read_only(std::sync::Arc::clone(&bytes));
+        assert_eq!(memory.as_ptr().as_ptr().cast_const(), bytes.as_ptr());
+        assert!(memory.is_read_only() && !HostMemory::from_owner(vec![0]).is_read_only());
+        let memory = memory.into_owner::<Vec<u8>>().unwrap_err();
+        assert!(memory.is_read_only());
+        assert_eq!(memory.into_owner::<std::sync::Arc<[u8]>>().unwrap(), bytes);
+    }
+
+    #[test]
+    fn host_memory_inside_its_owner_does_not_move() {
+        let memory = HostMemory::from_owner([1_u8, 2, 3]);
+        let before = memory.as_ptr();
+        let moved = Box::new(memory);
+        assert_eq!(moved.as_ptr(), before);
+        assert_eq!(moved.into_owner::<[u8; 3]>().unwrap(), [1, 2, 3]);
+    }
+}

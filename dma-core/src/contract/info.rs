@@ -1,0 +1,310 @@
+//! Descriptions of engines: identity, capabilities and limits.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bitflags::bitflags;
+
+use crate::Place;
+
+/// Tells the regions and queues of one opened engine from those of all others in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EngineId(u64);
+
+impl EngineId {
+    /// An id that no engine in this process has had.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The id together with rights, in one number: what every copy compares.
+    pub(crate) const fn tag(self, access: Access) -> u64 {
+        // No process opens 2^60 engines. A bit that is no right would make it another engine's.
+        self.0 << 4 | (access.bits() & Access::all().bits()) as u64
+    }
+}
+
+/// The description of an engine.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct EngineInfo {
+    /// The backend's short name, as in engine names: `cpu`, `sim`, `doca`, `ioat`.
+    pub backend: &'static str,
+    /// The device: a PCI address, or words for a software device.
+    pub device: String,
+    /// The version of the library or driver behind it.
+    pub version: String,
+    /// For a modelled device: the profile's name and source, and the changes to it. `None` if the engine
+    /// moves bytes as fast as it can.
+    pub model: Option<String>,
+    /// The NUMA node that the device is attached to. `None` for software, on a machine of one node, and where
+    /// the system does not say. [`NumaNodes::cores`](crate::NumaNodes::cores) lists the node's cores.
+    pub numa_node: Option<u32>,
+    /// Native capabilities.
+    pub capabilities: Capabilities,
+    /// Limits.
+    pub limits: Limits,
+}
+
+impl EngineInfo {
+    /// The description of an engine with no capability but to copy and with default [`Limits`].
+    #[must_use]
+    pub fn new(backend: &'static str, device: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            backend,
+            device: device.into(),
+            version: version.into(),
+            model: None,
+            numa_node: None,
+            capabilities: Capabilities::empty(),
+            limits: Limits::default(),
+        }
+    }
+
+    crate::contract::setters::setters! {
+        /// Sets the capabilities.
+        with_capabilities(capabilities: Capabilities);
+        /// Sets the limits.
+        with_limits(limits: Limits);
+        /// Sets the NUMA node.
+        with_numa_node(numa_node: Option<u32>);
+    }
+
+    /// Returns the places that the engine allocates memory in.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let capabilities = self.capabilities;
+        Place::ALL.into_iter().filter(move |place| capabilities.contains(Capabilities::allocate_in(*place)))
+    }
+
+    /// Says that the device is a model, and of what.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+}
+
+bitflags! {
+    /// Native capabilities of an engine. Copying is not listed: every engine copies.
+    ///
+    /// The safe API supplies missing operations, `FENCE` and lists (see [`Limits::max_segments`]) by copies,
+    /// the CPU, waiting and cutting. Other missing capabilities answer `Unsupported`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Capabilities: u32 {
+        /// Fills memory with a pattern of 8 bytes.
+        const FILL = 1 << 0;
+        /// Keeps the fence of a descriptor by itself.
+        const FENCE = 1 << 1;
+        /// Allocates [host](crate::Place::Host) memory.
+        const ALLOCATE = 1 << 2;
+        /// Registers the caller's memory.
+        const REGISTER = 1 << 3;
+        /// Exports memory to a peer.
+        const EXPORT = 1 << 4;
+        /// Imports a peer's memory.
+        const IMPORT = 1 << 5;
+        /// The CPU makes the copies, and a doorbell costs no more than a call: operations do not wait for
+        /// others to share one (see [`QueueOptions::gather`](crate::QueueOptions::gather)).
+        const CPU_COPIES = 1 << 6;
+        /// Allocates [device](crate::Place::Device) memory.
+        const ALLOCATE_DEVICE = 1 << 7;
+        /// Completions of one queue are reported in the order of submission. The conformance suite checks the
+        /// claim; only direct users of [`RawQueue`](crate::RawQueue) may rely on it. It does not order memory
+        /// accesses: that takes a fence.
+        const IN_ORDER = 1 << 8;
+        /// Compares memory: [`Operation::Compare`](crate::Operation::Compare).
+        const COMPARE = 1 << 9;
+        /// Computes CRC-32C: [`Operation::Crc32c`](crate::Operation::Crc32c).
+        const CRC32C = 1 << 10;
+        /// Computes CRC-32C while it copies: [`Operation::CopyCrc32c`](crate::Operation::CopyCrc32c).
+        const COPY_CRC32C = 1 << 11;
+        /// Copies one source to two destinations: [`Operation::CopyToBoth`](crate::Operation::CopyToBoth).
+        const COPY_TO_BOTH = 1 << 12;
+        /// Registers memory of its device that others have allocated, by address.
+        const REGISTER_DEVICE = 1 << 13;
+        /// Registers memory of other devices by dma-buf, without a mapping of the CPU's.
+        const REGISTER_DMABUF = 1 << 14;
+    }
+}
+
+impl Capabilities {
+    /// Returns the capability to allocate memory in `place`.
+    #[must_use]
+    pub const fn allocate_in(place: Place) -> Self {
+        match place {
+            Place::Host => Self::ALLOCATE,
+            Place::Device => Self::ALLOCATE_DEVICE,
+        }
+    }
+}
+
+/// Writes names as `fill, fence`.
+fn write_names<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
+    let mut first = true;
+    for name in names {
+        write!(f, "{}{}", if first { "" } else { ", " }, name.to_lowercase().replace('_', " "))?;
+        first = false;
+    }
+    if first { f.write_str("none") } else { Ok(()) }
+}
+
+impl fmt::Display for Capabilities {
+    /// Writes the names, as `fill, copy to both`; for none, `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_names(f, self.iter_names().map(|(name, _)| name))
+    }
+}
+
+impl fmt::Display for Access {
+    /// Writes the rights, as `read, write`; for none, `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_names(f, self.iter_names().map(|(name, _)| name))
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serialized {
+    use serde::{Serialize, Serializer};
+
+    /// As a list of names, such as `COPY_TO_BOTH`.
+    impl Serialize for super::Capabilities {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(self.iter_names().map(|(name, _)| name))
+        }
+    }
+
+    /// As a list of names: `READ`, `WRITE`.
+    impl Serialize for super::Access {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(self.iter_names().map(|(name, _)| name))
+        }
+    }
+}
+
+/// The numbers that bound an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest descriptor, in bytes; at least 64. Longer operations are cut up by the safe API.
+    pub max_transfer: u64,
+    /// The most segments on either side of one descriptor; at least 1, which means no scatter-gather.
+    pub max_segments: usize,
+    /// The most descriptors in flight on one queue; at least 1.
+    pub max_queue_depth: usize,
+    /// The depth that a queue gets if the caller does not choose.
+    pub default_queue_depth: usize,
+    /// The most queues open at once; `None` if only memory bounds it.
+    pub max_queues: Option<usize>,
+    /// The alignment in bytes, a power of two, that registered memory must have (address and length); 1 for
+    /// none.
+    pub register_alignment: usize,
+    /// The alignment in bytes, a power of two, from which copies run at full speed; 1 if it makes no
+    /// difference.
+    pub preferred_alignment: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_transfer: u64::MAX,
+            max_segments: 1,
+            max_queue_depth: 65_536,
+            default_queue_depth: 256,
+            max_queues: None,
+            register_alignment: 1,
+            preferred_alignment: 1,
+        }
+    }
+}
+
+impl fmt::Display for Limits {
+    /// Writes one line, as `transfers to 1048576 bytes, 1 segment, depth 256 of 65536`, with
+    /// alignments and the number of queues if they are bounded.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_transfer, max_segments, max_queue_depth, default_queue_depth, .. } = self;
+        if *max_transfer == u64::MAX {
+            f.write_str("transfers of any length")?;
+        } else {
+            write!(f, "transfers to {max_transfer} bytes")?;
+        }
+        let s = if *max_segments == 1 { "" } else { "s" };
+        write!(f, ", {max_segments} segment{s}, depth {default_queue_depth} of {max_queue_depth}")?;
+        if let Some(max_queues) = self.max_queues {
+            write!(f, ", {max_queues} queue{}", if max_queues == 1 { "" } else { "s" })?;
+        }
+        for (what, alignment) in [("registered", self.register_alignment), ("best", self.preferred_alignment)]
+        {
+            if alignment > 1 {
+                write!(f, ", {what} at multiples of {alignment} bytes")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    crate::contract::setters::setters! {
+        /// Sets [`max_transfer`](Self::max_transfer), in bytes.
+        with_max_transfer(max_transfer: u64);
+        /// Sets [`max_segments`](Self::max_segments).
+        with_max_segments(max_segments: usize);
+    }
+
+    /// Sets [`max_queue_depth`](Self::max_queue_depth) and
+    /// [`default_queue_depth`](Self::default_queue_depth), in descriptors.
+    #[must_use]
+    pub const fn with_queue_depth(mut self, max: usize, default: usize) -> Self {
+        self.max_queue_depth = max;
+        self.default_queue_depth = default;
+        self
+    }
+
+    crate::contract::setters::setters! {
+        /// Sets [`max_queues`](Self::max_queues).
+        with_max_queues(max_queues: Option<usize>);
+    }
+
+    /// Sets [`register_alignment`](Self::register_alignment) and
+    /// [`preferred_alignment`](Self::preferred_alignment), in bytes.
+    #[must_use]
+    pub const fn with_alignment(mut self, register: usize, preferred: usize) -> Self {
+        self.register_alignment = register;
+        self.preferred_alignment = preferred;
+        self
+    }
+}
+
+bitflags! {
+    /// Rights to memory: of the local device for a region, of the peer for an export.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Access: u32 {
+        /// May be read, as the source of a copy.
+        const READ = 1 << 0;
+        /// May be written, as the destination of a copy or a fill.
+        const WRITE = 1 << 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read() {
+        assert_eq!((Capabilities::FILL | Capabilities::COPY_TO_BOTH).to_string(), "fill, copy to both");
+        assert_eq!((Access::READ | Access::WRITE).to_string(), "read, write");
+        assert_eq!(Access::empty().to_string(), "none");
+        let limits = Limits::default();
+        assert_eq!(limits.to_string(), "transfers of any length, 1 segment, depth 256 of 65536");
+        let limits = limits.with_max_transfer(64).with_max_segments(2).with_queue_depth(8, 4);
+        let limits = limits.with_max_queues(Some(1)).with_alignment(4096, 1);
+        assert_eq!(
+            limits.to_string(),
+            "transfers to 64 bytes, 2 segments, depth 4 of 8, 1 queue, registered at multiples of 4096 bytes"
+        );
+    }
+}

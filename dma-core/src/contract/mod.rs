@@ -1,0 +1,26 @@
+//! The contract: the traits that an engine implements, and the types that they name. Nothing here imports
+//! from the rest of the crate.
+
+mod addresses;
+mod counters;
+mod descriptor;
+mod device_memory;
+mod engine;
+pub(crate) mod error;
+mod export;
+mod forward;
+mod host_memory;
+mod info;
+mod options;
+pub(crate) mod setters;
+
+pub use counters::Counters;
+pub use descriptor::Descriptor;
+pub use device_memory::DeviceMemory;
+pub use engine::*;
+pub use error::*;
+pub use export::ExportDescriptor;
+pub(crate) use host_memory::HUGE_PAGE;
+pub use host_memory::{HostMemory, MemoryRequest, Place};
+pub use info::*;
+pub use options::*;

@@ -1,0 +1,171 @@
+//! [`BufferMut`] and [`Buffer`]: local registered memory, in the style of the `bytes` crate.
+#![expect(unsafe_code, reason = "makes slices of registered memory")]
+
+use std::ops::{Deref, DerefMut};
+
+use bytes::Bytes;
+
+use crate::memory::buffer_writer::BufferWriter;
+use crate::memory::region::{Range, Region, view_methods};
+
+/// A unique, writable view of local registered memory.
+///
+/// It is the only view of its bytes. It splits into disjoint views without a copy, moves into an operation,
+/// and comes back with the completion. So nobody holds a slice of bytes that a device may be writing.
+///
+/// ```
+/// # fn demo(buffer: dma_core::BufferMut) {
+/// let mut head = buffer;
+/// let tail = head.split_off(16);     // no copy: two views of one region
+/// head.fill(1);                      // a slice like any other
+/// let shared = tail.freeze();        // read-only from here on, cheap to clone
+/// let bytes: bytes::Bytes = shared.into();
+/// # }
+/// ```
+pub struct BufferMut(pub(crate) Range);
+
+view_methods!(BufferMut: split);
+
+impl BufferMut {
+    /// Makes the only view of a new region that the CPU can reach.
+    pub(crate) fn sole(region: Region) -> Self {
+        debug_assert!(region.is_cpu_visible());
+        Self(Range::whole(region))
+    }
+
+    /// Joins `next`, which must begin where `self` ends. No copy.
+    ///
+    /// # Errors
+    ///
+    /// `next`, unchanged, if it does not.
+    pub fn unsplit(&mut self, next: Self) -> Result<(), Self> {
+        if self.0.touches(&next.0) {
+            self.0.len += next.0.len;
+            Ok(())
+        } else {
+            Err(next)
+        }
+    }
+
+    /// Fills it from its front, by [`std::io::Write`] or [`bytes::BufMut`].
+    #[must_use]
+    pub const fn writer(self) -> BufferWriter {
+        BufferWriter::new(self)
+    }
+
+    /// Makes it read-only and shared. No copy.
+    #[must_use]
+    pub fn freeze(self) -> Buffer {
+        Buffer(self.0)
+    }
+}
+
+/// Defines `into_owner` of both kinds of buffer.
+macro_rules! into_owner {
+    ($view:ident) => {
+        impl $view {
+            /// Deregisters, and gives back the owner of registered memory, if it is an `M` and this is the
+            /// last view of its region, which may be a part of it. May block while the system unpins it.
+            ///
+            /// # Errors
+            ///
+            /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region,
+            /// the owner is of another type, or the memory is the engine's or a pool's.
+            pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
+                let Range { region, addr, len } = self.0;
+                region.into_owner().map_err(|region| Self(Range { region, addr, len }))
+            }
+        }
+    };
+}
+into_owner!(BufferMut);
+into_owner!(Buffer);
+
+impl Deref for BufferMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in a CPU-visible region that it keeps alive, whose bytes are initialized,
+        // and this is the only view of them: a transfer that writes them would own it.
+        unsafe { std::slice::from_raw_parts(self.0.addr.as_ptr(), self.0.len) }
+    }
+}
+
+impl DerefMut for BufferMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.0.addr.as_ptr(), self.0.len) }
+    }
+}
+
+impl AsRef<[u8]> for BufferMut {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for BufferMut {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// A shared, read-only view of local registered memory. Cloning and slicing copy nothing.
+///
+/// It can be the source of any number of operations at once, and becomes a [`bytes::Bytes`] without a copy.
+#[derive(Clone)]
+pub struct Buffer(pub(crate) Range);
+
+view_methods!(Buffer: split slice);
+
+impl Buffer {
+    /// Makes it writable again, if it is the last view of its region. No copy.
+    ///
+    /// # Errors
+    ///
+    /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region, or the
+    /// memory [is read-only](Self::is_read_only).
+    pub fn try_into_mut(self) -> Result<BufferMut, Self> {
+        if self.0.region.is_sole() && !self.is_read_only() { Ok(BufferMut(self.0)) } else { Err(self) }
+    }
+
+    /// Returns whether this is the last view of its region.
+    pub(crate) fn is_last(&self) -> bool {
+        self.0.region.is_sole()
+    }
+
+    /// Returns true for memory of [`register_read_only`](crate::DmaEngineExt::register_read_only), which is
+    /// never made writable.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.0.region.is_read_only()
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in a CPU-visible region that it keeps alive, whose bytes are initialized;
+        // all views of them are read-only, so no operation can have them as its destination.
+        unsafe { std::slice::from_raw_parts(self.0.addr.as_ptr(), self.0.len) }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<BufferMut> for Buffer {
+    fn from(buffer: BufferMut) -> Self {
+        buffer.freeze()
+    }
+}
+
+impl From<Buffer> for Bytes {
+    fn from(buffer: Buffer) -> Self {
+        Self::from_owner(buffer)
+    }
+}

@@ -1,0 +1,27 @@
+//! Memory: regions and their views, pools of buffers, NUMA placement, and copies by the CPU.
+
+mod buffer;
+mod buffer_writer;
+mod headroom;
+pub(crate) mod numa;
+pub(crate) mod operand;
+mod page_memory;
+mod pool;
+pub mod racy_copy;
+pub(crate) mod region;
+mod registration;
+mod registration_cache;
+pub(crate) mod sync;
+mod window;
+
+pub use buffer::{Buffer, BufferMut};
+pub use buffer_writer::BufferWriter;
+pub use headroom::{check_headroom, spawn_thread};
+pub use numa::{NumaNodes, parse_cores};
+pub use operand::{Destination, Source};
+pub use page_memory::PageMemory;
+pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions};
+pub use region::Region;
+pub(crate) use registration::{allocate, register, register_device, register_read_only};
+pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
+pub use window::{Export, Window};

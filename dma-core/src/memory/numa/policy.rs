@@ -1,0 +1,143 @@
+//! Linux's memory policies: pages of one node.
+#![expect(unsafe_code, reason = "memory policies have no safe wrapper")]
+
+use std::ptr::NonNull;
+
+use super::NumaNodes;
+use crate::{Error, ErrorKind, Result};
+
+/// Has the kernel take the pages of a mapping from `node` alone, where the machine has several. Pages that
+/// are there already move. `start` is the start of a page.
+///
+/// # Errors
+///
+/// `NotFound` for a node that does not exist; `InvalidArgument` if the process may not use it;
+/// `PermissionDenied` if a sandbox forbids the call; `Os`.
+pub(crate) fn bind(nodes: &NumaNodes, node: u32, start: NonNull<u8>, len: usize) -> Result<()> {
+    nodes.core_list(node)?;
+    if nodes.numbers().len() == 1 {
+        return Ok(());
+    }
+    system::bind(node, start, len).map_err(|e| refused(node, e))
+}
+
+/// Runs `allocate` while all memory that the calling thread touches first is taken from `node` alone, where
+/// the machine has several.
+///
+/// # Errors
+///
+/// As [`bind`], or that of `allocate`.
+pub(crate) fn with_policy<T>(
+    nodes: &NumaNodes,
+    node: u32,
+    allocate: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    nodes.core_list(node)?;
+    if nodes.numbers().len() == 1 {
+        return allocate();
+    }
+    let _restored = system::Policy::set(node).map_err(|e| refused(node, e))?;
+    allocate()
+}
+
+#[cold]
+fn refused(node: u32, e: std::io::Error) -> Error {
+    use std::io::ErrorKind as Io;
+    let (kind, hint) = match e.kind() {
+        Io::InvalidInput => (
+            ErrorKind::InvalidArgument,
+            "name a node with memory that the process may use: Mems_allowed_list in /proc/self/status",
+        ),
+        Io::PermissionDenied => (
+            ErrorKind::PermissionDenied,
+            "name no node, or allow mbind and set_mempolicy: a container's seccomp profile may forbid them",
+        ),
+        _ => (ErrorKind::Os, "name no node"),
+    };
+    Error::new(kind, format!("the system takes no memory from NUMA node {node}"))
+        .with_source(e)
+        .with_hint(hint)
+}
+
+mod system {
+    use std::ffi::{c_int, c_ulong};
+    use std::io::{Error, Result};
+    use std::ptr::NonNull;
+
+    /// Nodes that a set has room for, as many as Linux has at most.
+    const NODES: usize = 1024;
+    const BITS: usize = c_ulong::BITS as usize;
+
+    type Set = [c_ulong; NODES / BITS];
+
+    fn only(node: u32) -> Result<Set> {
+        let mut set = Set::default();
+        let word = set.get_mut(node as usize / BITS).ok_or_else(|| Error::from_raw_os_error(libc::EINVAL))?;
+        *word = 1 << (node as usize % BITS);
+        Ok(set)
+    }
+
+    /// `linux/mempolicy.h`: moves the pages that are there.
+    const MPOL_MF_MOVE: std::ffi::c_uint = 1 << 1;
+    /// `linux/mempolicy.h`: asks for the policy of an address.
+    #[cfg(all(test, not(loom)))]
+    const MPOL_F_ADDR: std::ffi::c_uint = 1 << 1;
+
+    /// Linux takes one bit less than it is told.
+    const MAX_NODE: usize = NODES + 1;
+
+    fn checked(answer: std::ffi::c_long) -> Result<()> {
+        if answer == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+    }
+
+    pub(super) fn bind(node: u32, start: NonNull<u8>, len: usize) -> Result<()> {
+        let (set, at, flags) = (only(node)?, start.as_ptr(), MPOL_MF_MOVE);
+        // SAFETY: the kernel reads the set during the call. The node of a page changes nothing for a program.
+        checked(unsafe {
+            libc::syscall(libc::SYS_mbind, at, len, libc::MPOL_BIND, set.as_ptr(), MAX_NODE, flags)
+        })
+    }
+
+    /// The policy of the calling thread before, which this brings back when it is dropped.
+    pub(super) struct Policy {
+        mode: c_int,
+        set: Set,
+    }
+
+    impl Policy {
+        pub(super) fn set(node: u32) -> Result<Self> {
+            let mut before = Self { mode: 0, set: Set::default() };
+            let (mode, set) = (&raw mut before.mode, before.set.as_mut_ptr());
+            // SAFETY: the kernel writes a number and a set of so many bits.
+            checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, set, MAX_NODE, 0, 0) })?;
+            set_policy(libc::MPOL_BIND, &only(node)?)?;
+            Ok(before)
+        }
+    }
+
+    impl Drop for Policy {
+        fn drop(&mut self) {
+            // It was this thread's policy before.
+            _ = set_policy(self.mode, &self.set);
+        }
+    }
+
+    fn set_policy(mode: c_int, set: &Set) -> Result<()> {
+        // SAFETY: the kernel reads the set during the call.
+        checked(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, set.as_ptr(), MAX_NODE) })
+    }
+
+    /// Returns the policy of memory, or of the calling thread, and the first nodes that it names.
+    #[cfg(all(test, not(loom)))]
+    pub(in crate::memory::numa) fn policy_of(start: Option<NonNull<u8>>) -> Result<(c_int, c_ulong)> {
+        let (mut mode, mut set) = (0, Set::default());
+        let to = set.as_mut_ptr();
+        let (at, flags) = start.map_or((std::ptr::null_mut(), 0), |start| (start.as_ptr(), MPOL_F_ADDR));
+        // SAFETY: the kernel writes a number and a set of so many bits.
+        checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, to, MAX_NODE, at, flags) })?;
+        Ok((mode, set[0]))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(super) use system::policy_of;

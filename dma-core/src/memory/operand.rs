@@ -1,0 +1,117 @@
+//! Operands of operations: one view, or several for scatter-gather.
+
+use crate::memory::region::Range;
+use crate::{Buffer, BufferMut, Window};
+
+pub(crate) mod sealed {
+    use super::Range;
+
+    /// The views that an operand consists of.
+    pub trait Operand: 'static {
+        /// True if there is always exactly one view.
+        const SINGLE: bool;
+
+        /// True if nothing can overlap its bytes.
+        const UNIQUE: bool;
+
+        /// Calls `f` with every view, in order.
+        #[expect(private_interfaces, reason = "the trait is sealed: nobody outside can name or call this")]
+        fn each(&self, f: &mut dyn FnMut(&Range));
+
+        /// The only view, if [`SINGLE`](Self::SINGLE).
+        #[expect(private_interfaces, reason = "the trait is sealed: nobody outside can name or call this")]
+        fn single(&self) -> &Range;
+    }
+}
+use sealed::Operand;
+
+/// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed
+/// slice, array or tuple of up to eight of those, read one after the other.
+///
+/// It moves into the operation and comes back with the completion.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not memory that a device can read",
+    label = "not registered memory",
+    note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
+    note = "a borrowed slice may be freed while the device reads it: copy it into a `BufferMut`"
+)]
+pub trait Source: Operand {}
+
+/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array
+/// or tuple of up to eight of those, written one after the other.
+///
+/// It moves into the operation and comes back with the completion.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not memory that a device can write",
+    label = "not registered writable memory",
+    note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
+    note = "a borrowed slice may be freed while the device writes it, and a `Buffer` is shared: `try_into_mut` makes it writable"
+)]
+pub trait Destination: Operand {}
+
+macro_rules! view {
+    ($view:ty, unique = $unique:literal, $($role:ident),+) => {
+        #[expect(private_interfaces, reason = "sealed")]
+        impl Operand for $view {
+            const SINGLE: bool = true;
+            const UNIQUE: bool = $unique;
+            fn each(&self, f: &mut dyn FnMut(&Range)) {
+                f(&self.0);
+            }
+            #[inline]
+            fn single(&self) -> &Range {
+                &self.0
+            }
+        }
+        $(impl $role for $view {})+
+    };
+}
+view!(BufferMut, unique = true, Source, Destination);
+view!(Buffer, unique = false, Source);
+view!(Window, unique = false, Source, Destination);
+
+macro_rules! list {
+    ($(($list:ty, [$($generics:tt)*])),+) => {$(
+        #[expect(private_interfaces, reason = "sealed")]
+        impl<T: Operand, $($generics)*> Operand for $list {
+            const SINGLE: bool = false;
+            const UNIQUE: bool = T::UNIQUE;
+            fn each(&self, f: &mut dyn FnMut(&Range)) {
+                self.iter().for_each(|part| part.each(f));
+            }
+            fn single(&self) -> &Range {
+                unreachable!("a list is not single")
+            }
+        }
+        impl<T: Source, $($generics)*> Source for $list {}
+        impl<T: Destination, $($generics)*> Destination for $list {}
+    )+};
+}
+list!((Vec<T>, []), (Box<[T]>, []), ([T; N], [const N: usize]));
+
+macro_rules! tuple {
+    ($($part:ident),+) => {
+        #[expect(private_interfaces, reason = "sealed")]
+        impl<$($part: Operand),+> Operand for ($($part,)+) {
+            const SINGLE: bool = false;
+            const UNIQUE: bool = $($part::UNIQUE &&)+ true;
+            #[expect(non_snake_case, reason = "one name for the type and its value")]
+            fn each(&self, f: &mut dyn FnMut(&Range)) {
+                let ($($part,)+) = self;
+                $($part.each(f);)+
+            }
+            fn single(&self) -> &Range {
+                unreachable!("a tuple is not single")
+            }
+        }
+        impl<$($part: Source),+> Source for ($($part,)+) {}
+        impl<$($part: Destination),+> Destination for ($($part,)+) {}
+    };
+}
+tuple!(A, B);
+tuple!(A, B, C);
+tuple!(A, B, C, D);
+tuple!(A, B, C, D, E);
+tuple!(A, B, C, D, E, F);
+tuple!(A, B, C, D, E, F, G);
+tuple!(A, B, C, D, E, F, G, H);

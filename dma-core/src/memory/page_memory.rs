@@ -1,0 +1,129 @@
+//! [`PageMemory`]: zeroed memory of whole pages, on a NUMA node.
+#![expect(unsafe_code, reason = "maps memory")]
+
+use std::ptr::{self, NonNull};
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use super::numa::{self, NumaNodes};
+use crate::contract::HUGE_PAGE;
+use crate::{Error, MemoryRequest, Result};
+
+/// Zeroed memory of whole pages for this process alone. It is resident, so no copy meets a page fault.
+///
+/// [`HostMemory::from_owner`](crate::HostMemory::from_owner) takes it, to be registered.
+#[derive(Debug)]
+pub struct PageMemory {
+    base: NonNull<u8>,
+    len: usize,
+    /// The mapping, which may begin before `base`.
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: memory that this value owns.
+unsafe impl Send for PageMemory {}
+// SAFETY: as above; its bytes are reached through `&mut`, or by a pointer that promises nothing.
+unsafe impl Sync for PageMemory {}
+
+impl PageMemory {
+    /// Maps memory of the length, alignment and kind of pages that `request` says, on its node. Ignores
+    /// rights. Blocks while the system clears the pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryRequest::validate_for_host`]; `InvalidArgument` for a node whose memory the process may not use;
+    /// `NotFound` for a node that does not exist; `OutOfMemory`; `PermissionDenied` if a sandbox forbids to
+    /// choose a node.
+    pub fn new(request: &MemoryRequest) -> Result<Self> {
+        request.validate_for_host()?;
+        match request.node {
+            None => Self::map(request, |_| Ok(())),
+            Some(_) => Self::on_node_of(&NumaNodes::of_system(), request),
+        }
+    }
+
+    /// As [`new`](Self::new), on a machine with these nodes.
+    pub(crate) fn on_node_of(nodes: &NumaNodes, request: &MemoryRequest) -> Result<Self> {
+        let Some(node) = request.node else { return Self::map(request, |_| Ok(())) };
+        nodes.check_room(node, request.len)?;
+        Self::map(request, |memory| numa::bind(nodes, node, memory.start, memory.size))
+    }
+
+    /// Maps, lets `place` choose where pages are taken from, and has the system provide them.
+    fn map(request: &MemoryRequest, place: impl FnOnce(&Self) -> Result<()>) -> Result<Self> {
+        let failed = |errno| match errno {
+            Errno::NOMEM => request.out_of_memory(),
+            errno => Error::from(std::io::Error::from(errno)),
+        };
+        let page = rustix::param::page_size();
+        let align = if request.huge_pages { request.align.max(HUGE_PAGE) } else { request.align };
+        let slack = if align > page { align } else { 0 };
+        let size = request.len.checked_next_multiple_of(page).and_then(|size| size.checked_add(slack));
+        let size = size.ok_or_else(|| request.out_of_memory())?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, anywhere.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), size, access, MapFlags::PRIVATE) }.map_err(failed)?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| request.out_of_memory())?;
+        let ahead = start.addr().get().next_multiple_of(align) - start.addr().get();
+        let base = start.map_addr(|addr| addr.saturating_add(ahead));
+        let memory = Self { base, len: request.len, start, size };
+        place(&memory)?;
+        memory.populate(request.huge_pages).map_err(failed)?;
+        Ok(memory)
+    }
+
+    /// Makes the system provide the pages now.
+    fn populate(&self, huge: bool) -> Result<(), Errno> {
+        let page = rustix::param::page_size();
+        // Alignments below a page leave the start of the mapping as it is.
+        let len = self.len.next_multiple_of(page);
+        if huge {
+            // SAFETY: within the mapping, which starts at a page. A refusal does no harm.
+            let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        }
+        // SAFETY: as above; nobody else knows of the mapping yet.
+        match unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
+            Ok(()) => return Ok(()),
+            Err(Errno::NOMEM) => return Err(Errno::NOMEM),
+            // Linux before 5.14 does not know it.
+            Err(_) => {}
+        }
+        for at in (0..self.len).step_by(page) {
+            // SAFETY: a byte of the mapping, which nobody else knows of yet. Volatile: it is zero already.
+            unsafe { self.base.as_ptr().wrapping_add(at).write_volatile(0) };
+        }
+        Ok(())
+    }
+
+    /// Returns the first byte, which has the requested alignment. Valid until this value is dropped. For an
+    /// owner that keeps this value and hands out no reference to its bytes.
+    #[must_use]
+    pub const fn as_ptr(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+impl AsRef<[u8]> for PageMemory {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: mapped with this length, zeroed by the system, and written through `&mut` only.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl AsMut<[u8]> for PageMemory {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped with this length, zeroed by the system, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for PageMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map`, and nobody uses it any more.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
+        debug_assert!(unmapped.is_ok(), "a mapping of our own: {unmapped:?}");
+    }
+}

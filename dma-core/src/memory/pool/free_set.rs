@@ -1,0 +1,361 @@
+//! [`FreeSet`]: the free blocks of one size, and the tasks that wait for one, in FIFO order.
+//!
+//! A bit for each free block, in words that lie apart in the cache. A thread takes from a word of its own
+//! first, and a block goes back to the word that it came from. Two flags in every word send whoever gives a
+//! block back to the lock: tasks wait, or the set is closed. A task sets the flag before it looks at the word
+//! for the last time. So a block is either seen by the task, or given back under the lock, which hands it to
+//! the first task. No order between different words is needed.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+use std::task::{Poll, Waker};
+
+use crossbeam_utils::CachePadded;
+
+use crate::memory::sync::{AtomicU64, Mutex, Ordering};
+
+/// Tasks wait.
+const WAITED: u64 = 1 << 62;
+/// Blocks are given back to nobody.
+const CLOSED: u64 = 1 << 63;
+/// All other bits: blocks.
+const BLOCKS: u64 = WAITED - 1;
+/// Words that even a small set has, so that threads take from different ones.
+const SPREAD: usize = 8;
+
+/// Bits of a block's number that are its position in its word.
+const POSITION: u32 = u64::BITS.trailing_zeros();
+
+/// The free blocks of one size, by number. A number is below [`numbers`](Self::numbers).
+pub(super) struct FreeSet {
+    /// As many as a power of two.
+    words: Box<[CachePadded<AtomicU64>]>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Tasks without a block.
+    empty_handed: usize,
+    /// The next task's number.
+    next: u64,
+    /// By number.
+    tasks: VecDeque<Task>,
+}
+
+struct Task {
+    number: u64,
+    state: State,
+}
+
+enum State {
+    Waits(Waker),
+    Has(u32),
+}
+
+/// The fate of a block that was given back.
+pub(super) enum Given {
+    /// It is free, or a task has it, which is to be woken.
+    Kept(Option<Waker>),
+    /// The set is closed: the block is the caller's.
+    Closed,
+}
+
+/// A number of the calling thread.
+fn thread_number() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == usize::MAX {
+            number.set(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+impl FreeSet {
+    /// Makes a set of `count` blocks, at least 1 and far below 2^32, none of which is free yet. Returns their
+    /// numbers, too.
+    pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = u32> + use<>) {
+        let words = count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(SPREAD)).next_power_of_two();
+        let set = Self {
+            words: (0..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            waiting: Mutex::new(Waiting::default()),
+        };
+        // One for each word in turn.
+        (set, (0..count).map(move |i| ((i % words) as u32) << POSITION | (i / words) as u32))
+    }
+
+    /// Returns the bound of the blocks' numbers.
+    pub(super) fn numbers(&self) -> usize {
+        self.words.len() << POSITION
+    }
+
+    /// Returns the number of free blocks.
+    pub(super) fn free(&self) -> usize {
+        self.words.iter().map(|word| (word.load(Ordering::Relaxed) & BLOCKS).count_ones() as usize).sum()
+    }
+
+    /// Returns the number of tasks that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.with(|waiting| waiting.empty_handed)
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Waiting) -> R) -> R {
+        f(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a free block.
+    #[inline]
+    pub(super) fn take(&self) -> Option<u32> {
+        let (first, mask) = (thread_number(), self.words.len() - 1);
+        (0..=mask).find_map(|i| {
+            let at = (first + i) & mask;
+            let word = &self.words[at];
+            let mut seen = word.load(Ordering::Relaxed);
+            while seen & BLOCKS != 0 {
+                let position = seen.trailing_zeros();
+                // Pairs with the release of the thread that gave it back.
+                match word.compare_exchange_weak(
+                    seen,
+                    seen & !(1 << position),
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => return Some((at as u32) << POSITION | position),
+                    Err(now) => seen = now,
+                }
+            }
+            None
+        })
+    }
+
+    /// Returns the word of a block and its bit, for [`give`].
+    #[inline]
+    pub(super) fn place(&self, block: u32) -> (&AtomicU64, u64) {
+        let position = block & ((1 << POSITION) - 1);
+        (&self.words[(block >> POSITION) as usize], 1 << position)
+    }
+
+    /// Gives a block back that [`give`] refused.
+    pub(super) fn give_with_lock(&self, block: u32) -> Given {
+        let (word, bit) = self.place(block);
+        self.with(|waiting| {
+            if word.load(Ordering::Relaxed) & CLOSED != 0 {
+                return Given::Closed;
+            }
+            let first = waiting.tasks.iter_mut().find(|task| matches!(task.state, State::Waits(_)));
+            let Some(task) = first else {
+                word.fetch_or(bit, Ordering::Release);
+                return Given::Kept(None);
+            };
+            let State::Waits(waker) = std::mem::replace(&mut task.state, State::Has(block)) else {
+                unreachable!("it waits")
+            };
+            self.one_waits_less(waiting);
+            Given::Kept(Some(waker))
+        })
+    }
+
+    fn one_waits_less(&self, waiting: &mut Waiting) {
+        waiting.empty_handed -= 1;
+        if waiting.empty_handed == 0 {
+            self.set_waited(false);
+        }
+    }
+
+    /// Called under the lock.
+    fn set_waited(&self, waited: bool) {
+        for word in &self.words {
+            if waited {
+                word.fetch_or(WAITED, Ordering::Relaxed);
+            } else {
+                word.fetch_and(!WAITED, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes a free block, or waits for one under `task`, a number that is `None` at first. A task that has a
+    /// number calls this again or [`leave`](Self::leave).
+    pub(super) fn poll_take(&self, task: &mut Option<u64>, waker: &Waker) -> Poll<u32> {
+        if task.is_none()
+            && let Some(block) = self.take()
+        {
+            return Poll::Ready(block);
+        }
+        // Wakers are cloned and dropped outside of the lock, because that may run user code.
+        let mut waker = Some(waker.clone());
+        let mut old = None;
+        let polled = self.with(|waiting| {
+            if let Some(number) = *task {
+                let at = waiting.tasks.binary_search_by_key(&number, |task| task.number);
+                let at = at.expect("a task with a number waits");
+                match &mut waiting.tasks[at].state {
+                    State::Has(block) => {
+                        let block = *block;
+                        _ = waiting.tasks.remove(at);
+                        *task = None;
+                        return Poll::Ready(block);
+                    }
+                    State::Waits(known) => {
+                        old = waker.take().map(|waker| std::mem::replace(known, waker));
+                        return Poll::Pending;
+                    }
+                }
+            }
+            self.set_waited(true);
+            // A block that is given back from here on comes by the lock; one given back before is seen here.
+            if let Some(block) = self.take() {
+                if waiting.empty_handed == 0 {
+                    self.set_waited(false);
+                }
+                return Poll::Ready(block);
+            }
+            let number = waiting.next;
+            waiting.next += 1;
+            waiting.empty_handed += 1;
+            let waker = waker.take().expect("cloned above");
+            waiting.tasks.push_back(Task { number, state: State::Waits(waker) });
+            *task = Some(number);
+            Poll::Pending
+        });
+        drop((waker, old));
+        polled
+    }
+
+    /// Stops waiting under `task`. Returns a block that it has, to be given back.
+    pub(super) fn leave(&self, task: u64) -> Option<u32> {
+        let left = self.with(|waiting| {
+            let at = waiting.tasks.binary_search_by_key(&task, |task| task.number).ok()?;
+            let left = waiting.tasks.remove(at)?;
+            if matches!(left.state, State::Waits(_)) {
+                self.one_waits_less(waiting);
+            }
+            Some(left)
+        });
+        match left?.state {
+            State::Has(block) => Some(block),
+            State::Waits(_) => None,
+        }
+    }
+
+    /// Closes the set, for which no task waits, and returns the free blocks.
+    pub(super) fn close(&self) -> Vec<u32> {
+        self.with(|_| {
+            let mut blocks = Vec::new();
+            for (at, word) in self.words.iter().enumerate() {
+                let mut free = word.swap(CLOSED, Ordering::Acquire) & BLOCKS;
+                while free != 0 {
+                    blocks.push((at as u32) << POSITION | free.trailing_zeros());
+                    free &= free - 1;
+                }
+            }
+            blocks
+        })
+    }
+}
+
+/// Gives a block back if no task waits and the set is open; else returns `false`, and the block is the
+/// caller's still. Once this has returned `true`, the set may be gone, so it is no method of the set.
+#[inline]
+pub(super) fn give(word: &AtomicU64, bit: u64) -> bool {
+    let mut seen = word.load(Ordering::Relaxed);
+    loop {
+        if seen & (WAITED | CLOSED) != 0 {
+            return false;
+        }
+        match word.compare_exchange_weak(seen, seen | bit, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// As the pool does.
+    fn give_back(set: &FreeSet, block: u32) -> bool {
+        let (word, bit) = set.place(block);
+        if give(word, bit) {
+            return true;
+        }
+        match set.give_with_lock(block) {
+            Given::Kept(waker) => {
+                waker.into_iter().for_each(Waker::wake);
+                true
+            }
+            Given::Closed => false,
+        }
+    }
+
+    async fn get(set: &FreeSet) -> u32 {
+        let mut task = None;
+        std::future::poll_fn(|context| set.poll_take(&mut task, context.waker())).await
+    }
+
+    /// The one block goes round, and nobody sleeps for ever.
+    #[test]
+    fn loom_no_wake_up_is_lost() {
+        loom::model(|| {
+            let (set, mut blocks) = FreeSet::new(1);
+            assert!(give_back(&set, blocks.next().expect("one")));
+            let set = Arc::new(set);
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let set = Arc::clone(&set);
+                    loom::thread::spawn(move || {
+                        let block = loom::future::block_on(get(&set));
+                        assert_eq!(set.take(), None, "two threads have one block");
+                        assert!(give_back(&set, block));
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            assert_eq!((set.free(), set.waiting()), (1, 0));
+        });
+    }
+
+    /// A task that leaves hands on what it was given.
+    #[test]
+    fn loom_a_task_that_leaves_keeps_no_block() {
+        loom::model(|| {
+            let (set, mut blocks) = FreeSet::new(1);
+            let block = blocks.next().expect("one");
+            let set = Arc::new(set);
+            let mut task = None;
+            assert!(set.poll_take(&mut task, Waker::noop()).is_pending());
+            let giver = {
+                let set = Arc::clone(&set);
+                loom::thread::spawn(move || assert!(give_back(&set, block)))
+            };
+            if let Some(block) = set.leave(task.expect("it waits")) {
+                assert!(give_back(&set, block));
+            }
+            giver.join().expect("no panic");
+            assert_eq!((set.free(), set.waiting()), (1, 0));
+        });
+    }
+
+    /// A block that is given back while the set closes goes to exactly one side.
+    #[test]
+    fn loom_closing_loses_no_block() {
+        loom::model(|| {
+            let (set, mut blocks) = FreeSet::new(1);
+            let block = blocks.next().expect("one");
+            let set = Arc::new(set);
+            let giver = {
+                let set = Arc::clone(&set);
+                loom::thread::spawn(move || give_back(&set, block))
+            };
+            let closed = set.close().len();
+            let kept = giver.join().expect("no panic");
+            assert_eq!(closed, usize::from(kept));
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! [`PoolGet`]: a buffer that is waited for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::time::{Duration, Instant};
+
+use super::{BufferPool, Class};
+use crate::memory::sync::deadline;
+use crate::{BufferMut, Result};
+
+/// A buffer to be awaited: made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool as a
+/// clone does.
+#[must_use = "it does nothing unless it is awaited"]
+pub struct PoolGet {
+    pool: BufferPool,
+    len: usize,
+    /// The class and this task's number there, once it waits.
+    waits: Option<(Arc<Class>, u64)>,
+}
+
+impl PoolGet {
+    pub(super) const fn new(pool: BufferPool, len: usize) -> Self {
+        Self { pool, len, waits: None }
+    }
+
+    /// Blocks the thread until there is an answer; `None` if there is none within `timeout`.
+    pub(super) fn wait(mut self, timeout: Duration) -> Option<Result<BufferMut>> {
+        let until = deadline(timeout);
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        loop {
+            if let Poll::Ready(got) = Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
+                return Some(got);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+}
+
+/// Wakes the thread that blocks.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Future for PoolGet {
+    type Output = Result<BufferMut>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let class = Arc::clone(this.pool.class(this.len)?);
+        let mut task = this.waits.take().map(|(_, task)| task);
+        let polled = class.free.poll_take(&mut task, context.waker());
+        let polled = polled.map(|block| Ok(class.buffer(block, this.len)));
+        this.waits = task.map(|task| (class, task));
+        polled
+    }
+}
+
+impl Drop for PoolGet {
+    fn drop(&mut self) {
+        if let Some((class, task)) = self.waits.take()
+            && !class.process.is_over()
+            && let Some(block) = class.free.leave(task)
+        {
+            // Back to the free set, or to the next task.
+            drop(class.handle(block));
+        }
+    }
+}
+
+impl fmt::Debug for PoolGet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolGet")
+            .field("len", &self.len)
+            .field("waits", &self.waits.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,444 @@
+//! [`BufferPool`]: registered buffers that come back.
+#![expect(unsafe_code, reason = "hands out blocks of one registration, and takes them back")]
+
+mod fork;
+mod free_set;
+mod get;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::contract::HUGE_PAGE;
+use crate::memory::region::{Handle, Range, Region, RegionInner};
+use crate::{
+    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, RawExport,
+    RawRegion, RegionInfo, Result,
+};
+use free_set::{FreeSet, Given};
+pub use get::PoolGet;
+
+/// The most buffers of one size.
+const MAX_COUNT: usize = 1 << 24;
+/// Buffers begin at multiples of a cache line, so that neighbours share none.
+const LINE: usize = 64;
+/// The sizes of a pool, and the rights of its memory.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    classes: Vec<(usize, usize)>,
+    export: Access,
+    node: Option<u32>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PoolOptions {
+    /// Starts with no size.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { classes: Vec::new(), export: Access::empty(), node: None }
+    }
+
+    crate::contract::setters::setters! {
+        /// Allows the buffers to be exported with at most these rights, by
+        /// [`BufferMut::share`](crate::BufferMut::share) and [`Window::export`](crate::Window::export). A
+        /// buffer comes back after its export. Default: none.
+        exportable(export: Access);
+        /// Takes the memory from a NUMA node, such as the engine's
+        /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node). Default, and for `None`: where the system
+        /// chooses.
+        with_node(node: Option<u32>);
+    }
+
+    /// Adds `count` buffers of up to `len` bytes, both at least 1. A size that was added before has as many
+    /// buffers more.
+    #[must_use]
+    pub fn with_class(mut self, len: usize, count: usize) -> Self {
+        self.classes.push((len, count));
+        self
+    }
+}
+
+/// Registered buffers that come back: allocating and registering them, which takes microseconds each, is done
+/// once.
+///
+/// A pool has a fixed number of buffers of each size of its [`PoolOptions`]. They are ordinary [`BufferMut`]s
+/// of the engine: they split, freeze and move into operations. A buffer goes back when the last view of it is
+/// dropped, on any thread, also as [`bytes::Bytes`]. It returns to the others of its size only, and a request
+/// is never served from a larger size.
+///
+/// - The contents are those that the last user left; new buffers are zeroed.
+/// - Getting and giving back take no lock and allocate nothing, unless a task waits.
+/// - Memory of an operation that was abandoned, or of an export that a peer holds on to, does not come back
+///   and stays [in use](PoolClass::in_use).
+/// - Clones share the buffers. When the last clone is dropped, free buffers are freed, and others as they
+///   come back. The memory of one size is deregistered when all buffers of the size have been freed.
+/// - A process that was forked from this one gets no buffers of the pool, and leaks those that it has.
+///
+/// ```
+/// use dma_core::{BufferPool, DmaEngineExt, PoolOptions, QueueOptions};
+/// # fn demo(engine: &dyn dma_core::DmaEngine) -> dma_core::Result<()> {
+///
+/// let pool = BufferPool::new(engine, &PoolOptions::new().with_class(4096, 8).with_class(1 << 16, 2))?;
+/// let queue = engine.open_queue(&QueueOptions::new())?;
+/// let mut src = pool.try_get(1000)?;
+/// src.fill(7);
+/// let (_, dst) = queue.copy(src, pool.try_get(1000)?)?.wait()?;
+/// let bytes: bytes::Bytes = dst.freeze().into();
+/// assert_eq!(bytes[..], [7; 1000]);
+/// drop(bytes); // the last buffer goes back
+/// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct BufferPool(Arc<Pool>);
+
+struct Pool {
+    /// In the order of their lengths.
+    classes: Vec<Arc<Class>>,
+    backend: &'static str,
+}
+
+/// The buffers of one size.
+struct Class {
+    /// The length of each, in bytes.
+    len: usize,
+    count: usize,
+    /// The engine that they are registered with.
+    engine: EngineId,
+    /// The process that made it.
+    process: fork::Generation,
+    free: FreeSet,
+    /// By number. Handles that were given up, of all blocks that have not been freed.
+    blocks: Box<[AtomicPtr<RegionInner>]>,
+    exhausted: AtomicU64,
+}
+
+/// The place of a block in its pool.
+pub(crate) struct Home {
+    class: Arc<Class>,
+    block: u32,
+}
+
+impl Home {
+    /// Takes the last handle of a block of a pool.
+    #[inline]
+    pub(crate) fn give_back(last: Handle) {
+        let ptr = last.into_ptr();
+        // No argument refers to the block or its class, because both may be gone as soon as it is free.
+        // SAFETY: this was the last handle, and the block is still the caller's.
+        let Some(home) = &unsafe { ptr.as_ref() }.home else { unreachable!("a block of a pool") };
+        if home.class.process.is_over() {
+            // Locks may be held by threads that this process does not have.
+            return;
+        }
+        let (word, bit) = home.class.free.place(home.block);
+        if !free_set::give(word, bit) {
+            Class::give_with_lock(&Arc::clone(&home.class), home.block, ptr);
+        }
+    }
+}
+
+impl Class {
+    #[cold]
+    fn give_with_lock(&self, block: u32, ptr: NonNull<RegionInner>) {
+        match self.free.give_with_lock(block) {
+            Given::Kept(waker) => waker.into_iter().for_each(std::task::Waker::wake),
+            Given::Closed => {
+                // SAFETY: the block's last handle was given up, and the closed set did not take it.
+                let last = unsafe { Handle::from_ptr(ptr) };
+                // SAFETY: as above.
+                unsafe { last.free() };
+            }
+        }
+    }
+
+    /// Returns the handle of a block, which the caller took off the free set.
+    #[inline]
+    fn handle(&self, block: u32) -> Handle {
+        let ptr = self.blocks[block as usize].load(Ordering::Relaxed);
+        let ptr = NonNull::new(ptr).expect("a block that is free has been made");
+        // SAFETY: given up when it was made or came back, and the free set gives each block to one caller.
+        unsafe { Handle::from_ptr(ptr) }
+    }
+
+    /// Makes `len` bytes of a block that was taken off the free set a buffer.
+    #[inline]
+    fn buffer(&self, block: u32, len: usize) -> BufferMut {
+        let mut range = Range::whole(Region(self.handle(block)));
+        range.len = len;
+        BufferMut(range)
+    }
+
+    fn exhausted(&self, backend: &'static str) -> Error {
+        self.exhausted.fetch_add(1, Ordering::Relaxed);
+        fail(
+            ErrorKind::OutOfResources,
+            format!("all {} buffers of {} bytes are in use", self.count, self.len),
+            backend,
+        )
+        .with_hint("drop buffers, await `get`, or give the pool more of this size")
+    }
+
+    /// Makes the buffers.
+    fn new<E: DmaEngine + ?Sized>(
+        engine: &E,
+        len: usize,
+        count: usize,
+        options: &PoolOptions,
+    ) -> Result<Arc<Self>> {
+        let info = engine.info();
+        let align = info.limits.preferred_alignment.max(LINE);
+        let too_much = || {
+            fail(ErrorKind::InvalidArgument, format!("{count} buffers of {len} bytes"), info.backend)
+                .with_hint("ask for fewer or shorter buffers, at most 2^24 of one size")
+        };
+        let stride = len.checked_next_multiple_of(align).ok_or_else(too_much)?;
+        let total = stride.checked_mul(count).filter(|_| count <= MAX_COUNT).ok_or_else(too_much)?;
+        let mut request = MemoryRequest::new(total)
+            .with_huge_pages(total >= HUGE_PAGE)
+            .exportable(options.export)
+            .with_node(options.node);
+        request.align = request.align.max(align);
+        let slab = engine.allocate_with(&request)?;
+        crate::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
+
+        let (free, numbers) = FreeSet::new(count);
+        let class = Arc::new(Self {
+            len,
+            count,
+            engine: slab.region().engine_id(),
+            process: fork::Generation::current(),
+            blocks: (0..free.numbers()).map(|_| AtomicPtr::default()).collect(),
+            free,
+            exhausted: AtomicU64::new(0),
+        });
+        for (i, number) in numbers.enumerate() {
+            let block = Block::new(slab.region().clone(), i * stride, len);
+            let home = Home { class: Arc::clone(&class), block: number };
+            let region = Region::of_pool(Box::new(block), info.backend, home);
+            let ptr = region.0.into_ptr();
+            class.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
+            // SAFETY: just given up.
+            Home::give_back(unsafe { Handle::from_ptr(ptr) });
+        }
+        Ok(class)
+    }
+}
+
+/// A part of a region.
+struct Block {
+    slab: Region,
+    offset: usize,
+    info: RegionInfo,
+}
+
+impl Block {
+    fn new(slab: Region, offset: usize, len: usize) -> Self {
+        let mut info = slab.0.info;
+        let segment = info.segment(offset, len);
+        (info.addr, info.len) = (segment.addr, segment.len);
+        info.cpu = NonNull::new(segment.addr.as_ptr());
+        Self { slab, offset, info }
+    }
+}
+
+// SAFETY: a part of a region of the engine, which it keeps; `segment` has checked that it lies inside of it.
+unsafe impl RawRegion for Block {
+    fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        // SAFETY: as the caller promises: the same bytes.
+        unsafe { self.slab.as_raw().export(self.offset + offset, len, rights) }
+    }
+
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        let (fd, offset) = self.slab.as_raw().dmabuf()?;
+        Ok((fd, offset + self.offset as u64))
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("offset", &self.offset)
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
+
+fn fail(kind: ErrorKind, message: String, backend: &'static str) -> Error {
+    Error::new(kind, message).with_operation("pool").with_backend(backend)
+}
+
+/// The state of the buffers of one size, from [`BufferPool::classes`]. Each number is of a slightly different
+/// moment while other threads use the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PoolClass {
+    /// The length of each buffer, in bytes.
+    pub len: usize,
+    /// The number of buffers.
+    pub count: usize,
+    /// Buffers that have not come back.
+    pub in_use: usize,
+    /// Tasks that wait for a buffer.
+    pub waiting: usize,
+    /// Calls of [`try_get`](BufferPool::try_get) that found no buffer, so far.
+    pub exhausted: u64,
+}
+
+impl BufferPool {
+    /// Allocates the pool's memory from `engine`, in one piece for each size, of huge pages if the system has
+    /// them. May block while the system maps and pins it.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngineExt::allocate_with`]; `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers of a
+    /// size, or more than 2^24 of them.
+    pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
+        let backend = engine.info().backend;
+        let bad =
+            |message: String, hint| Err(fail(ErrorKind::InvalidArgument, message, backend).with_hint(hint));
+        let mut sizes = std::collections::BTreeMap::<usize, usize>::new();
+        for &(len, count) in &options.classes {
+            if len == 0 || count == 0 {
+                return bad(format!("{count} buffers of {len} bytes"), "ask for at least 1 buffer of 1 byte");
+            }
+            let sum = sizes.entry(len).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        if sizes.is_empty() {
+            return bad("no buffers".to_owned(), "name a size by `PoolOptions::with_class`");
+        }
+        let mut pool = Pool { classes: Vec::new(), backend };
+        for (len, count) in sizes {
+            pool.classes.push(Class::new(engine, len, count, options)?);
+        }
+        Ok(Self(Arc::new(pool)))
+    }
+
+    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfResources` if all buffers of the size are in use; `OutOfRange` if no size holds `len` bytes;
+    /// `InvalidArgument` for 0 bytes; `Unsupported` in a process that was forked after the pool was made.
+    #[inline]
+    pub fn try_get(&self, len: usize) -> Result<BufferMut> {
+        let class = self.class(len)?;
+        match class.free.take() {
+            Some(block) => Ok(class.buffer(block, len)),
+            None => Err(class.exhausted(self.0.backend)),
+        }
+    }
+
+    /// Awaits a buffer of `len` bytes, as [`try_get`](Self::try_get) takes one. Tasks that wait for a size
+    /// are served in the order in which they began to.
+    ///
+    /// Nothing is polled meanwhile: operations whose buffers are to come back complete only while somebody
+    /// waits for them or awaits them.
+    ///
+    /// # Errors
+    ///
+    /// When awaited, as [`try_get`](Self::try_get), but not `OutOfResources`.
+    pub fn get(&self, len: usize) -> PoolGet {
+        PoolGet::new(self.clone(), len)
+    }
+
+    /// Waits up to `timeout` for a buffer of `len` bytes, in one queue with the tasks that await
+    /// [`get`](Self::get). Blocks the calling thread, which polls no queue meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_get`](Self::try_get), but `TimedOut` in place of `OutOfResources`.
+    pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
+        let class = self.class(len)?;
+        if let Some(block) = class.free.take() {
+            return Ok(class.buffer(block, len));
+        }
+        self.get(len).wait(timeout).unwrap_or_else(|| {
+            let message =
+                format!("all {} buffers of {} bytes were in use for {timeout:?}", class.count, class.len);
+            Err(fail(ErrorKind::TimedOut, message, self.0.backend).with_hint(
+                "drop buffers, poll the queues that have some, or give the pool more of this size",
+            ))
+        })
+    }
+
+    /// Returns the length of the longest buffers, in bytes.
+    pub(crate) fn longest(&self) -> usize {
+        self.0.classes.last().map_or(0, |class| class.len)
+    }
+
+    /// Returns the engine that the buffers are registered with.
+    pub(crate) fn engine(&self) -> Option<EngineId> {
+        self.0.classes.first().map(|class| class.engine)
+    }
+
+    /// Returns the state of the buffers of each size, in the order of the sizes.
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = PoolClass> {
+        self.0.classes.iter().map(|class| PoolClass {
+            len: class.len,
+            count: class.count,
+            in_use: class.count.saturating_sub(class.free.free()),
+            waiting: if class.process.is_over() { 0 } else { class.free.waiting() },
+            exhausted: class.exhausted.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Returns the smallest size that holds `len` bytes.
+    #[inline]
+    fn class(&self, len: usize) -> Result<&Arc<Class>> {
+        match self.0.classes.iter().find(|class| len <= class.len) {
+            Some(class) if len > 0 && !class.process.is_over() => Ok(class),
+            _ => Err(self.refusal(len)),
+        }
+    }
+
+    #[cold]
+    fn refusal(&self, len: usize) -> Error {
+        let backend = self.0.backend;
+        let longest = self.longest();
+        if len == 0 {
+            fail(ErrorKind::InvalidArgument, "a buffer of 0 bytes".to_owned(), backend)
+                .with_hint("ask for at least 1 byte")
+        } else if len > longest {
+            fail(ErrorKind::OutOfRange, format!("a buffer of {len} bytes"), backend)
+                .with_numbers(len as u64, longest as u64)
+                .with_hint("give the pool a larger size, or allocate the buffer from the engine")
+        } else {
+            fail(ErrorKind::Unsupported, "the pool is of the process before the fork".to_owned(), backend)
+                .with_hint("open the engine and make the pool after the fork")
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for class in self.classes.iter().filter(|class| !class.process.is_over()) {
+            for block in class.free.close() {
+                // SAFETY: `close` gives each free block out once; it was the last handle that came back.
+                unsafe { class.handle(block).free() };
+            }
+        }
+    }
+}
+
+impl fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.classes()).finish()
+    }
+}

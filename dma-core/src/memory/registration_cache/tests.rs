@@ -1,0 +1,283 @@
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::conformance::{ReferenceEngine, doc_engine};
+use crate::{
+    DmaEngineExt, EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, PageMemory, QueueOptions,
+    RawQueue, RawRegion,
+};
+
+type Bytes = Arc<[u8]>;
+
+fn cache(entries: usize, bytes: usize) -> RegistrationCache<ReferenceEngine> {
+    let options = RegistrationCacheOptions::new().with_entries(entries).with_bytes(bytes);
+    RegistrationCache::new(doc_engine(), &options)
+}
+
+#[test]
+fn by_default_nothing_is_kept() {
+    let cache = RegistrationCache::new(doc_engine(), &RegistrationCacheOptions::new());
+    let owner: Bytes = [1, 2, 3].into();
+    for _ in 0..3 {
+        assert_eq!(cache.get(&owner).expect("registered")[..], [1, 2, 3]);
+    }
+    assert_eq!(Arc::strong_count(&owner), 1);
+    let expected = RegistrationCacheCounters { misses: 3, ..Default::default() };
+    assert_eq!(cache.counters(), expected);
+}
+
+#[test]
+fn memory_is_found_by_its_owner_and_not_by_an_address_that_was_free_meanwhile() {
+    let cache = cache(4, 1 << 20);
+    for i in 0..100_u8 {
+        let owner: Bytes = vec![i; 1000].into();
+        // Most have the address of one that has been let go: allocators give it out again at once.
+        assert_eq!(cache.get(&owner).expect("registered")[..], [i; 1000]);
+        assert_eq!(cache.get(&owner).expect("found")[..], [i; 1000]);
+        assert_eq!(Arc::strong_count(&owner), 2, "the entry's");
+    }
+    let expected = RegistrationCacheCounters { hits: 100, misses: 100, evicted: 96, entries: 4, bytes: 4000 };
+    assert_eq!(cache.counters(), expected);
+    // Two owners of the same bytes are two entries.
+    let bytes = bytes::Bytes::from(vec![1; 10]);
+    for owner in [Arc::new(bytes.clone()), Arc::new(bytes)] {
+        assert_eq!(cache.get(&owner).expect("registered").as_ptr(), owner.as_ptr());
+        assert_eq!((cache.remove(&owner), cache.remove(&owner)), (1, 0));
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+    assert_eq!((cache.counters().misses, cache.counters().entries), (102, 3));
+    cache.clear();
+    assert_eq!((cache.counters().entries, cache.counters().bytes), (0, 0));
+    let none: Bytes = [].into();
+    assert_eq!(cache.get(&none).expect_err("no bytes").kind(), ErrorKind::InvalidArgument);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Get(usize),
+    Hold(usize),
+    Release,
+    Remove(usize),
+    /// The caller lets its memory go, and has other memory.
+    Replace(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..8_usize).prop_map(Step::Get),
+        2 => (0..8_usize).prop_map(Step::Hold),
+        2 => Just(Step::Release),
+        1 => (0..8_usize).prop_map(Step::Remove),
+        2 => (0..8_usize).prop_map(Step::Replace),
+    ]
+}
+
+proptest! {
+    /// The oracle is a list in the order of use: of owners by number, with the number of views that are held.
+    #[test]
+    fn the_least_recently_used_entries_go(
+        steps in prop::collection::vec(step(), 1..80),
+        most in 0..5_usize,
+        most_bytes in 0..120_usize,
+    ) {
+        let cache = cache(most, most_bytes);
+        let mut next = 0_u8;
+        let mut owner = || {
+            next += 1;
+            (next, Bytes::from(vec![next; 1 + 13 * usize::from(next % 5)]))
+        };
+        let mut owners: Vec<_> = (0..8).map(|_| owner()).collect();
+        // Number and length.
+        let mut kept: Vec<(u8, usize)> = Vec::new();
+        let mut held: Vec<(u8, bool, Buffer)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Get(at) | Step::Hold(at) => {
+                    let (number, bytes) = &owners[at];
+                    let buffer = cache.get(bytes).expect("registered");
+                    prop_assert_eq!((buffer.as_ptr(), &buffer[..]), (bytes.as_ptr(), &bytes[..]));
+                    let entry = (*number, bytes.len());
+                    if let Some(at) = kept.iter().position(|known| *known == entry) {
+                        kept.remove(at);
+                        kept.push(entry);
+                    } else if most > 0 && bytes.len() <= most_bytes {
+                        let is_full = |kept: &[(u8, usize)]| {
+                            kept.len() >= most
+                                || kept.iter().map(|(_, len)| len).sum::<usize>() + bytes.len() > most_bytes
+                        };
+                        while is_full(&kept) {
+                            let is_idle = |number: u8| !held.iter().any(|h| h.0 == number && h.1);
+                            let Some(at) = kept.iter().position(|known| is_idle(known.0)) else { break };
+                            kept.remove(at);
+                        }
+                        if !is_full(&kept) {
+                            kept.push(entry);
+                        }
+                    }
+                    if matches!(step, Step::Hold(_)) {
+                        held.push((*number, kept.contains(&entry), buffer));
+                    }
+                }
+                Step::Release => drop(held.pop()),
+                Step::Remove(at) => {
+                    let number = owners[at].0;
+                    let known = kept.iter().filter(|known| known.0 == number).count();
+                    prop_assert_eq!(cache.remove(&owners[at].1), known);
+                    kept.retain(|known| known.0 != number);
+                    // Views of the entry that is gone use none that comes.
+                    held.iter_mut().filter(|h| h.0 == number).for_each(|h| h.1 = false);
+                }
+                Step::Replace(at) => owners[at] = owner(),
+            }
+            let counters = cache.counters();
+            let bytes = kept.iter().map(|(_, len)| len).sum::<usize>();
+            prop_assert_eq!((counters.entries, counters.bytes), (kept.len(), bytes));
+            for (number, owner) in &owners {
+                let views = usize::from(kept.iter().any(|known| known.0 == *number))
+                    + held.iter().filter(|h| h.0 == *number && !h.1).count();
+                // Views of one registration share its owner.
+                prop_assert!(Arc::strong_count(owner) <= 1 + views, "an owner is not let go");
+            }
+        }
+    }
+}
+
+/// Takes memory only once at a time, as some devices do.
+#[derive(Debug)]
+struct Once {
+    inner: ReferenceEngine,
+    registered: Mutex<HashSet<usize>>,
+}
+
+#[expect(unsafe_code, reason = "implements the raw trait")]
+// SAFETY: the reference engine, but for memory that it refuses.
+unsafe impl DmaEngine for Once {
+    fn info(&self) -> &EngineInfo {
+        self.inner.info()
+    }
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        self.inner.allocate_raw(request)
+    }
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        if !self.registered.lock().expect("no panic").insert(memory.as_ptr().addr().get()) {
+            return Err(Error::bare(ErrorKind::InUse));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.register_raw(memory, request) }
+    }
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        self.inner.import_raw(descriptor)
+    }
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        self.inner.open_queue_raw(options)
+    }
+}
+
+/// An owner that is registered only after two threads have missed it.
+struct Meeting {
+    bytes: Vec<u8>,
+    missed: AtomicUsize,
+}
+
+impl AsRef<[u8]> for Meeting {
+    fn as_ref(&self) -> &[u8] {
+        thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
+        ASKED.set(ASKED.get() + 1);
+        // Asked for the second time, the thread has not found it.
+        if ASKED.get() == 2 {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            while self.missed.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+        }
+        &self.bytes
+    }
+}
+
+#[test]
+fn threads_that_miss_the_same_memory_register_it_once() {
+    let engine = Once { inner: doc_engine(), registered: Mutex::default() };
+    let cache = RegistrationCache::new(engine, &RegistrationCacheOptions::new().with_entries(1));
+    let owner = Arc::new(Meeting { bytes: vec![5; 100], missed: AtomicUsize::new(0) });
+    std::thread::scope(|scope| {
+        let threads =
+            [(); 2].map(|()| scope.spawn(|| cache.get(&owner).map(|buffer| buffer[..] == [5; 100])));
+        for thread in threads {
+            assert!(thread.join().expect("no panic").expect("registered, or found"));
+        }
+    });
+    assert_eq!((cache.counters().misses, cache.counters().hits), (1, 1));
+}
+
+/// Has a view of its own of the cache, as a program's owner may.
+struct Nosy(Vec<u8>, Arc<Mutex<Option<Arc<RegistrationCache<ReferenceEngine>>>>>);
+
+impl AsRef<[u8]> for Nosy {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        if let Some(cache) = &*self.1.lock().expect("no panic") {
+            let owner: Bytes = vec![9; 10].into();
+            assert_eq!(cache.get(&owner).expect("registered")[..], [9; 10]);
+        }
+    }
+}
+
+#[test]
+fn owners_may_use_the_cache_when_they_are_let_go() {
+    let known = Arc::new(Mutex::new(None));
+    let cache = Arc::new(cache(1, 1000));
+    let put = || drop(cache.get(&Arc::new(Nosy(vec![1; 10], Arc::clone(&known)))).expect("registered"));
+    *known.lock().expect("no panic") = Some(Arc::clone(&cache));
+    put();
+    // This one is evicted, the next removed.
+    let other: Bytes = vec![2; 10].into();
+    cache.get(&other).expect("registered");
+    put();
+    cache.clear();
+    *known.lock().expect("no panic") = None;
+    assert_eq!(cache.counters().misses, 5);
+}
+
+#[test]
+fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
+    let cache = cache(4, 1 << 20);
+    let queue = doc_queue(&cache);
+    let request = MemoryRequest::new(5000);
+    let mut memory = PageMemory::new(&request).expect("memory");
+    memory.as_mut().fill(7);
+    let owner = Arc::new(memory);
+    let weak = Arc::downgrade(&owner);
+    let source = cache.get(&owner).expect("registered");
+    // The caller lets its mapping go. The entry and its views keep it.
+    drop(owner);
+    let copied = |source: Buffer| {
+        let dst = cache.engine.allocate(5000).expect("memory");
+        let (_, dst) = queue.copy(source, dst).expect("accepted").wait().expect("done");
+        dst[..] == [7; 5000]
+    };
+    assert!(copied(source.clone()));
+    cache.clear();
+    assert!(copied(source), "a view outlives the entry");
+    assert_eq!(weak.strong_count(), 0, "unmapped with the last view");
+    // Other memory, which may have the same address, is registered anew.
+    let owner = Arc::new(PageMemory::new(&request).expect("memory"));
+    assert_eq!(cache.get(&owner).expect("registered")[..], [0; 5000]);
+    assert_eq!((cache.counters().misses, cache.counters().hits), (2, 0));
+}
+
+fn doc_queue(cache: &RegistrationCache<ReferenceEngine>) -> crate::Queue {
+    cache.engine.open_queue(&QueueOptions::new()).expect("a queue")
+}

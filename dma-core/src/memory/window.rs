@@ -1,0 +1,390 @@
+//! [`Window`]: memory that others may read or write at any time; and [`Export`], the grant of access to a
+//! peer.
+#![expect(unsafe_code, reason = "copies in and out of memory that others write")]
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use crate::memory::region::{Range, Region, view_methods};
+use crate::{
+    Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, RawExport, Result, racy_copy,
+};
+
+/// A range of memory shared with a peer or a device: imported from a peer, exported to one, or in a device's
+/// own memory ([`Place::Device`](crate::Place::Device)), which the CPU may not reach. The name is that of
+/// MPI's one-sided communication (`MPI_Win`).
+///
+/// There are no references to its bytes. They move by DMA (a window is a source and a destination), by
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
+/// a file by [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other.
+/// An operation whose own source and destination overlap is rejected if their addresses show it; a region
+/// imported into the process that exported it has two addresses.
+#[derive(Clone)]
+pub struct Window(pub(crate) Range);
+
+view_methods!(Window: slice);
+
+impl BufferMut {
+    /// Makes it a window: reached by copy from here on, never by reference.
+    #[must_use]
+    pub fn share(self) -> Window {
+        Window::new(self.0)
+    }
+}
+
+impl Window {
+    pub(crate) fn new(range: Range) -> Self {
+        Self(range)
+    }
+
+    /// Checks that the CPU may reach `len` bytes from `offset` on.
+    fn check(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        let fail = |kind, message: String| {
+            Error::new(kind, message).with_operation(operation).with_backend(self.0.region.0.backend)
+        };
+        if !self.0.region.is_cpu_visible() {
+            return Err(fail(ErrorKind::Unsupported, "the CPU cannot reach this memory".to_owned())
+                .with_hint("copy it by DMA to or from local memory"));
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.0.len) {
+            return Err(fail(
+                ErrorKind::OutOfRange,
+                format!("{len} bytes at {offset} of a window of {}", self.0.len),
+            )
+            .with_numbers(len as u64, self.0.len.saturating_sub(offset) as u64));
+        }
+        Ok(self.0.addr.offset(offset).as_ptr())
+    }
+
+    /// Copies bytes from `offset` on into `to`. Bytes written by others meanwhile may be old or new.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
+    pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<()> {
+        let from = self.check("read shared memory", offset, to.len())?;
+        // SAFETY: in range by `check`; the region is mapped while `self` lives. Nobody has a reference to its
+        // bytes, and `to` is exclusive.
+        unsafe { racy_copy::copy(to.as_mut_ptr(), from, to.len()) };
+        Ok(())
+    }
+
+    /// Copies `from` into the bytes from `offset` on. A peer can see it half done.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
+    pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
+        let to = self.check("write shared memory", offset, from.len())?;
+        // SAFETY: in range by `check`; the region is mapped and writable by the CPU while `self` lives.
+        // Nobody has a reference to its bytes.
+        unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Reads up to `len` bytes of `file`, from its byte `file_offset` on, into the bytes from `offset` on, by
+    /// `pread` without an intermediate copy. A peer can see it half done.
+    ///
+    /// Returns the number of bytes read: fewer than `len` at the end of the file or if the kernel stops
+    /// early, and 0 only at the end. Resumes after signals. Blocks as reading the file does.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange` for the
+    /// window or the file's offset; `Os` for errors of the read, with the source.
+    pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
+        let fd = file.as_fd();
+        self.with_file("read a file into shared memory", offset, len, file_offset, |to, at| {
+            // SAFETY: in range by `check`; the region is mapped and writable while `self` lives. No reference
+            // is made: the kernel writes the bytes as a device would.
+            unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
+        })
+    }
+
+    /// Writes up to `len` of the bytes from `offset` on to `file`, from its byte `file_offset` on, by
+    /// `pwrite` without an intermediate copy. Bytes written by others meanwhile may be old or new.
+    ///
+    /// Returns the number of bytes written: fewer than `len` if the kernel stops early (a full disk takes
+    /// what fits, and the next call fails). Resumes after signals. Blocks as writing the file does.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange` for the
+    /// window or the file's offset; `Os` for errors of the write, with the source.
+    pub fn write_to(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
+        let fd = file.as_fd();
+        self.with_file("write shared memory to a file", offset, len, file_offset, |from, at| {
+            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives. No
+            // reference is made: the kernel reads the bytes as a device would.
+            unsafe { libc::pwrite(fd.as_raw_fd(), from.cast_const().cast(), len, at) }
+        })
+    }
+
+    /// Calls `transfer` with the address of byte `offset` and the file's offset, again while signals
+    /// interrupt it.
+    fn with_file(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        len: usize,
+        file_offset: u64,
+        transfer: impl Fn(*mut u8, libc::off_t) -> isize,
+    ) -> Result<usize> {
+        let fail = |e: Error| e.with_operation(operation).with_backend(self.0.region.0.backend);
+        let bytes = self.check(operation, offset, len)?;
+        let at = libc::off_t::try_from(file_offset).map_err(|_| {
+            let error = Error::new(ErrorKind::OutOfRange, format!("byte {file_offset} of a file"));
+            fail(error.with_numbers(file_offset, libc::off_t::MAX as u64))
+        })?;
+        loop {
+            if let Ok(n) = usize::try_from(transfer(bytes, at)) {
+                return Ok(n);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(fail(error.into()));
+            }
+        }
+    }
+
+    /// Grants a peer `rights` to this range, until the [`Export`] is revoked or dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not
+    /// allocated as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for
+    /// an empty window or no rights; `OutOfResources`.
+    pub fn export(&self, rights: Access) -> Result<Export> {
+        let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
+        if self.is_empty() || rights.is_empty() {
+            return Err(fail(Error::new(
+                ErrorKind::InvalidArgument,
+                "nothing to grant: no bytes or no rights",
+            )));
+        }
+        // SAFETY: no reference to a window's bytes is ever made, and it becomes no buffer while the export
+        // lives, which keeps the region.
+        let raw =
+            unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
+        let descriptor =
+            ExportDescriptor::new(self.0.region.0.backend, rights, self.len() as u64, raw.native())
+                .map_err(fail)?;
+        Ok(Export { raw, descriptor, region: self.0.region.clone() })
+    }
+
+    /// Returns these bytes as memory that the engine of another device can
+    /// [register](crate::DmaEngineExt::register_device): by dma-buf, without a mapping of the CPU's. So a
+    /// GPU's memory becomes the source of an RDMA write. The other engine's window keeps this one's region.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine, its driver or this memory has no dma-buf; `AccessDenied` if the device
+    /// may not both read and write the memory, because a dma-buf grants both.
+    pub fn dmabuf(&self) -> Result<DeviceMemory> {
+        let region = &self.0.region;
+        let fail = |e: Error| e.with_operation("get a dma-buf").with_backend(region.backend());
+        if region.access() != Access::all() {
+            return Err(fail(
+                Error::new(ErrorKind::AccessDenied, format!("the memory grants {:?} only", region.access()))
+                    .with_hint("allocate or register it to be read and written"),
+            ));
+        }
+        let (fd, offset) = region.as_raw().dmabuf().map_err(fail)?;
+        // SAFETY: the owner is a handle of the region, which keeps the memory allocated. Nobody has a
+        // reference to the bytes of a window, nor gets one while there is another handle.
+        let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
+        Ok(memory.with_dmabuf(fd, offset + self.offset() as u64))
+    }
+
+    /// Deregisters, and returns the owner of the memory that was registered, if it is an `M` and this is the
+    /// last view of the region.
+    ///
+    /// # Errors
+    ///
+    /// The window, unchanged, if the memory has no owner of this type, or another view, a transfer in flight
+    /// or an export uses the region.
+    pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
+        let Range { region, addr, len } = self.0;
+        region.into_owner().map_err(|region| Self(Range { region, addr, len }))
+    }
+
+    /// Makes it a unique buffer again, if it is the last view of local memory and no export of it is left.
+    ///
+    /// # Errors
+    ///
+    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, the CPU
+    /// cannot reach it, or it is [`DeviceMemory`].
+    pub fn try_into_mut(self) -> Result<BufferMut, Self> {
+        if self.0.region.can_be_buffer() && self.0.region.is_sole() {
+            Ok(BufferMut(self.0))
+        } else {
+            Err(self)
+        }
+    }
+}
+
+/// Time that dropping an export waits for peers.
+const DROP_WAITS: Duration = Duration::from_secs(1);
+
+/// A grant of memory to a peer. Dropping it revokes the grant and waits up to 2 s for a peer that is still
+/// copying; memory that the peer does not release is leaked.
+pub struct Export {
+    // Dropped first: revoked before the region can go.
+    raw: Box<dyn RawExport>,
+    descriptor: ExportDescriptor,
+    region: Region,
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if let Err(error) = self.raw.revoke(DROP_WAITS) {
+            // First, because a log subscriber may panic.
+            std::mem::forget(self.region.clone());
+            let backend = self.region.backend();
+            tracing::error!(backend, %error, "a peer does not let go of exported memory, which is leaked");
+        }
+    }
+}
+
+impl Export {
+    /// Returns the descriptor by which the peer imports the memory.
+    #[must_use]
+    pub const fn descriptor(&self) -> &ExportDescriptor {
+        &self.descriptor
+    }
+
+    /// Takes the grant back. After `Ok`, no peer touches the memory any more; its copies fail as `Revoked`.
+    /// Waits up to `timeout` for copies of peers in progress.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`, with the export, if a peer is still copying.
+    pub fn revoke(mut self, timeout: Duration) -> Result<(), (Self, Error)> {
+        match self.raw.revoke(timeout) {
+            Ok(()) => Ok(()),
+            Err(e) => {
+                let error = e.with_operation("revoke an export").with_backend(self.region.backend());
+                Err((self, error))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Export")
+            .field("descriptor", &self.descriptor)
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::doc_engine;
+    use crate::{DmaEngineExt, MemoryRequest};
+
+    fn window(len: usize) -> Window {
+        doc_engine().allocate_window(&MemoryRequest::new(len)).expect("memory is allocated")
+    }
+
+    #[test]
+    fn files_are_read_and_written_in_place() {
+        let sample: Vec<u8> = (0..10_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
+        let source = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(source.path(), &sample).expect("written");
+        let target = tempfile::tempfile().expect("a file");
+        let window = window(5000);
+        assert_eq!(window.read_from(1000, 3000, &source, 500).expect("read"), 3000);
+        let mut bytes = vec![0; 5000];
+        window.read_at(0, &mut bytes).expect("readable");
+        assert_eq!(bytes[1000..4000], sample[500..3500]);
+        assert!(bytes[..1000].iter().chain(&bytes[4000..]).all(|byte| *byte == 0), "nothing but those");
+        assert_eq!(window.write_to(1000, 3000, &target, 70).expect("written"), 3000);
+        let mut arrived = vec![0; 3000];
+        std::os::unix::fs::FileExt::read_exact_at(&target, &mut arrived, 70).expect("readable");
+        assert_eq!(arrived, sample[500..3500]);
+        // At the end of the file there is less, and then nothing.
+        assert_eq!(window.read_from(0, 5000, &source, 9_990).expect("read"), 10);
+        assert_eq!(window.read_from(0, 5000, &source, 10_000).expect("read"), 0);
+        assert_eq!(window.read_from(5000, 0, &source, 0).expect("no bytes"), 0);
+    }
+
+    #[test]
+    fn a_bad_range_or_a_missing_file_is_refused() {
+        let file = tempfile::tempfile().expect("a file");
+        let window = window(100);
+        for (offset, len) in [(0, 101), (100, 1), (101, 0), (usize::MAX, 2)] {
+            for e in [window.read_from(offset, len, &file, 0), window.write_to(offset, len, &file, 0)] {
+                assert_eq!(e.expect_err("out of range").kind(), ErrorKind::OutOfRange);
+            }
+        }
+        assert_eq!(
+            window.write_to(0, 1, &file, 1 << 63).expect_err("no offset").kind(),
+            ErrorKind::OutOfRange
+        );
+        let (reader, writer) = io::pipe().expect("a pipe");
+        for e in [window.read_from(0, 1, &reader, 0), window.write_to(0, 1, &writer, 0)] {
+            let e = e.expect_err("a pipe has no offsets");
+            assert_eq!(e.kind(), ErrorKind::Os);
+            assert!(std::error::Error::source(&e).is_some_and(|source| source.is::<io::Error>()), "{e}");
+        }
+    }
+
+    /// A peer that does not let go.
+    #[derive(Debug)]
+    struct Held;
+
+    impl RawExport for Held {
+        fn native(&self) -> &[u8] {
+            &[]
+        }
+        fn revoke(&mut self, _: Duration) -> Result<()> {
+            Err(Error::bare(ErrorKind::TimedOut))
+        }
+    }
+
+    #[test]
+    fn views_may_be_used_where_a_panic_is_caught() {
+        let window = window(8);
+        let caught = std::panic::catch_unwind(|| window.write_at(4, b"tail").is_ok());
+        assert!(caught.expect("no panic"));
+        fn safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+        safe::<Window>();
+        safe::<BufferMut>();
+        safe::<crate::Buffer>();
+        safe::<Region>();
+    }
+
+    #[test]
+    fn an_export_that_is_held_on_to_says_which_call_and_which_backend() {
+        let window = window(8);
+        let region = window.region().clone();
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
+        let export = Export { raw: Box::new(Held), descriptor, region };
+        let (export, error) = export.revoke(Duration::ZERO).expect_err("a peer has it");
+        assert_eq!(error.to_string(), "revoke an export on reference: timed out");
+        // Its drop would wait and leak.
+        std::mem::forget(export);
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn a_panic_of_the_log_frees_nothing_that_a_peer_has() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+
+        let window = window(8);
+        let region = window.region().clone();
+        drop(window);
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
+        let export = Export { raw: Box::new(Held), descriptor, region: region.clone() };
+        let log = |_: &tracing::Event<'_>| panic!("the log is full");
+        let dropped =
+            AssertUnwindSafe(|| crate::queue::fault_injection_tests::with_log(log, || drop(export)));
+        catch_unwind(dropped).expect_err("the log is told");
+        assert_eq!(region.0.users(), 2, "freed under the peer");
+    }
+}

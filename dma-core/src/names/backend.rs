@@ -1,0 +1,227 @@
+//! [`Backend`]: lists, opens and diagnoses the engines of one kind.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::contract::error::{Error, ErrorKind, Result};
+use crate::names::engine_name::{EngineName, invalid};
+use crate::names::option_value::OptionValue;
+use crate::{DmaEngine, EngineInfo};
+
+/// A kind of engine: finds, opens and diagnoses its devices.
+///
+/// A backend is a `static` value of this trait. The facade's registry lists those of its build, and takes
+/// others.
+pub trait Backend: fmt::Debug + Send + Sync {
+    /// Returns the name that engine names begin with, such as `doca`: a lowercase letter, then lowercase
+    /// letters, digits, `-` and `_`.
+    fn name(&self) -> &'static str;
+
+    /// Describes its engines in one line.
+    fn about(&self) -> &'static str;
+
+    /// Returns the backend whose engines it opens, if it has none of its own. Such a name is neither
+    /// discovered nor diagnosed.
+    fn stands_for(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Describes a device in engine names, such as `a PCI address, such as 03:00.0`. `None`: names have no
+    /// device.
+    fn device(&self) -> Option<&'static str>;
+
+    /// Returns whether its engines drive hardware other than the CPU.
+    fn is_hardware(&self) -> bool;
+
+    /// Returns the options that engine names can have.
+    fn options(&self) -> &'static [OptionInfo];
+
+    /// Opens the engine of that name, whose backend this is.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` or `OutOfRange` for a device, option or value that does not exist, with a hint of
+    /// valid ones; errors of opening the engine.
+    fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>>;
+
+    /// Lists its devices, and the reason for each that cannot be used. Without a device there is one entry
+    /// that says so.
+    ///
+    /// May open each for a moment, and load the vendor's libraries.
+    fn discover(&self) -> Vec<Discovered>;
+
+    /// Checks the requirements of its engines on this machine, apart from opening them.
+    fn doctor(&self) -> Vec<Finding>;
+}
+
+impl EngineName {
+    /// Returns the name of the engine that `backend` opens without device and options.
+    #[must_use]
+    pub fn of(backend: &dyn Backend) -> Self {
+        Self::plain(backend.name())
+    }
+
+    /// Calls `set` with each option and its value, after checking that `backend` has that option.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an option that `backend` does not have, with those that it has, or for a device
+    /// if it takes none; errors of `set`. All of them name the backend.
+    pub fn read_options(
+        &self,
+        backend: &dyn Backend,
+        mut set: impl FnMut(&str, OptionValue<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.check_form(backend)
+            .and_then(|()| self.options().try_for_each(|(key, value)| set(key, OptionValue::new(key, value))))
+            .map_err(|e| e.with_backend(backend.name()))
+    }
+
+    /// Checks that `backend` has these options, and takes a device if there is one.
+    fn check_form(&self, backend: &dyn Backend) -> Result<()> {
+        if let (Some(device), None) = (self.device(), backend.device()) {
+            return Err(invalid(format!("`{device}` is no option, and {} takes no device", backend.name()))
+                .with_hint("write options as key=value, separated by commas"));
+        }
+        let known = backend.options();
+        match self.options().find(|(key, _)| !known.iter().any(|info| info.key == *key)) {
+            None => Ok(()),
+            Some((key, _)) if known.is_empty() => {
+                Err(invalid(format!("{} takes no options, but there is `{key}`", backend.name()))
+                    .with_hint("leave it out, or name another engine, such as cpu:threads=2"))
+            }
+            Some((key, _)) => {
+                let keys: Vec<_> = known.iter().map(|info| info.key).collect();
+                Err(invalid(format!("there is no option `{key}`"))
+                    .with_hint(format!("there are: {}", keys.join(", "))))
+            }
+        }
+    }
+
+    /// Refuses an untrusted name with an option whose effect goes beyond the engine's device, because
+    /// `backend` loads code for it, opens files, or makes this process or its memory reachable over a
+    /// network.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied`, naming the option.
+    pub fn refuse_untrusted(&self, backend: &dyn Backend) -> Result<()> {
+        let loads = |key: &str| backend.options().iter().any(|info| info.needs_trust && info.key == key);
+        match self.options().find(|(key, _)| loads(key)) {
+            None => Ok(()),
+            Some((key, value)) => {
+                let message = format!(
+                    "option {key}={value} has effects beyond the device, and the name is from untrusted input"
+                );
+                Err(Error::new(ErrorKind::PermissionDenied, message).with_backend(backend.name()).with_hint(
+                    "leave it out, or set it in a name of the program's own; where libraries and devices are, the backend's environment variables can say, too",
+                ))
+            }
+        }
+    }
+}
+
+/// An option of a backend's engine names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OptionInfo {
+    /// Its key, in lowercase.
+    pub key: &'static str,
+    /// The values, such as `N`, `BYTES` or `on|off`.
+    pub value: &'static str,
+    /// The default, in words.
+    pub default: &'static str,
+    /// Its effect, in one line.
+    pub about: &'static str,
+    /// The value chooses code that this process loads, files that it opens, or a network by which it or its
+    /// memory can be reached. Untrusted names must not have it: see [`EngineName::refuse_untrusted`].
+    pub needs_trust: bool,
+}
+
+impl OptionInfo {
+    /// An option that untrusted names may have.
+    #[must_use]
+    pub const fn new(
+        key: &'static str,
+        value: &'static str,
+        default: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { key, value, default, about, needs_trust: false }
+    }
+
+    /// Returns the same option, marked as one with effects beyond the device: see [`Self::needs_trust`].
+    #[must_use]
+    pub const fn needing_trust(self) -> Self {
+        Self { needs_trust: true, ..self }
+    }
+}
+
+/// One engine that could be opened, or the reason why not.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Discovered {
+    /// The name that opens it.
+    pub name: EngineName,
+    /// The engine's description, or the reason why it cannot be used, with a remedy.
+    pub info: Result<EngineInfo>,
+}
+
+impl Discovered {
+    /// An engine of that name.
+    #[must_use]
+    pub const fn new(name: EngineName, info: Result<EngineInfo>) -> Self {
+        Self { name, info }
+    }
+
+    /// An engine that was opened, or why it could not be.
+    #[must_use]
+    pub fn opened(name: EngineName, engine: Result<impl DmaEngine>) -> Self {
+        Self::new(name, engine.map(|engine| engine.info().clone()))
+    }
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It may cost speed, or only matters at times.
+    Warning,
+    /// The backend cannot be used like this.
+    Bad,
+}
+
+/// One check of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The subject of the check.
+    pub what: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The state found.
+    pub found: String,
+    /// The remedy; empty if there is nothing to do.
+    pub fix: String,
+}
+
+impl Finding {
+    /// Makes a finding of [`Verdict::Ok`].
+    #[must_use]
+    pub fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Ok, found: found.into(), fix: String::new() }
+    }
+
+    /// Makes a finding of [`Verdict::Warning`].
+    #[must_use]
+    pub fn warning(what: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Warning, found: found.into(), fix: fix.into() }
+    }
+
+    /// Makes a finding of [`Verdict::Bad`].
+    #[must_use]
+    pub fn bad(what: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Bad, found: found.into(), fix: fix.into() }
+    }
+}

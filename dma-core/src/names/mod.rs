@@ -1,0 +1,13 @@
+//! Names: backends, the names by which programs open their engines, and the values in such names.
+
+mod backend;
+pub(crate) mod engine_name;
+mod option_value;
+mod pci;
+mod size;
+
+pub use backend::{Backend, Discovered, Finding, OptionInfo, Verdict};
+pub use engine_name::EngineName;
+pub use option_value::OptionValue;
+pub use pci::PciAddress;
+pub use size::parse_size;

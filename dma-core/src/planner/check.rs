@@ -1,0 +1,395 @@
+//! Checks of operations before anything reaches a device.
+
+use super::error;
+use super::plan::{Means, Plan};
+use super::query::{Kind, Query};
+use crate::memory::operand::sealed::Operand;
+use crate::memory::region::Range;
+use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
+
+/// Returns whether a copy of one range to another is valid and has 1 to `max` bytes. If not, [`flat`] or the
+/// planner finds the reason.
+#[inline]
+pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
+    let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
+    // Ranges of one length overlap if they begin closer together than that. Ends are not computed, because
+    // they may overflow.
+    let disjoint = D::UNIQUE || distance(src, dst) >= dst.len as u64;
+    granted & (src.len == dst.len) & (dst.len.wrapping_sub(1) < max) & disjoint
+}
+
+/// Returns the distance between the beginnings of two ranges.
+#[inline]
+fn distance(src: &Range, dst: &Range) -> u64 {
+    src.addr.0.abs_diff(dst.addr.0)
+}
+
+/// Returns whether `range` belongs to `engine` and grants `access`.
+#[inline]
+fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
+    // With the other rights added, the tag equals the engine's with all rights.
+    range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all())
+}
+
+/// Checks a copy of one range to another; returns its length.
+#[inline]
+pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Result<usize> {
+    check_range(engine, src, Access::READ)?;
+    check_range(engine, dst, Access::WRITE)?;
+    if src.len != dst.len {
+        return Err(lengths_differ(src.len as u128, dst.len as u128));
+    }
+    if !D::UNIQUE && distance(src, dst) < dst.len as u64 {
+        return Err(overlap(dst.len as u64 - distance(src, dst), false));
+    }
+    Ok(dst.len)
+}
+
+/// Checks a copy of any shape.
+pub(crate) fn copy<S: Operand, D: Operand>(
+    engine: EngineId,
+    src: &S,
+    dst: &D,
+    lists: &mut Lists,
+) -> Result<Plan> {
+    if !(S::SINGLE && D::SINGLE) {
+        return copy_lists(engine, src, dst, lists);
+    }
+    let (src, dst) = (src.single(), dst.single());
+    Ok(match flat::<D>(engine, src, dst)? {
+        0 => Plan::Empty,
+        _ => Plan::Flat(src.segment(), dst.segment()),
+    })
+}
+
+fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists: &mut Lists) -> Result<Plan> {
+    let (mut from, mut to) = (lists.take(), lists.take());
+    let checked = gather(engine, src, Access::READ, &mut from).and_then(|src_len| {
+        let dst_len = gather(engine, dst, Access::WRITE, &mut to)?;
+        if src_len != dst_len {
+            return Err(lengths_differ(src_len, dst_len));
+        }
+        if !D::UNIQUE {
+            disjoint(&from, &to, &mut lists.ranges)?;
+        }
+        countable(dst_len)
+    });
+    lists.plan(checked, Plan::Lists(from, to))
+}
+
+/// Checks a fill.
+pub(crate) fn fill<D: Operand>(means: Means, dst: &D, pattern: [u8; 8], lists: &mut Lists) -> Result<Plan> {
+    if !means.can_fill() {
+        return Err(error::no_fill());
+    }
+    let mut to = lists.take();
+    let checked = gather(means.engine, dst, Access::WRITE, &mut to).and_then(|len| {
+        if !D::UNIQUE {
+            disjoint(&[], &to, &mut lists.ranges)?;
+        }
+        countable(len)
+    });
+    lists.plan(checked, Plan::Fill(pattern, to))
+}
+
+/// Checks a copy to two destinations.
+pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
+    engine: EngineId,
+    (src, dst, also): (&S, &D, &E),
+    lists: &mut Lists,
+) -> Result<Plan> {
+    let (mut from, mut to, mut to_also) = (lists.take(), lists.take(), lists.take());
+    let checked = gather(engine, src, Access::READ, &mut from).and_then(|src_len| {
+        let lens = [
+            gather(engine, dst, Access::WRITE, &mut to)?,
+            gather(engine, also, Access::WRITE, &mut to_also)?,
+        ];
+        if let Some(len) = lens.into_iter().find(|len| *len != src_len) {
+            return Err(lengths_differ(src_len, len));
+        }
+        let all: Vec<Segment> = to.iter().chain(&to_also).copied().collect();
+        disjoint(&from, &all, &mut lists.ranges)?;
+        countable(2 * src_len)
+    });
+    lists.plan(checked, Plan::CopyToBoth(from, [to, to_also]))
+}
+
+/// Checks a CRC of `a`, or an operation of `kind` on `a` and `b`.
+pub(crate) fn query<A: Operand, B: Operand>(
+    means: Means,
+    kind: Kind,
+    (a, b): (&A, Option<&B>),
+    seed: u32,
+    lists: &mut Lists,
+) -> Result<Plan> {
+    let engine = means.engine;
+    let mut query = Query { kind, a: lists.take(), b: lists.take(), seed, cpu: [true; 2] };
+    let checked = gather(engine, a, Access::READ, &mut query.a).and_then(|len| {
+        query.cpu[0] = is_reachable(a);
+        if let Some(b) = b {
+            let access = if kind == Kind::Compare { Access::READ } else { Access::WRITE };
+            let other = gather(engine, b, access, &mut query.b)?;
+            query.cpu[1] = is_reachable(b);
+            if len != other {
+                return Err(lengths_differ(len, other));
+            }
+            if kind == Kind::CopyCrc32c && !B::UNIQUE {
+                disjoint(&query.a, &query.b, &mut lists.ranges)?;
+            }
+        }
+        countable(len)
+    });
+    let can_answer = means.can_answer(&query);
+    let plan = Plan::Query(query);
+    let error = match checked {
+        Ok(_) if can_answer => return Ok(plan),
+        Ok(_) => error::beyond_reach(),
+        Err(e) => e,
+    };
+    plan.discard(|list| lists.keep(list));
+    Err(error)
+}
+
+/// Returns whether the CPU reaches all of it.
+fn is_reachable<T: Operand>(side: &T) -> bool {
+    let mut all = true;
+    side.each(&mut |range| all &= range.region.is_cpu_visible());
+    all
+}
+
+/// Returns the number of copies of a batch, which descriptors count in 32 bits.
+pub(crate) fn batch_len(len: usize) -> Result<u32> {
+    u32::try_from(len).map_err(|_| {
+        Error::new(ErrorKind::OutOfRange, format!("a batch of {len} copies"))
+            .with_numbers(len as u64, u32::MAX.into())
+            .with_hint("submit it as several batches")
+    })
+}
+
+/// Checks every copy of a batch. Returns the sum of their bytes.
+pub(crate) fn batch<S: Operand, D: Operand>(
+    engine: EngineId,
+    copies: &[(S, D)],
+    lists: &mut Lists,
+) -> Result<u64> {
+    // Windows of the same bytes may add up to more than there is memory.
+    let mut bytes = 0_u128;
+    for (index, (src, dst)) in copies.iter().enumerate() {
+        let plan = copy(engine, src, dst, lists).map_err(|e| {
+            let message = format!("copy {index} of the batch: {}", e.message());
+            e.with_message(message)
+        })?;
+        bytes += plan.len() as u128;
+        plan.discard(|list| lists.keep(list));
+    }
+    u64::try_from(bytes).map_err(|_| {
+        Error::new(ErrorKind::OutOfRange, format!("a batch of {bytes} bytes, which 64 bits do not count"))
+            .with_hint("submit it as several batches")
+    })
+}
+
+/// Vectors for lists of segments, kept for reuse so that operations allocate nothing once warm.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    spare: Vec<Vec<Segment>>,
+    ranges: Vec<(u64, u64, bool)>,
+}
+
+impl Lists {
+    /// The most lists kept.
+    const MOST: usize = 64;
+
+    pub(crate) fn take(&mut self) -> Vec<Segment> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn has_spare(&self) -> bool {
+        !self.spare.is_empty()
+    }
+
+    /// Takes over the vectors of `other`.
+    pub(crate) fn absorb(&mut self, other: &mut Self) {
+        while self.spare.len() < Self::MOST
+            && let Some(list) = other.spare.pop()
+        {
+            self.spare.push(list);
+        }
+    }
+
+    /// Returns `plan` of a checked length, or an empty one, or the error; keeps the lists of a plan that is
+    /// not returned.
+    fn plan(&mut self, checked: Result<usize>, plan: Plan) -> Result<Plan> {
+        if let Ok(1..) = checked {
+            return Ok(plan);
+        }
+        plan.discard(|list| self.keep(list));
+        checked.map(|_| Plan::Empty)
+    }
+
+    pub(crate) fn keep(&mut self, mut list: Vec<Segment>) {
+        if list.capacity() > 0 && self.spare.len() < Self::MOST {
+            list.clear();
+            self.spare.push(list);
+        }
+    }
+}
+
+/// Checks that `range` belongs to `engine` and grants `access`.
+#[inline]
+fn check_range(engine: EngineId, range: &Range, access: Access) -> Result<()> {
+    let region = &*range.region.0;
+    if region.info.engine == engine && region.info.access.contains(access) {
+        Ok(())
+    } else {
+        Err(refuse(engine, range, access))
+    }
+}
+
+#[cold]
+fn refuse(engine: EngineId, range: &Range, access: Access) -> Error {
+    let region = &*range.region.0;
+    let error = if region.info.engine != engine {
+        Error::new(ErrorKind::WrongEngine, "the region belongs to another engine than the queue")
+            .with_hint("allocate, register or import it on the engine that opened the queue")
+    } else {
+        let side = if access.contains(Access::WRITE) { "destination" } else { "source" };
+        Error::new(
+            ErrorKind::AccessDenied,
+            format!("the {side} grants {:?}, needed is {access:?}", region.info.access),
+        )
+        .with_hint("allocate, register or export it with that right")
+    };
+    error.with_backend(region.backend)
+}
+
+/// Returns the length of an operation as `usize`, in which the planner counts.
+fn countable(len: u128) -> Result<usize> {
+    usize::try_from(len).map_err(|_| {
+        Error::new(ErrorKind::OutOfRange, format!("an operation of {len} bytes"))
+            .with_numbers(u64::try_from(len).unwrap_or(u64::MAX), usize::MAX as u64)
+            .with_hint("submit it as several operations")
+    })
+}
+
+#[cold]
+pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
+    Error::new(ErrorKind::LengthMismatch, format!("the source has {src} bytes, the destination {dst}"))
+        .with_hint("split the longer one")
+}
+
+#[cold]
+fn overlap(bytes: u64, in_destination: bool) -> Error {
+    let message = if in_destination {
+        format!("{bytes} bytes of the destination are named twice")
+    } else {
+        format!("source and destination share {bytes} bytes")
+    };
+    Error::new(ErrorKind::Overlap, message)
+        .with_hint("a device copies in no particular direction: use disjoint ranges")
+}
+
+/// Checks every view of one side and appends its segments to `out`, but for empty ones. Returns the total
+/// length, which may exceed `usize` for repeated windows.
+fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<Segment>) -> Result<u128> {
+    let mut result = Ok(());
+    let mut total = 0_u128;
+    side.each(&mut |range| {
+        if result.is_ok() {
+            result = check_range(engine, range, access);
+            total += range.len as u128;
+            out.extend((range.len > 0).then(|| range.segment()));
+        }
+    });
+    result.map(|()| total)
+}
+
+/// Checks that no byte of `dst` is named twice, by it or by `src`. `scratch` is left empty.
+fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(u64, u64, bool)>) -> Result<()> {
+    scratch.clear();
+    for (list, written) in [(src, false), (dst, true)] {
+        for s in list.iter().filter(|s| s.len > 0) {
+            // The last byte, because the end may overflow.
+            scratch.push((s.addr.0, s.addr.offset(s.len - 1).0, written));
+        }
+    }
+    scratch.sort_unstable();
+    // The highest last bytes so far, of written and of read segments.
+    let (mut written_to, mut read_to) = (None, None);
+    let mut result = Ok(());
+    for (first, last, written) in scratch.drain(..) {
+        let taken = if written { written_to.max(read_to) } else { written_to };
+        if let Some(taken) = taken.filter(|taken| first <= *taken) {
+            let in_destination = written && Some(first) <= written_to;
+            result = Err(overlap(last.min(taken) - first + 1, in_destination));
+            break;
+        }
+        let to = if written { &mut written_to } else { &mut read_to };
+        *to = (*to).max(Some(last));
+    }
+    scratch.clear();
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{DeviceAddr, RegionKey};
+
+    #[test]
+    fn an_overlap_says_of_what() {
+        let message = |src: &[(usize, usize)], dst: &[(usize, usize)]| {
+            let segments = |list: &[(usize, usize)]| list.iter().copied().map(segment).collect::<Vec<_>>();
+            disjoint(&segments(src), &segments(dst), &mut Vec::new()).unwrap_err().message().to_owned()
+        };
+        assert_eq!(message(&[(1, 10)], &[(6, 10)]), "source and destination share 5 bytes");
+        assert_eq!(message(&[(6, 10)], &[(1, 10)]), "source and destination share 5 bytes");
+        assert_eq!(message(&[(100, 20)], &[(1, 10), (8, 10)]), "3 bytes of the destination are named twice");
+    }
+
+    #[test]
+    fn ranges_may_end_with_the_address_space() {
+        let top = |back: usize, len| segment((usize::MAX - back, len));
+        let check = |src, dst| disjoint(&[src], &[dst], &mut Vec::new()).map_err(|e| e.message().to_owned());
+        assert_eq!(check(top(9, 10), top(19, 10)), Ok(()));
+        assert_eq!(check(top(9, 10), top(0, 1)), Err("source and destination share 1 bytes".to_owned()));
+        assert_eq!(check(top(12, 10), top(9, 10)), Err("source and destination share 7 bytes".to_owned()));
+        assert_eq!(check(top(0, 1), segment((1, 1))), Ok(()));
+    }
+
+    #[test]
+    fn a_length_beyond_counting_is_refused_by_its_value() {
+        assert_eq!(countable(u128::from(u64::MAX)).expect("it is counted"), usize::MAX);
+        let error = countable((1 << 64) + 100).expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::OutOfRange);
+        assert!(error.to_string().contains("18446744073709551716 bytes"), "{error}");
+        assert_eq!(batch_len(u32::MAX as usize).expect("it is counted"), u32::MAX);
+        let error = batch_len(1 << 32).expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::OutOfRange);
+        assert!(error.to_string().contains("4294967296 copies"), "{error}");
+    }
+
+    fn segment((at, len): (usize, usize)) -> Segment {
+        Segment { key: RegionKey(0), addr: DeviceAddr(at as u64), len }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_overlap_exactly_if_a_written_byte_is_named_twice(
+            src in prop::collection::vec((1_usize..60, 0_usize..12), 0..4),
+            dst in prop::collection::vec((1_usize..60, 0_usize..12), 0..4),
+        ) {
+            let mut named = [[0_u32; 80]; 2];
+            for (side, list) in [&src, &dst].into_iter().enumerate() {
+                for &(at, len) in list {
+                    named[side][at..at + len].iter_mut().for_each(|n| *n += 1);
+                }
+            }
+            let clash = (0..80).any(|i| named[1][i] > 1 || (named[1][i] > 0 && named[0][i] > 0));
+            let src: Vec<_> = src.into_iter().map(segment).collect();
+            let dst: Vec<_> = dst.into_iter().map(segment).collect();
+            prop_assert_eq!(disjoint(&src, &dst, &mut Vec::new()).is_err(), clash);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Blocking copies of plain bytes: through buffers of a pool, because a slice is its caller's again when the
+//! call returns, and a device may still use memory then.
+
+use std::time::{Duration, Instant};
+
+use crate::planner::plan::Means;
+use crate::planner::wait::{Backoff, deadline};
+use crate::planner::{check, error};
+use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, OpError, Result};
+
+/// The most pieces in flight.
+const IN_FLIGHT: usize = 8;
+
+/// A source and a destination.
+pub(crate) type Pair = (BufferMut, BufferMut);
+
+/// A queue of either kind.
+pub(crate) trait Copier {
+    type Transfer;
+
+    /// Returns the backend's name and the stall timeout, too; `None` if the queue is closed.
+    fn facts(&self) -> Option<(Means, &'static str, Duration)>;
+
+    fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
+
+    fn wait_for_piece(transfer: Self::Transfer) -> Result<Pair, OpError<Pair>>;
+
+    /// Polls once, so that operations end and free their places and buffers. Returns the number of
+    /// descriptors reported, or `None` if no place can become free.
+    fn make_room(&self) -> Option<usize>;
+}
+
+/// Copies `src` to `dst`, by the CPU or through buffers of `pool`.
+pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    let Some((means, backend, stall_timeout)) = queue.facts() else {
+        return Err(error::closed().with_operation("copy bytes"));
+    };
+    let fail = |e: Error| e.with_operation("copy bytes").with_backend(backend);
+    if src.len() != dst.len() {
+        return Err(fail(check::lengths_differ(src.len() as u128, dst.len() as u128)));
+    }
+    if pool.engine() != Some(means.engine) {
+        return Err(fail(
+            Error::new(ErrorKind::WrongEngine, "the pool belongs to another engine than the queue")
+                .with_hint("make the pool on the engine that opened the queue"),
+        ));
+    }
+    if means.capabilities.contains(Capabilities::CPU_COPIES) {
+        dst.copy_from_slice(src);
+        return Ok(());
+    }
+    let piece = pool.longest() / 2;
+    if piece == 0 {
+        return Err(fail(
+            Error::new(ErrorKind::InvalidArgument, "a pool whose buffers have 1 byte")
+                .with_hint("a buffer holds source and destination of a piece: make it of 2 bytes or more"),
+        ));
+    }
+    // In the order of submission. Dropped early, transfers keep their buffers, and nothing of the slices.
+    let mut in_flight = [const { None::<Q::Transfer> }; IN_FLIGHT];
+    let mut landing = dst.chunks_mut(piece);
+    let mut land = |transfer: Q::Transfer| -> Result<()> {
+        let (_, arrived) = Q::wait_for_piece(transfer)?;
+        landing.next().expect("a piece for each transfer").copy_from_slice(&arrived);
+        Ok(())
+    };
+    let (mut sent, mut landed) = (0, 0);
+    for bytes in src.chunks(piece) {
+        let mut filled = None;
+        let mut waits = None;
+        loop {
+            if sent - landed < IN_FLIGHT {
+                match send(queue, pool, bytes, &mut filled) {
+                    Ok(transfer) => {
+                        in_flight[sent % IN_FLIGHT] = Some(transfer);
+                        sent += 1;
+                        break;
+                    }
+                    Err(e) if !matches!(e.kind(), ErrorKind::QueueFull | ErrorKind::OutOfResources) => {
+                        return Err(fail(e));
+                    }
+                    Err(e) if landed == sent => {
+                        let (until, backoff) =
+                            waits.get_or_insert_with(|| (deadline(stall_timeout), Backoff::new()));
+                        if !wait_for_others(queue, &e, *until, backoff) {
+                            return Err(fail(e));
+                        }
+                    }
+                    Err(_) => {}
+                }
+            }
+            if let Some(oldest) = in_flight[landed % IN_FLIGHT].take() {
+                land(oldest)?;
+                landed += 1;
+            }
+        }
+    }
+    while let Some(oldest) = in_flight[landed % IN_FLIGHT].take() {
+        land(oldest)?;
+        landed += 1;
+    }
+    Ok(())
+}
+
+/// Submits a piece, which `filled` keeps if the queue is full.
+fn send<Q: Copier>(
+    queue: &Q,
+    pool: &BufferPool,
+    bytes: &[u8],
+    filled: &mut Option<Pair>,
+) -> Result<Q::Transfer> {
+    let (src, dst) = match filled.take() {
+        Some(pair) => pair,
+        None => {
+            // One for both, so that no two copies wait for each other's second buffer.
+            let mut src = pool.try_get(2 * bytes.len())?;
+            let dst = src.split_off(bytes.len());
+            src.copy_from_slice(bytes);
+            (src, dst)
+        }
+    };
+    queue.submit_piece((src, dst)).map_err(|e| {
+        let (e, operands) = e.into_parts();
+        *filled = operands;
+        e
+    })
+}
+
+/// Waits a moment for a buffer or a place that others have. Returns false if that is in vain.
+fn wait_for_others<Q: Copier>(queue: &Q, e: &Error, until: Instant, backoff: &mut Backoff) -> bool {
+    let reported = queue.make_room();
+    if reported.is_none() && e.kind() == ErrorKind::QueueFull {
+        return false;
+    }
+    if backoff.may_sleep() {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    !backoff.idle(reported.unwrap_or(0), || until)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

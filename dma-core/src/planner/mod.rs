@@ -1,0 +1,1033 @@
+//! The planner translates operations, which users count, into descriptors, which devices take.
+//!
+//! It owns the raw queue, stages operations that do not go out as one descriptor, submits in batches, and
+//! turns completions into the end of operations. The layers above keep waiters and operands: the
+//! single-threaded [`Queue`](crate::Queue) and the lanes of [`SharedQueue`](crate::SharedQueue).
+#![expect(unsafe_code, reason = "hands checked descriptors to the raw queue")]
+
+mod answer;
+mod batch;
+pub(crate) mod check;
+pub(crate) mod copy_bytes;
+mod cursor;
+mod cut;
+pub(crate) mod error;
+pub(crate) mod handle;
+pub(crate) mod operations;
+pub(crate) mod plan;
+pub(crate) mod query;
+pub(crate) mod slow_path;
+pub(crate) mod stall_detector;
+pub(crate) mod wait;
+
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use crate::memory::operand::sealed::Operand;
+use crate::memory::region::Range;
+use crate::{
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
+    Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
+};
+pub use answer::Answer;
+pub use batch::Batch;
+use check::Lists;
+use cursor::Cursor;
+use cut::{Fence, Piece, Staged, Work};
+use error::Failure;
+pub use error::{OpError, OpFailure};
+use plan::{Means, Plan};
+use query::{Running, Step};
+
+/// Memory that a planner allocates for each place of its depth, in bytes.
+pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
+
+/// Number of pending descriptors that are handed to the device without a flush, with or before the next.
+const HAND_OVER: usize = 32;
+/// Completions taken from the device at a time, and rounds of that in one poll.
+const REPORTS: usize = 128;
+const ROUNDS: usize = 8;
+
+/// One operation or batch, by slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpState {
+    /// Descriptors handed over or pending that have not been reported.
+    descriptors: u32,
+    /// Operations that are not completely cut yet.
+    staged: u32,
+    /// Number of operations: more than 1 for a batch.
+    operations: u32,
+    phase: Phase,
+    /// True if the layer above waits for its end.
+    pub(crate) has_waiter: bool,
+    /// The worst outcome of its descriptors so far.
+    pub(crate) outcome: Outcome,
+    /// True for an operation with a result.
+    pub(crate) answers: bool,
+    pub(crate) result: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Open, as [`Planner::push_plain`] began it: one descriptor is left, and nothing has failed.
+    Plain,
+    /// Ended, with the outcome.
+    Ended,
+}
+
+impl OpState {
+    const IDLE: Self = Self {
+        descriptors: 0,
+        staged: 0,
+        operations: 0,
+        phase: Phase::Ended,
+        has_waiter: false,
+        outcome: Outcome::Done,
+        answers: false,
+        result: 0,
+        bytes: 0,
+    };
+
+    const PLAIN: Self = Self { descriptors: 1, operations: 1, phase: Phase::Plain, ..Self::IDLE };
+
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+}
+
+/// Events for the log, told once nothing is borrowed or locked, because a log subscriber may panic or use the
+/// queue.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A descriptor was refused, or did not succeed.
+    Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
+    /// The device was given up with this many descriptors.
+    Silent { descriptors: usize },
+    /// The engine panicked.
+    Wrecked,
+}
+
+impl News {
+    pub(crate) fn tell(self, backend: &'static str) {
+        match self {
+            Self::Failed { slot, outcome, native } => {
+                tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
+            }
+            Self::Silent { descriptors } => tracing::error!(
+                backend,
+                descriptors,
+                "device did not answer; its queue and the memory it may write are leaked"
+            ),
+            Self::Wrecked => tracing::error!(backend, "an engine panicked; its queue is given up"),
+        }
+    }
+}
+
+const fn token(slot: u32, index: u32) -> u64 {
+    (slot as u64) | (index as u64 * ONE_INDEX)
+}
+
+/// The difference between the tokens of neighbours.
+const ONE_INDEX: u64 = 1 << 32;
+
+const fn slot_of(token: u64) -> u32 {
+    (token & 0xffff_ffff) as u32
+}
+
+const fn index_of(token: u64) -> u32 {
+    (token >> 32) as u32
+}
+
+const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
+    (slot, 0)..=(slot, u32::MAX)
+}
+
+/// Memory for operations that the device does not have.
+struct Scratch {
+    buffer: BufferMut,
+    holds: Holds,
+}
+
+/// The use of the scratch block. It changes only while nothing is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Fills are copied from it.
+    Pattern([u8; 8]),
+    /// The operation of this slot is copied to it, for the CPU to read.
+    Operands(u32),
+}
+
+pub(crate) struct Planner {
+    /// `None` once closed.
+    raw: Option<Box<dyn RawQueue>>,
+    pub(crate) engine: EngineId,
+    pub(crate) backend: &'static str,
+    capabilities: Capabilities,
+    max_transfer: usize,
+    max_segments: usize,
+    pub(crate) ops: Box<[OpState]>,
+    /// Failures, by slot and index in the batch.
+    failures: BTreeMap<(u32, u32), Failure>,
+    /// Descriptors that go out unchanged; those before `handed` have gone.
+    pending: Vec<Descriptor<'static>>,
+    handed: usize,
+    /// Operations that go out piece by piece, after all pending descriptors.
+    staged: VecDeque<Staged>,
+    piece: Piece,
+    pub(crate) lists: Lists,
+    /// Descriptors that the device has.
+    in_flight: usize,
+    /// The next operation carries a fence.
+    fence: bool,
+    /// The device has descriptors without a doorbell.
+    unrung: bool,
+    /// Pending and staged work goes out, with a doorbell, as soon as there is room.
+    push: bool,
+    /// The time since which operations wait for others, to share a doorbell.
+    gathering: Option<Instant>,
+    /// A call into the engine is active. If it is found set, the engine has panicked; its state is unknown,
+    /// and it is not called again.
+    asked: bool,
+    /// The device was stopped, since the queue is closed.
+    stopped: bool,
+    scratch: Option<Scratch>,
+    /// Pieces that the CPU did in place of the device.
+    supplied: u64,
+    counters: Counters,
+    /// Events that the layer above logs.
+    pub(crate) news: Vec<News>,
+    reports: Box<[Completion; REPORTS]>,
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner")
+            .field("backend", &self.backend)
+            .field("raw", &self.raw)
+            .field("counters", &self.counters())
+            .field("pending", &(self.pending.len() - self.handed))
+            .field("staged", &self.staged.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Planner {
+    /// Makes a planner with room for `slots` operations on `raw`. `scratch` is memory for operations that the
+    /// device does not have; its length is a multiple of 8.
+    pub(crate) fn new(
+        raw: Box<dyn RawQueue>,
+        info: &EngineInfo,
+        slots: usize,
+        scratch: Option<BufferMut>,
+    ) -> Self {
+        Self {
+            engine: raw.engine_id(),
+            raw: Some(raw),
+            backend: info.backend,
+            capabilities: info.capabilities,
+            max_transfer: usize::try_from(info.limits.max_transfer).unwrap_or(usize::MAX),
+            max_segments: info.limits.max_segments,
+            ops: vec![OpState::IDLE; slots].into(),
+            failures: BTreeMap::new(),
+            pending: Vec::with_capacity(slots.clamp(HAND_OVER, 1024)),
+            handed: 0,
+            staged: VecDeque::new(),
+            piece: Piece::default(),
+            lists: Lists::default(),
+            in_flight: 0,
+            fence: false,
+            unrung: false,
+            push: false,
+            gathering: None,
+            asked: false,
+            stopped: false,
+            scratch: scratch.map(|mut buffer| {
+                buffer.fill(0);
+                Scratch { buffer, holds: Holds::Pattern([0; 8]) }
+            }),
+            supplied: 0,
+            counters: Counters::default(),
+            news: Vec::new(),
+            reports: Box::new([Completion::done(0); REPORTS]),
+        }
+    }
+
+    pub(crate) fn means(&self) -> Means {
+        Means { engine: self.engine, capabilities: self.capabilities, has_scratch: self.scratch.is_some() }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.in_flight = self.open_operations();
+        if let Some(raw) = &self.raw {
+            let stats = raw.stats();
+            counters.doorbells = stats.doorbells;
+            counters.resets = stats.resets;
+        }
+        counters
+    }
+
+    pub(crate) fn count_full(&mut self) {
+        self.counters.full += 1;
+    }
+
+    /// Returns the number of accepted operations that have not ended.
+    pub(crate) fn open_operations(&self) -> u64 {
+        let Counters { submitted, completed, failed, aborted, abandoned, .. } = self.counters;
+        submitted - completed - failed - aborted - abandoned
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.raw.is_none()
+    }
+
+    /// Returns whether operations are open and all of them are with the device.
+    pub(crate) fn is_at_device(&self) -> bool {
+        let flushed = self.push || (self.handed == self.pending.len() && self.staged.is_empty());
+        self.open_operations() > 0 && flushed && !self.unrung
+    }
+
+    /// Returns the number of descriptors reported so far, and of pieces that the CPU did.
+    pub(crate) fn reported(&self) -> u64 {
+        self.counters.descriptors - self.in_flight as u64 + self.supplied
+    }
+
+    /// Returns the number of polls of the device so far.
+    pub(crate) fn polls(&self) -> u64 {
+        self.counters.polls
+    }
+
+    /// Delays operations submitted from here on until all before have completed.
+    pub(crate) fn fence(&mut self) {
+        self.fence = true;
+    }
+
+    /// Begins `operations` operations of `bytes` in all under `slot`, which was idle. Nothing of them reaches
+    /// the device before [`Admission::commit`] and [`pushed`](Self::pushed).
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        slot: u32,
+        operations: u32,
+        bytes: u64,
+        has_waiter: bool,
+    ) -> Admission<'_> {
+        self.ops[slot as usize] =
+            OpState { operations, bytes, phase: Phase::Open, has_waiter, ..OpState::IDLE };
+        let (pending, staged, fence) = (self.pending.len(), self.staged.len(), self.fence);
+        Admission { planner: self, slot, pending, staged, fence }
+    }
+
+    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not, others
+    /// are [handed over](Self::hand_over) first, or it is staged, or not valid.
+    #[inline]
+    pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
+        check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
+            && !self.fence
+            && self.staged.is_empty()
+            && !self.has_gathered()
+    }
+
+    /// Returns whether a copy of `len` bytes, at least 1, that passed all checks can become a pending
+    /// descriptor at once.
+    #[inline]
+    pub(crate) fn takes_checked(&self, len: usize) -> bool {
+        len <= self.max_transfer && !self.fence && self.staged.is_empty()
+    }
+
+    /// Returns whether enough is pending for [`hand_over`](Self::hand_over).
+    #[inline]
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.pending.len() - self.handed >= HAND_OVER
+    }
+
+    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, under `slot`, which was idle. The
+    /// caller puts the operands into a transfer before anything else can run.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
+        self.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
+        self.pending.push(Descriptor::copy(token(slot, 0), src, dst));
+        self.counters.submitted += 1;
+    }
+
+    /// Submits committed operations, if enough have gathered. The layer above holds the operands by now.
+    #[inline]
+    pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
+        self.end_if_over(slot, ended);
+        if self.has_gathered() {
+            self.hand_over(ended);
+        }
+    }
+
+    fn next_fence(&mut self) -> Fence {
+        if !std::mem::take(&mut self.fence) {
+            Fence::Clear
+        } else if self.capabilities.contains(Capabilities::FENCE) {
+            Fence::Device
+        } else {
+            Fence::Drain
+        }
+    }
+
+    fn stage(&mut self, token: u64, work: Work, dst: Vec<Segment>) {
+        let fence = self.next_fence();
+        self.ops[slot_of(token) as usize].staged += 1;
+        self.staged.push_back(Staged::new(token, fence, work, dst));
+    }
+
+    /// Hands over pending descriptors as far as the device has room.
+    pub(crate) fn hand_over(&mut self, ended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
+        while self.handed < self.pending.len() {
+            let Some(raw) = &mut self.raw else { return };
+            self.asked = true;
+            // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and
+            // rights, and for overlap; its operands are with a transfer, which keeps them untouched and
+            // registered until the completion, or for ever.
+            let taken = unsafe { raw.submit(&self.pending[self.handed..]) };
+            self.asked = false;
+            match taken {
+                Ok(0) => {
+                    // A queue that stays full must not accumulate sent descriptors.
+                    if self.handed >= self.pending.len() / 2 {
+                        self.pending.drain(..self.handed);
+                        self.handed = 0;
+                    }
+                    return;
+                }
+                Ok(n) => {
+                    self.handed += n;
+                    self.in_flight += n;
+                    self.counters.descriptors += n as u64;
+                    self.unrung = true;
+                }
+                Err(error) => {
+                    let (token, fence) =
+                        (self.pending[self.handed].token(), self.pending[self.handed].fence());
+                    self.handed += 1;
+                    self.pass_on_fence(fence);
+                    self.ops[slot_of(token) as usize].descriptors -= 1;
+                    self.refused(token, error);
+                    self.end_if_over(slot_of(token), ended);
+                }
+            }
+        }
+        self.pending.clear();
+        self.handed = 0;
+    }
+
+    /// Hands over pending and staged work as far as the device has room and fences allow.
+    fn pump(&mut self, ended: &mut Vec<u32>) {
+        self.hand_over(ended);
+        while self.pending.is_empty() {
+            let Some(front) = self.staged.front_mut() else { break };
+            let Some(raw) = &mut self.raw else { break };
+            if front.fence == Fence::Drain && self.in_flight > 0 {
+                break;
+            }
+            if front.as_query().is_some() {
+                if self.pump_query(ended) {
+                    continue;
+                }
+                break;
+            }
+            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.scratch)
+                && block.holds != Holds::Pattern(pattern)
+            {
+                if self.in_flight > 0 {
+                    // A fill with another pattern may still be reading the block.
+                    break;
+                }
+                block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
+                block.holds = Holds::Pattern(pattern);
+            }
+            front.next_piece(self.max_transfer, self.max_segments, &mut self.piece);
+            let token = front.token;
+            let descriptor = self.piece.descriptor(token).with_fence(front.fence == Fence::Device);
+            self.asked = true;
+            // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the
+            // limits; the block that fills are read from is this planner's, and is written only while nothing
+            // is in flight.
+            let taken = unsafe { raw.submit(&[descriptor]) };
+            self.asked = false;
+            match taken {
+                Ok(0) => break,
+                Ok(_) => {
+                    self.in_flight += 1;
+                    self.counters.descriptors += 1;
+                    self.unrung = true;
+                    let op = &mut self.ops[slot_of(token) as usize];
+                    op.descriptors += 1;
+                    front.advance(&self.piece);
+                    if front.is_exhausted() {
+                        op.staged -= 1;
+                        self.drop_staged(0);
+                    }
+                }
+                Err(error) => {
+                    self.refused(token, error);
+                    self.end_if_over(slot_of(token), ended);
+                }
+            }
+        }
+        if self.pending.is_empty() && self.staged.is_empty() {
+            self.push = false;
+        }
+    }
+
+    /// Advances the query at the front. Returns whether to continue at once.
+    #[cold]
+    fn pump_query(&mut self, ended: &mut Vec<u32>) -> bool {
+        let Self { staged, raw: Some(raw), ops, scratch, .. } = self else { return false };
+        let Some(front) = staged.front_mut() else { return false };
+        let (token, fence) = (front.token, front.fence);
+        let slot = slot_of(token);
+        let op = &mut ops[slot as usize];
+        let Some(query) = front.as_query() else { return false };
+        // The CPU's part must wait for the fence, too.
+        if fence == Fence::Device && !query.is_native() && self.in_flight > 0 {
+            return false;
+        }
+        let mut block = None;
+        if query.needs_scratch()
+            && let Some(scratch) = scratch
+        {
+            if scratch.holds != Holds::Operands(slot) {
+                if self.in_flight > 0 {
+                    return false;
+                }
+                scratch.holds = Holds::Operands(slot);
+            }
+            block = Some(scratch.buffer.0.segment());
+        }
+        match query.next(token, self.max_transfer, block) {
+            Step::Submit(descriptor) => {
+                let fenced = fence == Fence::Device && query.is_native();
+                self.asked = true;
+                // SAFETY: the piece lies within an operation that was checked, within the limits, and in the
+                // scratch block, which nobody else uses while the operation does; the operands are with a
+                // transfer, as in `hand_over`.
+                let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
+                self.asked = false;
+                match taken {
+                    Ok(0) => return false,
+                    Ok(_) => {
+                        query.handed();
+                        front.fence = Fence::Clear;
+                        op.descriptors += 1;
+                        self.in_flight += 1;
+                        self.counters.descriptors += 1;
+                        self.unrung = true;
+                    }
+                    Err(error) => {
+                        self.refused(token, error);
+                        self.end_if_over(slot, ended);
+                    }
+                }
+                true
+            }
+            Step::Settle if op.descriptors > 0 => false,
+            Step::Settle => {
+                let supplied = !query.is_native();
+                // SAFETY: no descriptor of the operation is in flight, and its operands are with a transfer;
+                // only operands that the CPU reaches are read, or the scratch block.
+                unsafe { query.settle(op.result, self.max_transfer, block) };
+                let over = query.is_over();
+                op.result = query.result;
+                front.fence = Fence::Clear;
+                if over {
+                    op.staged -= 1;
+                    self.drop_staged(0);
+                    self.end_if_over(slot, ended);
+                }
+                self.supplied += u64::from(supplied);
+                // The CPU does one piece in each poll, which bounds its time.
+                !supplied
+            }
+        }
+    }
+
+    fn drop_staged(&mut self, at: usize) {
+        if let Some(staged) = self.staged.remove(at) {
+            if staged.fence != Fence::Clear {
+                match self.staged.get_mut(at) {
+                    Some(next) => next.fence = staged.fence,
+                    None => self.fence = true,
+                }
+            }
+            staged.into_lists().into_iter().for_each(|list| self.lists.keep(list));
+        }
+    }
+
+    /// Moves the fence of a refused descriptor to the next one.
+    fn pass_on_fence(&mut self, fence: bool) {
+        if !fence {
+        } else if let Some(next) = self.pending.get_mut(self.handed) {
+            *next = next.with_fence(true);
+        } else if let Some(next) = self.staged.front_mut() {
+            next.fence = Fence::Device;
+        } else {
+            self.fence = true;
+        }
+    }
+
+    fn ring(&mut self) {
+        if self.unrung
+            && let Some(raw) = &mut self.raw
+        {
+            self.asked = true;
+            raw.flush();
+            self.asked = false;
+            self.unrung = false;
+        }
+    }
+
+    /// Hands over all accepted work and rings the doorbell. Later polls hand over the rest when the device
+    /// has room.
+    #[inline]
+    pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
+        self.gathering = None;
+        if self.pending.len() > self.handed || !self.staged.is_empty() {
+            self.push = true;
+            self.pump(ended);
+        }
+        self.ring();
+    }
+
+    /// Returns the longest time that awaited operations wait for others, by these options.
+    pub(crate) fn gather(&self, options: &QueueOptions) -> Duration {
+        if self.capabilities.contains(Capabilities::CPU_COPIES) {
+            return Duration::ZERO;
+        }
+        // Operations that wait for a doorbell must not look like a stalled device.
+        options.gather.min(options.stall_timeout / 2)
+    }
+
+    /// Flushes if enough has gathered for a doorbell: as many descriptors as are in flight, [`HAND_OVER`] of
+    /// them, or one that has waited for `limit`. If none is in flight, `idle` decides.
+    #[inline]
+    pub(crate) fn flush_gathered(
+        &mut self,
+        idle: impl FnOnce() -> bool,
+        limit: Duration,
+        ended: &mut Vec<u32>,
+    ) {
+        let gathered = self.pending.len() - self.handed + self.staged.len();
+        if gathered == 0 && !self.unrung {
+            return;
+        }
+        let enough = if self.in_flight == 0 { idle() } else { gathered >= self.in_flight };
+        // Without a doorbell, the device has a full hand. With `push`, polls hand over what finds room.
+        let due = enough || self.unrung || self.push || limit.is_zero();
+        if due || self.gathering.get_or_insert_with(Instant::now).elapsed() >= limit {
+            self.flush(ended);
+        }
+    }
+
+    /// Makes progress. Returns the number of descriptors reported; adds slots that ended and have a waiter to
+    /// `ended`.
+    pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
+        if self.asked {
+            self.wrecked();
+            return 0;
+        }
+        let supplied = self.supplied;
+        if self.push {
+            self.pump(ended);
+            self.ring();
+        }
+        let mut total = 0;
+        for _ in 0..ROUNDS {
+            let Some(raw) = &mut self.raw else { break };
+            self.asked = true;
+            let n = raw.poll(&mut self.reports[..]);
+            self.asked = false;
+            self.counters.polls += 1;
+            if n > self.in_flight.min(REPORTS) {
+                let has = self.in_flight;
+                self.miscounted(format_args!("{n} completions of {has} descriptors"));
+            }
+            self.in_flight -= n;
+            let mut at = 0;
+            loop {
+                at += self.complete_singles(at..n, ended);
+                if at >= n {
+                    break;
+                }
+                let Completion { token, result, native, outcome } = self.reports[at];
+                let slot = slot_of(token);
+                let mut run = 1;
+                if outcome == Outcome::Done {
+                    // Completions of one batch are counted before its state is touched.
+                    let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
+                    run = self.reports[at..n].iter().take_while(same).count();
+                }
+                at += run;
+                if self.ops.get(slot as usize).is_none_or(|op| (op.descriptors as usize) < run) {
+                    self.miscounted(format_args!("token {token:#x}, which is not in flight"));
+                }
+                if outcome != Outcome::Done {
+                    let native = (native != 0).then(|| self.explain(native));
+                    self.bad(token, outcome, native);
+                }
+                let op = &mut self.ops[slot as usize];
+                op.descriptors -= run as u32;
+                op.result = result;
+                if op.descriptors == 0 {
+                    self.end_if_over(slot, ended);
+                }
+            }
+            total += n;
+            if n < REPORTS {
+                break;
+            }
+        }
+        if total > 0 && self.push {
+            self.pump(ended);
+            self.ring();
+        }
+        total + (self.supplied - supplied) as usize
+    }
+
+    /// Ends operations of one descriptor that reports say are done, up to the first other report. Returns
+    /// their number.
+    #[inline]
+    fn complete_singles(&mut self, reports: std::ops::Range<usize>, ended: &mut Vec<u32>) -> usize {
+        let Self { ops, counters, .. } = self;
+        let reports = &self.reports[reports];
+        // In locals, because sums in memory are written for each.
+        let (mut at, mut bytes) = (0, counters.bytes);
+        for Completion { token, outcome, .. } in reports {
+            let slot = slot_of(*token);
+            let Some(op) = ops.get_mut(slot as usize) else { break };
+            if op.phase != Phase::Plain || *outcome != Outcome::Done {
+                break;
+            }
+            (op.descriptors, op.phase) = (0, Phase::Ended);
+            // Repeated windows may add up to more than there is memory.
+            bytes = bytes.saturating_add(op.bytes);
+            at += 1;
+            if op.has_waiter {
+                ended.push(slot);
+            }
+        }
+        counters.completed += at as u64;
+        counters.bytes = bytes;
+        at
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        match &self.raw {
+            Some(raw) => raw.explain(native),
+            None => NativeError { code: native, name: "".into(), description: "".into() },
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, token: u64, error: Error) {
+        let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
+        let (index, closing) = (index_of(token), self.stopped);
+        self.note(token, Failure { index, outcome, native, refusal: Some(error), closing });
+    }
+
+    #[cold]
+    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+        let (index, closing) = (index_of(token), self.stopped);
+        self.note(token, Failure { index, outcome, native, refusal: None, closing });
+    }
+
+    /// Records a failed piece of an operation, and drops pieces that have not gone out.
+    fn note(&mut self, token: u64, failure: Failure) {
+        let slot = slot_of(token);
+        let Failure { index, outcome, .. } = failure;
+        self.news.push(News::Failed { slot, outcome, native: failure.native.clone() });
+        let op = &mut self.ops[slot as usize];
+        op.outcome = worse(op.outcome, outcome);
+        match self.failures.entry((slot, index)) {
+            Entry::Occupied(mut known) => {
+                if worse(known.get().outcome, outcome) != known.get().outcome {
+                    known.insert(failure);
+                }
+            }
+            Entry::Vacant(place) => {
+                place.insert(failure);
+            }
+        }
+        if op.staged > 0
+            && let Some(at) = self.staged.iter().position(|s| s.token == token)
+        {
+            op.staged -= 1;
+            self.drop_staged(at);
+        }
+    }
+
+    #[inline]
+    fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
+        let op = &mut self.ops[slot as usize];
+        if op.descriptors > 0 || op.staged > 0 || op.has_ended() {
+            return;
+        }
+        op.phase = Phase::Ended;
+        let operations = u64::from(op.operations);
+        if op.outcome == Outcome::Done {
+            self.counters.completed += operations;
+            // Repeated windows may add up to more than there is memory.
+            self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
+        } else {
+            let mut bad = 0;
+            for failure in self.failures.range(of_slot(slot)).map(|(_, failure)| failure) {
+                bad += 1;
+                match failure.outcome {
+                    Outcome::Aborted => self.counters.aborted += 1,
+                    _ => self.counters.failed += 1,
+                }
+            }
+            self.counters.completed += operations - bad;
+        }
+        if op.has_waiter {
+            ended.push(slot);
+        }
+    }
+
+    /// Removes and returns the failures of an ended operation, by index.
+    pub(crate) fn take_failures(&mut self, slot: u32) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        while let Some((&key, _)) = self.failures.range(of_slot(slot)).next() {
+            failures.extend(self.failures.remove(&key));
+        }
+        failures
+    }
+
+    /// Stops the device. Pending and staged work is aborted.
+    pub(crate) fn stop(&mut self, ended: &mut Vec<u32>) {
+        if self.asked {
+            return self.wrecked();
+        }
+        let Some(raw) = &mut self.raw else { return };
+        self.stopped = true;
+        self.asked = true;
+        raw.stop();
+        self.asked = false;
+        for descriptor in self.pending.split_off(self.handed) {
+            self.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
+            self.bad(descriptor.token(), Outcome::Aborted, None);
+            self.end_if_over(slot_of(descriptor.token()), ended);
+        }
+        self.pending.clear();
+        self.handed = 0;
+        while let Some(token) = self.staged.front().map(|s| s.token) {
+            self.bad(token, Outcome::Aborted, None);
+            self.end_if_over(slot_of(token), ended);
+        }
+    }
+
+    /// Returns whether the engine has panicked: the layer above must [`abandon`](Self::abandon) it.
+    pub(crate) fn is_wrecked(&self) -> bool {
+        self.asked
+    }
+
+    /// Makes the layer above collect events.
+    #[cold]
+    fn wrecked(&mut self) {
+        if !self.news.iter().any(|news| matches!(news, News::Wrecked)) {
+            self.news.push(News::Wrecked);
+        }
+    }
+
+    /// Gives up an engine that reported a descriptor twice, or one that it does not have. Not every such
+    /// report is detected, because the slot may serve another operation by then: that is why `RawQueue` is
+    /// unsafe.
+    #[cold]
+    fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
+        self.asked = true;
+        panic!(
+            "engine `{}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is given up",
+            self.backend
+        );
+    }
+
+    /// Gives up the device. Operations that have not ended never will: their holders leak the operands.
+    pub(crate) fn abandon(&mut self) {
+        self.counters.abandoned += self.open_operations();
+        let Some(raw) = self.raw.take() else { return };
+        // The engine may panic below, and must not be dropped then.
+        let raw = ManuallyDrop::new(raw);
+        let idle = self.in_flight == 0 && !std::mem::take(&mut self.asked);
+        if !idle {
+            std::mem::forget(self.scratch.take());
+            self.news.push(News::Silent { descriptors: self.in_flight });
+        }
+        let stats = raw.stats();
+        self.counters.doorbells = stats.doorbells;
+        self.counters.resets = stats.resets;
+        if idle {
+            drop(ManuallyDrop::into_inner(raw));
+        }
+    }
+
+    /// Returns the queue's events, if it has some and is not closed.
+    pub(crate) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.raw.as_mut()?.events()
+    }
+}
+
+/// An operation or batch whose descriptors are being added to a planner.
+///
+/// Dropped without [`commit`](Self::commit), after a refusal or a panic, it removes all of them. Otherwise
+/// they would be submitted after their operands are gone.
+#[derive(Debug)]
+#[must_use = "dropping an admission takes its descriptors back"]
+pub(crate) struct Admission<'a> {
+    planner: &'a mut Planner,
+    slot: u32,
+    /// State of the planner before: pending descriptors, staged operations, and the fence.
+    pending: usize,
+    staged: usize,
+    fence: bool,
+}
+
+impl Admission<'_> {
+    /// Adds the operation `index`.
+    #[inline]
+    pub(crate) fn push(&mut self, index: u32, plan: Plan) {
+        let token = token(self.slot, index);
+        match plan {
+            Plan::Flat(src, dst) => self.push_flat(index, src, dst),
+            Plan::Empty => {}
+            Plan::Lists(src, dst) => self.planner.stage(token, Work::Copy(Cursor::new(src)), dst),
+            Plan::CopyToBoth(mut src, [mut dst, mut also]) => {
+                let planner = &mut *self.planner;
+                if planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
+                    let work = Work::CopyToBoth(Cursor::new(src), Cursor::new(also));
+                    planner.stage(token, work, dst);
+                } else {
+                    src.extend_from_within(..);
+                    dst.append(&mut also);
+                    planner.lists.keep(also);
+                    planner.stage(token, Work::Copy(Cursor::new(src)), dst);
+                }
+            }
+            Plan::Query(query) => {
+                let planner = &mut *self.planner;
+                let op = &mut planner.ops[self.slot as usize];
+                (op.answers, op.result) = (true, query.initial());
+                if query.len() > 0 {
+                    let native = planner.capabilities.contains(query.kind.capability());
+                    planner.stage(token, Work::Query(Running::new(query, native)), Vec::new());
+                }
+            }
+            Plan::Fill(pattern, dst) => {
+                let block = self.planner.scratch.as_ref().map(|block| block.buffer.0.segment());
+                let work = match block {
+                    Some(block) if !self.planner.capabilities.contains(Capabilities::FILL) => {
+                        Work::FillFrom { pattern, block, phase: 0 }
+                    }
+                    // `Means` was asked.
+                    _ => Work::Fill(pattern),
+                };
+                self.planner.stage(token, work, dst);
+            }
+        }
+    }
+
+    /// Adds the copy `index` of a batch that passed [`check::batch`].
+    pub(crate) fn push_checked<S: Operand, D: Operand>(&mut self, index: u32, src: &S, dst: &D) {
+        match check::copy(self.planner.engine, src, dst, &mut self.planner.lists) {
+            Ok(plan) => self.push(index, plan),
+            Err(e) => debug_assert!(false, "it passed before: {e}"),
+        }
+    }
+
+    /// Adds the copy `index`, of at least 1 byte.
+    #[inline]
+    pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
+        let planner = &mut *self.planner;
+        let token = token(self.slot, index);
+        if planner.staged.is_empty()
+            && dst.len <= planner.max_transfer
+            && (!planner.fence || planner.capabilities.contains(Capabilities::FENCE))
+        {
+            planner.pending.push(Descriptor::copy(token, src, dst).with_fence(planner.fence));
+            planner.fence = false;
+            planner.ops[self.slot as usize].descriptors += 1;
+        } else {
+            let (mut from, mut to) = (planner.lists.take(), planner.lists.take());
+            from.push(src);
+            to.push(dst);
+            planner.stage(token, Work::Copy(Cursor::new(from)), to);
+        }
+    }
+
+    /// Adds copies of one range to another, from index 0 on, and their bytes, if all are plain
+    /// ([`check::is_plain`]) and nothing is staged before them. Else adds none and returns false. The caller
+    /// began with 0 bytes and as many operations as copies.
+    #[inline]
+    pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
+        let Planner { engine, max_transfer, pending, staged, fence, ops, .. } = &mut *self.planner;
+        if *fence || !staged.is_empty() {
+            return false;
+        }
+        let (engine, slot, count) = (*engine, self.slot, copies.len());
+        // With longer ones, their sum might overflow.
+        let max = (*max_transfer).min(usize::MAX / count.max(1));
+        pending.reserve(count);
+        let (mut bytes, mut token) = (0, token(slot, 0));
+        // A loop over places, because closures would keep the sums in memory.
+        for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
+            let (src, dst) = (src.single(), dst.single());
+            if !check::is_plain::<D>(engine, src, dst, max) {
+                return false;
+            }
+            place.write(Descriptor::copy(token, src.segment(), dst.segment()));
+            (bytes, token) = (bytes + dst.len, token + ONE_INDEX);
+        }
+        // SAFETY: there was room for `count` more, and the loop has written them.
+        unsafe { pending.set_len(pending.len() + count) };
+        let op = &mut ops[slot as usize];
+        (op.descriptors, op.bytes) = (op.operations, bytes as u64);
+        true
+    }
+
+    /// Leaves all of it to the planner. The caller puts the operands into a transfer before anything else can
+    /// run.
+    #[inline]
+    pub(crate) fn commit(self) {
+        let mut admission = ManuallyDrop::new(self);
+        let slot = admission.slot as usize;
+        let operations = u64::from(admission.planner.ops[slot].operations);
+        admission.planner.counters.submitted += operations;
+    }
+}
+
+impl Drop for Admission<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let planner = &mut *self.planner;
+        planner.pending.truncate(self.pending);
+        planner.staged.truncate(self.staged);
+        planner.fence = self.fence;
+        planner.ops[self.slot as usize] = OpState::IDLE;
+    }
+}
+
+/// Returns the worse of two outcomes: failed, aborted, done.
+fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |o| match o {
+        Outcome::Done => 0,
+        Outcome::Aborted => 1,
+        Outcome::Failed(_) => 2,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}

@@ -1,0 +1,119 @@
+//! Operations that both kinds of queue have alike.
+
+/// Defines the methods of a queue whose operands are `$send` besides.
+macro_rules! operations {
+    ($queue:ty, $result:ident $(, $send:ident)?) => {
+        impl $queue {
+            /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]`
+            /// sets every byte to `x`. Does not block. If the device has no fill, it copies from memory that
+            /// holds the pattern.
+            ///
+            /// # Errors
+            ///
+            /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill
+            /// nor allocate memory to copy from.
+            pub fn fill<D: $crate::Destination $(+ $send)?>(&self, dst: D, pattern: [u8; 8]) -> $result<D> {
+                self.submit_checked($crate::planner::error::Operation::Fill, dst, |means, dst, lists| {
+                    $crate::planner::check::fill(means, dst, pattern, lists)
+                })
+            }
+
+            /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps
+            /// another. Does not block. If the device has no such operation, it copies twice.
+            ///
+            /// # Errors
+            ///
+            /// With the operands: as [`copy`](Self::copy).
+            pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> $result<(S, D, E)>
+            where
+                S: $crate::Source $(+ $send)?,
+                D: $crate::Destination $(+ $send)?,
+                E: $crate::Destination $(+ $send)?,
+            {
+                let operands = (src, dst, also);
+                self.submit_checked($crate::planner::error::Operation::CopyToBoth, operands, |means, (src, dst, also), lists| {
+                    $crate::planner::check::copy_to_both(means.engine, (src, dst, also), lists)
+                })
+            }
+
+            /// Compares `a` with `b`, which have the same length. The result is the offset of the first byte
+            /// that differs. Does not block. If the device does not compare, the CPU does so in polls; memory
+            /// that it cannot reach is copied first.
+            ///
+            /// ```
+            /// # use dma_core::{Buffer, Queue, Result};
+            /// # fn demo(queue: &Queue, a: Buffer, b: Buffer) -> Result<()> {
+            /// let ((a, b), difference) = queue.compare(a, b)?.wait()?;
+            /// assert_eq!(difference, a.iter().zip(&b[..]).position(|(a, b)| a != b));
+            /// # Ok(()) }
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// With the operands: as [`copy`](Self::copy), though they may overlap; `Unsupported` if neither
+            /// the device nor the CPU can.
+            pub fn compare<A, B>(&self, a: A, b: B) -> $result<(A, B), Option<usize>>
+            where
+                A: $crate::Source $(+ $send)?,
+                B: $crate::Source $(+ $send)?,
+            {
+                self.submit_checked($crate::planner::error::Operation::Compare, (a, b), |means, (a, b), lists| {
+                    $crate::planner::check::query(means, $crate::planner::query::Kind::Compare, (a, Some(b)), 0, lists)
+                })
+            }
+
+            /// Computes the CRC-32C of `src`, as iSCSI and NVMe have it. `seed` is the CRC-32C of the bytes
+            /// before, or 0. Does not block. If the device has no CRC, the CPU computes it in polls; memory
+            /// that it cannot reach is copied first.
+            ///
+            /// # Errors
+            ///
+            /// With the operand: as [`compare`](Self::compare).
+            pub fn crc32c<S: $crate::Source $(+ $send)?>(&self, src: S, seed: u32) -> $result<S, u32> {
+                self.submit_checked($crate::planner::error::Operation::Crc32c, src, |means, src, lists| {
+                    $crate::planner::check::query(means, $crate::planner::query::Kind::Crc32c, (src, None::<&S>), seed, lists)
+                })
+            }
+
+            /// Copies `src` to `dst` and computes the CRC-32C of the bytes. `seed` is the CRC-32C of the
+            /// bytes before, or 0. Does not block. If the device has no such operation, the CPU computes the
+            /// CRC of each copied piece: of the source if it reaches that, else of the destination. For a
+            /// window that a peer writes meanwhile, the CRC may differ from that of the destination.
+            ///
+            /// # Errors
+            ///
+            /// With the operands: as [`copy`](Self::copy); `Unsupported` as [`compare`](Self::compare).
+            pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> $result<(S, D), u32>
+            where
+                S: $crate::Source $(+ $send)?,
+                D: $crate::Destination $(+ $send)?,
+            {
+                self.submit_checked($crate::planner::error::Operation::CopyCrc32c, (src, dst), |means, (src, dst), lists| {
+                    $crate::planner::check::query(means, $crate::planner::query::Kind::CopyCrc32c, (src, Some(dst)), seed, lists)
+                })
+            }
+
+            /// Copies the bytes of `src` to `dst`, which have the same length, and blocks until that is done.
+            ///
+            /// For bytes that are not registered. On an engine whose copies the CPU makes
+            /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), the calling thread copies them. Any other
+            /// engine copies through buffers of `pool`, which is of the same engine: up to 8 pieces are in
+            /// flight, each as long as half of its longest buffers. The device never has the slices. Waits up
+            /// to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for buffers and places
+            /// that others have, and for a device that completes nothing.
+            ///
+            /// # Errors
+            ///
+            /// Before a byte is written: `LengthMismatch`; `WrongEngine` for a pool of another engine;
+            /// `InvalidArgument` for a pool of buffers of 1 byte; `Closed`.
+            ///
+            /// Later, with a part of `dst` written: `OutOfResources` or `QueueFull` if there is no buffer or
+            /// place in time; `TimedOut` if the device completes nothing, in which case the pool's buffers
+            /// stay with the queue; a failure of the device, as [`Transfer::wait`](crate::Transfer::wait).
+            pub fn copy_bytes(&self, pool: &$crate::BufferPool, src: &[u8], dst: &mut [u8]) -> $crate::Result<()> {
+                $crate::planner::copy_bytes::copy_bytes(self, pool, src, dst)
+            }
+        }
+    };
+}
+pub(crate) use operations;

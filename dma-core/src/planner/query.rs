@@ -1,0 +1,237 @@
+//! Operations with a result: done by the device if it has them, else by the CPU with copies around it.
+//!
+//! One piece is in flight at a time, because a piece begins with the result of the one before, and a
+//! comparison ends at the first difference. Pieces that the CPU does first copy memory that it cannot reach
+//! to the scratch block.
+#![expect(unsafe_code, reason = "reads the operands of an operation under way")]
+
+use super::cursor::Cursor;
+use crate::{Capabilities, Completion, Descriptor, Segment, racy_copy};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Compare,
+    Crc32c,
+    CopyCrc32c,
+}
+
+impl Kind {
+    pub(crate) const fn capability(self) -> Capabilities {
+        match self {
+            Self::Compare => Capabilities::COMPARE,
+            Self::Crc32c => Capabilities::CRC32C,
+            Self::CopyCrc32c => Capabilities::COPY_CRC32C,
+        }
+    }
+}
+
+/// A checked operation with a result. Lists hold no empty segment.
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub(crate) kind: Kind,
+    /// The source; of a comparison, one side.
+    pub(crate) a: Vec<Segment>,
+    /// The destination; of a comparison, the other side; of a CRC, nothing.
+    pub(crate) b: Vec<Segment>,
+    pub(crate) seed: u32,
+    /// True for each side that the CPU reaches.
+    pub(crate) cpu: [bool; 2],
+}
+
+impl Query {
+    pub(crate) fn len(&self) -> usize {
+        self.a.iter().map(|segment| segment.len).sum()
+    }
+
+    /// Returns the result for no bytes.
+    pub(crate) fn initial(&self) -> u64 {
+        if self.kind == Kind::Compare { Completion::EQUAL } else { self.seed.into() }
+    }
+
+    /// Returns whether the CPU can do it without copies to the scratch block.
+    pub(crate) const fn is_reachable(&self) -> bool {
+        let [a, b] = self.cpu;
+        match self.kind {
+            Kind::Compare => a && b,
+            Kind::Crc32c => a,
+            Kind::CopyCrc32c => a || b,
+        }
+    }
+}
+
+/// The longest piece that the CPU reads, in bytes: about 20 us, which bounds a poll.
+const CPU_PIECE: usize = 256 << 10;
+
+/// A [`Query`] under way.
+#[derive(Debug)]
+pub(crate) struct Running {
+    kind: Kind,
+    /// True if the device does it.
+    native: bool,
+    reachable: bool,
+    cpu: [bool; 2],
+    a: Cursor,
+    b: Cursor,
+    left: usize,
+    /// Bytes compared before this piece.
+    before: usize,
+    /// The result so far.
+    pub(crate) result: u64,
+    /// Descriptors of the piece under way that were handed to the device.
+    handed: usize,
+}
+
+/// A piece: one segment of each side.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    a: Segment,
+    b: Segment,
+    /// Segments that the CPU reads after the copies.
+    read: [Segment; 2],
+    /// Copies that the device does first.
+    copies: [Option<(Segment, Segment)>; 2],
+}
+
+/// The next step.
+pub(crate) enum Step {
+    /// Submit this, then call [`Running::handed`].
+    Submit(Descriptor<'static>),
+    /// Wait until all submitted descriptors are reported, then call [`Running::settle`].
+    Settle,
+}
+
+impl Running {
+    pub(crate) fn new(query: Query, native: bool) -> Self {
+        Self {
+            kind: query.kind,
+            native,
+            reachable: query.is_reachable(),
+            cpu: query.cpu,
+            left: query.len(),
+            before: 0,
+            result: query.initial(),
+            a: Cursor::new(query.a),
+            b: Cursor::new(query.b),
+            handed: 0,
+        }
+    }
+
+    pub(crate) const fn is_native(&self) -> bool {
+        self.native
+    }
+
+    /// Returns whether it copies to the scratch block.
+    pub(crate) const fn needs_scratch(&self) -> bool {
+        !self.native && !self.reachable
+    }
+
+    pub(crate) const fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Returns the next step of the current or next piece. `scratch` is given if it is needed.
+    pub(crate) fn next(&self, token: u64, max_transfer: usize, scratch: Option<Segment>) -> Step {
+        let Piece { a, b, copies, .. } = self.piece(max_transfer, scratch);
+        if self.native && self.handed == 0 {
+            let seed = self.result as u32;
+            return Step::Submit(match self.kind {
+                Kind::Compare => Descriptor::compare(token, a, b),
+                Kind::Crc32c => Descriptor::crc32c(token, a, seed),
+                Kind::CopyCrc32c => Descriptor::copy_crc32c(token, a, b, seed),
+            });
+        }
+        match copies.iter().flatten().nth(self.handed) {
+            Some((src, dst)) => Step::Submit(Descriptor::copy(token, *src, *dst)),
+            None => Step::Settle,
+        }
+    }
+
+    /// Returns the current piece: the same until it is settled.
+    fn piece(&self, max_transfer: usize, scratch: Option<Segment>) -> Piece {
+        let copies = self.kind == Kind::CopyCrc32c;
+        let half = scratch.map_or(usize::MAX, |scratch| scratch.len / 2);
+        let mut len = self.left.min(if self.native { max_transfer } else { CPU_PIECE.min(half) });
+        if copies || scratch.is_some() {
+            len = len.min(max_transfer);
+        }
+        len = self.a.reach(1, len);
+        if self.kind != Kind::Crc32c {
+            len = self.b.reach(1, len);
+        }
+        let a = self.a.segment(len);
+        let b = if self.kind == Kind::Crc32c { a } else { self.b.segment(len) };
+        let mut piece = Piece { a, b, read: [a, b], copies: [None; 2] };
+        if self.native {
+            return piece;
+        }
+        if copies {
+            piece.copies[0] = Some((a, b));
+            piece.read = if self.cpu[0] { [a, a] } else { [b, b] };
+        }
+        if let Some(scratch) = scratch {
+            let part = |n: usize| Segment { addr: scratch.addr.offset(n * half), len, ..scratch };
+            match self.kind {
+                Kind::Compare => {
+                    for (n, side) in [a, b].into_iter().enumerate().filter(|(n, _)| !self.cpu[*n]) {
+                        piece.read[n] = part(n);
+                        piece.copies[n] = Some((side, part(n)));
+                    }
+                }
+                Kind::Crc32c | Kind::CopyCrc32c => {
+                    piece.read = [part(0); 2];
+                    piece.copies[1] = Some((a, part(0)));
+                }
+            }
+        }
+        piece
+    }
+
+    /// Notes that the device took the descriptor of [`next`](Self::next).
+    pub(crate) const fn handed(&mut self) {
+        self.handed += 1;
+    }
+
+    /// Adds the result of the current piece, once all of it was reported as done, the last descriptor with
+    /// `answer`. The limit and the scratch block are those of [`next`](Self::next).
+    ///
+    /// # Safety
+    ///
+    /// The operands are mapped and initialized, and no device writes what the CPU reads of them; the scratch
+    /// block is this operation's.
+    pub(crate) unsafe fn settle(&mut self, answer: u64, max_transfer: usize, scratch: Option<Segment>) {
+        let Piece { a, read, .. } = self.piece(max_transfer, scratch);
+        self.handed = 0;
+        let answer = match (self.native, self.kind) {
+            (true, _) => answer,
+            // SAFETY: the caller's promise.
+            (false, Kind::Compare) => unsafe {
+                let [left, right] = read.map(|side| side.addr.as_ptr().cast_const());
+                racy_copy::first_difference(left, right, a.len)
+                    .map_or(Completion::EQUAL, |differs| differs as u64)
+            },
+            (false, _) => {
+                let from = read[0].addr.as_ptr();
+                // SAFETY: as above.
+                unsafe { racy_copy::crc32c(self.result as u32, from, a.len) }.into()
+            }
+        };
+        self.a.advance(a.len);
+        if self.kind != Kind::Crc32c {
+            self.b.advance(a.len);
+        }
+        self.left -= a.len;
+        match self.kind {
+            Kind::Compare if answer != Completion::EQUAL => {
+                self.result = self.before as u64 + answer;
+                self.left = 0;
+            }
+            Kind::Compare => self.before += a.len,
+            Kind::Crc32c | Kind::CopyCrc32c => self.result = answer,
+        }
+    }
+
+    /// Returns the lists for reuse.
+    pub(crate) fn into_lists(self) -> [Vec<Segment>; 2] {
+        [self.a.into_list(), self.b.into_list()]
+    }
+}

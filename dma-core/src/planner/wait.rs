@@ -1,0 +1,54 @@
+//! Waiting: spins, then yields, then reads the clock.
+
+use std::time::Instant;
+
+pub(crate) use crate::memory::sync::deadline;
+
+/// The back-off of a loop that polls a device.
+pub(crate) struct Backoff {
+    idle: u32,
+    polls: u32,
+}
+
+impl Backoff {
+    /// Idle polls before yielding, and polls between readings of the clock.
+    const SPINS: u32 = 64;
+    const CLOCK: u32 = 16;
+    /// Idle polls after which a wait may sleep, and reads the clock after each poll.
+    const SLEEP_AFTER: u32 = 2_000;
+
+    pub(crate) const fn new() -> Self {
+        Self { idle: 0, polls: 0 }
+    }
+
+    /// Returns whether the caller may sleep until the next poll.
+    pub(crate) const fn may_sleep(&self) -> bool {
+        self.idle > Self::SLEEP_AFTER
+    }
+
+    /// Backs off after a poll that reported `progress` descriptors. Returns whether the deadline, which is
+    /// checked now and then, has passed.
+    pub(crate) fn idle(&mut self, progress: usize, deadline: impl FnOnce() -> Instant) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        if progress > 0 {
+            self.idle = 0;
+            // Progress may go on for long: a long operation, or those of others.
+            return self.polls.is_multiple_of(Self::CLOCK) && Instant::now() >= deadline();
+        }
+        self.pause();
+        if self.idle < Self::SPINS {
+            return false;
+        }
+        (self.may_sleep() || self.idle.is_multiple_of(Self::CLOCK)) && Instant::now() >= deadline()
+    }
+
+    /// Backs off after an idle poll.
+    pub(crate) fn pause(&mut self) {
+        self.idle = self.idle.saturating_add(1);
+        if self.idle < Self::SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
