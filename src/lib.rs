@@ -27,11 +27,12 @@
 //! | `ioat:00:04.0` | `ioat::IoatEngine`: Intel I/OAT through SPDK, which is loaded at run time |
 //! | `dsa:wq0.0` | `dsa::DsaEngine`: Intel DSA through the work queues of the kernel |
 //! | `rdma:mlx5_0` | `rdma::RdmaEngine`: an RDMA NIC through libibverbs, which is loaded at run time |
+//! | `cuda:0` | `cuda::CudaEngine`: an NVIDIA GPU through its driver, which is loaded at run time |
 //!
 //! [`discover`] lists the engines of this machine, [`doctor`] the obstacles to the others. [`backends`] lists
 //! the names and their options; a program adds names of its own with [`register`]. The documentation of
 //! `dma-core` describes the contract and the safe API, all of which is re-exported here; those of `dma-sim`,
-//! `dma-doca`, `dma-ioat`, `dma-dsa` and `dma-rdma` the engines.
+//! `dma-doca`, `dma-ioat`, `dma-dsa`, `dma-rdma` and `dma-cuda` the engines.
 //!
 //! # Features
 //!
@@ -41,6 +42,7 @@
 //! | `ioat` | yes | the backend `ioat`: `dma::ioat` |
 //! | `dsa` | yes | the backend `dsa`: `dma::dsa` |
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
+//! | `cuda` | yes | the backend `cuda`: `dma::cuda` |
 //! | `metrics` | no | [`layers::meter`]: counts of `meter+NAME` for the recorder of the crate `metrics` |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
@@ -55,6 +57,8 @@ mod wrappers;
 #[doc(inline)]
 pub use dma_core::*;
 pub use dma_cpu as cpu;
+#[cfg(feature = "cuda")]
+pub use dma_cuda as cuda;
 #[cfg(feature = "doca")]
 pub use dma_doca as doca;
 #[cfg(feature = "dsa")]

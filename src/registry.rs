@@ -28,7 +28,8 @@ registry! {
     ["doca"] dma_doca::BACKEND,
     ["ioat"] dma_ioat::BACKEND,
     ["dsa"] dma_dsa::BACKEND,
-    ["rdma"] dma_rdma::BACKEND
+    ["rdma"] dma_rdma::BACKEND,
+    ["cuda"] dma_cuda::BACKEND
 }
 
 /// The backends that the program added.
@@ -130,6 +131,7 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `ioat` | I/OAT channels, one for each queue, or the given one | `IoatOptions`, as `ioat:mem=512` |
 /// | `dsa` | the first usable DSA work queue, or the given one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
 /// | `rdma` | the first active RDMA device, or the given one | `RdmaOptions`, as `rdma:mlx5_0,port=1` |
+/// | `cuda` | the first CUDA device, or the given one | `CudaOptions`, as `cuda:0,depth=64` |
 ///
 /// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
 ///
@@ -152,8 +154,8 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// [`VerifyEngine`]: crate::layers::verify::VerifyEngine
 /// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
-/// A name is trusted as a command line is: the option `lib` of `doca`, `ioat` and `rdma` names a directory
-/// whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
+/// A name is trusted as a command line is: the option `lib` of `doca`, `ioat`, `rdma` and `cuda` names a
+/// directory whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
 /// directories whose files are opened for writing, and so does `file` of `record`; `listen` of `rdma` names
 /// an address at which this process answers, and `export` of `doca` a network that reaches exported memory.
 /// For names from elsewhere there is [`parse_untrusted`].

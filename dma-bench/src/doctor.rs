@@ -108,7 +108,7 @@ mod tests {
     fn a_bad_finding_has_a_fix() {
         let report = examine(&[]).unwrap();
         let names: Vec<_> = report.backends.iter().map(|backend| backend.name).collect();
-        assert_eq!(names, ["cpu", "sim", "doca", "ioat", "dsa", "rdma"]);
+        assert_eq!(names, ["cpu", "sim", "doca", "ioat", "dsa", "rdma", "cuda"]);
         for backend in &report.backends {
             assert!(!backend.findings.is_empty(), "{}", backend.name);
             for finding in &backend.findings {
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(auto.backends[0].name, "cpu");
         let error = examine(&["cpo".to_owned()]).unwrap_err();
         assert!(
-            error.contains("did you mean `cpu`?") && error.contains("cpu, sim, doca, ioat, dsa, rdma"),
+            error.contains("did you mean `cpu`?") && error.contains("cpu, sim, doca, ioat, dsa, rdma, cuda"),
             "{error}"
         );
     }

@@ -129,7 +129,7 @@ mod tests {
         assert!(markdown.contains("| cpu"), "{markdown}");
         let parsed: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(parsed.as_array().map(Vec::len), Some(found.len()));
-        for name in ["cpu", "sim", "doca", "ioat", "dsa", "rdma"] {
+        for name in ["cpu", "sim", "doca", "ioat", "dsa", "rdma", "cuda"] {
             assert!(table.contains(name), "{table}");
             assert!(parsed.as_array().unwrap().iter().any(|e| e["name"].as_str().unwrap().starts_with(name)));
         }

@@ -1,0 +1,194 @@
+//! Copies and fills.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use std::ffi::{c_int, c_uint};
+
+use crate::c_abi::{In, Out, c_calls};
+use crate::codes::{Code, Outcome};
+use crate::driver::{self, lock};
+use crate::memory::Range;
+
+/// `CUmemcpyAttributes`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyAttributes {
+    order: c_int,
+    src: [c_int; 2],
+    dst: [c_int; 2],
+    flags: c_uint,
+}
+
+/// Values of `order`: of the stream, during the call, any.
+const ORDERS: std::ops::RangeInclusive<c_int> = 1..=3;
+
+/// The required place of one side of a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Any,
+    Device,
+}
+
+/// Queues a copy. Waits for its end if the driver does not know the memory.
+fn copy(to: (u64, Side), from: (u64, Side), len: usize, stream: u64) -> Outcome {
+    let mut driver = lock()?;
+    driver.current()?;
+    for (addr, side) in [to, from] {
+        let is_device = || matches!(driver.memory.range(addr, len as u64), Ok(Range::Device { .. }));
+        if side == Side::Device && len > 0 && !is_device() {
+            return Err(Code::INVALID_VALUE);
+        }
+    }
+    let pageable = driver.copy(stream, to.0, from.0, len as u64)?;
+    if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
+}
+
+/// Copies, and waits for the end.
+fn copy_now(to: (u64, Side), from: (u64, Side), len: usize) -> Outcome {
+    copy(to, from, len, 0)?;
+    driver::wait_stream(lock()?, 0)
+}
+
+#[expect(clippy::too_many_arguments, reason = "as C's")]
+fn batch(
+    dsts: In<u64>,
+    srcs: In<u64>,
+    lens: In<usize>,
+    count: usize,
+    attributes: In<CopyAttributes>,
+    indices: In<usize>,
+    kinds: usize,
+    stream: u64,
+) -> Outcome {
+    let mut driver = lock()?;
+    driver.current()?;
+    if count == 0 || kinds == 0 || kinds > count {
+        return Err(Code::INVALID_VALUE);
+    }
+    let (dsts, srcs, lens) = (dsts.array(count)?, srcs.array(count)?, lens.array(count)?);
+    let (attributes, indices) = (attributes.array(kinds)?, indices.array(kinds)?);
+    let rising = indices[0] == 0 && indices.is_sorted_by(|a, b| a < b) && indices[kinds - 1] < count;
+    if !rising || attributes.iter().any(|attributes| !ORDERS.contains(&attributes.order)) {
+        return Err(Code::INVALID_VALUE);
+    }
+    let copies = (0..count).map(|i| (dsts[i], srcs[i], lens[i] as u64));
+    let pageable = driver.copy_batch(stream, copies)?;
+    if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
+}
+
+/// A value of 1, 2 or 4 bytes over and over.
+const fn repeated(value: u32, len: u32) -> u64 {
+    match len {
+        1 => value as u64 * 0x0101_0101_0101_0101,
+        2 => value as u64 * 0x0001_0001_0001_0001,
+        _ => value as u64 * 0x0000_0001_0000_0001,
+    }
+}
+
+fn fill(dst: u64, value: u32, width: u32, number: usize, stream: u64) -> Outcome {
+    let mut driver = lock()?;
+    driver.current()?;
+    let len = (number as u64).checked_mul(width.into()).ok_or(Code::INVALID_VALUE)?;
+    if !dst.is_multiple_of(width.into()) {
+        return Err(Code::INVALID_VALUE);
+    }
+    driver.fill(stream, dst, repeated(value, width), len)
+}
+
+fn fill_now(dst: u64, value: u32, width: u32, number: usize) -> Outcome {
+    fill(dst, value, width, number, 0)?;
+    driver::wait_stream(lock()?, 0)
+}
+
+c_calls! {
+    fn cuMemcpy(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Any), (src, Side::Any), len) }
+    fn cuMemcpyHtoD_v2(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Device), (src, Side::Any), len) }
+    fn cuMemcpyDtoH_v2(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Any), (src, Side::Device), len) }
+    fn cuMemcpyDtoD_v2(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Device), (src, Side::Device), len) }
+
+    fn cuMemcpyPeer(dst: u64, to: u64, src: u64, from: u64, len: usize) {
+        contexts(to, from)?;
+        copy_now((dst, Side::Any), (src, Side::Any), len)
+    }
+
+    fn cuMemcpyAsync(dst: u64, src: u64, len: usize, stream: u64) {
+        copy((dst, Side::Any), (src, Side::Any), len, stream)
+    }
+
+    fn cuMemcpyHtoDAsync_v2(dst: u64, src: u64, len: usize, stream: u64) {
+        copy((dst, Side::Device), (src, Side::Any), len, stream)
+    }
+
+    fn cuMemcpyDtoHAsync_v2(dst: u64, src: u64, len: usize, stream: u64) {
+        copy((dst, Side::Any), (src, Side::Device), len, stream)
+    }
+
+    fn cuMemcpyDtoDAsync_v2(dst: u64, src: u64, len: usize, stream: u64) {
+        copy((dst, Side::Device), (src, Side::Device), len, stream)
+    }
+
+    fn cuMemcpyPeerAsync(dst: u64, to: u64, src: u64, from: u64, len: usize, stream: u64) {
+        contexts(to, from)?;
+        copy((dst, Side::Any), (src, Side::Any), len, stream)
+    }
+
+    /// The variant of CUDA 12.8.
+    fn cuMemcpyBatchAsync(
+        dsts: In<u64>,
+        srcs: In<u64>,
+        lens: In<usize>,
+        count: usize,
+        attributes: In<CopyAttributes>,
+        indices: In<usize>,
+        kinds: usize,
+        failed: Out<usize>,
+        stream: u64,
+    ) {
+        let outcome = batch(dsts, srcs, lens, count, attributes, indices, kinds, stream);
+        if outcome.is_err() {
+            failed.put_if_wanted(usize::MAX);
+        }
+        outcome
+    }
+
+    /// The variant of CUDA 13.0.
+    fn cuMemcpyBatchAsync_v2(
+        dsts: In<u64>,
+        srcs: In<u64>,
+        lens: In<usize>,
+        count: usize,
+        attributes: In<CopyAttributes>,
+        indices: In<usize>,
+        kinds: usize,
+        stream: u64,
+    ) {
+        batch(dsts, srcs, lens, count, attributes, indices, kinds, stream)
+    }
+
+    fn cuMemsetD8_v2(dst: u64, value: u8, number: usize) { fill_now(dst, value.into(), 1, number) }
+    fn cuMemsetD16_v2(dst: u64, value: u16, number: usize) { fill_now(dst, value.into(), 2, number) }
+    fn cuMemsetD32_v2(dst: u64, value: u32, number: usize) { fill_now(dst, value, 4, number) }
+    fn cuMemsetD8Async(dst: u64, value: u8, number: usize, stream: u64) { fill(dst, value.into(), 1, number, stream) }
+    fn cuMemsetD16Async(dst: u64, value: u16, number: usize, stream: u64) { fill(dst, value.into(), 2, number, stream) }
+    fn cuMemsetD32Async(dst: u64, value: u32, number: usize, stream: u64) { fill(dst, value, 4, number, stream) }
+
+    fn cuMemsetD2D32Async(dst: u64, pitch: usize, value: u32, width: usize, height: usize, stream: u64) {
+        let mut driver = lock()?;
+        driver.current()?;
+        let row = (width as u64).checked_mul(4).ok_or(Code::INVALID_VALUE)?;
+        let aligned = dst.is_multiple_of(4) && (height <= 1 || (pitch.is_multiple_of(4) && pitch as u64 >= row));
+        if !aligned {
+            return Err(Code::INVALID_VALUE);
+        }
+        if width == 1 {
+            return driver.fill_rows(stream, dst, pitch as u64, value, height as u64);
+        }
+        (0..height as u64).try_for_each(|i| driver.fill(stream, dst + i * pitch as u64, repeated(value, 4), row))
+    }
+}
+
+/// Checks that both contexts exist.
+fn contexts(to: u64, from: u64) -> Outcome {
+    let driver = lock()?;
+    driver.context(to)?;
+    driver.context(from).map(|_| ())
+}

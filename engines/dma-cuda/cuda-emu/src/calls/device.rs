@@ -1,0 +1,180 @@
+//! Initialization, version, errors, entry points and devices.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::c_abi::{Out, Text, c_calls};
+use crate::codes::{self, Code};
+use crate::driver::{self, lock};
+
+/// Attributes of every device, by the numbers of `CUdevice_attribute`.
+const ATTRIBUTES: [(c_int, c_int); 21] = [
+    (1, 1024),     // MAX_THREADS_PER_BLOCK
+    (2, 1024),     // MAX_BLOCK_DIM_X
+    (5, i32::MAX), // MAX_GRID_DIM_X
+    (10, 32),      // WARP_SIZE
+    (15, 1),       // GPU_OVERLAP
+    (16, 132),     // MULTIPROCESSOR_COUNT
+    (19, 1),       // CAN_MAP_HOST_MEMORY
+    (31, 1),       // CONCURRENT_KERNELS
+    (34, 0),       // PCI_DEVICE_ID
+    (40, 3),       // ASYNC_ENGINE_COUNT
+    (41, 1),       // UNIFIED_ADDRESSING
+    (50, 0),       // PCI_DOMAIN_ID
+    (75, 9),       // COMPUTE_CAPABILITY_MAJOR
+    (76, 0),       // COMPUTE_CAPABILITY_MINOR
+    (78, 1),       // STREAM_PRIORITIES_SUPPORTED
+    (91, 1),       // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+    (99, 1),       // HOST_REGISTER_SUPPORTED
+    (115, 1),      // MEMORY_POOLS_SUPPORTED
+    (116, 0),      // GPU_DIRECT_RDMA_SUPPORTED
+    (124, 0),      // DMA_BUF_SUPPORTED
+    (134, -1),     // HOST_NUMA_ID
+];
+const PCI_BUS_ID: c_int = 33;
+const READ_ONLY_HOST_REGISTER_SUPPORTED: c_int = 113;
+/// The first device's PCI bus; others follow.
+const FIRST_BUS: usize = 0x17;
+
+fn pci(device: usize) -> String {
+    format!("0000:{:02x}:00.0", FIRST_BUS + device)
+}
+
+c_calls! {
+    fn cuInit(flags: c_uint) { driver::init(flags) }
+
+    fn cuDriverGetVersion(version: Out<c_int>) { version.put(driver::machine().version) }
+
+    fn cuGetErrorName(code: c_int, name: Out<*const c_char>) {
+        let known = codes::describe(code);
+        name.put(known.map_or(std::ptr::null(), |(name, _)| name.as_ptr()))?;
+        known.map(|_| ()).ok_or(Code::INVALID_VALUE)
+    }
+
+    fn cuGetErrorString(code: c_int, text: Out<*const c_char>) {
+        let known = codes::describe(code);
+        text.put(known.map_or(std::ptr::null(), |(_, text)| text.as_ptr()))?;
+        known.map(|_| ()).ok_or(Code::INVALID_VALUE)
+    }
+
+    fn cuGetProcAddress_v2(name: Text, call: Out<*mut c_void>, version: c_int, _flags: u64, status: Out<c_int>) {
+        let name = name.str()?;
+        let found = super::by_version(name, version).or_else(|| refused(name));
+        status.put_if_wanted(c_int::from(found.is_none()));
+        call.put(found.map_or(std::ptr::null_mut(), std::ptr::NonNull::as_ptr))?;
+        found.map(|_| ()).ok_or(Code::NOT_FOUND)
+    }
+
+    fn cuGetProcAddress(name: Text, call: Out<*mut c_void>, version: c_int, _flags: u64) {
+        let name = name.str()?;
+        let found = super::by_version(name, version).or_else(|| refused(name)).ok_or(Code::NOT_FOUND)?;
+        call.put(found.as_ptr())
+    }
+
+    fn cuDeviceGetCount(count: Out<c_int>) { count.put(lock()?.config.gpus.len() as c_int) }
+
+    fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) {
+        lock()?.device(ordinal)?;
+        device.put(ordinal)
+    }
+
+    fn cuDeviceGetName(name: Out<c_char>, room: c_int, device: c_int) {
+        let driver = lock()?;
+        let gpu = driver.device(device)?;
+        name.put_text(room, &driver.config.gpus[gpu].name)
+    }
+
+    fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) { uuid.put(uuid_of(lock()?.device(device)?)) }
+
+    fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) { uuid.put(uuid_of(lock()?.device(device)?)) }
+
+    fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) {
+        let driver = lock()?;
+        let gpu = driver.device(device)?;
+        bytes.put(driver.memory.spaces[gpu].total() as usize)
+    }
+
+    fn cuDeviceGetAttribute(value: Out<c_int>, attribute: c_int, device: c_int) {
+        let driver = lock()?;
+        let gpu = driver.device(device)?;
+        let known = ATTRIBUTES.iter().find(|(known, _)| *known == attribute);
+        value.put(match (attribute, known) {
+            (PCI_BUS_ID, _) => (FIRST_BUS + gpu) as c_int,
+            (READ_ONLY_HOST_REGISTER_SUPPORTED, _) => driver.config.machine.read_only_register.into(),
+            (_, Some((_, value))) => *value,
+            (1..=200, None) => 0,
+            _ => return Err(Code::INVALID_VALUE),
+        })
+    }
+
+    fn cuDeviceGetPCIBusId(id: Out<c_char>, room: c_int, device: c_int) {
+        id.put_text(room, &pci(lock()?.device(device)?))
+    }
+
+    fn cuDeviceGetByPCIBusId(device: Out<c_int>, id: Text) {
+        let wanted = id.str()?.to_ascii_lowercase();
+        let number = lock()?.config.gpus.len();
+        let found = (0..number).find(|gpu| pci(*gpu) == wanted || pci(*gpu).ends_with(&format!(":{wanted}")));
+        device.put(found.ok_or(Code::INVALID_DEVICE)? as c_int)
+    }
+
+    fn cuDeviceCanAccessPeer(can: Out<c_int>, device: c_int, peer: c_int) {
+        let driver = lock()?;
+        can.put((driver.device(device)? != driver.device(peer)?).into())
+    }
+
+    fn cuDeviceGetP2PAttribute(value: Out<c_int>, _attribute: c_int, from: c_int, to: c_int) {
+        let driver = lock()?;
+        value.put((driver.device(from)? != driver.device(to)?).into())
+    }
+
+    fn cuDeviceComputeCapability(major: Out<c_int>, minor: Out<c_int>, device: c_int) {
+        lock()?.device(device)?;
+        major.put(9)?;
+        minor.put(0)
+    }
+}
+
+fn uuid_of(device: usize) -> [u8; 16] {
+    let mut uuid = *b"cuda-emu-gpu-000";
+    uuid[15] = device as u8;
+    uuid
+}
+
+/// Calls that the installed library has, and that answer that they are not supported.
+fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
+    let mut own = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: room for the description of the object that has this function.
+    if unsafe { libc::dladdr(cuInit as *const c_void, own.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: filled in.
+    let own = unsafe { own.assume_init() };
+    // SAFETY: the path of an object that is loaded; it is not loaded again.
+    let library = unsafe { libc::dlopen(own.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+    let library = std::ptr::NonNull::new(library)?;
+    let variants = [format!("{name}_v3"), format!("{name}_v2"), name.to_owned()];
+    variants.into_iter().find_map(|name| {
+        let name = std::ffi::CString::new(name).ok()?;
+        // SAFETY: an object that is loaded, and a string that ends in NUL.
+        std::ptr::NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) })
+    })
+}
+
+/// By this a program tells that it has met the stand-in: writes the profiles of the devices, in at most
+/// `room` bytes, and returns 0.
+///
+/// # Safety
+///
+/// There are `room` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuda_emu_model(model: Out<c_char>, room: c_int) -> c_int {
+    crate::c_abi::answer(move || {
+        let driver = lock()?;
+        let profiles = driver.config.gpus.iter().map(|gpu| {
+            let delay = gpu.delay.map_or(String::new(), |delay| format!(", {delay} longer"));
+            format!("{} ({}){delay}", gpu.profile.name, gpu.profile.source)
+        });
+        model.put_text(room, &profiles.collect::<Vec<_>>().join("; "))
+    })
+}

@@ -1,0 +1,167 @@
+//! Memory: allocation, registration, and what the driver knows of a pointer.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::c_abi::{In, Out, c_calls};
+use crate::codes::{Code, Outcome};
+use crate::driver::{self, Driver, lock};
+use crate::memory::Kind;
+
+/// `CU_MEMHOSTREGISTER_IOMEMORY`.
+const IOMEMORY: c_uint = 4;
+/// `CU_MEMHOSTREGISTER_READ_ONLY`.
+const READ_ONLY: c_uint = 8;
+/// The pitch of rows.
+const PITCH: usize = 512;
+
+fn allocate(addr: Out<u64>, len: usize) -> Outcome {
+    let mut driver = lock()?;
+    let (context, device) = driver.current()?;
+    addr.put(driver.memory.allocate(device, context, len as u64)?)
+}
+
+fn allocate_host(addr: Out<u64>, len: usize) -> Outcome {
+    let mut driver = lock()?;
+    let (context, device) = driver.current()?;
+    addr.put(driver.memory.allocate_host(device, context, len as u64)?)
+}
+
+/// Waits for the devices, then frees.
+fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
+    let driver = lock()?;
+    driver.current()?;
+    driver::wait_context(driver, None)?;
+    free(&mut *lock()?)
+}
+
+/// An attribute of a pointer, by the numbers of `CUpointer_attribute`.
+fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> Outcome {
+    let found = *driver.memory.find(addr).ok_or(Code::INVALID_VALUE)?;
+    let on_device = found.kind == Kind::Device;
+    match attribute {
+        1 => to.put_as(found.context),
+        2 => to.put_as::<c_uint>(if on_device { 2 } else { 1 }),
+        3 => to.put_as(addr),
+        4 if on_device => Err(Code::INVALID_VALUE),
+        4 => to.put_as(addr),
+        6 => to.put_as::<c_uint>(1),
+        7 => to.put_as(found.id),
+        8 => to.put_as::<c_uint>(0),
+        9 => to.put_as(found.device as c_int),
+        10 | 15 => to.put_as::<c_uint>(0),
+        11 => to.put_as(found.addr),
+        12 => to.put_as(found.len as usize),
+        13 => to.put_as::<c_uint>(1),
+        14 | 17 => to.put_as::<u64>(0),
+        _ => Err(Code::NOT_SUPPORTED),
+    }
+}
+
+/// Bytes of an attribute's value.
+const fn attribute_len(attribute: c_int) -> usize {
+    match attribute {
+        1 | 3 | 4 | 7 | 11 | 12 | 14 | 17 => 8,
+        _ => 4,
+    }
+}
+
+c_calls! {
+    fn cuMemAlloc_v2(addr: Out<u64>, len: usize) { allocate(addr, len) }
+
+    fn cuMemAllocAsync(addr: Out<u64>, len: usize, stream: u64) {
+        lock()?.stream_of(stream)?;
+        allocate(addr, len)
+    }
+
+    fn cuMemAllocPitch_v2(addr: Out<u64>, pitch: Out<usize>, width: usize, height: usize, _element: c_uint) {
+        let row = width.checked_next_multiple_of(PITCH).ok_or(Code::INVALID_VALUE)?;
+        let len = row.checked_mul(height).ok_or(Code::INVALID_VALUE)?;
+        pitch.put(row)?;
+        allocate(addr, len)
+    }
+
+    fn cuMemFree_v2(addr: u64) {
+        if addr == 0 {
+            return Ok(());
+        }
+        free(|driver| driver.memory.free(addr))
+    }
+
+    fn cuMemFreeAsync(addr: u64, stream: u64) {
+        driver::wait_stream(lock()?, stream)?;
+        lock()?.memory.free(addr)
+    }
+
+    fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
+        let driver = lock()?;
+        let (_, device) = driver.current()?;
+        let space = &driver.memory.spaces[device];
+        free.put(space.free() as usize)?;
+        total.put(space.total() as usize)
+    }
+
+    fn cuMemHostAlloc(addr: Out<u64>, len: usize, _flags: c_uint) { allocate_host(addr, len) }
+
+    fn cuMemAllocHost_v2(addr: Out<u64>, len: usize) { allocate_host(addr, len) }
+
+    fn cuMemFreeHost(addr: u64) { free(|driver| driver.memory.free_host(addr)) }
+
+    fn cuMemHostRegister_v2(addr: u64, len: usize, flags: c_uint) {
+        let mut driver = lock()?;
+        let (context, device) = driver.current()?;
+        if flags & IOMEMORY != 0 {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let read_only = flags & READ_ONLY != 0;
+        if read_only && !driver.config.machine.read_only_register {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        driver.memory.register(device, context, addr, len as u64, read_only)
+    }
+
+    fn cuMemHostUnregister(addr: u64) { free(|driver| driver.memory.unregister(addr)) }
+
+    fn cuMemHostGetDevicePointer_v2(device: Out<u64>, addr: u64, _flags: c_uint) {
+        let driver = lock()?;
+        let known = driver.memory.find(addr).is_some_and(|found| found.kind != Kind::Device);
+        if known { device.put(addr) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn cuMemHostGetFlags(flags: Out<c_uint>, addr: u64) {
+        let known = lock()?.memory.find(addr).is_some_and(|found| found.kind == Kind::Pinned);
+        if known { flags.put(0) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn cuMemGetAddressRange_v2(base: Out<u64>, len: Out<usize>, addr: u64) {
+        let found = *lock()?.memory.find(addr).ok_or(Code::NOT_FOUND)?;
+        base.put_if_wanted(found.addr);
+        len.put_if_wanted(found.len as usize);
+        Ok(())
+    }
+
+    fn cuPointerGetAttribute(to: Out<c_void>, wanted: c_int, addr: u64) {
+        attribute(&*lock()?, to, wanted, addr)
+    }
+
+    fn cuPointerGetAttributes(number: c_uint, wanted: In<c_int>, to: In<u64>, addr: u64) {
+        let driver = lock()?;
+        let wanted = wanted.array(number as usize)?;
+        for (wanted, to) in wanted.iter().zip(to.array(number as usize)?) {
+            let to = || Out::<c_void>::from_array(*to);
+            // An attribute that the pointer does not have is 0.
+            if attribute(&driver, to(), *wanted, addr).is_err() {
+                match attribute_len(*wanted) {
+                    8 => to().put_as::<u64>(0)?,
+                    _ => to().put_as::<c_uint>(0)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cuPointerSetAttribute(value: In<c_void>, _attribute: c_int, addr: u64) {
+        let known = lock()?.memory.find(addr).is_some();
+        if known && !value.is_null() { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+}

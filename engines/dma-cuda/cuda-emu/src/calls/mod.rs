@@ -1,0 +1,31 @@
+//! The calls of the driver API, by the parts of its reference.
+
+pub(crate) mod context;
+pub(crate) mod copy;
+pub(crate) mod device;
+pub(crate) mod memory;
+pub(crate) mod stream;
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+/// Returns the address of a call, as `dlsym` does of the installed library; `None` if the stand-in does not
+/// have it.
+#[must_use]
+pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
+    let name = name.to_str().ok()?;
+    let parts = [device::find, context::find, memory::find, copy::find, stream::find];
+    let found = parts.iter().find_map(|find| find(name))?;
+    NonNull::new(found.cast_mut())
+}
+
+/// The call that a program of CUDA `version` means by a name without the number of its variant.
+pub(crate) fn by_version(name: &str, version: i32) -> Option<NonNull<c_void>> {
+    let variant = |number: u32| {
+        let name = if number == 1 { name.to_owned() } else { format!("{name}_v{number}") };
+        std::ffi::CString::new(name).ok().and_then(|name| symbol(&name))
+    };
+    // The batch calls lost an argument in 13.0; all other variants are older than 11.0.
+    let newest = if name.ends_with("BatchAsync") && version < 13_000 { 1 } else { 4 };
+    (1..=newest).rev().find_map(variant)
+}

@@ -1,0 +1,102 @@
+//! Streams, events, and functions that streams call.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use std::ffi::{c_int, c_uint};
+
+use crate::c_abi::{Out, c_calls};
+use crate::codes::{Code, Outcome};
+use crate::driver::{self, DISABLE_TIMING, NON_BLOCKING, lock};
+use crate::host_call::{Data, HostCall, HostFunction, StreamCallback};
+
+fn create(stream: Out<u64>, flags: c_uint, priority: c_int) -> Outcome {
+    if flags & !NON_BLOCKING != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    stream.put(lock()?.create_stream(flags, priority)?)
+}
+
+c_calls! {
+    fn cuStreamCreate(stream: Out<u64>, flags: c_uint) { create(stream, flags, 0) }
+
+    fn cuStreamCreateWithPriority(stream: Out<u64>, flags: c_uint, priority: c_int) {
+        create(stream, flags, priority.clamp(-5, 0))
+    }
+
+    fn cuStreamDestroy_v2(stream: u64) { lock()?.destroy_stream(stream) }
+
+    fn cuStreamSynchronize(stream: u64) { driver::wait_stream(lock()?, stream) }
+
+    fn cuStreamQuery(stream: u64) {
+        if driver::stream_is_idle(&mut *lock()?, stream)? { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
+    fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) { lock()?.wait_event(stream, event) }
+
+    fn cuStreamGetPriority(stream: u64, priority: Out<c_int>) {
+        let mut driver = lock()?;
+        let stream = driver.stream_of(stream)?;
+        priority.put(driver.stream(stream)?.priority)
+    }
+
+    fn cuStreamGetFlags(stream: u64, flags: Out<c_uint>) {
+        let mut driver = lock()?;
+        let stream = driver.stream_of(stream)?;
+        flags.put(driver.stream(stream)?.flags)
+    }
+
+    fn cuStreamGetCtx(stream: u64, context: Out<u64>) {
+        let mut driver = lock()?;
+        let stream = driver.stream_of(stream)?;
+        context.put(driver.stream(stream)?.context)
+    }
+
+    fn cuStreamGetId(stream: u64, id: Out<u64>) {
+        let stream = lock()?.stream_of(stream)?;
+        id.put(stream)
+    }
+
+    fn cuStreamIsCapturing(stream: u64, capturing: Out<c_int>) {
+        lock()?.stream_of(stream)?;
+        capturing.put(0)
+    }
+
+    fn cuEventCreate(event: Out<u64>, flags: c_uint) {
+        if flags & !(1 | DISABLE_TIMING) != 0 {
+            // For other processes.
+            return Err(Code::NOT_SUPPORTED);
+        }
+        event.put(lock()?.create_event(flags)?)
+    }
+
+    fn cuEventDestroy_v2(event: u64) { lock()?.destroy_event(event) }
+
+    fn cuEventRecord(event: u64, stream: u64) { lock()?.record(event, stream) }
+
+    fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: c_uint) { lock()?.record(event, stream) }
+
+    fn cuEventQuery(event: u64) {
+        if lock()?.event_is_over(event)? { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
+    fn cuEventSynchronize(event: u64) { driver::wait(lock()?, |driver| driver.event_is_over(event)) }
+
+    fn cuEventElapsedTime(milliseconds: Out<f32>, from: u64, to: u64) {
+        let elapsed = lock()?.elapsed(from, to)?;
+        milliseconds.put(elapsed)
+    }
+
+    fn cuEventElapsedTime_v2(milliseconds: Out<f32>, from: u64, to: u64) {
+        let elapsed = lock()?.elapsed(from, to)?;
+        milliseconds.put(elapsed)
+    }
+
+    fn cuLaunchHostFunc(stream: u64, function: Option<HostFunction>, data: Data) {
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        lock()?.call_host(stream, HostCall::Function { function, data })
+    }
+
+    fn cuStreamAddCallback(stream: u64, function: Option<StreamCallback>, data: Data, _flags: c_uint) {
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        lock()?.call_host(stream, HostCall::Callback { function, stream, data })
+    }
+}

@@ -1,0 +1,169 @@
+//! The configuration: the GPUs of the stand-in.
+
+use std::sync::OnceLock;
+
+use dma_sim::model::{FaultPlan, Profile, Time};
+pub use dma_standin::config::ConfigError;
+use dma_standin::config::{bytes, faults, from_environment, one_line, tables};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use crate::profile;
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) machine: Machine,
+    pub(crate) gpus: Vec<GpuConfig>,
+}
+
+/// The driver, without its devices.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Machine {
+    /// Version of the driver's interface, as `cuDriverGetVersion` returns it.
+    pub(crate) version: i32,
+    /// `cuInit` answers this code, if it is not 0.
+    pub(crate) init: i32,
+    /// Registration of memory that is read only is supported.
+    pub(crate) read_only_register: bool,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { version: 13_000, init: 0, read_only_register: true }
+    }
+}
+
+/// The keys of [`Machine`].
+const MACHINE: [&str; 3] = ["version", "init", "read_only_register"];
+
+/// One GPU.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GpuConfig {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) memory: u64,
+    #[serde(deserialize_with = "profile")]
+    pub(crate) profile: Profile,
+    /// Time that each copy and fill takes longer.
+    #[serde(deserialize_with = "delay")]
+    pub(crate) delay: Option<Time>,
+    pub(crate) seed: u64,
+    #[serde(deserialize_with = "faults")]
+    pub(crate) faults: FaultPlan,
+}
+
+impl Default for GpuConfig {
+    fn default() -> Self {
+        Self {
+            name: "Stand-in GPU".to_owned(),
+            memory: 4 << 30,
+            profile: Profile::ideal(),
+            delay: None,
+            seed: 0,
+            faults: FaultPlan::none(),
+        }
+    }
+}
+
+fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> {
+    let name = String::deserialize(from)?;
+    profile::by_name(&name).ok_or_else(|| {
+        D::Error::custom(format!("no profile `{name}`; there are: {}", profile::NAMES.join(", ")))
+    })
+}
+
+fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(|error| D::Error::custom(format!("{error}")))
+}
+
+impl Config {
+    /// Reads the text of a configuration. Keys of GPUs at the top level are the defaults of all GPUs.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
+        let mut machine = toml::Table::new();
+        for key in MACHINE {
+            if let Some(value) = top.remove(key) {
+                machine.insert(key.to_owned(), value);
+            }
+        }
+        let machine = machine.try_into().map_err(|error| one_line(&error))?;
+        Ok(Self { machine, gpus: tables(top, "gpu", &MACHINE, GpuConfig::check)? })
+    }
+
+    /// The configuration of [`use_config`], or else of the environment variables.
+    pub(crate) fn in_use() -> Result<Self, ConfigError> {
+        let (source_name, text) = match USED.get() {
+            Some(text) => ("use_config".to_owned(), text.clone()),
+            None => from_environment("CUDA_EMU_CONFIG", "CUDA_EMU")?,
+        };
+        Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
+    }
+}
+
+impl GpuConfig {
+    /// Checks the ranges of values.
+    fn check(self) -> Result<Self, String> {
+        if !(1 << 20..=1 << 42).contains(&self.memory) {
+            return Err(format!("memory is {}; give 1M to 4096G", self.memory));
+        }
+        Ok(self)
+    }
+}
+
+/// The text of the first call of [`use_config`].
+static USED: OnceLock<String> = OnceLock::new();
+
+/// Sets the configuration of this process, which `cuInit` uses instead of the environment variables. Only the
+/// first call has an effect.
+///
+/// # Errors
+///
+/// The text is not a valid configuration.
+pub fn use_config(text: &str) -> Result<(), ConfigError> {
+    let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
+    Config::parse(text).map_err(error)?;
+    USED.get_or_init(|| text.to_owned());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_one_gpu() {
+        let config = Config::parse("").unwrap();
+        assert_eq!((config.gpus.len(), config.machine.version), (1, 13_000));
+        assert_eq!(config.gpus[0].profile.name, "ideal");
+    }
+
+    #[test]
+    fn top_level_keys_are_for_all_gpus() {
+        let text = "version = 11040\nprofile = 'hopper'\n[[gpu]]\n[[gpu]]\nmemory = '2M'\ndelay = '20us'\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!((config.machine.version, config.gpus.len()), (11_040, 2));
+        assert_eq!(config.gpus[1].delay, Some(Time::from_us(20)));
+        assert_eq!((config.gpus[1].memory, config.gpus[0].memory), (2 << 20, 4 << 30));
+        assert_eq!(config.gpus[0].profile.name, "hopper");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_the_remedy() {
+        for (text, problem) in [
+            ("profil = 'hopper'", "unknown field `profil`"),
+            ("profile = 'hoper'", "there are: ideal, hopper"),
+            ("memory = '1K'", "gpu 1: memory is 1024; give 1M to 4096G"),
+            ("delay = 'long'", "long"),
+            ("faults = 'fial@5'", "no fault `fial`"),
+            ("[", "TOML parse error"),
+        ] {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A device of the model behind the streams of one GPU.
+#![expect(unsafe_code, reason = "gives the model all memory of the process")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dma_sim::model::{
+    ChannelId, Descriptor, Device, DeviceConfig, Fault, FaultRule, Found, OnFailure, PeerAccess, PeerError,
+    Refused, RegionKey, RegionSpec, Rights, Segment, Status, Time, ZeroLength,
+};
+
+use crate::codes::Code;
+use crate::config::GpuConfig;
+
+/// Host addresses of a program on x86-64 and AArch64 with 48 bits, without the first page.
+const HOST: std::ops::Range<u64> = 0x1000..1 << 47;
+/// Tasks of a stream that the model has at once.
+const DEPTH: u32 = 4096;
+
+/// Host memory, which to the model is a peer's: so each direction has its own times.
+#[derive(Debug)]
+struct AlwaysThere;
+
+impl PeerAccess for AlwaysThere {
+    fn acquire(&self) -> Result<(), PeerError> {
+        Ok(())
+    }
+
+    fn release(&self) {}
+}
+
+/// One GPU.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    device: Device,
+    vram: RegionKey,
+    /// First address and length of the bytes of `vram`.
+    mapping: (u64, u64),
+    host: RegionKey,
+    /// Rules that refuse copies, which calls answer.
+    refusals: Vec<FaultRule>,
+    seed: u64,
+}
+
+/// The end of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Done,
+    Failed(Code),
+}
+
+/// A piece of work, by addresses of bytes in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Piece {
+    Copy { dst: u64, src: u64, len: u64 },
+    Fill { dst: u64, pattern: u64, len: u64 },
+}
+
+impl Gpu {
+    pub(crate) fn new(config: &GpuConfig, mapping: (u64, u64)) -> Result<Self, String> {
+        let mut faults = config.faults.clone();
+        let refusals = faults.rules.extract_if(.., |rule| rule.fault == Fault::Refuse).collect();
+        if let Some(delay) = config.delay {
+            faults.rules.push(FaultRule::new(Fault::Slow(delay)));
+        }
+        let timeless = config.profile.name == "ideal" && faults.rules.is_empty();
+        let mut profile = if timeless { config.profile.clone().timeless() } else { config.profile.clone() };
+        // As CUDA's streams are, whatever the times.
+        profile.channels = u32::MAX;
+        profile.depth = DEPTH;
+        profile.max_task = u64::MAX;
+        profile.fill = true;
+        profile.protection = Found::AtSubmit;
+        profile.oversize = Found::AtSubmit;
+        profile.zero_length = ZeroLength::Completes;
+        profile.on_failure = OnFailure::Continue;
+        let mut model = DeviceConfig::new(profile).with_seed(config.seed).with_faults(faults);
+        model.tearing = !timeless;
+        let mut device = Device::new(model).map_err(|error| error.to_string())?;
+        let local = Rights::LOCAL_READ | Rights::LOCAL_WRITE;
+        let remote = Rights::REMOTE_READ | Rights::REMOTE_WRITE;
+        let at = |addr: u64| NonNull::new(std::ptr::with_exposed_provenance_mut(addr as usize));
+        let (vram, host) = (at(mapping.0), at(HOST.start));
+        let (Some(vram), Some(host)) = (vram, host) else { return Err("a mapping at address 0".to_owned()) };
+        let vram = RegionSpec::local(vram, mapping.1, local);
+        let host = RegionSpec::remote(
+            HOST.start,
+            host,
+            HOST.end - HOST.start,
+            remote | local,
+            Arc::new(AlwaysThere),
+        );
+        // SAFETY: the mapping lives as long as the process, and tasks name allocations in it only.
+        let vram = unsafe { device.register(vram) }.map_err(|error| error.to_string())?;
+        // SAFETY: tasks name memory that the program passed to calls that copy. It keeps that mapped and
+        // leaves it alone until the copy has ended, as CUDA requires.
+        let host = unsafe { device.register(host) }.map_err(|error| error.to_string())?;
+        Ok(Self { device, vram, mapping, host, refusals, seed: config.seed })
+    }
+
+    pub(crate) fn open_channel(&mut self) -> Result<ChannelId, Code> {
+        self.device.open_channel(DEPTH).map_err(|_| Code::OUT_OF_MEMORY)
+    }
+
+    pub(crate) fn close_channel(&mut self, channel: ChannelId) {
+        // A channel that hangs stays open.
+        let _ = self.device.close_channel(channel);
+    }
+
+    /// Returns true if the driver refuses the `number`th copy of a stream, counted from 1.
+    pub(crate) fn refuses(&self, number: u64) -> bool {
+        self.refusals
+            .iter()
+            .any(|rule| rule.when.means(number, |_| false) && chance(self.seed, number) < rule.chance)
+    }
+
+    pub(crate) fn has_refusals(&self) -> bool {
+        !self.refusals.is_empty()
+    }
+
+    fn segment(&self, addr: u64, len: u64) -> Segment {
+        let (start, size) = self.mapping;
+        let key = if addr.wrapping_sub(start) < size { self.vram } else { self.host };
+        Segment { key, addr, len }
+    }
+
+    /// Hands a piece to the model. `Ok(false)`: the channel is full. A coalesced piece is reported with a
+    /// later one.
+    pub(crate) fn submit(&mut self, channel: ChannelId, piece: Piece, coalesced: bool) -> Result<bool, Code> {
+        let taken = match piece {
+            Piece::Copy { dst, src, len } => {
+                let (src, dst) = ([self.segment(src, len)], [self.segment(dst, len)]);
+                self.device
+                    .submit(channel, &Descriptor { coalesce: coalesced, ..Descriptor::copy(0, &src, &dst) })
+            }
+            Piece::Fill { dst, pattern, len } => {
+                let dst = [self.segment(dst, len)];
+                self.device.submit(channel, &Descriptor::fill(0, pattern, &dst))
+            }
+        };
+        match taken {
+            Ok(()) => Ok(true),
+            Err(Refused::Full { .. } | Refused::Rejected) => Ok(false),
+            Err(_) => Err(Code::UNKNOWN),
+        }
+    }
+
+    pub(crate) fn doorbell(&mut self, channel: ChannelId) {
+        // The channel is open.
+        let _ = self.device.doorbell(channel);
+    }
+
+    pub(crate) fn poll(&mut self, channel: ChannelId) -> Option<End> {
+        let completion = self.device.poll(channel)?;
+        Some(match completion.status {
+            Status::Done => End::Done,
+            Status::Failed(_) => End::Failed(Code::ILLEGAL_ADDRESS),
+            Status::Aborted(dma_sim::model::HaltCause::DeviceGone) => End::Failed(Code::UNKNOWN),
+            _ => End::Failed(Code::LAUNCH_FAILED),
+        })
+    }
+
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.device.advance(now);
+    }
+
+    pub(crate) fn next_event(&mut self) -> Option<Time> {
+        self.device.next_event()
+    }
+}
+
+/// A number from 0 to 1 that depends on the seed and the copy only: SplitMix64.
+fn chance(seed: u64, number: u64) -> f64 {
+    let mut word = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}

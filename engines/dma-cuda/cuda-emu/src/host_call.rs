@@ -1,0 +1,49 @@
+//! Functions of the program that a stream calls, and fills that the model does not have.
+#![expect(unsafe_code, reason = "calls the program's functions, and writes to its memory")]
+
+use std::ffi::{c_int, c_void};
+
+/// `CUhostFn`.
+pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
+/// `CUstreamCallback`.
+pub(crate) type StreamCallback = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void);
+
+/// A call that a stream makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HostCall {
+    Function { function: HostFunction, data: Data },
+    Callback { function: StreamCallback, stream: u64, data: Data },
+}
+
+/// A pointer that the program wants back.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct Data(*mut c_void);
+
+// SAFETY: only passed on; the program knows that its functions run on a thread of the driver's.
+unsafe impl Send for Data {}
+
+impl HostCall {
+    /// Calls it.
+    pub(crate) fn run(self) {
+        match self {
+            // SAFETY: the program passed this function to be called with this pointer.
+            Self::Function { function, data } => unsafe { function(data.0) },
+            Self::Callback { function, stream, data } => {
+                let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
+                // SAFETY: the program passed this function to be called with these.
+                unsafe { function(stream, 0, data.0) }
+            }
+        }
+    }
+}
+
+/// Writes one word at the start of each row, of memory that was found to be a device's or pinned.
+pub(crate) fn fill_rows(bytes: u64, pitch: u64, word: u32, rows: u64) {
+    for row in 0..rows {
+        let at: *mut u32 = std::ptr::with_exposed_provenance_mut((bytes + row * pitch) as usize);
+        // SAFETY: within one allocation, as the call that queued this checked; the program leaves it alone
+        // meanwhile.
+        unsafe { at.write_unaligned(word) };
+    }
+}

@@ -1,0 +1,44 @@
+//! A stand-in for NVIDIA's `libcuda.so.1`: GPUs in software, on the device model of `dma-sim`, for programs
+//! that allocate and copy by CUDA's driver API.
+//!
+//! The `install` script beside this crate lays it out as the driver's library; its README has the
+//! configuration, the calls, and those that are refused. This crate's own interface is [`use_config`] and
+//! [`symbol`]; everything else is C.
+//!
+//! # Supported
+//!
+//! - *Devices and contexts*: primary ones and others, the stack of each thread, peer access.
+//! - *Memory*: a device's own, which the CPU cannot touch; pinned and registered host memory; attributes of
+//!   pointers.
+//! - *Copies and fills*: in all directions, also between devices; batches of CUDA 12.8 and of 13.0.
+//! - *Order*: streams, the default streams, events, functions that a stream calls, on a thread of the
+//!   driver's.
+//! - *Failures*: those of a plan. A failure that a device reports ends its context, as on real devices.
+//!
+//! # Rejected
+//!
+//! - Kernels, modules, graphs, arrays, textures, virtual memory, pools, memory of other processes, dma-bufs,
+//!   stream capture: `CUDA_ERROR_NOT_SUPPORTED`.
+//! - The runtime's private tables (`cuGetExportTable`): programs of the runtime API do not run.
+//!
+//! # Divergences
+//!
+//! - *Registration* takes whole pages: two registrations that share a page answer that memory is registered
+//!   already.
+//! - *Copies of pageable memory* have ended when the call returns.
+//! - *Fills by rows* take no time.
+//! - *A failure ends one context.* NVIDIA's documentation says that the process has to end.
+//! - *Freed primary contexts* leave nothing behind, whatever their state.
+
+mod c_abi;
+mod calls;
+mod codes;
+mod config;
+mod driver;
+mod gpu;
+mod host_call;
+mod memory;
+mod profile;
+
+pub use calls::symbol;
+pub use config::{ConfigError, use_config};

@@ -1,0 +1,328 @@
+//! Memory: the addresses of each device, what is allocated there, and host memory that devices know.
+//!
+//! Device memory has addresses that the CPU cannot touch: a mapping without rights. The bytes are in a second
+//! mapping, which only the devices of this stand-in use.
+#![expect(unsafe_code, reason = "maps memory")]
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::os::fd::OwnedFd;
+use std::ptr;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::codes::{Code, Outcome};
+
+/// Device allocations begin at multiples of it, as those of real devices do at least.
+const GRANULE: u64 = 512;
+/// Distance of an allocation from the next, so that an access behind its end hits no other.
+const GAP: u64 = 512;
+const PAGE: u64 = 4096;
+/// Addresses of a device for each byte of its memory.
+const SPARE: u64 = 2;
+/// New device memory holds this value, up to a limit: real memory is not zeroed.
+const STALE: u8 = 0xa5;
+const STALE_LEN: usize = 1 << 20;
+
+/// The kind of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Device,
+    /// Host memory of `cuMemHostAlloc`.
+    Pinned,
+    /// Host memory of the program's.
+    Registered {
+        read_only: bool,
+    },
+}
+
+/// Memory that the driver knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+    /// The device of the context that made it.
+    pub(crate) device: usize,
+    pub(crate) context: u64,
+    pub(crate) kind: Kind,
+    pub(crate) id: u64,
+}
+
+impl Allocation {
+    fn end(&self) -> u64 {
+        self.addr + self.len
+    }
+}
+
+/// The place of a range of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// Device memory, with the address of its bytes in this process.
+    Device { bytes: u64 },
+    /// Pinned or registered.
+    Host,
+    /// Registered to be read only.
+    ReadOnly,
+    /// Host memory that the driver does not know.
+    Pageable,
+}
+
+impl Range {
+    pub(crate) const fn bytes(self, addr: u64) -> u64 {
+        match self {
+            Self::Device { bytes } => bytes,
+            _ => addr,
+        }
+    }
+}
+
+/// The addresses of a device's memory.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// First address that programs see.
+    base: u64,
+    /// First address of the bytes in this process.
+    bytes: u64,
+    len: u64,
+    total: u64,
+    used: u64,
+    _file: OwnedFd,
+}
+
+impl Space {
+    fn new(total: u64) -> Result<Self, rustix::io::Errno> {
+        let total = total.next_multiple_of(PAGE);
+        let len = total * SPARE;
+        let file = rustix::fs::memfd_create("vram", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&file, len)?;
+        let flags = MapFlags::NORESERVE;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, which overlays nothing.
+        let bytes = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), len as usize, rights, flags | MapFlags::SHARED, &file, 0)
+        }?;
+        // SAFETY: as for the bytes.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                len as usize,
+                ProtFlags::empty(),
+                flags | MapFlags::PRIVATE,
+            )
+        }?;
+        let [base, bytes] = [base, bytes].map(|start| start.expose_provenance() as u64);
+        Ok(Self { base, bytes, len, total, used: 0, _file: file })
+    }
+
+    fn contains(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.base) < self.len
+    }
+
+    fn bytes_at(&self, addr: u64) -> u64 {
+        self.bytes + (addr - self.base)
+    }
+
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub(crate) const fn free(&self) -> u64 {
+        self.total - self.used
+    }
+
+    /// First address and length of the bytes of the whole device.
+    pub(crate) const fn mapping(&self) -> (u64, u64) {
+        (self.bytes, self.len)
+    }
+}
+
+/// All memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) spaces: Vec<Space>,
+    known: BTreeMap<u64, Allocation>,
+    next_id: u64,
+}
+
+/// A pointer to an address.
+fn at(addr: u64) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(addr as usize)
+}
+
+impl Memory {
+    pub(crate) fn new(sizes: impl Iterator<Item = u64>) -> Result<Self, rustix::io::Errno> {
+        Ok(Self { spaces: sizes.map(Space::new).collect::<Result<_, _>>()?, ..Self::default() })
+    }
+
+    /// The allocation that contains an address.
+    pub(crate) fn find(&self, addr: u64) -> Option<&Allocation> {
+        let (_, found) = self.known.range(..=addr).next_back()?;
+        (addr < found.end()).then_some(found)
+    }
+
+    fn add(&mut self, addr: u64, len: u64, device: usize, context: u64, kind: Kind) {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.known.insert(addr, Allocation { addr, len, device, context, kind, id });
+    }
+
+    /// Allocates device memory, which is not zeroed.
+    pub(crate) fn allocate(&mut self, device: usize, context: u64, len: u64) -> Outcome<u64> {
+        let space = &self.spaces[device];
+        let room = len.checked_next_multiple_of(GRANULE).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
+        if room > space.free() {
+            return Err(Code::OUT_OF_MEMORY);
+        }
+        // The first gap that is large enough.
+        let end = space.base + space.len;
+        let mut start = space.base;
+        for (addr, taken) in self.known.range(space.base..end) {
+            if addr - start >= room + GAP {
+                break;
+            }
+            start = (taken.end() + GAP).next_multiple_of(GRANULE);
+        }
+        if start.checked_add(room).is_none_or(|behind| behind > end) {
+            return Err(Code::OUT_OF_MEMORY);
+        }
+        let bytes = at(space.bytes_at(start)).cast::<u8>();
+        // SAFETY: a part of the device's own mapping that nothing else uses.
+        unsafe { bytes.write_bytes(STALE, STALE_LEN.min(room as usize)) };
+        self.spaces[device].used += room;
+        self.add(start, len, device, context, Kind::Device);
+        Ok(start)
+    }
+
+    /// Frees device memory. No copy names it any more.
+    pub(crate) fn free(&mut self, addr: u64) -> Outcome {
+        let allocation = self.take(addr, |kind| kind == Kind::Device).ok_or(Code::INVALID_VALUE)?;
+        let space = &mut self.spaces[allocation.device];
+        space.used -= allocation.len.next_multiple_of(GRANULE);
+        let bytes = space.bytes_at(addr);
+        // Pages that no neighbour shares go back to the system.
+        let (first, behind) = (bytes.next_multiple_of(PAGE), (bytes + allocation.len) / PAGE * PAGE);
+        if first < behind {
+            // SAFETY: bytes of a freed allocation, within the device's own mapping.
+            let _ = unsafe { rustix::mm::madvise(at(first), (behind - first) as usize, Advice::LinuxRemove) };
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, addr: u64, is: impl Fn(Kind) -> bool) -> Option<Allocation> {
+        let found = self.known.get(&addr).filter(|found| is(found.kind)).copied()?;
+        self.known.remove(&addr);
+        Some(found)
+    }
+
+    /// Allocates host memory in whole pages.
+    pub(crate) fn allocate_host(&mut self, device: usize, context: u64, len: u64) -> Outcome<u64> {
+        if len == 0 || len > isize::MAX as u64 {
+            return Err(if len == 0 { Code::INVALID_VALUE } else { Code::OUT_OF_MEMORY });
+        }
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, which overlays nothing.
+        let mapped =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len as usize, rights, MapFlags::PRIVATE) };
+        let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64;
+        self.add(addr, len, device, context, Kind::Pinned);
+        Ok(addr)
+    }
+
+    pub(crate) fn free_host(&mut self, addr: u64) -> Outcome {
+        let allocation = self.take(addr, |kind| kind == Kind::Pinned).ok_or(Code::INVALID_VALUE)?;
+        // SAFETY: a mapping of `allocate_host`, of which the program has promised to use nothing any more.
+        let _ = unsafe { rustix::mm::munmap(at(addr), allocation.len as usize) };
+        Ok(())
+    }
+
+    /// Makes host memory of the program known to the devices. Two registrations share no page.
+    pub(crate) fn register(
+        &mut self,
+        device: usize,
+        context: u64,
+        addr: u64,
+        len: u64,
+        read_only: bool,
+    ) -> Outcome {
+        let end = addr.checked_add(len).filter(|_| addr > 0 && len > 0).ok_or(Code::INVALID_VALUE)?;
+        let (first, behind) =
+            (addr / PAGE * PAGE, end.checked_next_multiple_of(PAGE).ok_or(Code::INVALID_VALUE)?);
+        let before = self.known.range(..behind).next_back();
+        if before.is_some_and(|(_, known)| known.end().next_multiple_of(PAGE) > first) {
+            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        let rights = rights_of(first, behind).ok_or(Code::INVALID_VALUE)?;
+        if !rights.writable && !read_only {
+            return Err(Code::INVALID_VALUE);
+        }
+        self.add(addr, len, device, context, Kind::Registered { read_only });
+        Ok(())
+    }
+
+    pub(crate) fn unregister(&mut self, addr: u64) -> Outcome {
+        let registered = |kind| matches!(kind, Kind::Registered { .. });
+        self.take(addr, registered).map(|_| ()).ok_or(Code::HOST_MEMORY_NOT_REGISTERED)
+    }
+
+    /// Returns the place of a range of a copy, which lies in one place as a whole.
+    pub(crate) fn range(&self, addr: u64, len: u64) -> Outcome<Range> {
+        let end = addr.checked_add(len).ok_or(Code::INVALID_VALUE)?;
+        if let Some(found) = self.find(addr) {
+            if end > found.end() {
+                return Err(Code::INVALID_VALUE);
+            }
+            return Ok(match found.kind {
+                Kind::Device => Range::Device { bytes: self.spaces[found.device].bytes_at(addr) },
+                Kind::Pinned | Kind::Registered { read_only: false } => Range::Host,
+                Kind::Registered { read_only: true } => Range::ReadOnly,
+            });
+        }
+        // Device memory that was freed or never allocated, or host memory that is known in part.
+        let partly = self.known.range(addr..end).next().is_some();
+        if addr == 0 || partly || self.spaces.iter().any(|space| space.contains(addr)) {
+            return Err(Code::INVALID_VALUE);
+        }
+        Ok(Range::Pageable)
+    }
+
+    /// The memory of a context that ends. Host memory of the program is forgotten.
+    pub(crate) fn drop_context(&mut self, context: u64) {
+        let mine: Vec<_> = self.known.values().filter(|known| known.context == context).copied().collect();
+        for Allocation { addr, kind, .. } in mine {
+            // Each was found above.
+            let _ = match kind {
+                Kind::Device => self.free(addr),
+                Kind::Pinned => self.free_host(addr),
+                Kind::Registered { .. } => self.unregister(addr),
+            };
+        }
+    }
+}
+
+/// Rights of pages.
+struct PageRights {
+    writable: bool,
+}
+
+/// The rights of the pages from `first` up to `behind`, in common; `None` if some are not mapped or cannot be
+/// read.
+fn rights_of(first: u64, behind: u64) -> Option<PageRights> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mut reached = first;
+    let mut writable = true;
+    for line in maps.lines() {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let start = u64::from_str_radix(start, 16).ok()?;
+        let end = u64::from_str_radix(end, 16).ok()?;
+        if end <= reached {
+            continue;
+        }
+        if start > reached || reached >= behind || !rest.starts_with('r') {
+            break;
+        }
+        writable &= rest.as_bytes().get(1) == Some(&b'w');
+        reached = end;
+    }
+    (reached >= behind).then_some(PageRights { writable })
+}

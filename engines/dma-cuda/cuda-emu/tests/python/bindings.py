@@ -1,0 +1,118 @@
+"""NVIDIA's own Python bindings of the driver API on the stand-in: memory of both places, copies in all directions, order by
+events and host functions, a batch, fills, peers, and what is refused. Run by ci/cuda.sh."""
+
+import ctypes
+
+import numpy
+from cuda.bindings import driver as cuda
+
+SIZE = 1 << 20
+
+
+def call(function, *arguments):
+    """Calls the driver, and returns its results."""
+    code, *results = function(*arguments)
+    assert code == cuda.CUresult.CUDA_SUCCESS, f"{function.__name__}: {code}"
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def answer(function, *arguments):
+    """Calls the driver, and returns its code."""
+    return int(function(*arguments)[0])
+
+
+def pinned(size=SIZE):
+    """Host memory of the driver's: its address, and its bytes as an array."""
+    address = int(call(cuda.cuMemHostAlloc, size, 0))
+    return address, numpy.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+call(cuda.cuInit, 0)
+number = call(cuda.cuDeviceGetCount)
+assert number >= 2, number
+devices = [call(cuda.cuDeviceGet, ordinal) for ordinal in range(2)]
+contexts = [call(cuda.cuDevicePrimaryCtxRetain, device) for device in devices]
+call(cuda.cuCtxSetCurrent, contexts[0])
+name = call(cuda.cuDeviceGetName, 64, devices[0]).rstrip(b"\0").decode()
+print(f"{number} devices, {name}, CUDA {call(cuda.cuDriverGetVersion)}")
+
+stream = call(cuda.cuStreamCreate, cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
+event = call(cuda.cuEventCreate, cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+source, there = pinned()
+target, back = pinned()
+first, second = call(cuda.cuMemAlloc, SIZE), call(cuda.cuMemAlloc, SIZE)
+there[:] = numpy.random.default_rng(1).integers(0, 256, SIZE, dtype=numpy.uint8)
+
+# Host to device, within the device, and back.
+call(cuda.cuMemcpyHtoDAsync, first, source, SIZE, stream)
+call(cuda.cuMemcpyDtoDAsync, second, first, SIZE, stream)
+call(cuda.cuMemcpyDtoHAsync, target, second, SIZE, stream)
+call(cuda.cuEventRecord, event, stream)
+call(cuda.cuEventSynchronize, event)
+assert numpy.array_equal(there, back)
+kind = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+assert int(call(cuda.cuPointerGetAttribute, kind, first)) == cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+
+# 1,024 pieces by one call.
+back[:] = 0
+pieces, piece = 1024, SIZE // 1024
+attributes = cuda.CUmemcpyAttributes()
+attributes.srcAccessOrder = cuda.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+targets = [cuda.CUdeviceptr(target + i * piece) for i in range(pieces)]
+sources = [cuda.CUdeviceptr(int(second) + i * piece) for i in range(pieces)]
+batch = (targets, sources, [piece] * pieces, pieces, [attributes], [0], 1)
+call(cuda.cuMemcpyBatchAsync, *batch, stream)
+call(cuda.cuStreamSynchronize, stream)
+assert numpy.array_equal(there, back)
+# The default stream takes no batch.
+assert answer(cuda.cuMemcpyBatchAsync, *batch, cuda.CUstream(0)) == 1
+
+# A stream waits for another one.
+other = call(cuda.cuStreamCreate, cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
+call(cuda.cuMemsetD32Async, second, 0x01020304, SIZE // 4, stream)
+call(cuda.cuEventRecord, event, stream)
+call(cuda.cuStreamWaitEvent, other, event, 0)
+call(cuda.cuMemcpyDtoHAsync, target, second, SIZE, other)
+call(cuda.cuStreamSynchronize, other)
+assert (back.view(numpy.uint32) == 0x01020304).all()
+
+# Functions of the host run in the stream's order, and may not call CUDA.
+codes = []
+function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: codes.append(answer(cuda.cuCtxSynchronize)))
+call(cuda.cuLaunchHostFunc, stream, cuda.CUhostFn(_ptr=ctypes.addressof(function)), 0)
+call(cuda.cuStreamSynchronize, stream)
+assert codes == [800], codes
+
+# Memory of another device.
+call(cuda.cuCtxSetCurrent, contexts[1])
+peer = call(cuda.cuMemAlloc, SIZE)
+call(cuda.cuMemcpyPeer, peer, contexts[1], first, contexts[0], SIZE)
+call(cuda.cuMemcpyDtoH, target, peer, SIZE)
+assert numpy.array_equal(there, back)
+call(cuda.cuMemFree, peer)
+call(cuda.cuCtxSetCurrent, contexts[0])
+
+# Registration, twice, and of nothing.
+array = numpy.zeros(8192, dtype=numpy.uint8)
+page = (array.ctypes.data + 4095) // 4096 * 4096
+call(cuda.cuMemHostRegister, page, 4096, 0)
+assert answer(cuda.cuMemHostRegister, page, 4096, 0) == 712
+call(cuda.cuMemHostUnregister, page)
+assert answer(cuda.cuMemHostUnregister, page) == 713
+# Too much, beyond the end, and freed.
+assert answer(cuda.cuMemAlloc, 1 << 50) == 2
+assert answer(cuda.cuMemcpyHtoD, int(first) + 1, source, SIZE) == 1
+call(cuda.cuMemFree, first)
+assert answer(cuda.cuMemFree, first) == 1
+# Kernels are refused, and say so.
+assert answer(cuda.cuModuleLoadData, b"") == 801
+
+call(cuda.cuMemFree, second)
+call(cuda.cuMemFreeHost, source)
+call(cuda.cuMemFreeHost, target)
+call(cuda.cuEventDestroy, event)
+for each in (stream, other):
+    call(cuda.cuStreamDestroy, each)
+for device in devices:
+    call(cuda.cuDevicePrimaryCtxRelease, device)
+print("all as expected")

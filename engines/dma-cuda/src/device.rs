@@ -1,0 +1,273 @@
+//! Devices of CUDA: an opened device with its primary context, and the driver's list.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use dma_core::{Error, ErrorKind, NativeError, PciAddress, Result};
+
+use crate::driver::{Address, Driver, Handle, STREAM_NON_BLOCKING, attribute, pointer};
+use crate::error::{self, error};
+use crate::options::{CudaDevice, CudaOptions};
+
+/// The oldest driver, as `cuDriverGetVersion` says: CUDA 11.4.
+const OLDEST: c_int = 11_040;
+
+/// An opened device, shared by an engine, its regions and its queues.
+///
+/// The context is the device's primary one, which PyTorch, CuPy and cudarc use, too: so memory of theirs can
+/// be registered.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) driver: Driver,
+    ordinal: c_int,
+    context: Handle,
+    pub(crate) name: String,
+    pub(crate) pci: Option<PciAddress>,
+    pub(crate) version: c_int,
+    /// The profiles of a stand-in; `None` for a real driver.
+    pub(crate) model: Option<String>,
+    pub(crate) registers: bool,
+    pub(crate) registers_read_only: bool,
+    /// The stream that clears new memory.
+    setup: Handle,
+}
+
+/// The driver's name of a result, and its text.
+pub(crate) fn explain(driver: &Driver, code: c_int) -> NativeError {
+    let read = |get: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
+        let mut text = ptr::null();
+        // SAFETY: writes a pointer, or leaves it alone.
+        unsafe { get(code, &raw mut text) };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: a string of the driver's, which lives as long as the driver.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
+    let (name, description) = (read(driver.cuGetErrorName), read(driver.cuGetErrorString));
+    NativeError { code, name: name.into(), description: description.into() }
+}
+
+/// The error of a call that answered `code`.
+pub(crate) fn failed(driver: &Driver, what: impl Into<String>, code: c_int) -> Error {
+    error(error::kind(code), what.into()).with_native(explain(driver, code)).with_hint(error::hint(code))
+}
+
+/// Loads the library, with the error of this backend.
+pub(crate) fn load(options: &CudaOptions) -> Result<Driver> {
+    crate::library::open(options.lib_dir.as_deref()).map_err(error::load)
+}
+
+/// Initializes the driver, and returns its version and the number of devices.
+pub(crate) fn initialize(driver: &Driver) -> Result<(c_int, c_int)> {
+    let mut version = 0;
+    // SAFETY: writes the version, also before `cuInit`.
+    let code = unsafe { (driver.cuDriverGetVersion)(&raw mut version) };
+    if code == 0 && version < OLDEST {
+        let message = format!("the driver has CUDA {}, which is too old", version_text(version));
+        return Err(error(ErrorKind::MissingSdk, message)
+            .with_hint("update NVIDIA's driver to 470 or later, which has CUDA 11.4"));
+    }
+    // SAFETY: may be called any number of times, by any thread.
+    let code = unsafe { (driver.cuInit)(0) };
+    if code != 0 {
+        return Err(match code {
+            // A child of a process that called `cuInit` gets this answer.
+            error::NOT_INITIALIZED => {
+                failed(driver, "CUDA was initialized before this process was forked", code)
+            }
+            _ => failed(driver, "CUDA cannot be initialized", code),
+        });
+    }
+    let mut number = 0;
+    // SAFETY: writes the number.
+    match unsafe { (driver.cuDeviceGetCount)(&raw mut number) } {
+        0 if number > 0 => Ok((version, number)),
+        0 => Err(failed(driver, "there is no device", error::NO_DEVICE)),
+        code => Err(failed(driver, "the devices cannot be listed", code)),
+    }
+}
+
+/// The version as people write it: 13000 is 13.0.
+pub(crate) fn version_text(version: c_int) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// Calls a function that writes a text of at most 255 bytes.
+fn text(call: impl FnOnce(*mut c_char, c_int) -> c_int) -> Result<String, c_int> {
+    let mut bytes = [0; 256];
+    match call(bytes.as_mut_ptr(), 255) {
+        0 => {
+            let bytes: Vec<u8> = bytes.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        code => Err(code),
+    }
+}
+
+/// The PCI address of a device.
+pub(crate) fn pci_address(driver: &Driver, device: c_int) -> Option<PciAddress> {
+    // SAFETY: writes a string of at most `room` bytes.
+    let read = text(|to, room| unsafe { (driver.cuDeviceGetPCIBusId)(to, room, device) }).ok()?;
+    read.parse().ok()
+}
+
+/// The device that the options name, by the driver's number.
+fn choose(driver: &Driver, number: c_int, wanted: Option<&CudaDevice>) -> Result<c_int> {
+    let missing = |device: &CudaDevice| {
+        let there: Vec<_> = (0..number)
+            .map(|device| match pci_address(driver, device) {
+                Some(address) => format!("{device} ({address})"),
+                None => device.to_string(),
+            })
+            .collect();
+        error(ErrorKind::NotFound, format!("there is no CUDA device {device}")).with_hint(format!(
+            "there are: {}; CUDA_VISIBLE_DEVICES and the container's settings may hide others",
+            there.join(", ")
+        ))
+    };
+    match wanted {
+        None => Ok(0),
+        Some(device @ CudaDevice::Ordinal(ordinal)) => {
+            c_int::try_from(*ordinal).ok().filter(|ordinal| *ordinal < number).ok_or_else(|| missing(device))
+        }
+        Some(device @ CudaDevice::Pci(address)) => (0..number)
+            .find(|device| pci_address(driver, *device) == Some(*address))
+            .ok_or_else(|| missing(device)),
+    }
+}
+
+impl Device {
+    pub(crate) fn open(driver: &Driver, options: &CudaOptions) -> Result<Arc<Self>> {
+        let (version, number) = initialize(driver)?;
+        let ordinal = choose(driver, number, options.device.as_ref())?;
+        let mut device = 0;
+        // SAFETY: writes the device.
+        let code = unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) };
+        let fail = |what: &str, code| failed(driver, format!("{what} of CUDA device {ordinal}"), code);
+        if code != 0 {
+            return Err(fail("no handle", code));
+        }
+        // SAFETY: writes a string of at most `room` bytes.
+        let name = text(|to, room| unsafe { (driver.cuDeviceGetName)(to, room, device) })
+            .map_err(|code| fail("no name", code))?;
+        let is = |attribute| {
+            let mut value = 0;
+            // SAFETY: writes the value.
+            let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, device) };
+            code == 0 && value != 0
+        };
+        if !is(attribute::UNIFIED_ADDRESSING) {
+            return Err(error(ErrorKind::Unsupported, format!("{name} has no unified addressing"))
+                .with_hint("use a device and a system with 64-bit addresses"));
+        }
+        let model = driver.cuda_emu_model.and_then(|model| {
+            // SAFETY: writes a string of at most `room` bytes.
+            text(|to, room| unsafe { model(to, room) }).ok()
+        });
+        let (registers, registers_read_only) =
+            (is(attribute::HOST_REGISTER_SUPPORTED), is(attribute::READ_ONLY_HOST_REGISTER_SUPPORTED));
+        let mut context = 0;
+        // SAFETY: writes the context.
+        let code = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
+        if code != 0 {
+            return Err(fail("no context", code));
+        }
+        let mut opened = Self {
+            driver: *driver,
+            ordinal: device,
+            context,
+            name,
+            pci: pci_address(driver, device),
+            version,
+            model,
+            registers,
+            registers_read_only,
+            setup: 0,
+        };
+        opened.setup = opened.stream().map_err(|code| fail("no stream", code))?;
+        Ok(Arc::new(opened))
+    }
+
+    /// Makes a stream.
+    pub(crate) fn stream(&self) -> Result<Handle, c_int> {
+        let mut stream = 0;
+        // SAFETY: writes the stream; its context is current.
+        self.call(|driver| unsafe { (driver.cuStreamCreate)(&raw mut stream, STREAM_NON_BLOCKING) })?;
+        Ok(stream)
+    }
+
+    /// Calls the driver with this device's context. The thread's own context is current again afterwards.
+    #[inline]
+    pub(crate) fn call(&self, call: impl FnOnce(&Driver) -> c_int) -> Result<(), c_int> {
+        // SAFETY: a context that this value retains.
+        match unsafe { (self.driver.cuCtxPushCurrent_v2)(self.context) } {
+            0 => {}
+            code => return Err(code),
+        }
+        let code = call(&self.driver);
+        let mut popped = 0;
+        // SAFETY: pops what was pushed.
+        unsafe { (self.driver.cuCtxPopCurrent_v2)(&raw mut popped) };
+        if code == 0 { Ok(()) } else { Err(code) }
+    }
+
+    /// The error of a call that answered `code`.
+    pub(crate) fn failed(&self, what: impl Into<String>, code: c_int) -> Error {
+        failed(&self.driver, what, code)
+    }
+
+    /// Writes zeros to new device memory, and waits for that.
+    pub(crate) fn clear(&self, addr: Address, len: usize) -> Result<(), c_int> {
+        // SAFETY: memory that was just allocated, of this length.
+        self.call(|driver| match unsafe { (driver.cuMemsetD8Async)(addr, 0, len, self.setup) } {
+            // SAFETY: this value's stream.
+            0 => unsafe { (driver.cuStreamSynchronize)(self.setup) },
+            code => code,
+        })
+    }
+
+    /// Start and length of the allocation of device memory that an address is in.
+    pub(crate) fn allocation_of(&self, addr: Address) -> Result<Option<(Address, usize)>, c_int> {
+        let (mut kind, mut start, mut len) = (0_u32, 0_u64, 0_usize);
+        self.call(|driver| {
+            // SAFETY: the attribute's value is an `unsigned int`.
+            match unsafe {
+                (driver.cuPointerGetAttribute)((&raw mut kind).cast(), pointer::MEMORY_TYPE, addr)
+            } {
+                0 => {}
+                code => return code,
+            }
+            // SAFETY: the attribute's value is a `CUdeviceptr`.
+            match unsafe {
+                (driver.cuPointerGetAttribute)((&raw mut start).cast(), pointer::RANGE_START, addr)
+            } {
+                0 => {}
+                code => return code,
+            }
+            // SAFETY: the attribute's value is a `size_t`.
+            unsafe { (driver.cuPointerGetAttribute)((&raw mut len).cast(), pointer::RANGE_SIZE, addr) }
+        })?;
+        Ok((kind == pointer::DEVICE).then_some((start, len)))
+    }
+
+    /// The directory of the kernel that describes the device.
+    pub(crate) fn sysfs(&self) -> Option<std::path::PathBuf> {
+        self.pci.map(|pci| Path::new("/sys/bus/pci/devices").join(pci.to_string()))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.setup != 0 {
+            // SAFETY: this value's stream, which has nothing to do.
+            let _ = self.call(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.setup) });
+        }
+        // SAFETY: retained once by `open`. Regions and queues, which use the context, hold this value and are
+        // gone.
+        unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.ordinal) };
+    }
+}

@@ -1,0 +1,265 @@
+//! [`CudaEngine`]: a CUDA device as an engine.
+#![expect(unsafe_code, reason = "implements `DmaEngine`")]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dma_core::{
+    Capabilities, DeviceMemory, Discovered, DmaEngine, DmaEngineExt, EngineId, EngineInfo, EngineName, Error,
+    ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, Queue, QueueOptions, RawQueue, RawRegion,
+    Result,
+};
+
+use crate::Driver;
+use crate::device::{self, Device};
+use crate::error::{BACKEND, error};
+use crate::options::{CudaDevice, CudaOptions};
+use crate::queue::CudaQueue;
+use crate::region::{CudaRegion, PAGE, no_export};
+use crate::stream::CudaStream;
+
+/// From this alignment on, copies run at full speed.
+const BEST_ALIGNMENT: usize = 128;
+
+/// The copy engines of a CUDA device. The README describes the set-up.
+///
+/// ```
+/// use dma_cuda::{CudaEngine, CudaOptions};
+///
+/// // Without driver or device, the error names the remedy.
+/// match CudaEngine::open(&CudaOptions::new()) {
+///     Ok(engine) => println!("{engine:?}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+#[derive(Debug)]
+pub struct CudaEngine {
+    id: EngineId,
+    device: Arc<Device>,
+    info: EngineInfo,
+}
+
+impl CudaEngine {
+    /// Opens a device: the given one, or the first. Loads `libcuda.so.1` if nobody did so before, which reads
+    /// files, and makes the device's primary context, which takes a part of a second and some 100 MiB of
+    /// device memory.
+    ///
+    /// # Errors
+    ///
+    /// `MissingSdk`: the library cannot be loaded, or the driver is older than CUDA 11.4 or than its kernel
+    /// module. `NotFound`: no device, or not that one. `OutOfMemory`: the device has none left. `OutOfRange`:
+    /// a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: in a process that was forked after CUDA was
+    /// initialized, or whose context a failure has ended. Each error names the remedy.
+    pub fn open(options: &CudaOptions) -> Result<Self> {
+        let opened = device::load(options).and_then(|driver| Self::open_with(&driver, options));
+        opened.map_err(|e| e.with_operation("open engine"))
+    }
+
+    /// Opens a device by the calls of a table, as [`open`](Self::open) does by those of the library. Ignores
+    /// [`CudaOptions::lib_dir`].
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(driver: &Driver, options: &CudaOptions) -> Result<Self> {
+        let depth = options.depth.unwrap_or(CudaOptions::DEPTH_DEFAULT);
+        check_depth(depth)?;
+        let device = Device::open(driver, options)?;
+        let mut capabilities = Capabilities::ALLOCATE
+            | Capabilities::ALLOCATE_DEVICE
+            | Capabilities::REGISTER_DEVICE
+            | Capabilities::FILL
+            | Capabilities::FENCE
+            | Capabilities::IN_ORDER;
+        capabilities.set(Capabilities::REGISTER, device.registers);
+        let limits = Limits::default()
+            .with_queue_depth(CudaOptions::DEPTH_MAX, depth)
+            .with_alignment(PAGE, BEST_ALIGNMENT);
+        let place = match device.pci {
+            Some(address) => format!("{} at {address}", device.name),
+            None => device.name.clone(),
+        };
+        let version = format!("CUDA driver {}", device::version_text(device.version));
+        let node = device.sysfs().and_then(|dir| dma_vendor::host::numa_node(&dir));
+        let mut info = EngineInfo::new(BACKEND, place, version)
+            .with_numa_node(node)
+            .with_capabilities(capabilities)
+            .with_limits(limits);
+        if let Some(model) = &device.model {
+            info = info.with_model(format!("stand-in driver: {model}"));
+        }
+        Ok(Self { id: EngineId::unique(), device, info })
+    }
+
+    /// Opens a queue, and returns its stream beside it, for transfers that are ordered with other work on the
+    /// device.
+    ///
+    /// ```
+    /// # use dma_core::{DmaEngineExt, QueueOptions};
+    /// # use std::ffi::c_void;
+    /// # type Engine = dma_cuda::CudaEngine;
+    /// # fn demo(engine: &Engine, written: *mut c_void, reader: *mut c_void) -> dma_core::Result<()> {
+    /// let (queue, stream) = engine.open_queue_with_stream(&QueueOptions::new())?;
+    /// let weights = engine.allocate_device(1 << 20)?;
+    /// // `written` is an event behind a kernel that writes what is copied.
+    /// // SAFETY: the event and the stream exist.
+    /// unsafe { stream.wait_for_event(written)? };
+    /// let transfer = queue.copy(weights, engine.allocate(1 << 20)?)?;
+    /// queue.flush();
+    /// // Kernels that are launched on `reader` from now on see the bytes.
+    /// // SAFETY: as above.
+    /// unsafe { stream.hold_stream(reader)? };
+    /// transfer.wait()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngineExt::open_queue`].
+    pub fn open_queue_with_stream(&self, options: &QueueOptions) -> Result<(Queue, CudaStream)> {
+        let lender = Lender { engine: self, stream: Mutex::new(None) };
+        let queue = lender.open_queue(options)?;
+        let stream = lender.stream.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let stream = stream.ok_or_else(|| error(ErrorKind::Unsupported, "the queue has no stream"))?;
+        Ok((queue, stream))
+    }
+
+    fn open_cuda_queue(&self, options: &QueueOptions) -> Result<CudaQueue> {
+        let depth = options.depth_on(&self.info.limits).max(1);
+        check_depth(depth)?;
+        CudaQueue::open(&self.device, self.id, depth)
+    }
+}
+
+/// The engine, which remembers the stream of the queue that it opens.
+#[derive(Debug)]
+struct Lender<'a> {
+    engine: &'a CudaEngine,
+    stream: Mutex<Option<CudaStream>>,
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    let most = CudaOptions::DEPTH_MAX;
+    if (1..=most).contains(&depth) {
+        return Ok(());
+    }
+    Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
+        .with_numbers(depth as u64, most as u64)
+        .with_hint("ask for a depth of at least 1 and at most the limit, or open several queues"))
+}
+
+fn check_export(request: &MemoryRequest) -> Result<()> {
+    if request.export.is_empty() { Ok(()) } else { Err(no_export()) }
+}
+
+fn no_import() -> Error {
+    error(ErrorKind::Unsupported, "CUDA devices import no memory of peers")
+        .with_hint("register device memory of this process by `register_device`")
+}
+
+// SAFETY: `info` holds what the device and the driver report, which all queues share.
+unsafe impl DmaEngine for CudaEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        check_export(request)?;
+        request.validate()?;
+        Ok(Box::new(CudaRegion::allocate(&self.device, self.id, request)?))
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        check_export(request)?;
+        // SAFETY: the caller's promise.
+        let region = unsafe { CudaRegion::register(&self.device, self.id, memory, request) }?;
+        Ok(Box::new(region))
+    }
+
+    unsafe fn register_device_raw(
+        &self,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        check_export(request)?;
+        if memory.dmabuf().is_some() {
+            return Err(error(ErrorKind::Unsupported, "CUDA devices take no dma-buf of others")
+                .with_hint("copy it by way of host memory that both devices reach"));
+        }
+        Ok(Box::new(CudaRegion::register_device(&self.device, self.id, memory, request)?))
+    }
+
+    fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        Err(no_import())
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        Ok(Box::new(self.open_cuda_queue(options)?))
+    }
+}
+
+// SAFETY: forwards everything to the engine.
+unsafe impl DmaEngine for Lender<'_> {
+    fn info(&self) -> &EngineInfo {
+        self.engine.info()
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        self.engine.allocate_raw(request)
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.engine.register_raw(memory, request) }
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        self.engine.import_raw(descriptor)
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let queue = self.engine.open_cuda_queue(options)?;
+        let stream = CudaStream(Arc::clone(queue.stream()));
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+        Ok(Box::new(queue))
+    }
+}
+
+/// Lists the CUDA devices of this machine, by their PCI addresses. Lists a device that cannot be used, and a
+/// missing driver, with the error and its remedy. Opens each device for a moment.
+#[must_use]
+pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
+    match device::load(options) {
+        Ok(driver) => discover_with(&driver, options),
+        Err(error) => {
+            vec![Discovered::new(EngineName::of(&crate::BACKEND), Err(error.with_operation("open engine")))]
+        }
+    }
+}
+
+/// As [`discover`], by the calls of a table.
+#[must_use]
+pub fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
+    let plain = EngineName::of(&crate::BACKEND);
+    let number = match device::initialize(driver) {
+        Ok((_, number)) => number,
+        Err(error) => return vec![Discovered::new(plain, Err(error.with_operation("open engine")))],
+    };
+    let discovered = (0..number).map(|ordinal| {
+        let device = match device::pci_address(driver, ordinal) {
+            Some(address) => CudaDevice::Pci(address),
+            None => CudaDevice::Ordinal(ordinal.unsigned_abs()),
+        };
+        let name = plain.clone().with_device(device.to_string()).unwrap_or_else(|_| plain.clone());
+        let options = options.clone().with_device(CudaDevice::Ordinal(ordinal.unsigned_abs()));
+        Discovered::opened(name, CudaEngine::open_with(driver, &options))
+    });
+    discovered.collect()
+}

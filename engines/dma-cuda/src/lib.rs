@@ -1,0 +1,40 @@
+//! Copy engines of NVIDIA GPUs as an engine of the `dma` crate, through the driver's `libcuda.so.1`.
+//!
+//! The library is loaded when the first engine is opened: nothing of it is needed to build, and no CUDA
+//! toolkit to run. Without it, or without a device, [`CudaEngine::open`] and [`discover`] return errors with
+//! the remedy. The README describes the set-up of a machine.
+//!
+//! Properties that users see; the README has more of them:
+//!
+//! - **Two places.** The engine allocates pinned host memory, and memory of the device
+//!   ([`Place::Device`](dma_core::Place::Device)), which the CPU cannot reach. Copies work in all four
+//!   directions, and to memory of other devices that is
+//!   [registered](dma_core::DmaEngineExt::register_device).
+//! - **Asynchronous and safe.** Operands move into an operation and come back with its completion. Memory
+//!   that is not pinned has to be registered, because a copy of it would block.
+//! - **A queue is a stream.** Its transfers are in order with each other's fences, and with other work on the
+//!   device by [`CudaStream`].
+//! - **Errors.** A failure that the device reports, also one of a kernel of the program's, ends the context
+//!   for the whole process: queues answer [`DeviceLost`](dma_core::ErrorKind::DeviceLost), and memory in
+//!   flight is abandoned.
+//! - **Forks.** A child of a process that has used CUDA cannot use it: it gets `DeviceLost`.
+
+mod backend;
+mod device;
+mod doctor;
+mod driver;
+mod engine;
+mod error;
+mod event;
+mod fill;
+mod library;
+mod options;
+mod queue;
+mod region;
+mod stream;
+
+pub use backend::{BACKEND, CudaBackend};
+pub use driver::Driver;
+pub use engine::{CudaEngine, discover, discover_with};
+pub use options::{CudaDevice, CudaOptions};
+pub use stream::CudaStream;

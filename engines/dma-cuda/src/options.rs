@@ -1,0 +1,146 @@
+//! [`CudaOptions`]: the device and the depth.
+
+use std::path::PathBuf;
+
+use dma_core::{EngineName, ErrorKind, OptionInfo, PciAddress, Result};
+
+use crate::error::error;
+
+/// The device to open.
+///
+/// In engine names, such as `cuda:0,depth=64`, the device follows the backend, and the options that
+/// [`INFO`](Self::INFO) lists come next.
+///
+/// Loading a library runs its code. So untrusted names must not have `lib`: `dma::parse_untrusted` refuses
+/// it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CudaOptions {
+    /// The device. `None` (the default): the first.
+    pub device: Option<CudaDevice>,
+    /// The depth of queues that do not choose one, in descriptors. `None` (the default): 1,024.
+    pub depth: Option<usize>,
+    /// The directory of `libcuda.so.1`. `None` (the default): the environment variable `DMA_CUDA_LIB_DIR`,
+    /// then where the system looks.
+    pub lib_dir: Option<PathBuf>,
+}
+
+/// A device of CUDA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CudaDevice {
+    /// By CUDA's number, from 0 on; `CUDA_VISIBLE_DEVICES` changes the numbers.
+    Ordinal(u32),
+    /// By its PCI address, such as `0000:17:00.0`.
+    Pci(PciAddress),
+}
+
+impl std::fmt::Display for CudaDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ordinal(ordinal) => write!(f, "{ordinal}"),
+            Self::Pci(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+impl CudaOptions {
+    /// The options that engine names can have.
+    pub const INFO: &'static [OptionInfo] = &[
+        OptionInfo::new("depth", "N", "1024", "default depth of the engine's queues"),
+        OptionInfo::new("lib", "FOLDER", "DMA_CUDA_LIB_DIR, then the system's", "folder of libcuda.so.1")
+            .needing_trust(),
+    ];
+    /// The deepest queue, in descriptors.
+    pub const DEPTH_MAX: usize = 65_536;
+    /// The depth of queues that do not choose one, in descriptors.
+    pub const DEPTH_DEFAULT: usize = 1_024;
+
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    dma_core::setters! {
+        with_device(device: Some(CudaDevice));
+        with_depth(depth: Some(usize));
+        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
+    }
+
+    /// Reads the device and the options of an engine name: see [`INFO`](Self::INFO).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a number that is
+    /// not allowed. Each error lists the valid values.
+    pub fn from_name(name: &EngineName) -> Result<Self> {
+        let mut options = Self::new();
+        options.device = name.device().map(device).transpose()?;
+        name.read_options(&crate::BACKEND, |key, value| {
+            match key {
+                "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
+                "lib" => options.lib_dir = Some(value.path()?),
+                _ => return Err(value.not_read()),
+            }
+            Ok(())
+        })?;
+        Ok(options)
+    }
+}
+
+/// Reads a device: a number, or a PCI address with or without its domain.
+fn device(text: &str) -> Result<CudaDevice> {
+    if let Ok(ordinal) = text.parse() {
+        return Ok(CudaDevice::Ordinal(ordinal));
+    }
+    let address = text.parse().map_err(|_| {
+        error(ErrorKind::InvalidArgument, format!("`{text}` is neither a number nor a PCI address"))
+            .with_hint("write a device as 0 or as 0000:17:00.0 (DDDD:BB:DD.F); `nvidia-smi -L` and `lspci -d 10de:` list them")
+    })?;
+    Ok(CudaDevice::Pci(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(name: &str) -> Result<CudaOptions> {
+        CudaOptions::from_name(&name.parse().unwrap())
+    }
+
+    #[test]
+    fn names_set_every_option() {
+        let read = options("cuda:1,depth=64,lib=/x").unwrap();
+        let expected =
+            CudaOptions::new().with_device(CudaDevice::Ordinal(1)).with_depth(64).with_lib_dir("/x");
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+        let pci = CudaDevice::Pci("0000:17:00.0".parse().unwrap());
+        assert_eq!(options("cuda:0000:17:00.0").unwrap().device.as_ref(), Some(&pci));
+        assert_eq!(options("cuda:17:00.0,depth=2").unwrap().device.as_ref(), Some(&pci));
+        assert_eq!(options("cuda").unwrap().device, None);
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        for (name, says) in [
+            ("cuda:gpu0", "nvidia-smi"),
+            ("cuda:-1", "nvidia-smi"),
+            ("cuda:0,dept=1", "depth"),
+            ("cuda:lib=", "path"),
+        ] {
+            let error = options(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.to_string().contains(says), "{name}: {error}");
+        }
+        for name in ["cuda:depth=0", "cuda:depth=65537"] {
+            assert_eq!(options(name).unwrap_err().kind(), ErrorKind::OutOfRange, "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_for_trusted_names_only() {
+        let name: EngineName = "cuda:0,lib=/tmp/x".parse().unwrap();
+        let refused = name.refuse_untrusted(&crate::BACKEND).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+    }
+}

@@ -1,0 +1,257 @@
+//! [`CudaRegion`]: pinned and registered host memory, and the device's own.
+#![expect(unsafe_code, reason = "implements `RawRegion`")]
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use dma_core::{
+    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, Place,
+    RawExport, RawRegion, RegionInfo, RegionKey, Result,
+};
+
+use crate::device::Device;
+use crate::driver::{Address, HOST_PORTABLE, HOST_READ_ONLY};
+use crate::error::{self, error};
+
+/// Pages of the system, to which the driver pins, and of dma-bufs.
+pub(crate) const PAGE: usize = 4096;
+/// The alignment of `cuMemAlloc_v2` on every device.
+const DEVICE_ALIGNMENT: usize = 256;
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
+const DMA_BUF: c_int = 1;
+
+/// Memory that the device reaches.
+#[derive(Debug)]
+pub(crate) struct CudaRegion {
+    info: RegionInfo,
+    device: Arc<Device>,
+    memory: Memory,
+}
+
+/// The memory to free with a region.
+#[derive(Clone, Copy, Debug)]
+enum Memory {
+    /// Of `cuMemHostAlloc`.
+    Pinned(usize),
+    Registered(usize),
+    /// Of `cuMemAlloc_v2`.
+    Device(Address),
+    /// Device memory of others.
+    Foreign,
+}
+
+impl CudaRegion {
+    /// Allocates memory in the place that the request says.
+    pub(crate) fn allocate(device: &Arc<Device>, engine: EngineId, request: &MemoryRequest) -> Result<Self> {
+        let free_alignment = if request.place == Place::Device { DEVICE_ALIGNMENT } else { PAGE };
+        // The driver guarantees this alignment; a larger one takes more memory.
+        let slack = if request.align > free_alignment { request.align } else { 0 };
+        let len = request.len.checked_add(slack).ok_or_else(|| request.out_of_memory())?;
+        let refused = |code| match code {
+            error::OUT_OF_MEMORY | error::INVALID_VALUE => {
+                let error = request.out_of_memory().with_native(crate::device::explain(&device.driver, code));
+                match request.place {
+                    Place::Device => error.with_hint(error::hint(error::OUT_OF_MEMORY)),
+                    _ => error.with_hint("ask for less: pinned memory is not swapped"),
+                }
+            }
+            code => device.failed(format!("{} bytes of {} memory", request.len, request.place), code),
+        };
+        match request.place {
+            Place::Device => {
+                let mut start = 0;
+                // SAFETY: writes the address.
+                let allocate =
+                    |driver: &crate::Driver| unsafe { (driver.cuMemAlloc_v2)(&raw mut start, len) };
+                device.call(allocate).map_err(refused)?;
+                let addr = start.next_multiple_of(request.align as u64);
+                let info =
+                    RegionInfo::remote(engine, RegionKey(0), DeviceAddr(addr), request.len, request.access);
+                // From here on it is freed with the region.
+                let region = Self { info, device: Arc::clone(device), memory: Memory::Device(start) };
+                device.clear(addr, request.len).map_err(refused)?;
+                Ok(region)
+            }
+            _ => {
+                let mut start = ptr::null_mut();
+                // SAFETY: writes the address.
+                let allocate = |driver: &crate::Driver| unsafe {
+                    (driver.cuMemHostAlloc)(&raw mut start, len, HOST_PORTABLE)
+                };
+                device.call(allocate).map_err(refused)?;
+                let start = start.cast::<u8>();
+                let base = start.map_addr(|addr| addr.next_multiple_of(request.align));
+                let base = NonNull::new(base).ok_or_else(|| request.out_of_memory())?;
+                // SAFETY: `len` bytes were allocated above, and only this function knows them.
+                unsafe { base.as_ptr().write_bytes(0, request.len) };
+                let info = RegionInfo::local(engine, RegionKey(0), base, request.len, request.access);
+                let memory = Memory::Pinned(start.expose_provenance());
+                Ok(Self { info, device: Arc::clone(device), memory })
+            }
+        }
+    }
+
+    /// Pins the caller's memory.
+    ///
+    /// # Safety
+    ///
+    /// As [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
+    pub(crate) unsafe fn register(
+        device: &Arc<Device>,
+        engine: EngineId,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Self> {
+        let (base, len) = (memory.as_ptr(), memory.len());
+        if !device.registers {
+            return Err(error(ErrorKind::Unsupported, format!("{} registers no host memory", device.name))
+                .with_hint("allocate memory on the engine"));
+        }
+        if !base.addr().get().is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) || len == 0 {
+            return Err(error(ErrorKind::InvalidArgument, format!("{len} bytes at {base:p}")).with_hint(
+                "the driver pins whole pages: give memory that begins and ends at multiples of 4096 bytes, such as \
+                 `HostMemory::aligned`",
+            ));
+        }
+        // Without the flag the driver asks for pages that can be written, which a read-only owner may have.
+        let marked = memory.is_read_only() && device.registers_read_only;
+        let flags = HOST_PORTABLE | if marked { HOST_READ_ONLY } else { 0 };
+        let register = |driver: &crate::Driver| {
+            // SAFETY: memory that stays mapped, by the caller's promise.
+            unsafe { (driver.cuMemHostRegister_v2)(base.as_ptr().cast(), len, flags) }
+        };
+        device.call(register).map_err(|code| Self::not_registered(device, memory, code))?;
+        let info = RegionInfo::local(engine, RegionKey(0), base, len, request.access);
+        let memory = Memory::Registered(base.as_ptr().expose_provenance());
+        Ok(Self { info, device: Arc::clone(device), memory })
+    }
+
+    /// The error of memory that the driver does not pin.
+    fn not_registered(device: &Device, memory: &HostMemory, code: c_int) -> Error {
+        let message = format!("{} bytes at {:p}", memory.len(), memory.as_ptr());
+        match code {
+            error::ALREADY_REGISTERED => device.failed(message, code).with_hint(
+                "a part of these pages is registered or pinned: register it once, and keep the registration \
+                 (`RegistrationCache`)",
+            ),
+            error::INVALID_VALUE | error::NOT_SUPPORTED if memory.is_read_only() && !device.registers_read_only => {
+                error(ErrorKind::Unsupported, message)
+                    .with_native(crate::device::explain(&device.driver, code))
+                    .with_hint("this device cannot read pages that the CPU may not write: copy them into memory of the engine")
+            }
+            error::INVALID_VALUE => device.failed(message, code).with_hint(
+                "check that all of it is mapped, that the CPU may write it, and that it is no file of a disk or a device",
+            ),
+            error::OUT_OF_MEMORY => {
+                device.failed(message, code).with_hint("registering pins memory: free some, or some regions")
+            }
+            _ => device.failed(message, code),
+        }
+    }
+
+    /// Takes device memory that others have allocated.
+    pub(crate) fn register_device(
+        device: &Arc<Device>,
+        engine: EngineId,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Self> {
+        let (addr, len) = (memory.addr(), memory.len());
+        let foreign = |message: String| {
+            error(ErrorKind::InvalidArgument, message).with_hint(
+                "give an address of `cuMemAlloc` or `cudaMalloc` of this process that is not freed; host memory is \
+                 registered by `register`",
+            )
+        };
+        match device.allocation_of(addr.0) {
+            Ok(Some((start, size))) => {
+                let end = addr.0.checked_add(len as u64);
+                if end.is_none_or(|end| addr.0 < start || end > start + size as u64) {
+                    let message = format!(
+                        "{len} bytes at {addr:?} leave their allocation, which is {size} bytes at {start:#x}"
+                    );
+                    return Err(foreign(message));
+                }
+            }
+            Ok(None) => return Err(foreign(format!("{addr:?} is host memory"))),
+            Err(code) if error::is_final(code) => return Err(device.failed(format!("{addr:?}"), code)),
+            Err(code) => {
+                let message = format!("the driver knows no memory at {addr:?}");
+                return Err(foreign(message).with_native(crate::device::explain(&device.driver, code)));
+            }
+        }
+        let info = RegionInfo::remote(engine, RegionKey(0), addr, len, request.access);
+        Ok(Self { info, device: Arc::clone(device), memory: Memory::Foreign })
+    }
+}
+
+impl Drop for CudaRegion {
+    fn drop(&mut self) {
+        // These wait for the device, which has nothing to do with this memory any more.
+        let freed = self.device.call(|driver| match self.memory {
+            // SAFETY: allocated by `allocate`, and freed once.
+            Memory::Pinned(start) => unsafe {
+                (driver.cuMemFreeHost)(ptr::with_exposed_provenance_mut::<c_void>(start))
+            },
+            // SAFETY: registered by `register`, and given up once.
+            Memory::Registered(start) => unsafe {
+                (driver.cuMemHostUnregister)(ptr::with_exposed_provenance_mut::<c_void>(start))
+            },
+            // SAFETY: allocated by `allocate`, and freed once.
+            Memory::Device(start) => unsafe { (driver.cuMemFree_v2)(start) },
+            Memory::Foreign => 0,
+        });
+        if let Err(code) = freed {
+            tracing::warn!(device = self.device.name, code, memory = ?self.memory, "the driver does not free memory");
+        }
+    }
+}
+
+// SAFETY: the description never changes. The memory is allocated here, or valid by the promise of the caller
+// who registered it. Only descriptors write to it.
+unsafe impl RawRegion for CudaRegion {
+    fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+
+    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+        Err(no_export())
+    }
+
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        let none = |why: &str| {
+            error(ErrorKind::Unsupported, format!("the memory has no dma-buf: {why}"))
+                .with_hint("copy it by way of host memory that both devices reach")
+        };
+        if self.info.cpu.is_some() {
+            return Err(none("it is host memory"));
+        }
+        let Some(call) = self.device.driver.cuMemGetHandleForAddressRange else {
+            return Err(none("the driver is older than CUDA 11.7"));
+        };
+        // The range has to be whole pages, which allocations begin with.
+        let addr = self.info.addr.0;
+        let start = addr / PAGE as u64 * PAGE as u64;
+        let offset = addr - start;
+        let len = (offset as usize + self.info.len).next_multiple_of(PAGE);
+        let mut fd: c_int = -1;
+        // SAFETY: writes a file descriptor; the memory is allocated.
+        let made = self.device.call(|_| unsafe { call((&raw mut fd).cast(), start, len, DMA_BUF, 0) });
+        match made {
+            // SAFETY: a new file descriptor, which the driver leaves to the caller.
+            Ok(()) if fd >= 0 => Ok((unsafe { OwnedFd::from_raw_fd(fd) }, offset)),
+            Ok(()) => Err(none("the driver gave no file")),
+            Err(code) if error::is_final(code) => Err(self.device.failed("a dma-buf", code)),
+            Err(code) => Err(none("the driver makes none of it")
+                .with_native(crate::device::explain(&self.device.driver, code))),
+        }
+    }
+}
+
+/// The error of memory for peers.
+pub(crate) fn no_export() -> Error {
+    error(ErrorKind::Unsupported, "CUDA memory is not exported to peers")
+        .with_hint("register its dma-buf (`Window::dmabuf`) with an RDMA or BlueField engine, or copy it to memory of theirs")
+}

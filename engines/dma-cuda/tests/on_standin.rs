@@ -1,0 +1,26 @@
+//! The conformance suite on the stand-in driver: without times, with a delay in each copy, with published
+//! times, and on drivers that lack calls.
+
+mod support;
+
+use dma_cuda::CudaEngine;
+use support::{HEALTHY, driver_without, open, options};
+
+/// A driver that lacks calls.
+fn older(lacks: &[&str]) -> CudaEngine {
+    CudaEngine::open_with(&driver_without(HEALTHY, lacks), &options(0)).expect("it opens")
+}
+
+dma_core::conformance_tests!(timeless, open(HEALTHY, 0));
+dma_core::conformance_tests!(delayed, open(HEALTHY, 2));
+dma_core::conformance_tests!(published_times, open(HEALTHY, 3));
+dma_core::conformance_tests!(cuda_12_8, older(&["cuMemcpyBatchAsync_v2"]));
+dma_core::conformance_tests!(
+    cuda_11_4,
+    older(&["cuMemcpyBatchAsync_v2", "cuMemcpyBatchAsync", "cuMemGetHandleForAddressRange"])
+);
+dma_core::conformance_tests!(without_host_functions, older(&["cuLaunchHostFunc"]));
+dma_core::conformance_tests!(shallow, {
+    let options = options(0).with_depth(2);
+    CudaEngine::open_with(&support::driver(HEALTHY), &options).expect("it opens")
+});

@@ -1,0 +1,32 @@
+//! The stand-in driver in this process.
+#![expect(unsafe_code, reason = "hands the stand-in's calls to the engine")]
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use dma_cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
+
+/// Two GPUs that take no time, one whose copies take 20 us longer, and one with published times.
+pub(crate) const HEALTHY: &str =
+    "memory = '256M'\n[[gpu]]\n[[gpu]]\n[[gpu]]\ndelay = '20us'\n[[gpu]]\nprofile = 'hopper'\n";
+
+/// The stand-in's calls, without those that `lacks` names.
+pub(crate) fn driver_without(config: &str, lacks: &[&str]) -> Driver {
+    cuda_emu::use_config(config).expect("a valid configuration");
+    let get = |name: &'static std::ffi::CStr| {
+        cuda_emu::symbol(name).filter(|_| name.to_str().is_ok_and(|name| !lacks.contains(&name)))
+    };
+    // SAFETY: the stand-in's functions are those that the declarations describe, and stay.
+    unsafe { Driver::load(get) }.expect("the stand-in has all calls")
+}
+
+pub(crate) fn driver(config: &str) -> Driver {
+    driver_without(config, &[])
+}
+
+/// Opens a GPU of the stand-in.
+pub(crate) fn open(config: &str, ordinal: u32) -> CudaEngine {
+    CudaEngine::open_with(&driver(config), &options(ordinal)).expect("the stand-in opens")
+}
+
+pub(crate) fn options(ordinal: u32) -> CudaOptions {
+    CudaOptions::new().with_device(CudaDevice::Ordinal(ordinal))
+}
