@@ -1,0 +1,116 @@
+//! CRC-32C by the instructions of aarch64: folds of 16 bytes, for which `pmull` comes with the AES extension.
+
+use std::arch::aarch64::{
+    __crc32cb, __crc32cd, uint64x2_t, vcombine_u64, vcreate_u64, vdupq_n_u64, veorq_u64, vgetq_lane_u64,
+    vmull_p64, vreinterpretq_u64_p128, vsetq_lane_u64,
+};
+use std::arch::asm;
+
+use super::fold::{factors, folds};
+use super::{NOWHERE, buffered};
+
+/// Returns the CRC after `len` bytes, which are copied as `TO` says. All stores go to the cache.
+///
+/// # Safety
+///
+/// As [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
+pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    use std::arch::is_aarch64_feature_detected as has;
+    if !(has!("crc") && has!("aes")) {
+        // SAFETY: the same ranges.
+        return unsafe { buffered::<TO>(crc, dst, src, len) };
+    }
+    if len < 16 {
+        // SAFETY: the same ranges. The processor has the instructions.
+        return !unsafe { short::<TO>(!crc, dst, src, len) };
+    }
+    // SAFETY: the same ranges, of a vector at least. The processor has the instructions.
+    !unsafe { run::<TO>(!crc, dst, src, len) }
+}
+
+folds!(16, "neon,aes,crc");
+
+/// Loads a vector, and stores it to the destination.
+///
+/// # Safety
+///
+/// As [`run`], of one vector.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn next<const TO: u8>(dst: *mut u8, src: *const u8) -> uint64x2_t {
+    let bytes: uint64x2_t;
+    // SAFETY: 16 bytes within the source.
+    unsafe { asm!("ldr {:q}, [{}]", out(vreg) bytes, in(reg) src, options(nostack, preserves_flags)) };
+    if TO != NOWHERE {
+        // SAFETY: 16 bytes within the destination.
+        unsafe { asm!("str {:q}, [{}]", in(vreg) bytes, in(reg) dst, options(nostack, preserves_flags)) };
+    }
+    bytes
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn spread(factors: [u64; 2]) -> uint64x2_t {
+    vcombine_u64(vcreate_u64(factors[0]), vcreate_u64(factors[1]))
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn start(crc: u32, bytes: uint64x2_t) -> uint64x2_t {
+    veorq_u64(vsetq_lane_u64::<0>(crc.into(), vdupq_n_u64(0)), bytes)
+}
+
+#[inline]
+#[target_feature(enable = "neon,aes")]
+fn fold(sum: uint64x2_t, factors: uint64x2_t, bytes: uint64x2_t) -> uint64x2_t {
+    let word = |of: uint64x2_t, last: bool| -> u64 {
+        if last { vgetq_lane_u64::<1>(of) } else { vgetq_lane_u64::<0>(of) }
+    };
+    let first = vreinterpretq_u64_p128(vmull_p64(word(sum, false), word(factors, false)));
+    let last = vreinterpretq_u64_p128(vmull_p64(word(sum, true), word(factors, true)));
+    veorq_u64(veorq_u64(first, last), bytes)
+}
+
+#[inline]
+#[target_feature(enable = "neon,crc")]
+fn reduce(sum: uint64x2_t) -> u32 {
+    __crc32cd(__crc32cd(0, vgetq_lane_u64::<0>(sum)), vgetq_lane_u64::<1>(sum))
+}
+
+/// Leaves prefetching to the processor.
+const fn prefetch(_: *const u8) {}
+
+/// The bytes of no whole vector: 8 at a time, then one at a time.
+///
+/// # Safety
+///
+/// As [`crc()`]. The processor has the CRC extension.
+#[inline]
+#[target_feature(enable = "crc")]
+unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, len: usize) -> u32 {
+    for _ in 0..len / 8 {
+        let word: u64;
+        // SAFETY: 8 bytes within the source.
+        unsafe { asm!("ldr {}, [{}]", out(reg) word, in(reg) src, options(nostack, preserves_flags)) };
+        if TO != NOWHERE {
+            // SAFETY: 8 bytes within the destination.
+            unsafe { asm!("str {}, [{}]", in(reg) word, in(reg) dst, options(nostack, preserves_flags)) };
+            dst = dst.wrapping_add(8);
+        }
+        crc = __crc32cd(crc, word);
+        src = src.wrapping_add(8);
+    }
+    for _ in 0..len % 8 {
+        let byte: u32;
+        // SAFETY: a byte within the source.
+        unsafe { asm!("ldrb {:w}, [{}]", out(reg) byte, in(reg) src, options(nostack, preserves_flags)) };
+        if TO != NOWHERE {
+            // SAFETY: a byte within the destination.
+            unsafe { asm!("strb {:w}, [{}]", in(reg) byte, in(reg) dst, options(nostack, preserves_flags)) };
+            dst = dst.wrapping_add(1);
+        }
+        crc = __crc32cb(crc, byte as u8);
+        src = src.wrapping_add(1);
+    }
+    crc
+}

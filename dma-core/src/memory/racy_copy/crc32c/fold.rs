@@ -1,0 +1,103 @@
+//! CRC-32C by folds of carry-less products, which keep up with a copy of cached bytes.
+//!
+//! The method is that of "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
+//! 2009) for bit-reflected polynomials. A vector holds the bytes read so far, as a polynomial modulo the
+//! CRC's. A fold by `n` bytes multiplies it by x^8n, and adds it to the vector that is `n` bytes further on.
+
+/// Factors of 16 bytes for a fold by `bytes`: of their first 8 bytes, and of their last 8.
+///
+/// The product of two reflected words of 64 bits has 127 bits. The exponents are one less to make up for
+/// that.
+pub(super) const fn factors(bytes: usize) -> [u64; 2] {
+    [power(8 * bytes + 63), power(8 * bytes - 1)]
+}
+
+/// x^n modulo the polynomial of CRC-32C, reflected, in the upper half of a word.
+pub(super) const fn power(n: usize) -> u64 {
+    const POLYNOMIAL: u32 = 0x82F6_3B78;
+    let mut value: u32 = 1 << 31;
+    let mut i = 0;
+    while i < n {
+        value = (value >> 1) ^ (POLYNOMIAL & (value & 1).wrapping_neg());
+        i += 1;
+    }
+    (value as u64) << 32
+}
+
+/// Declares `run`, for vectors of `width` bytes. The module has the processor's instructions: `next` (loads a
+/// vector, and stores it to the destination), `spread` (puts factors into each 16 bytes), `start` (adds the
+/// CRC to the first bytes), `fold`, `reduce` (to a CRC), `prefetch` and `short` (the bytes of no whole
+/// vector).
+macro_rules! folds {
+    ($width:literal, $features:literal) => {
+        /// Returns the register of the CRC after `len` bytes, of at least one vector. `TO` says where they
+        /// are copied.
+        ///
+        /// Long ranges go through four chains, a page each, which are as many streams of the hardware
+        /// prefetcher.
+        ///
+        /// # Safety
+        ///
+        /// As [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`]. The processor has the
+        /// features. A destination past the cache is aligned to 64 bytes.
+        #[target_feature(enable = $features)]
+        pub(super) unsafe fn run<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+            const WIDTH: usize = $width;
+            const PAGE: usize = 4096;
+            const BLOCK: usize = 4 * PAGE;
+            const AHEAD: usize = 512;
+            let next = |at: usize| {
+                debug_assert!(at + WIDTH <= len);
+                // SAFETY: a vector within both ranges, as the conditions of the loops below show.
+                unsafe { next::<TO>(dst.wrapping_add(at), src.wrapping_add(at)) }
+            };
+            let by_one = spread(const { factors(WIDTH) });
+            let mut sum = start(crc, next(0));
+            let mut at = WIDTH;
+
+            while len - at >= BLOCK {
+                let by_page = spread(const { factors(PAGE) });
+                let mut a = fold(sum, by_one, next(at));
+                let mut b = next(at + PAGE);
+                let mut c = next(at + 2 * PAGE);
+                let mut d = next(at + 3 * PAGE);
+                for i in (at + WIDTH..at + PAGE).step_by(WIDTH) {
+                    if (i - at) % 64 == 0 {
+                        // The last lines of a page prefetch the first ones of the next block.
+                        let over = if i - at < PAGE - AHEAD { 0 } else { 3 * PAGE };
+                        prefetch(src.wrapping_add(i + AHEAD + over));
+                    }
+                    a = fold(a, by_one, next(i));
+                    b = fold(b, by_one, next(i + PAGE));
+                    c = fold(c, by_one, next(i + 2 * PAGE));
+                    d = fold(d, by_one, next(i + 3 * PAGE));
+                }
+                sum = fold(fold(fold(a, by_page, b), by_page, c), by_page, d);
+                at += BLOCK;
+            }
+            if len - at >= 4 * WIDTH {
+                let by_four = spread(const { factors(4 * WIDTH) });
+                let mut a = fold(sum, by_one, next(at));
+                let mut b = next(at + WIDTH);
+                let mut c = next(at + 2 * WIDTH);
+                let mut d = next(at + 3 * WIDTH);
+                at += 4 * WIDTH;
+                while len - at >= 4 * WIDTH {
+                    a = fold(a, by_four, next(at));
+                    b = fold(b, by_four, next(at + WIDTH));
+                    c = fold(c, by_four, next(at + 2 * WIDTH));
+                    d = fold(d, by_four, next(at + 3 * WIDTH));
+                    at += 4 * WIDTH;
+                }
+                sum = fold(fold(fold(a, by_one, b), by_one, c), by_one, d);
+            }
+            while len - at >= WIDTH {
+                sum = fold(sum, by_one, next(at));
+                at += WIDTH;
+            }
+            // SAFETY: the rest of both ranges, and the features.
+            unsafe { short::<TO>(reduce(sum), dst.wrapping_add(at), src.wrapping_add(at), len - at) }
+        }
+    };
+}
+pub(super) use folds;

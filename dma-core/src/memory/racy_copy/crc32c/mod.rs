@@ -1,0 +1,125 @@
+//! CRC-32C of bytes that others may access at the same time, alone or while they are copied.
+//!
+//! The bytes are read once, by the instructions that the processor has for it: `x86_64.rs`, `aarch64.rs`.
+//! Other processors, and checkers that see only what the compiler sees, take them through a buffer to the
+//! crate `crc32c`.
+#![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
+
+#[cfg(all(target_arch = "aarch64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+mod aarch64;
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
+))]
+mod fold;
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+mod x86_64;
+
+#[cfg(all(target_arch = "aarch64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+use aarch64::crc;
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
+)))]
+use buffered as crc;
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+use x86_64::crc;
+
+/// Where the bytes are copied to.
+const NOWHERE: u8 = 0;
+/// Through the cache.
+const CACHE: u8 = 1;
+/// Past the cache where the processor can, whole cache lines at a time.
+const MEMORY: u8 = 2;
+
+/// Computes the CRC-32C of the `len` bytes at `src`. `crc` is that of the bytes before them, or 0.
+///
+/// If others write the bytes at the same time, the result is that of unspecified bytes.
+///
+/// # Safety
+///
+/// `src` is mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
+#[inline]
+pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
+    // SAFETY: `src` is mapped as this function requires. Nothing is written.
+    unsafe { self::crc::<NOWHERE>(crc, std::ptr::null_mut(), src, len) }
+}
+
+/// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c()`] does. Reads the source
+/// from memory once, and writes through the cache.
+///
+/// If others write the source at the same time, the result need not be the CRC of the destination.
+///
+/// # Safety
+///
+/// As [`copy`](super::copy), and the ranges do not overlap.
+#[inline]
+pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    // SAFETY: both ranges are mapped, and apart, as this function requires.
+    unsafe { self::crc::<CACHE>(crc, dst, src, len) }
+}
+
+/// As [`copy_crc32c`], and writes whole cache lines past the cache where the CPU can, for memory that nobody
+/// reads soon. All bytes are ordered before later stores of this thread.
+///
+/// # Safety
+///
+/// As [`copy_crc32c`].
+#[inline]
+pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    // SAFETY: both ranges are mapped, and apart, as this function requires.
+    unsafe { self::crc::<MEMORY>(crc, dst, src, len) }
+}
+
+/// Takes the bytes through a buffer on the stack, and copies them unless `TO` is [`NOWHERE`].
+///
+/// # Safety
+///
+/// As [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
+unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    /// Short enough for the level-1 cache.
+    const CHUNK: usize = 4096;
+    let mut bytes = [0; CHUNK];
+    for at in (0..len).step_by(CHUNK) {
+        let n = CHUNK.min(len - at);
+        // SAFETY: `n` bytes within the source, to a buffer of this function.
+        unsafe { super::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
+        crc = crc32c::crc32c_append(crc, &bytes[..n]);
+        if TO != NOWHERE {
+            // SAFETY: `n` bytes within the destination, from a buffer of this function.
+            unsafe { super::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
+        }
+    }
+    crc
+}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_crc_is_the_crates_and_the_bytes_are_copied(
+            len in prop_oneof![0..200_usize, 4000..40_000_usize],
+            (from, to) in (0..70_usize, 0..70_usize),
+            seed in prop_oneof![Just(0), any::<u32>()],
+            first in any::<u64>(),
+        ) {
+            let src: Vec<u8> = (0..(len + from) as u64).map(|i| (first.wrapping_mul(i + 1) >> 23) as u8).collect();
+            let expected = crc32c::crc32c_append(seed, &src[from..]);
+            let start = src.as_ptr().wrapping_add(from);
+            // SAFETY: the rest of the vector.
+            prop_assert_eq!(unsafe { crc32c(seed, start, len) }, expected);
+            let mut dst = vec![0xA5; to + len + 70];
+            let end = dst.as_mut_ptr().wrapping_add(to);
+            for copy in [copy_crc32c, copy_crc32c_past_cache] {
+                dst.fill(0xA5);
+                // SAFETY: within both vectors.
+                prop_assert_eq!(unsafe { copy(seed, end, start, len) }, expected);
+                prop_assert_eq!(&dst[to..to + len], &src[from..]);
+                prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
+            }
+        }
+    }
+}
