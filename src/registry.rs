@@ -91,6 +91,12 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     if let Some(found) = all.iter().find(|backend| backend.name() == name) {
         return Ok(*found);
     }
+    let names: Vec<_> = all.iter().map(|backend| backend.name()).collect();
+    let known = names.join(", ");
+    if name.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidArgument, "the name of the engine is missing")
+            .with_hint(format!("there are: {known}")));
+    }
     let error = Error::new(ErrorKind::InvalidArgument, format!("there is no engine `{name}`"));
     if is_wrapper(name) {
         return Err(error.with_hint(format!("name the engine within, such as {name}+cpu")));
@@ -98,8 +104,6 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     if let Some(feature) = LEFT_OUT.iter().find(|feature| **feature == name) {
         return Err(error.with_hint(format!("build `dma` with its feature `{feature}`")));
     }
-    let names: Vec<_> = all.iter().map(|backend| backend.name()).collect();
-    let known = names.join(", ");
     // `CPU`, `cpu,threads=2`, `doca/03:00.0`: the word that it begins with.
     let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or(name.len());
     let word = name[..end].to_ascii_lowercase();
@@ -114,10 +118,14 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     })
 }
 
-/// The word among `known` that is at most two typing errors from `word`, if any.
+/// Returns the word among `known` that `word` is a misspelling of, if any: it has the same first letter, and
+/// differs by one typing error, or by two if `word` has more than four letters. Short words with another first
+/// letter are names of other things: `gpu` is not a misspelled `cpu`.
 pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let near = known.iter().map(|known| (strsim::damerau_levenshtein(word, known), *known));
-    near.filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
+    let limit = if word.len() > 4 { 2 } else { 1 };
+    let same_start = known.iter().filter(|known| known.chars().next() == word.chars().next());
+    let near = same_start.map(|known| (strsim::damerau_levenshtein(word, known), *known));
+    near.filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
 }
 
 /// Opens an engine by name.
@@ -271,7 +279,14 @@ mod tests {
             error.to_string()
         };
         assert!(says("quantum").contains("there are: auto, cpu, sim"));
-        assert!(says("").contains("there is no engine ``"));
+        for missing in ["", "auto:device=sim|"] {
+            let text = says(missing);
+            assert!(text.contains("the name of the engine is missing; there are: auto, cpu"), "{text}");
+        }
+        for other in ["gpu", "ipc", "dpu", "tpu", "cuda", "nvme"] {
+            let text = says(other);
+            assert!(!text.contains("did you mean") && text.contains("there are: auto, cpu"), "{text}");
+        }
         for name in ["cpo", "CPU", "Cpu:threads=2", "cpu,threads=2", "cpu;threads=2", "cpu=2", "cpu "] {
             assert!(says(name).contains("did you mean `cpu`?"), "{}", says(name));
         }
@@ -283,7 +298,6 @@ mod tests {
             assert!(says(&format!("auto:device={nested}")).contains("that is no device for `auto`"));
         }
         assert!(says("auto:device=").contains("device="));
-        assert!(says("auto:device=sim|").contains("there is no engine ``"));
         assert!(says("auto:device=sim|sim").contains("`sim` is there twice"));
         assert!(says("auto:device=sim|cpu").contains("that is no device for `auto`"));
         assert!(says("auto:device=smi").contains("did you mean `sim`?"));

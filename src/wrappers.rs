@@ -79,6 +79,10 @@ impl Wrapped {
                 None => error.with_hint(format!("there are: {known}, as {}{AROUND}cpu", names[0])),
             });
         };
+        if within.is_empty() {
+            return Err(invalid(format!("`{outer}{AROUND}` wraps no engine"))
+                .with_hint(format!("name an engine behind the {AROUND}, such as {outer}{AROUND}cpu")));
+        }
         if within.split(AROUND).any(|other| other == outer) {
             return Err(invalid(format!("`{outer}` is around itself")).with_hint("give it once"));
         }
@@ -165,7 +169,10 @@ mod tests {
         for (name, expected) in [
             ("verify", "verify+cpu"),
             ("verify:sample=2", "verify+cpu"),
-            ("verify+", "there is no engine ``"),
+            ("verify+", "name an engine behind the +, such as verify+cpu"),
+            ("verify+:sample=2", "name an engine behind the +, such as verify+cpu"),
+            ("meter+verify+", "name an engine behind the +, such as verify+cpu"),
+            ("verify+gpu", "there are: auto, cpu"),
             ("+cpu", "there are: verify, meter, record"),
             ("verify2+cpu", "did you mean `verify+`?"),
             ("verify+verify+cpu", "`verify` is around itself"),

@@ -49,9 +49,11 @@ pub type Case = (&'static str, fn(&dyn DmaEngine));
 pub const CASES: &[Case] = crate::conformance_tests!(@every @table);
 
 /// Makes one `#[test]` of every case, in a module of the name given, on the engine that the expression opens.
+/// Without a name, the module is called `conformance`.
 ///
 /// ```
 /// dma_core::conformance_tests!(my_engine, dma_core::conformance::doc_engine());
+/// dma_core::conformance_tests!(dma_core::conformance::doc_engine());
 /// ```
 #[macro_export]
 macro_rules! conformance_tests {
@@ -119,6 +121,9 @@ macro_rules! conformance_tests {
             $crate::conformance::$case(&$engine);
         }
     )+};
+    ($engine:expr) => {
+        $crate::conformance_tests!(conformance, $engine);
+    };
 }
 
 /// Runs every case on `engine`.

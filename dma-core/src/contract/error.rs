@@ -82,6 +82,15 @@ impl ErrorKind {
         }
     }
 
+    /// Returns the remedy of errors of this kind that have none of their own. A full queue is reported without
+    /// allocating, so its error has no text but this.
+    pub(crate) const fn default_hint(self) -> &'static str {
+        match self {
+            Self::QueueFull => "poll it or wait for a transfer, then submit again",
+            _ => "",
+        }
+    }
+
     /// The kind in a few words, as it begins an error message.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -289,14 +298,31 @@ texts! {
     with_operation, operation;
     /// Names the backend, such as `doca`.
     with_backend, backend;
-    /// Sets the remedy.
-    with_hint, hint;
 }
 
 impl Error {
+    /// Sets the remedy.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.detail_mut().hint = hint.into();
+        self
+    }
+
+    /// Returns the remedy: the text of [`with_hint`](Self::with_hint), or the one of the kind, or an empty one.
+    #[must_use]
+    pub fn hint(&self) -> &str {
+        match &self.detail {
+            Some(detail) if !detail.hint.is_empty() => &detail.hint,
+            _ => self.kind.default_hint(),
+        }
+    }
+
     /// Writes everything in one line.
     fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(detail) = &self.detail else { return fmt::Display::fmt(&self.kind, f) };
+        let Some(detail) = &self.detail else {
+            fmt::Display::fmt(&self.kind, f)?;
+            return self.write_hint(f);
+        };
         if !detail.operation.is_empty() {
             write!(f, "{}", detail.operation)?;
             if !detail.backend.is_empty() {
@@ -316,10 +342,14 @@ impl Error {
         if let Some(native) = &detail.native {
             write!(f, " [{native}]")?;
         }
-        if !detail.hint.is_empty() {
-            write!(f, "; {}", detail.hint)?;
+        self.write_hint(f)
+    }
+
+    fn write_hint(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hint() {
+            "" => Ok(()),
+            hint => write!(f, "; {hint}"),
         }
-        Ok(())
     }
 }
 
@@ -436,7 +466,12 @@ mod tests {
             "copy on doca: out of range: copy of 10 bytes at 4 in a region of 8 (requested 10, limit 4) \
              [DOCA_ERROR_INVALID_VALUE (6)]; shorten the range"
         );
-        assert_eq!(Error::bare(ErrorKind::QueueFull).to_string(), "queue full");
+        assert_eq!(
+            Error::bare(ErrorKind::QueueFull).to_string(),
+            "queue full; poll it or wait for a transfer, then submit again"
+        );
+        let own = Error::bare(ErrorKind::QueueFull).with_operation("copy").with_hint("close it");
+        assert_eq!(own.to_string(), "copy: queue full; close it");
         // A `main` that returns it prints this; a debugger's view has the fields.
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(format!("{error:#?}").contains("kind: OutOfRange"));

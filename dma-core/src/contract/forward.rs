@@ -9,37 +9,60 @@ use crate::{
     RawQueue, RawRegion, RegionInfo, Result,
 };
 
-/// Implements [`DmaEngine`] for a type by the engine that `|this|` makes of it. Generics come in brackets.
-#[doc(hidden)]
+/// A type whose [`DmaEngine`] is that of an engine within: see [`forward_engine!`](crate::forward_engine).
+///
+/// # Safety
+///
+/// [`forward_to`](Self::forward_to) returns the same engine at each call.
+pub unsafe trait ForwardEngine {
+    /// The engine within.
+    type Inner: DmaEngine + ?Sized;
+
+    /// Returns the engine within.
+    fn forward_to(&self) -> &Self::Inner;
+}
+
+/// Implements [`DmaEngine`] for a type by its [`ForwardEngine`]. Generics come in brackets.
+///
+/// The macro has an `unsafe impl` inside, which `unsafe_code` does not see in another crate. What it relies on
+/// is written by the caller as an `unsafe impl`, so that a crate without unsafe code cannot use it:
+///
+/// ```compile_fail
+/// #![forbid(unsafe_code)]
+/// struct Mine(dma_core::conformance::ReferenceEngine);
+/// unsafe impl dma_core::ForwardEngine for Mine {
+///     type Inner = dma_core::conformance::ReferenceEngine;
+///     fn forward_to(&self) -> &Self::Inner {
+///         &self.0
+///     }
+/// }
+/// ```
 #[macro_export]
 macro_rules! forward_engine {
-    ([$($generics:tt)*] $type:ty, |$this:ident| $inner:expr) => {
+    ([$($generics:tt)*] $type:ty) => {
         #[deny(clippy::missing_trait_methods)]
-        // SAFETY: all of it is the inner engine's.
+        // SAFETY: each call goes to one engine, which keeps the promises: `ForwardEngine` promises that it is
+        // always the same one.
         unsafe impl<$($generics)*> $crate::DmaEngine for $type {
             fn info(&self) -> &$crate::EngineInfo {
-                let $this = self;
-                $inner.info()
+                $crate::ForwardEngine::forward_to(self).info()
             }
             fn explain(&self) -> Option<String> {
-                let $this = self;
-                $inner.explain()
+                $crate::ForwardEngine::forward_to(self).explain()
             }
             fn allocate_raw(
                 &self,
                 request: &$crate::MemoryRequest,
             ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
-                let $this = self;
-                $inner.allocate_raw(request)
+                $crate::ForwardEngine::forward_to(self).allocate_raw(request)
             }
             unsafe fn register_raw(
                 &self,
                 memory: &$crate::HostMemory,
                 request: &$crate::MemoryRequest,
             ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
-                let $this = self;
                 // SAFETY: the caller's promise is the one that the inner engine asks for.
-                unsafe { $inner.register_raw(memory, request) }
+                unsafe { $crate::ForwardEngine::forward_to(self).register_raw(memory, request) }
             }
             unsafe fn register_device_raw(
                 &self,
@@ -54,22 +77,30 @@ macro_rules! forward_engine {
                 &self,
                 descriptor: &$crate::ExportDescriptor,
             ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
-                let $this = self;
-                $inner.import_raw(descriptor)
+                $crate::ForwardEngine::forward_to(self).import_raw(descriptor)
             }
             fn open_queue_raw(
                 &self,
                 options: &$crate::QueueOptions,
             ) -> $crate::Result<Box<dyn $crate::RawQueue>> {
-                let $this = self;
-                $inner.open_queue_raw(options)
+                $crate::ForwardEngine::forward_to(self).open_queue_raw(options)
             }
         }
     };
 }
-forward_engine!([E: DmaEngine + ?Sized] &E, |this| (**this));
-forward_engine!([E: DmaEngine + ?Sized] Box<E>, |this| (**this));
-forward_engine!([E: DmaEngine + ?Sized] Arc<E>, |this| (**this));
+macro_rules! forward_engine_pointer {
+    ($($pointer:ty),+) => {$(
+        // SAFETY: a pointer has one target as long as it lives.
+        unsafe impl<E: DmaEngine + ?Sized> ForwardEngine for $pointer {
+            type Inner = E;
+            fn forward_to(&self) -> &E {
+                self
+            }
+        }
+        forward_engine!([E: DmaEngine + ?Sized] $pointer);
+    )+};
+}
+forward_engine_pointer!(&E, Box<E>, Arc<E>);
 
 macro_rules! forward_region {
     ($($pointer:ty),+) => {$(

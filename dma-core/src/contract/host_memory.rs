@@ -332,9 +332,16 @@ impl HostMemory {
     }
 
     /// Declares the bytes a mapping of `fd` from byte `offset` on: a dma-buf or memfd, which some engines
-    /// register by descriptor.
+    /// register by descriptor. Their devices then access the file, and not the bytes by address.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` from byte `offset` on, which stays as long as this
+    /// value or a region made from it exists. The file is not made shorter, and nobody accesses that part of it
+    /// by other ways: a write to it is a write to these bytes.
     #[must_use]
-    pub fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
+    #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
+    pub unsafe fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
         self.fd = Some((fd, offset));
         self
     }

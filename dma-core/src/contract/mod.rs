@@ -20,6 +20,7 @@ pub use device_memory::DeviceMemory;
 pub use engine::*;
 pub use error::*;
 pub use export::ExportDescriptor;
+pub use forward::ForwardEngine;
 pub(crate) use host_memory::HUGE_PAGE;
 pub use host_memory::{HostMemory, MemoryRequest, Place};
 pub use info::*;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, NativeError, Outcome};
+use crate::{Error, ErrorKind, NativeError, Outcome, Retry};
 
 /// The operation of a transfer, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,6 +259,12 @@ impl<T> OpError<T> {
         self.error.kind()
     }
 
+    /// Returns [`ErrorKind::retry`] of [`kind`](Self::kind): whether the same operation, unchanged, can succeed.
+    #[must_use]
+    pub const fn retry(&self) -> Retry {
+        self.error.retry()
+    }
+
     /// Returns the error.
     #[must_use]
     pub const fn error(&self) -> &Error {
@@ -356,7 +362,13 @@ mod tests {
         assert_eq!((found.kind(), found.hint()), (ErrorKind::Aborted, "submit it again"));
         assert_eq!(format!("{found:?}"), line, "to a programmer it says all");
         // Without detail, too.
-        assert_eq!(chain(&OpError::full(())), ["queue full", "kind QueueFull"]);
+        let full = OpError::full(());
+        assert_eq!(full.retry(), Retry::AfterProgress);
+        assert_eq!(full.error().hint(), ErrorKind::QueueFull.default_hint());
+        assert_eq!(
+            chain(&full),
+            ["queue full; poll it or wait for a transfer, then submit again", "kind QueueFull"]
+        );
         // Out of its chain it is an error as any other, and can be added to.
         let taken: Error = OpError::new(reset(), Some(())).into();
         assert_eq!(chain(&taken.with_operation("fill")), [&line.replace("copy", "fill"), "the cable"]);

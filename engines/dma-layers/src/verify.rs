@@ -233,7 +233,14 @@ impl VerifyEngine {
     }
 }
 
-dma_core::forward_engine!([] VerifyEngine, |this| this.layered);
+// SAFETY: a field that is never replaced.
+unsafe impl dma_core::ForwardEngine for VerifyEngine {
+    type Inner = dyn DmaEngine;
+    fn forward_to(&self) -> &Self::Inner {
+        &self.layered
+    }
+}
+dma_core::forward_engine!([] VerifyEngine);
 
 /// A descriptor in flight. Its index is the inner descriptor's token.
 #[derive(Debug, Default)]

@@ -119,7 +119,14 @@ impl MeterEngine {
     }
 }
 
-dma_core::forward_engine!([] MeterEngine, |this| this.layered);
+// SAFETY: a field that is never replaced.
+unsafe impl dma_core::ForwardEngine for MeterEngine {
+    type Inner = dyn DmaEngine;
+    fn forward_to(&self) -> &Self::Inner {
+        &self.layered
+    }
+}
+dma_core::forward_engine!([] MeterEngine);
 
 /// The part that the engine's queues and regions share.
 #[derive(Debug)]

@@ -173,7 +173,14 @@ impl Drop for RecordEngine {
     }
 }
 
-dma_core::forward_engine!([] RecordEngine, |this| this.layered);
+// SAFETY: a field that is never replaced.
+unsafe impl dma_core::ForwardEngine for RecordEngine {
+    type Inner = dyn DmaEngine;
+    fn forward_to(&self) -> &Self::Inner {
+        &self.layered
+    }
+}
+dma_core::forward_engine!([] RecordEngine);
 
 /// The part that the engine's queues and regions share.
 #[derive(Debug)]
