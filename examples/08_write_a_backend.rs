@@ -52,6 +52,10 @@ unsafe impl DmaEngine for MyEngine {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
             return Err(unsupported("this engine exports nothing"));
@@ -63,8 +67,9 @@ unsafe impl DmaEngine for MyEngine {
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the layout's size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
-        // This device needs no key besides the address; others give an lkey or an index into their table.
-        let info = RegionInfo::local(self.id, RegionKey(0), base, request.len, request.access);
+        // This device finds memory by its address, and needs no key: any that no other region of the engine has will
+        // do. Others give an lkey or an index into their table.
+        let info = RegionInfo::local(self.id, RegionKey::unique(), base, request.len, request.access);
         Ok(Box::new(MyRegion { info, layout }))
     }
 

@@ -51,10 +51,13 @@ unsafe impl DmaEngine for Nothing {
     fn info(&self) -> &EngineInfo {
         &self.info
     }
+    fn id(&self) -> EngineId {
+        self.id
+    }
     fn allocate_raw(&self, request: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
         let memory = vec![0_u128; request.len.div_ceil(16)].leak();
         let base = NonNull::from(memory).cast();
-        let info = RegionInfo::local(self.id, RegionKey(0), base, request.len, request.access);
+        let info = RegionInfo::local(self.id, RegionKey::unique(), base, request.len, request.access);
         Ok(Box::new(Leaked { info }))
     }
     unsafe fn register_raw(&self, _: &HostMemory, _: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {

@@ -137,6 +137,10 @@ unsafe impl DmaEngine for DocaEngine {
         &self.inner.info
     }
 
+    fn id(&self) -> EngineId {
+        self.inner.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         request.validate_for_host().map_err(|e| e.with_backend(BACKEND))?;
         Ok(Box::new(DocaRegion::allocate(&self.inner, request)?))

@@ -143,6 +143,10 @@ unsafe impl DmaEngine for IoatEngine {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
             return Err(error(ErrorKind::Unsupported, "I/OAT copies within one machine: it exports nothing"));

@@ -113,9 +113,9 @@ impl IoatRegion {
     }
 }
 
-/// SPDK identifies memory by its address, so the key is 0.
+/// SPDK identifies memory by its address, so that the key is only the name of the region.
 fn info(engine: EngineId, base: NonNull<u8>, len: usize, access: Access) -> RegionInfo {
-    RegionInfo::local(engine, RegionKey(0), base, len, access)
+    RegionInfo::local(engine, RegionKey::unique(), base, len, access)
 }
 
 fn unreachable(at: usize, len: usize) -> Error {

@@ -34,6 +34,10 @@ unsafe impl DmaEngine for MadeUp {
         self.engine.info()
     }
 
+    fn id(&self) -> EngineId {
+        self.engine.id()
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
         self.engine.allocate_raw(request)
     }

@@ -108,6 +108,7 @@ macro_rules! conformance_tests {
             shared_queues_close_cleanly
             exports_are_imported_and_revoked
             exports_grant_only_what_they_say
+            regions_have_names_of_their_own
             descriptors_are_reported_once
             stopped_queues_report_everything
         }

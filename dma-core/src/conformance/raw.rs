@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::SOON;
 use crate::{
-    Capabilities, Completion, Descriptor, DmaEngine, ErrorKind, MemoryRequest, Outcome, QueueOptions,
-    RawQueue, RawRegion,
+    Access, Capabilities, Completion, Descriptor, DmaEngine, ErrorKind, HostMemory, MemoryRequest, Outcome,
+    QueueOptions, RawQueue, RawRegion,
 };
 
 /// The longest copy of these cases.
@@ -59,6 +59,35 @@ impl Awaited {
             assert!(begun.elapsed() < SOON, "token {token} is not reported within {SOON:?} {what}");
         }
     }
+}
+
+/// Regions and queues have the engine's id, and each region has a key of its own, also one of the same bytes.
+pub fn regions_have_names_of_their_own(engine: &dyn DmaEngine) {
+    let q = engine.open_queue_raw(&QueueOptions::new()).expect("an engine opens a queue");
+    assert_eq!(q.engine_id(), engine.id(), "a queue has the id of its engine");
+    let mut regions = vec![memory(engine, 64), memory(engine, 64), memory(engine, 1 << 20)];
+    let info = engine.info();
+    // Registered twice below, and read only.
+    let bytes = HostMemory::aligned(4096, &info.limits).expect("memory");
+    if info.capabilities.contains(Capabilities::REGISTER) {
+        let request = MemoryRequest::new(bytes.len()).with_access(Access::READ);
+        for _ in 0..2 {
+            // SAFETY: the bytes outlive the regions, and nothing accesses them.
+            match unsafe { engine.register_raw(&bytes, &request) } {
+                Ok(region) => regions.push(region),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::InUse, "memory may be taken only once: {e}"),
+            }
+        }
+    }
+    let mut keys = Vec::new();
+    for region in &regions {
+        let info = region.info();
+        assert_eq!(info.engine, engine.id(), "a region has the id of its engine");
+        assert!(!keys.contains(&info.key), "another region that exists has the key {:?}", info.key);
+        keys.push(info.key);
+    }
+    // Deregistered before the memory is freed.
+    drop(regions);
 }
 
 /// A queue reports every descriptor that it took, once, and nothing else; in the order of submission if it

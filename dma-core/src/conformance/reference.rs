@@ -73,12 +73,17 @@ unsafe impl DmaEngine for ReferenceEngine {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
             return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
         }
         let memory = HostMemory::allocate_requested(request)?;
-        let info = RegionInfo::local(self.id, RegionKey(0), memory.as_ptr(), request.len, request.access);
+        let info =
+            RegionInfo::local(self.id, RegionKey::unique(), memory.as_ptr(), request.len, request.access);
         Ok(Box::new(Memory { info, _owned: Some(memory) }))
     }
 
@@ -87,7 +92,8 @@ unsafe impl DmaEngine for ReferenceEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        let info = RegionInfo::local(self.id, RegionKey(0), memory.as_ptr(), memory.len(), request.access);
+        let info =
+            RegionInfo::local(self.id, RegionKey::unique(), memory.as_ptr(), memory.len(), request.access);
         Ok(Box::new(Memory { info, _owned: None }))
     }
 

@@ -56,6 +56,40 @@ pub fn foreign_memory_is_rejected(engine: &dyn DmaEngine) {
     assert_eq!(q.counters().submitted, 0, "nothing was accepted");
 }
 
+/// Memory of an engine within another one is refused by queues of the outer engine, and the reverse, on either side:
+/// the outer engine has an id of its own, and does not find an inner region by its address. Not in
+/// [`CASES`](super::CASES), because only the caller knows the engine within: for engines made of engines.
+///
+/// # Panics
+///
+/// If `engine` takes memory of `inner`, or the reverse.
+pub fn inner_memory_is_rejected(engine: &dyn DmaEngine, inner: &dyn DmaEngine) {
+    assert_ne!(engine.id(), inner.id(), "an engine made of engines has an id of its own");
+    for (queue_of, other) in [(engine, inner), (inner, engine)] {
+        let q = queue(queue_of);
+        let refused = q.copy(allocate(other, 8), allocate(queue_of, 8)).expect_err("another engine's source");
+        expect_kind(&refused, ErrorKind::WrongEngine, "memory is used on its own engine's queues");
+        let refused =
+            q.copy(allocate(queue_of, 8), allocate(other, 8)).expect_err("another engine's destination");
+        expect_kind(&refused, ErrorKind::WrongEngine, "memory is used on its own engine's queues");
+        let takes_any_bytes = |engine: &dyn DmaEngine| {
+            let info = engine.info();
+            info.capabilities.contains(Capabilities::REGISTER) && info.limits.register_alignment == 1
+        };
+        if takes_any_bytes(queue_of) && takes_any_bytes(other) {
+            // The same bytes, so that only the region tells whose they are.
+            let bytes = bytes::Bytes::from(vec![7; 4096]);
+            let register = |engine: &dyn DmaEngine| {
+                engine.register_read_only(bytes.clone()).expect("it takes any bytes")
+            };
+            let (_own, theirs) = (register(queue_of), register(other));
+            let refused = q.copy(theirs, allocate(queue_of, 4096)).expect_err("another engine's region");
+            expect_kind(&refused, ErrorKind::WrongEngine, "memory is used on its own engine's queues");
+        }
+        assert_eq!(q.counters().submitted, 0, "nothing was accepted");
+    }
+}
+
 /// A region's rights hold: no write without WRITE, no read without READ.
 pub fn missing_rights_are_rejected(engine: &dyn DmaEngine) {
     let q = queue(engine);

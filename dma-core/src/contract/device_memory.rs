@@ -63,10 +63,15 @@ impl DeviceMemory {
         Ok(Self { addr, len, dmabuf: Some((fd, offset)), owner: Owner::new((addresses, owner)) })
     }
 
-    /// Adds the dma-buf `fd`, of which the bytes are those from byte `offset` on, for engines that register
-    /// memory of other devices.
+    /// Adds the dma-buf `fd`, for engines that register memory of other devices. Such a device accesses the
+    /// dma-buf, and not the bytes by address.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are those of the dma-buf from byte `offset` on.
     #[must_use]
-    pub fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
+    #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
+    pub unsafe fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
         self.dmabuf = Some((fd, offset));
         self
     }

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 /// - Regions and queues keep working after the engine is dropped.
 /// - All methods may be called from several threads at once. The engine serializes if the vendor's library
 ///   cannot create objects in parallel.
-/// - A queue accepts a region's keys exactly if both report the same [`EngineId`].
+/// - A queue accepts a region's keys exactly if both report the same [`EngineId`], that of the engine.
 /// - Capabilities and limits are asked of the device, never assumed. An operation that is not declared
 ///   answers [`ErrorKind::Unsupported`].
 ///
@@ -33,6 +34,12 @@ use crate::{
 pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. Constant, and costs nothing.
     fn info(&self) -> &EngineInfo;
+
+    /// Returns the id that all regions and queues of this engine have. Constant, and costs nothing.
+    ///
+    /// No other engine has it, except a pointer to this one. An engine made of engines has an id of its own, so
+    /// that memory of an inner engine is refused by its queues.
+    fn id(&self) -> EngineId;
 
     /// Describes the engine's work so far and its reasons, in lines for people. `None` if the queues'
     /// [`Counters`](crate::Counters) have all.
@@ -122,7 +129,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
 pub struct RegionInfo {
     /// The engine whose queues take this region's key.
     pub engine: EngineId,
-    /// The region's name in descriptors.
+    /// The region's name in descriptors, which no other region of the engine has while this one exists.
     pub key: RegionKey,
     /// The address of the first byte, as descriptors give it.
     pub addr: DeviceAddr,
@@ -178,6 +185,9 @@ impl RegionInfo {
 ///
 /// The safe API makes slices and destroys memory because of this trait, so an implementer promises:
 /// - `info` never changes. `addr + len` is at most [`u64::MAX`].
+/// - `key` is not that of another region with the same engine id, also if both are of the same bytes. Engines made
+///   of engines find what they know of a region by its key. [`RegionKey::unique`] makes one for devices that need
+///   no key.
 /// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
 ///   the CPU until this value is dropped; for registered memory that is read-only, for reads. The engine
 ///   itself touches them only as the descriptors submitted to its queues say.
@@ -352,8 +362,18 @@ impl fmt::Debug for DeviceAddr {
 }
 
 /// An engine's key for a region in its descriptors, opaque to all others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionKey(pub usize);
+
+impl RegionKey {
+    /// Returns a key that no other call in this process has returned. It is odd, and so never the address of an
+    /// aligned object.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        Self(NEXT.fetch_add(2, Ordering::Relaxed))
+    }
+}
 
 /// One contiguous piece of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,6 +47,9 @@ macro_rules! forward_engine {
             fn info(&self) -> &$crate::EngineInfo {
                 $crate::ForwardEngine::forward_to(self).info()
             }
+            fn id(&self) -> $crate::EngineId {
+                $crate::ForwardEngine::forward_to(self).id()
+            }
             fn explain(&self) -> Option<String> {
                 $crate::ForwardEngine::forward_to(self).explain()
             }
@@ -69,9 +72,8 @@ macro_rules! forward_engine {
                 memory: &$crate::DeviceMemory,
                 request: &$crate::MemoryRequest,
             ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
-                let $this = self;
                 // SAFETY: the caller's promise is the one that the inner engine asks for.
-                unsafe { $inner.register_device_raw(memory, request) }
+                unsafe { $crate::ForwardEngine::forward_to(self).register_device_raw(memory, request) }
             }
             fn import_raw(
                 &self,

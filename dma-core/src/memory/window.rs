@@ -195,7 +195,8 @@ impl Window {
         // SAFETY: the owner is a handle of the region, which keeps the memory allocated. Nobody has a
         // reference to the bytes of a window, nor gets one while there is another handle.
         let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
-        Ok(memory.with_dmabuf(fd, offset + self.offset() as u64))
+        // SAFETY: the region's bytes begin at `offset` of the dma-buf, as `RawRegion::dmabuf` promises.
+        Ok(unsafe { memory.with_dmabuf(fd, offset + self.offset() as u64) })
     }
 
     /// Deregisters, and returns the owner of the memory that was registered, if it is an `M` and this is the

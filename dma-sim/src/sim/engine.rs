@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest,
-    QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, DmaEngine, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, Limits,
+    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use super::options::invalid;
@@ -155,6 +155,10 @@ impl Deref for DeviceView<'_> {
 unsafe impl DmaEngine for SimEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
+    }
+
+    fn id(&self) -> EngineId {
+        self.shared.id
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -110,6 +110,10 @@ unsafe impl DmaEngine for CpuEngine {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         request.validate_for_host()?;
         Ok(Box::new(CpuRegion::allocate(self.id, request)?))

@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::ring::Owner;
 use super::spare::Spares;
 use super::tokens::Tokens;
-use super::transfer::{Failure, Kind, LOCAL, Work};
+use super::transfer::{Failure, Kind, Work, is_local};
 
 /// Chunk length of long copies: 20 us of work from memory, so that polls are short, and long enough for the
 /// streaming kernels.
@@ -344,8 +344,8 @@ unsafe impl RawQueue for CpuQueue {
         for descriptor in batch {
             match descriptor.operation() {
                 Operation::Copy { src, dst }
-                    if src.key == LOCAL
-                        && dst.key == LOCAL
+                    if is_local(src.key)
+                        && is_local(dst.key)
                         && src.len <= self.inline_limit
                         && !self.must_wait(descriptor.fence()) =>
                 {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use dma_core::{
     Access, DeviceAddr, EngineId, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
-    RegionInfo, Result,
+    RegionInfo, RegionKey, Result,
 };
 
 use super::NAME;
 use super::memory;
-use super::transfer::{LOCAL, key_of};
+use super::transfer::key_of;
 use dma_ipc::{Import, SharedMemory, Unexportable};
 
 /// Memory that a [`CpuEngine`](super::CpuEngine)'s queues can reach.
@@ -39,11 +39,14 @@ impl CpuRegion {
             let memory = SharedMemory::allocate_requested(request)?;
             (memory.ptr(), Backing::Exportable(memory))
         };
-        Ok(Self { info: RegionInfo::local(engine, LOCAL, base, request.len, request.access), backing })
+        Ok(Self {
+            info: RegionInfo::local(engine, RegionKey::unique(), base, request.len, request.access),
+            backing,
+        })
     }
 
     pub(super) fn register(engine: EngineId, memory: &HostMemory, access: Access) -> Self {
-        let info = RegionInfo::local(engine, LOCAL, memory.as_ptr(), memory.len(), access);
+        let info = RegionInfo::local(engine, RegionKey::unique(), memory.as_ptr(), memory.len(), access);
         Self { info, backing: Backing::Registered }
     }
 

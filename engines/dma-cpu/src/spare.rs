@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     fn fill(list: &mut Vec<Segment>, len: usize) {
-        let segment = Segment { key: RegionKey(0), addr: DeviceAddr(1), len: 1 };
+        let segment = Segment { key: RegionKey(1), addr: DeviceAddr(1), len: 1 };
         list.extend(std::iter::repeat_n(segment, len));
     }
 

@@ -12,11 +12,16 @@ use super::Kernel;
 use super::copy_tuner::STREAM_MIN;
 use dma_ipc::{Import, Lease, RemoteError};
 
-/// Key of memory that needs no lease: allocated or registered.
-pub(super) const LOCAL: RegionKey = RegionKey(0);
+/// Returns whether the key is that of memory which needs no lease, because it is allocated or registered: one of
+/// [`RegionKey::unique`], which are odd. Those of [`key_of`] are even.
+#[inline]
+pub(super) const fn is_local(key: RegionKey) -> bool {
+    key.0 & 1 == 1
+}
 
 /// Returns the key of imported memory: the import's address, which is constant while the region lives.
 pub(super) fn key_of(import: &Arc<Import>) -> RegionKey {
+    const { assert!(align_of::<Import>() > 1) };
     RegionKey(Arc::as_ptr(import).expose_provenance())
 }
 
@@ -270,7 +275,7 @@ fn suited(kernel: Kernel, len: usize) -> Kernel {
 /// `key` is that of a region which stays registered as long as the lease is used.
 #[inline]
 unsafe fn lease<'a>(key: RegionKey) -> Result<Option<Lease<&'a Import>>, Failure> {
-    if key == LOCAL {
+    if is_local(key) {
         return Ok(None);
     }
     let import = ptr::with_exposed_provenance::<Import>(key.0);

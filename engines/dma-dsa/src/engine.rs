@@ -145,6 +145,10 @@ unsafe impl DmaEngine for DsaEngine {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
             return Err(error(ErrorKind::Unsupported, "DSA copies within one process: it exports nothing"));

@@ -21,7 +21,8 @@ impl DsaRegion {
     /// of microseconds.
     pub(crate) fn allocate(engine: EngineId, request: &MemoryRequest) -> Result<Self> {
         let memory = PageMemory::new(request)?;
-        let info = RegionInfo::local(engine, RegionKey(0), memory.as_ptr(), request.len, request.access);
+        let info =
+            RegionInfo::local(engine, RegionKey::unique(), memory.as_ptr(), request.len, request.access);
         Ok(Self { info, _memory: Some(memory) })
     }
 
@@ -32,7 +33,7 @@ impl DsaRegion {
             return Err(error(ErrorKind::InvalidArgument, "0 bytes to register")
                 .with_hint("register at least 1 byte"));
         }
-        let info = RegionInfo::local(engine, RegionKey(0), base, len, access);
+        let info = RegionInfo::local(engine, RegionKey::unique(), base, len, access);
         Ok(Self { info, _memory: None })
     }
 }

@@ -37,6 +37,9 @@ unsafe impl DmaEngine for Timer {
     fn info(&self) -> &EngineInfo {
         self.0.info()
     }
+    fn id(&self) -> EngineId {
+        self.0.id()
+    }
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.0.allocate_raw(request)
     }

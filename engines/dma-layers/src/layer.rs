@@ -132,6 +132,10 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn explain(&self) -> Option<String> {
         let own = self.layer.explain();
         match self.inner.explain() {

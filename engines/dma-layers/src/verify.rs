@@ -30,7 +30,7 @@
 //! ```
 #![expect(unsafe_code, reason = "implements the contract, and reads the bytes of copies")]
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -38,7 +38,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arrayvec::ArrayVec;
 use dma_core::{
     Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation, OptionInfo,
-    OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, Result, Segment, racy_copy,
+    OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment, racy_copy,
 };
 
 use crate::layer::{Layer, Layered, Watch, for_each_pair};
@@ -130,8 +130,8 @@ struct Verify {
     options: VerifyOptions,
     /// As in a [`VerifyReport`]: verified, not verified, wrong.
     counts: [AtomicU64; 3],
-    /// Regions that the CPU cannot reach, and their number.
-    hidden: RwLock<Vec<RegionInfo>>,
+    /// Keys of the regions that the CPU cannot reach, and their number.
+    hidden: RwLock<HashSet<RegionKey>>,
     hidden_len: AtomicUsize,
 }
 
@@ -141,7 +141,7 @@ impl Verify {
         VerifyReport { verified, unverified, mismatches }
     }
 
-    fn change_hidden(&self, change: impl FnOnce(&mut Vec<RegionInfo>)) {
+    fn change_hidden(&self, change: impl FnOnce(&mut HashSet<RegionKey>)) {
         let mut hidden = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut hidden);
         self.hidden_len.store(hidden.len(), Ordering::Release);
@@ -154,13 +154,7 @@ impl Verify {
             return true;
         }
         let hidden = self.hidden.read().unwrap_or_else(PoisonError::into_inner);
-        let holds = |info: &RegionInfo, segment: &Segment| {
-            info.key == segment.key
-                && info.addr <= segment.addr
-                && segment.addr.0 - info.addr.0 < info.len as u64
-        };
-        let mut segments = lists.into_iter().flatten();
-        !segments.any(|segment| hidden.iter().any(|info| holds(info, segment)))
+        !lists.into_iter().flatten().any(|segment| hidden.contains(&segment.key))
     }
 }
 
@@ -185,18 +179,16 @@ impl Layer for Verify {
 
     fn region_opened(&self, region: &RegionInfo) {
         if region.cpu.is_none() {
-            self.change_hidden(|hidden| hidden.push(*region));
+            self.change_hidden(|hidden| {
+                hidden.insert(region.key);
+            });
         }
     }
 
     fn region_closing(&self, region: &RegionInfo) {
-        let own =
-            |info: &RegionInfo| (info.key, info.addr, info.len) == (region.key, region.addr, region.len);
         if region.cpu.is_none() {
             self.change_hidden(|hidden| {
-                if let Some(at) = hidden.iter().position(own) {
-                    hidden.swap_remove(at);
-                }
+                hidden.remove(&region.key);
             });
         }
     }

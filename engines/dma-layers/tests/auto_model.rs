@@ -42,6 +42,9 @@ unsafe impl<E: DmaEngine> DmaEngine for Spy<E> {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
     }
+    fn id(&self) -> EngineId {
+        self.inner.id()
+    }
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.inner.allocate_raw(request)
     }

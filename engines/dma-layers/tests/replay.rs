@@ -161,6 +161,9 @@ unsafe impl DmaEngine for Idle {
     fn info(&self) -> &EngineInfo {
         self.0.info()
     }
+    fn id(&self) -> EngineId {
+        self.0.id()
+    }
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.0.allocate_raw(request)
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
-    Capabilities, Discovered, DmaEngine, EngineInfo, EngineName, ErrorKind, ExportDescriptor, HostMemory,
-    Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, ErrorKind, ExportDescriptor,
+    HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use crate::RdmaOptions;
@@ -124,6 +124,10 @@ fn check_depth(depth: usize, most: usize) -> Result<()> {
 unsafe impl DmaEngine for RdmaEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
+    }
+
+    fn id(&self) -> EngineId {
+        self.inner.id
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::conformance::{ReferenceEngine, doc_engine};
 use crate::{
-    DmaEngineExt, EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, PageMemory, QueueOptions,
-    RawQueue, RawRegion,
+    DmaEngineExt, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, PageMemory,
+    QueueOptions, RawQueue, RawRegion,
 };
 
 type Bytes = Arc<[u8]>;
@@ -158,6 +158,9 @@ struct Once {
 unsafe impl DmaEngine for Once {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
+    }
+    fn id(&self) -> EngineId {
+        self.inner.id()
     }
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.inner.allocate_raw(request)

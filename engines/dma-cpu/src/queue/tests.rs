@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use dma_core::{DeviceAddr, Segment};
+use dma_core::{DeviceAddr, RegionKey, Segment};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags};
 
@@ -41,7 +41,7 @@ fn left_to_the_owner() -> CpuQueue {
 
 fn copy(token: u64, src: &[u8], dst: &mut [u8]) -> Descriptor<'static> {
     let segment = |addr: *const u8, len| Segment {
-        key: LOCAL,
+        key: RegionKey(1),
         addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).unwrap()),
         len,
     };
@@ -60,8 +60,11 @@ fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
     let (src, mut dst) = (vec![7; (64 << 10) + 1], vec![0; 64 << 10]);
     let mut queue = left_to_the_owner();
     let crc = |len: usize| {
-        let src =
-            Segment { key: LOCAL, addr: DeviceAddr::of(NonNull::new(src.as_ptr().cast_mut()).unwrap()), len };
+        let src = Segment {
+            key: RegionKey(1),
+            addr: DeviceAddr::of(NonNull::new(src.as_ptr().cast_mut()).unwrap()),
+            len,
+        };
         Descriptor::crc32c(1, src, 0)
     };
     let cases = [(crc(64 << 10), 0), (crc(src.len()), 1), (copy(2, &src[1..], &mut dst), 1)];

@@ -14,7 +14,7 @@ use dma_core::{
 
 use super::event::Events;
 use super::learner::{Class, Learner, Member};
-use super::memory::Recent;
+use super::memory::RecentKeys;
 use super::report::Counts;
 use super::{FAILURES, Shared};
 
@@ -75,7 +75,7 @@ pub(super) struct DeviceQueue {
     free: Vec<usize>,
     pending: ArrayVec<Descriptor<'static>, BATCH>,
     unrung: bool,
-    recent: Recent,
+    recent: RecentKeys,
     events: Option<Events>,
     timer_set: bool,
     away: Duration,
@@ -118,7 +118,7 @@ impl DeviceQueue {
             free: (0..depth).rev().collect(),
             pending: ArrayVec::new(),
             unrung: false,
-            recent: Recent::default(),
+            recent: RecentKeys::default(),
             events,
             timer_set: false,
             away: AWAY,
@@ -240,9 +240,9 @@ impl DeviceQueue {
         if self.pending.is_full() || self.free.is_empty() {
             return false;
         }
-        let map = &self.shared.map;
+        let keys = &self.shared.keys;
         let (Some(src), Some(dst)) =
-            (self.recent.translate(map, copy.src), self.recent.translate(map, copy.dst))
+            (self.recent.translate(keys, copy.src), self.recent.translate(keys, copy.dst))
         else {
             return false;
         };

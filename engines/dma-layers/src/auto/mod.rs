@@ -51,12 +51,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
-    QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
+    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory,
+    MemoryRequest, QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
 };
 
 use device::DeviceQueue;
-use memory::{AutoRegion, DeviceMap};
+use memory::{AutoRegion, DeviceKeys};
 use queue::AutoQueue;
 use report::Ledger;
 pub use report::{AutoCost, AutoReport};
@@ -108,15 +108,17 @@ impl AutoOptions {
 /// State that the engine's queues and regions share.
 #[derive(Debug)]
 struct Shared {
+    id: EngineId,
     device: Arc<dyn DmaEngine>,
     options: AutoOptions,
-    map: Arc<DeviceMap>,
+    keys: Arc<DeviceKeys>,
     ledger: Ledger,
 }
 
 /// The CPU and a device as one engine: see the [module](self).
 ///
-/// Its regions, exports and imports are those of its CPU engine, whose backend it also names.
+/// Its memory, exports and imports are made by its CPU engine, whose backend it also names. Its regions are its
+/// own: a queue of it refuses a region of the CPU engine or of the device, as it refuses those of other engines.
 pub struct AutoEngine {
     cpu: Arc<dyn DmaEngine>,
     info: EngineInfo,
@@ -163,8 +165,13 @@ impl AutoEngine {
         info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
         info.limits.preferred_alignment =
             own.limits.preferred_alignment.max(other.limits.preferred_alignment);
-        let shared =
-            Shared { device, options: options.clone(), map: Arc::default(), ledger: Ledger::new(members) };
+        let shared = Shared {
+            id: EngineId::unique(),
+            device,
+            options: options.clone(),
+            keys: Arc::default(),
+            ledger: Ledger::new(members),
+        };
         Ok(Self { cpu, info, shared: Arc::new(shared) })
     }
 
@@ -240,10 +247,14 @@ impl fmt::Debug for AutoEngine {
 }
 
 // SAFETY: queues take what the CPU's take, whose info this is with lower limits; the device is given only
-// what its own info declares. Regions have the CPU's engine id and keys.
+// what its own info declares. Regions have the id of this engine, and the CPU's keys.
 unsafe impl DmaEngine for AutoEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
+    }
+
+    fn id(&self) -> EngineId {
+        self.shared.id
     }
 
     fn explain(&self) -> Option<String> {
@@ -259,7 +270,7 @@ unsafe impl DmaEngine for AutoEngine {
         larger.len = padded;
         let cpu = self.cpu.allocate_raw(&larger)?;
         let mut info = *cpu.info();
-        info.len = request.len;
+        (info.engine, info.len) = (self.shared.id, request.len);
         let shared_with_peers = !request.export.is_empty();
         let base = info.cpu.filter(|_| !shared_with_peers && !request.access.is_empty());
         let device = base.and_then(|base| {
@@ -269,7 +280,7 @@ unsafe impl DmaEngine for AutoEngine {
             // SAFETY: as above.
             unsafe { self.register_with_device(&memory, &info) }
         });
-        Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.map)))
+        Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.keys)))
     }
 
     unsafe fn register_raw(
@@ -279,14 +290,16 @@ unsafe impl DmaEngine for AutoEngine {
     ) -> Result<Box<dyn RawRegion>> {
         // SAFETY: the caller's promise.
         let cpu = unsafe { self.cpu.register_raw(memory, request) }?;
-        let info = *cpu.info();
+        let info = RegionInfo { engine: self.shared.id, ..*cpu.info() };
         // SAFETY: as above.
         let device = unsafe { self.register_with_device(memory, &info) };
-        Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.map)))
+        Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.keys)))
     }
 
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.cpu.import_raw(descriptor)
+        let cpu = self.cpu.import_raw(descriptor)?;
+        let info = RegionInfo { engine: self.shared.id, ..*cpu.info() };
+        Ok(Box::new(AutoRegion::new(cpu, None, info, &self.shared.keys)))
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {

@@ -256,7 +256,7 @@ impl AutoQueue {
 // of the promises.
 unsafe impl RawQueue for AutoQueue {
     fn engine_id(&self) -> EngineId {
-        self.cpu.engine_id()
+        self.shared.id
     }
 
     fn depth(&self) -> usize {

@@ -53,7 +53,7 @@ impl Regions {
         let len = info.len as u64;
         numbers[number] = (true, numbers[number].1.max(len));
         let region = Region { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
-        let at = regions.partition_point(|other| (other.key, other.addr) < (region.key, region.addr));
+        let at = regions.partition_point(|other| other.key < region.key);
         regions.insert(at, region);
         self.changes.fetch_add(1, Ordering::Release);
     }
@@ -61,8 +61,7 @@ impl Regions {
     pub(super) fn remove(&self, info: &RegionInfo) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Table { regions, numbers } = &mut *table;
-        let own = (info.key.0, info.addr.0, info.len as u64);
-        if let Some(at) = regions.iter().position(|region| (region.key, region.addr, region.len) == own) {
+        if let Ok(at) = regions.binary_search_by_key(&info.key.0, |region| region.key) {
             numbers[regions.remove(at).number as usize].0 = false;
         }
         self.changes.fetch_add(1, Ordering::Release);
@@ -97,9 +96,8 @@ impl Known {
 
     #[cold]
     fn find(&self, segment: &Segment) -> Option<Region> {
-        let wanted = (segment.key.0, segment.addr.0);
-        let end = self.regions.partition_point(|region| (region.key, region.addr) <= wanted);
-        self.regions[..end].iter().rev().find(|region| region.holds(segment)).copied()
+        let at = self.regions.binary_search_by_key(&segment.key.0, |region| region.key).ok()?;
+        Some(self.regions[at])
     }
 }
 
