@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use dma::layers::record::Trace;
 
 use crate::cli::{Arguments, Command, CompareArguments, Format, Printed, ReplayArguments, RunArguments};
 use crate::files::{self, Named, say};
 use crate::output::{self, Shown, Style};
 use crate::progress::Progress;
 use crate::results::{self, Results, Status, write_file};
+use crate::run::Refused;
 use crate::{
     compare, doctor, interrupt, list, manual, peer, priority, published, replay, report, run, serve,
 };
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
-/// Exit code: the command line, or a file that it names, is invalid.
+/// Exit code: the command line, or a file that it names to be read, is invalid.
 const USAGE: u8 = 2;
 /// Exit code: a byte or a result was wrong.
 const WRONG: u8 = 3;
@@ -32,6 +34,17 @@ type Failure = (u8, String);
 
 fn failed(error: impl ToString) -> Failure {
     (FAILED, error.to_string())
+}
+
+fn usage(error: impl ToString) -> Failure {
+    (USAGE, error.to_string())
+}
+
+fn refused(refused: Refused) -> Failure {
+    match refused {
+        Refused::Invalid(reason) => (USAGE, reason),
+        Refused::Unusable(reason) => (FAILED, reason),
+    }
 }
 
 /// Runs the program on this process's arguments. To make a `dma-bench` with more backends, a program adds
@@ -57,7 +70,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             show(&printed, |format| list::shown(&found, format), || list::json(&found))
         }
         Command::Doctor { backends, printed } => {
-            let report = doctor::examine(&backends).map_err(|e| (USAGE, e))?;
+            let report = doctor::examine(&backends).map_err(usage)?;
             show(&printed, |format| report.shown(format), || report.json())?;
             Ok(if report.usable() { 0 } else { FAILED })
         }
@@ -71,7 +84,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             }
             let named = page.map(|path| Named { option: "--output", path });
             let folder = plots.map(|path| Named { option: "--plots", path });
-            files::check(&[input], named.as_slice(), folder).map_err(|e| (USAGE, e))?;
+            files::check(&[input], named.as_slice(), folder).map_err(usage)?;
             match write_report(&results, page, plots).as_slice() {
                 [] => Ok(0),
                 all => Err(failed(all.join("\ndma-bench: "))),
@@ -85,7 +98,7 @@ fn command(command: Command) -> Result<u8, Failure> {
         Command::Replay(arguments) => replayed(&arguments),
         Command::Profiles { names, printed } => profiles(&names, &printed),
         Command::Schema => print(&results::schema()),
-        Command::Serve(arguments) => serve::serve(&arguments).map(|()| 0).map_err(failed),
+        Command::Serve(arguments) => serve::serve(&arguments).map(|()| 0).map_err(refused),
         Command::Peer { engine } => peer::serve(&engine).map(|()| 0).map_err(failed),
         Command::Campaign { preset } => print(preset.toml()),
         Command::Completions { shell } => print(&completions(shell)),
@@ -137,18 +150,20 @@ fn compared(arguments: &CompareArguments) -> Result<u8, Failure> {
 }
 
 fn replayed(arguments: &ReplayArguments) -> Result<u8, Failure> {
-    let options = arguments.options().map_err(|e| (USAGE, e))?;
+    let options = arguments.options().map_err(usage)?;
     let begin = |engine: &str| {
         if !arguments.quiet {
             say(format_args!("dma-bench: replays on {engine}"));
         }
     };
-    let report = replay::run(&arguments.trace, &arguments.engines, &options, begin).map_err(failed)?;
+    let trace = Trace::load(&arguments.trace).map_err(usage)?;
+    let report = replay::run(&trace, &arguments.engines, &options, begin);
     show(&arguments.printed, |format| report.shown(format), || report.json())?;
     let errors = report.errors();
     errors.iter().for_each(|error| say(format_args!("dma-bench: {error}")));
     Ok(match errors.is_empty() {
         _ if report.wrong => WRONG,
+        _ if report.refused => USAGE,
         false => FAILED,
         true => 0,
     })
@@ -180,7 +195,7 @@ fn print(text: &str) -> Result<u8, Failure> {
 }
 
 fn load(path: &Path) -> Result<Results, Failure> {
-    Results::load(path).map_err(failed)
+    Results::load(path).map_err(usage)
 }
 
 fn of_results(results: &Results, format: Format, shown: Shown) -> String {
@@ -212,9 +227,9 @@ fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
 }
 
 fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
-    let campaign = arguments.plan().map_err(|e| (USAGE, e))?;
+    let campaign = arguments.plan().map_err(usage)?;
     // Outputs are checked before minutes are spent.
-    check_outputs(arguments).map_err(|e| (USAGE, e))?;
+    check_outputs(arguments).map_err(usage)?;
     if arguments.realtime {
         priority::realtime().map_err(|e| {
             (USAGE, format!("--realtime: {e}; it needs root, CAP_SYS_NICE, or `ulimit -r 10`"))
@@ -226,8 +241,7 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     let command = std::iter::once("dma-bench".to_owned())
         .chain(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
         .collect();
-    let results = run::run(&campaign, command, &mut progress)
-        .map_err(|e| (if matches!(e, run::Refused::Campaign(_)) { USAGE } else { FAILED }, e.to_string()))?;
+    let results = run::run(&campaign, command, &mut progress).map_err(refused)?;
     if results.interrupted && results.cells.iter().all(|m| m.ops_per_second.is_none()) {
         // Existing files may hold earlier results.
         say("dma-bench: interrupted before anything was measured; nothing was written");

@@ -27,7 +27,7 @@ Examples:
   dma-bench replay copies.trace -e sim:profile=dsa
                                                    a recorded program on another engine
 
-Exit codes: 0 success, 1 something failed, 2 the command line or a file that it names is invalid,
+Exit codes: 0 success, 1 something failed, 2 the command line or a file that it reads is invalid,
 3 wrong bytes or results, 4 `compare` found a slowdown or cannot rule one out, 130 interrupted.";
 
 /// Benchmarks DMA engines side by side: which engine, at what size, and whether it is worth it.

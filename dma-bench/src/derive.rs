@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::plan::{Campaign, Cell, Direction, Footprint, Op, grouped};
 use crate::published;
 use crate::results::{Knee, Measured, Results};
-use crate::verdict::{Class, Curve, HERE, Point, RISK, Verdict, point};
+use crate::verdict::{BUSY, Class, Curve, HERE, Point, RISK, Verdict, point};
 
 #[derive(Debug)]
 /// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
@@ -69,11 +69,12 @@ pub(crate) fn missed(results: &Results) -> Option<String> {
     })
 }
 
-/// Returns the verdicts on all curves that have ratios.
-pub(crate) fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
+/// Returns the verdicts on all curves that have ratios. `interrupted`: the user stopped the run.
+pub(crate) fn verdicts(campaign: &Campaign, cells: &[Measured], interrupted: bool) -> Vec<Verdict> {
     let compared: Vec<&Measured> =
         cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
     let risk = RISK / compared.len().max(1) as f64;
+    let too_few = too_few(campaign, interrupted, risk);
     let mut all = Vec::new();
     for (curve, of) in grouped(compared.into_iter().map(|m| (Curve::of(&m.cell), m))) {
         let model = of.iter().any(|m| m.model);
@@ -82,10 +83,24 @@ pub(crate) fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
             point(m.cell.size, ratios, m.visits as usize, risk)
         };
         let points = of.iter().filter_map(here).collect();
-        all.push(Verdict::new(curve.clone(), model, HERE, points));
-        all.extend(published_cpu(&curve, &of).map(|(name, points)| Verdict::new(curve, model, name, points)));
+        all.push(Verdict::new(curve.clone(), model, HERE, points, too_few));
+        let published = published_cpu(&curve, &of);
+        all.extend(published.map(|(name, points)| Verdict::new(curve, model, name, points, too_few)));
     }
     all
+}
+
+/// Returns why there are too few passes for an interval whose risk is `risk`, with the remedy.
+fn too_few(campaign: &Campaign, interrupted: bool, risk: f64) -> &'static str {
+    // The widest interval of n samples misses the median with a chance of 2 / 2^n.
+    let needed = (2.0 / risk).log2().ceil() as u32;
+    match () {
+        () if campaign.repetitions < needed => "too few repetitions; give more (-r or -t)",
+        () if campaign.passes < needed => "too few passes; give more --passes",
+        () if interrupted => "too few passes; the run was interrupted",
+        () if campaign.limit.is_some() => "too few passes; give a greater --limit",
+        () => BUSY,
+    }
 }
 
 /// Returns the points of a modelled device against the CPU published with it, and the name of that CPU.
@@ -153,6 +168,30 @@ mod tests {
 
     fn knees(cells: &[Measured]) -> Vec<Knee> {
         super::knees(&Campaign::default(), cells)
+    }
+
+    fn verdicts(cells: &[Measured]) -> Vec<Verdict> {
+        super::verdicts(&Campaign::default(), cells, false)
+    }
+
+    #[test]
+    fn the_remedy_for_too_few_passes_is_about_what_limited_them() {
+        let cells = curve("cpu", &[(64, 1.0)]);
+        let says = |change: &dyn Fn(&mut Campaign), interrupted: bool| {
+            let mut campaign = Campaign::default();
+            change(&mut campaign);
+            super::verdicts(&campaign, &cells, interrupted).remove(0).text
+        };
+        for (change, says_so) in [
+            (&(|c: &mut Campaign| c.repetitions = 3) as &dyn Fn(&mut Campaign), "give more (-r or -t)"),
+            (&|c| c.passes = 5, "give more --passes"),
+            (&|c| c.limit = Some(3.0), "give a greater --limit"),
+            (&|_| (), "the machine was too busy"),
+        ] {
+            let said = says(change, false);
+            assert!(said.starts_with("not decided: ") && said.contains(says_so), "{said}");
+        }
+        assert!(says(&|_| (), true).contains("interrupted"));
     }
 
     /// Returns copies by `engine` at these sizes, with these ratios to `memcpy`.

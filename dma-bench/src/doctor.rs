@@ -66,22 +66,25 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for backend in &self.backends {
+            let mut fixes: Vec<&str> = Vec::new();
             let state = match (backend.is_usable, backend.opens) {
                 (true, _) => "usable",
                 (false, true) => "NOT usable with a device; only a model opens",
                 (false, false) => "NOT usable",
             };
             let _ = writeln!(text, "{}: {state}", backend.name);
-            for finding in &backend.findings {
+            for (at, finding) in backend.findings.iter().enumerate() {
                 let mark = match finding.verdict {
                     Verdict::Ok => "ok  ",
                     Verdict::Warning => "warn",
                     Verdict::Bad => "BAD ",
                 };
-                let _ = writeln!(text, "  {mark} {}: {}", finding.what, finding.found.trim());
-                // The text of an error contains its remedy.
-                if !finding.fix.is_empty() && !finding.found.contains(&finding.fix) {
+                let found = without_repetition(finding, &backend.findings[..at]);
+                let _ = writeln!(text, "  {mark} {}: {found}", finding.what);
+                let is_new = !fixes.contains(&finding.fix.as_str()) && !found.contains(&finding.fix);
+                if is_new && !finding.fix.is_empty() {
                     let _ = writeln!(text, "       fix: {}", finding.fix);
+                    fixes.push(&finding.fix);
                 }
             }
         }
@@ -89,6 +92,18 @@ impl Report {
             text.push_str("No hardware backend can be used on this machine; `cpu` always can.\n");
         }
         text
+    }
+}
+
+/// Returns the text of a finding. If most of it is the text of an earlier finding, it refers to that instead.
+fn without_repetition(finding: &Finding, earlier: &[Finding]) -> String {
+    // The text of an error contains its remedy.
+    let found = finding.found.trim();
+    let own = found.strip_suffix(&finding.fix).map_or(found, |own| own.trim_end_matches([';', ' ']));
+    let most = |other: &&Finding| 2 * other.found.len() > own.len() && own.contains(other.found.trim());
+    match earlier.iter().find(most) {
+        Some(other) => own.replace(other.found.trim(), &format!("see `{}` above", other.what)),
+        None => found.to_owned(),
     }
 }
 

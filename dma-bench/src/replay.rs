@@ -1,6 +1,5 @@
 //! The subcommand `replay`: a recorded trace on engines, beside the recorded run.
 
-use std::path::Path;
 use std::time::Duration;
 
 use dma::layers::record::{QueueTrace, Trace};
@@ -36,6 +35,9 @@ pub(crate) struct Report {
     /// A byte or a result was wrong.
     #[serde(skip)]
     pub(crate) wrong: bool,
+    /// An engine's name is invalid.
+    #[serde(skip)]
+    pub(crate) refused: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,16 +98,15 @@ fn wrong(Mismatch { queue, operation, offset, .. }: Mismatch) -> String {
     format!("operation {operation} of queue {queue} is wrong at {place}: do not trust this engine")
 }
 
-/// Replays the trace in `file` on engines of these names; on the recorded one if there are none. `before` is
-/// called with each name.
+/// Replays a trace on engines of these names; on the recorded one if there are none. `before` is called with
+/// each name.
 pub(crate) fn run(
-    file: &Path,
+    trace: &Trace,
     names: &[String],
     options: &ReplayOptions,
     mut before: impl FnMut(&str),
-) -> Result<Report> {
-    let trace = Trace::load(file)?;
-    let (recorded, times) = (trace.recorded(), CopyTimes::of(&trace));
+) -> Report {
+    let (recorded, times) = (trace.recorded(), CopyTimes::of(trace));
     let sum = |of: fn(&QueueTrace) -> u64| trace.queues().iter().map(of).sum::<u64>();
     let seconds = |time: Duration| time.as_secs_f64();
     let figures = Figures {
@@ -124,6 +125,7 @@ pub(crate) fn run(
         bytes: sum(|queue| queue.bytes),
         engines: Vec::new(),
         wrong: false,
+        refused: false,
     };
     // The file may come from anywhere.
     let own = if names.is_empty() { vec![dma::parse_untrusted(&recorded.engine)] } else { Vec::new() };
@@ -135,7 +137,7 @@ pub(crate) fn run(
             before(&row.engine);
             let engine = open(&name)?;
             row.model.clone_from(&engine.info().model);
-            let replayed = replay(&trace, &engine, options)?;
+            let replayed = replay(trace, &engine, options)?;
             if let Some(mismatch) = replayed.mismatch {
                 report.wrong = true;
                 row.error = Some(wrong(mismatch));
@@ -145,11 +147,12 @@ pub(crate) fn run(
             Ok(())
         };
         if let Err(e) = one() {
+            report.refused |= e.kind() == ErrorKind::InvalidArgument;
             row.error = Some(e.to_string());
         }
         report.engines.push(row);
     }
-    Ok(report)
+    report
 }
 
 impl Report {
@@ -171,11 +174,10 @@ impl Report {
         );
         for row in &self.engines {
             if let Some(model) = &row.model {
-                text += &style.text(&format!(
+                text += &style.wrap(&style.text(&format!(
                     "{} is a model, whose time beside the calls is the device's: {model}",
                     row.engine
-                ));
-                text.push('\n');
+                )));
             }
         }
         text

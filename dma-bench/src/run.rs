@@ -13,21 +13,30 @@ pub use crate::runner::Observer;
 use crate::runner::{Engines, Runner};
 use crate::{costs, derive, output, placement, published};
 
-/// The reason why nothing was measured.
+/// The reason why nothing was measured or served. The text has the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The campaign cannot be carried out, on this machine or at all. The text names the reason and the
-    /// remedy.
+    /// The campaign, an option or a file that it names is invalid, on this machine or at all.
     #[error("{0}")]
-    Campaign(String),
-    /// No engine can be used, or the peer cannot be reached. The text has the reasons, and the remedy.
+    Invalid(String),
+    /// No engine can be used, or the peer cannot be reached.
     #[error("{0}")]
     Unusable(String),
 }
 
 impl From<String> for Refused {
     fn from(reason: String) -> Self {
-        Self::Campaign(reason)
+        Self::Invalid(reason)
+    }
+}
+
+impl From<dma::Error> for Refused {
+    /// An error that a corrected command line would not have is about the machine.
+    fn from(error: dma::Error) -> Self {
+        match error.kind() {
+            ErrorKind::InvalidArgument | ErrorKind::OutOfRange => Self::Invalid(error.to_string()),
+            _ => Self::Unusable(error.to_string()),
+        }
     }
 }
 
@@ -40,11 +49,11 @@ pub fn run(
     campaign.check()?;
     if campaign.peer == Peer::Host {
         let Some(address) = &campaign.address else {
-            return Err(Refused::Campaign(
+            return Err(Refused::Invalid(
                 "peer = \"host\" needs --peer HOST:PORT and --secret-file".to_owned(),
             ));
         };
-        Process::connect(address).map_err(|e| Refused::Unusable(e.to_string()))?;
+        Process::connect(address)?;
     }
     let begun = Instant::now();
     let created = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
@@ -60,7 +69,7 @@ pub fn run(
                 contenders.push(contender);
             }
             Err(e) if matches!(e.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange) => {
-                return Err(e.to_string().into());
+                return Err(e.into());
             }
             Err(e) => engines.push(Engine { error: Some(e.to_string()), ..Engine::named(name) }),
         }
@@ -74,14 +83,14 @@ pub fn run(
     campaign.footprint = campaign.footprint.or(Some((machine.last_cache() * 2).clamp(64 << 20, 512 << 20)));
     if let (Some(_), Some(c)) = (campaign.rate, contenders.iter().find(|c| c.clock.is_virtual())) {
         let more = if c.name.contains(':') { "," } else { ":" };
-        return Err(Refused::Campaign(format!(
+        return Err(Refused::Invalid(format!(
             "--rate needs the computer's clock, and {0} has its own; write {0}{more}clock=real",
             c.name
         )));
     }
     let groups = campaign.groups(&names);
     if groups.iter().all(|g| g.cells.is_empty()) {
-        return Err(Refused::Campaign(
+        return Err(Refused::Invalid(
             "no combination is left to measure; name engines of the campaign in its sweeps".to_owned(),
         ));
     }
@@ -90,9 +99,9 @@ pub fn run(
     let unmeasured: Vec<String> = names.into_iter().filter(|name| !measured(name)).collect();
     if let Some(node) = campaign.node {
         placement::bind_memory(&dma::NumaNodes::of_system(), node)
-            .map_err(|e| Refused::Campaign(format!("--numa {node}: {e}")))?;
+            .map_err(|e| Refused::Invalid(format!("--numa {node}: {e}")))?;
     }
-    let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Campaign(e.to_string()))?;
+    let baseline = dma::open("cpu:threads=0").map_err(|e| Refused::Invalid(e.to_string()))?;
     let contenders = Engines::new(contenders, groups, &campaign);
     contenders.check_memory(machine.memory)?;
     let mut runner = Runner::new(&campaign, contenders, baseline);
@@ -118,7 +127,7 @@ pub fn run(
         planned,
         machine,
         engines,
-        verdicts: derive::verdicts(&cells),
+        verdicts: derive::verdicts(&campaign, &cells, interrupted),
         costs,
         knees: derive::knees(&campaign, &cells),
         published,

@@ -14,6 +14,7 @@ use dma_handshake::{Macs, Secret};
 use crate::files::say;
 use crate::interrupt;
 use crate::peer::{self, Budget, PROTOCOL};
+use crate::run::Refused;
 use crate::units;
 
 /// Connections beyond the peers', which are told that there are too many.
@@ -67,25 +68,29 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 type Peers = Mutex<HashMap<u64, TcpStream>>;
 
 /// Serves until Ctrl-C or `--for`.
-pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), String> {
+pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Refused> {
     let secret = Secret::read(&arguments.secret_file)?;
-    let engine = dma::open(&arguments.engine).map_err(|e| e.to_string())?;
+    let engine = dma::open(&arguments.engine)?;
     if !engine.info().capabilities.contains(Capabilities::EXPORT) {
-        return Err(format!(
-            "{} cannot export memory here; `dma-bench list` shows who can, and `dma-bench doctor` why not",
+        return Err(Refused::Unusable(format!(
+            "{} cannot export memory here; `dma-bench list` shows the engines that can, and `dma-bench doctor` why others cannot",
             arguments.engine
-        ));
+        )));
     }
     let at = &arguments.listen;
     let listener = TcpListener::bind(at).map_err(|e| match e.kind() {
-        io::ErrorKind::AddrInUse => format!("another program listens on {at}; choose another port"),
-        _ => format!("cannot listen on {at}: {e}; give an address of this machine and a port to --listen"),
+        io::ErrorKind::AddrInUse => {
+            Refused::Unusable(format!("another program listens on {at}; choose another port"))
+        }
+        _ => Refused::Invalid(format!(
+            "cannot listen on {at}: {e}; give an address of this machine and a port to --listen"
+        )),
     })?;
-    let bound = listener.local_addr().map_err(|e| format!("{at}: {e}"))?;
+    let bound = listener.local_addr().map_err(|e| Refused::Unusable(format!("{at}: {e}")))?;
     interrupt::install("stopping; peers are disconnected");
     // Nobody need read it.
     let _ = writeln!(io::stdout(), "serving {} on {bound}; Ctrl-C ends", arguments.engine);
-    let served = accept_all(arguments, &*engine, &listener, &secret)?;
+    let served = accept_all(arguments, &*engine, &listener, &secret).map_err(Refused::Unusable)?;
     say(format_args!("dma-bench: served {served} connections"));
     Ok(())
 }

@@ -350,10 +350,10 @@ fn senseless_arguments_are_refused_at_once() {
         (&["run", "--campaign", &campaign], 2, "4Q"),
         (&["run", "-e", "cpu", "--numa", "999"], 2, "--numa 999: not found: there is no NUMA node 999"),
         (&["run", "--json", "/nowhere/r.json"], 2, "/nowhere"),
-        (&["report", &other, "-o", "x.html"], 1, "version 99"),
-        (&["compare", &cut, &cut], 1, "cut off"),
+        (&["report", &other, "-o", "x.html"], 2, "version 99"),
+        (&["compare", &cut, &cut], 2, "cut off"),
         (&["compare", &cut, &cut, "--fail-if-slower", "-5%"], 2, "`-5%` is less than 0"),
-        (&["show", "/nowhere/r.json"], 1, "/nowhere/r.json"),
+        (&["show", "/nowhere/r.json"], 2, "/nowhere/r.json"),
         (&["doctor", "abacus"], 2, "there are: auto, cpu"),
         (&["profiles", "bluefield9"], 2, "there are: bluefield2"),
     ] {

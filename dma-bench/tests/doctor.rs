@@ -66,7 +66,29 @@ fn the_loader_names_the_library_that_is_missing() {
     let lines = lines("ioat", dir.path());
     assert_eq!(line(&lines, "library libspdk_env_dpdk.so").0, "ok");
     let (verdict, found) = line(&lines, "library libspdk_ioat.so");
-    assert!(verdict == "bad" && found.contains("where the system looks"), "{found}");
+    assert_eq!((verdict, found), ("bad", "not found"));
     let (_, found) = line(&lines, "libraries and symbols");
     assert!(found.contains("no libspdk_ioat.so") && found.contains("where the system looks"), "{found}");
+}
+
+#[test]
+fn a_search_path_is_printed_once_for_each_backend() {
+    let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .arg("doctor")
+        .env_remove("DMA_SPDK_LIB_DIR")
+        .env_remove("DMA_DOCA_LIB_DIR")
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for backend in ["doca", "ioat", "dsa", "rdma"] {
+        let (_, after) = text.split_once(&format!("\n{backend}: ")).unwrap();
+        let about: Vec<&str> =
+            after.lines().skip(1).take_while(|line| line.starts_with(' ')).map(str::trim).collect();
+        let lists = about.iter().filter(|line| line.contains("/usr/local/lib64")).count();
+        assert!(lists <= 1, "{backend}: {after}");
+        for (at, line) in about.iter().enumerate().filter(|(_, line)| line.starts_with("fix: ")) {
+            assert!(!about[..at].contains(line), "twice: {line}");
+        }
+    }
 }

@@ -69,6 +69,21 @@ fn a_hyphen_is_standard_input_and_no_output() {
 }
 
 #[test]
+fn a_foreign_file_is_an_invalid_argument() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("foreign.json");
+    fs::write(&foreign, "{\"name\": \"something else\"}").unwrap();
+    for words in [&["show"][..], &["report", "-o", "/dev/null"], &["compare"], &["replay"]] {
+        for file in [foreign.as_path(), Path::new("/nowhere/x.json")] {
+            let mut command = bench(words);
+            command.arg(file).args((words[0] == "compare").then_some(file));
+            let (code, _, said) = done(&mut command);
+            assert!(code == 2 && said.contains(file.to_str().unwrap()), "{words:?}: {code} {said}");
+        }
+    }
+}
+
+#[test]
 fn a_full_or_closed_standard_error_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let closed = || std::io::pipe().unwrap().1;
@@ -280,7 +295,7 @@ fn cells_that_were_never_begun_are_not_forgotten() {
     let begun = value["cells"].as_array().unwrap().len();
     assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
     assert!(said.contains(&format!("{} of 16 were not begun", 16 - begun)), "{said}");
-    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let table = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(table.contains(&format!("{} of 16 cells were not begun", 16 - begun)), "{table}");
 }
 
@@ -328,5 +343,5 @@ fn text_from_a_file_is_shown_without_control_characters() {
     );
     fs::write(&dirty, other).unwrap();
     let (code, _, said) = done(bench(["show"]).arg(&dirty));
-    assert!(code == 1 && said.contains("version 3") && !bad(&said), "{said}");
+    assert!(code == 2 && said.contains("version 3") && !bad(&said), "{said}");
 }

@@ -79,9 +79,9 @@ fn wrong_bytes_and_failures_have_their_exit_codes() {
     for (engine, code, says) in [
         ("sim:faults=corrupt@7", 3, "operation 6 of queue 0 is wrong at byte"),
         ("sim:faults=fail@7", 1, "1 of 40 operations failed"),
-        ("sim:clock=virtual", 1, "leave clock out"),
-        ("cpo", 1, "did you mean `cpu`?"),
-        ("record+cpu", 1, "record+cpu:file="),
+        ("sim:clock=virtual", 2, "leave clock out"),
+        ("cpo", 2, "did you mean `cpu`?"),
+        ("record+cpu", 2, "record+cpu:file="),
     ] {
         let output = replay(&trace, &["-e", engine, "-e", "cpu"]);
         let said = text(&output.stderr);
@@ -109,28 +109,28 @@ fn a_trace_that_cannot_run_is_refused() {
     let whole = fs::read(&trace).unwrap();
     let other = folder.path().join("other.trace");
     let write = |bytes: &[u8]| fs::write(&other, bytes).unwrap();
-    let refused = |words: &[&str], says: &str| {
+    let ends = |words: &[&str], code: i32, says: &str| {
         let output = replay(&other, words);
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(says), "{says}: {said}");
     };
-    refused(&[], "other.trace: No such file");
+    ends(&[], 2, "other.trace: No such file");
     write(&whole[..whole.len() - 1]);
-    refused(&[], "other.trace: the trace is cut off after");
+    ends(&[], 2, "other.trace: the trace is cut off after");
     write(b"{}");
-    refused(&[], "other.trace: this is no trace");
+    ends(&[], 2, "other.trace: this is no trace");
     let mut newer = whole.clone();
     newer[8] = 9;
     write(&newer);
-    refused(&[], "has version 9, and this build reads version 2");
+    ends(&[], 2, "has version 9, and this build reads version 2");
     write(&whole);
-    refused(&["-e", "cpu", "--memory", "4K"], "of memory that the trace needs");
+    ends(&["-e", "cpu", "--memory", "4K"], 1, "of memory that the trace needs");
     // Longer than memory, with holes.
     fs::File::create(&other).unwrap().set_len(1 << 43).unwrap();
-    refused(&[], "do not fit into memory");
+    ends(&[], 2, "do not fit into memory");
     fs::remove_file(&other).unwrap();
-    let (empty, code) = (folder.path().join("empty.trace"), Some(1));
+    let (empty, code) = (folder.path().join("empty.trace"), Some(2));
     drop(dma::open(&format!("record+cpu:file={}", empty.display())).expect("it opens"));
     let output = replay(&empty, &[]);
     assert_eq!(output.status.code(), code);

@@ -240,7 +240,7 @@ fn wrong_command_lines_are_named() {
         (&["run", "--peer", "process", "--secret-file", &key], 2, "--secret-file is for --peer"),
         (&["run", "--peer", "nowhere"], 2, "thread, process and HOST:PORT"),
         (&["run", "--peer", "nowhere:0"], 2, "thread, process and HOST:PORT"),
-        (&["run", "--peer", "127.0.0.1:1", "--secret-file", "/missing"], 1, "cannot open --secret-file"),
+        (&["run", "--peer", "127.0.0.1:1", "--secret-file", "/missing"], 2, "cannot open --secret-file"),
         (&["serve", "-e", "cpu", "--listen", "127.0.0.1:0"], 2, "--secret-file"),
         (&["serve", "-e", "cpu", "--secret-file", &key], 2, "--listen"),
         (
@@ -253,9 +253,9 @@ fn wrong_command_lines_are_named() {
             2,
             "1e9",
         ),
-        (&["serve", "-e", "cpo", "--listen", "127.0.0.1:0", "--secret-file", &key], 1, "did you mean"),
-        (&["serve", "-e", "cpu", "--listen", "nowhere", "--secret-file", &key], 1, "--listen"),
-        (&["serve", "-e", "cpu", "--listen", "127.0.0.1:0", "--secret-file", "/missing"], 1, "/missing"),
+        (&["serve", "-e", "cpo", "--listen", "127.0.0.1:0", "--secret-file", &key], 2, "did you mean"),
+        (&["serve", "-e", "cpu", "--listen", "nowhere", "--secret-file", &key], 2, "--listen"),
+        (&["serve", "-e", "cpu", "--listen", "127.0.0.1:0", "--secret-file", "/missing"], 2, "/missing"),
     ] {
         let output = command(words).output().expect("it starts");
         ended(&output, code, &[says]);

@@ -113,7 +113,7 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
         comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Same),
         "these are exact"
     );
-    let text = comparison.text(false, Style::Plain);
+    let text = comparison.text(false, Style::Terminal(200));
     assert!(text.contains("4 of 8 cells cannot be told from noise with so few repetitions"), "{text}");
     assert!(text.contains("(have 5 before and 5 after): measure both with -r 6 or more"), "{text}");
     assert!(text.contains("-90.0 %"), "they could not be further apart: {text}");
@@ -187,7 +187,7 @@ fn cells_that_are_gone_are_named() {
     // For an engine that is missing now, the reason is shown.
     after.engines[1].error = Some("no such\x1b device".to_owned());
     let text = compare(&sample(), &after, Metric::Ratio, 0.01).text(false, Style::Plain);
-    assert!(text.contains("is missing in the second: no such  device"), "{text}");
+    assert!(text.contains("is missing in the second: no such device"), "{text}");
 }
 
 #[test]

@@ -87,9 +87,7 @@ impl Comparison {
     pub(crate) fn text(&self, all: bool, style: Style) -> String {
         let mut text = String::new();
         self.print(all, style).for_each(|table| text += &table);
-        for line in self.lines(all) {
-            let _ = writeln!(text, "{line}");
-        }
+        self.lines(all).iter().for_each(|line| text += &style.wrap(line));
         text
     }
 

@@ -1,7 +1,5 @@
 //! Tables of conclusions: verdicts, knees, set-up costs, time series, and models against published figures.
 
-use std::fmt::Write as _;
-
 use super::grid::{Entry, Grid, Look};
 use super::words::{curve, labelled};
 use super::{Style, latency, printable};
@@ -18,7 +16,7 @@ pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
     for v in all {
         let against = if v.is_here() { String::new() } else { format!(", against {}", v.against) };
         let line = format!("{}{against}: {}", labelled(&curve(&v.curve), v.model), v.text);
-        let _ = writeln!(text, "{}{}", style.bullet(), style.text(&line));
+        text += &style.wrap(&format!("{}{}", style.bullet(), style.text(&line)));
     }
     text
 }
@@ -145,6 +143,6 @@ pub(crate) fn sources(rows: &[Published]) -> Vec<String> {
 
 /// Returns the table of published figures, and their sources.
 pub(crate) fn published_text(rows: &[Published], style: Style) -> String {
-    let table = published(rows).print(style, Look::Wrapped);
-    sources(rows).into_iter().fold(table, |text, line| text + &line + "\n")
+    let table = published(rows).print(style, Look::Bare);
+    sources(rows).into_iter().fold(table, |text, line| text + &style.wrap(&line))
 }

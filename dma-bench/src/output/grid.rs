@@ -57,11 +57,11 @@ impl Entry {
 /// The look of a table in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Without lines between columns, and without ranges. Each row is one line.
+    /// Without lines between columns, and without ranges. Long texts are wrapped.
     Bare,
     /// With lines and ranges. Each row is one line, however long.
     Ranges,
-    /// With lines. Terminals wrap long texts.
+    /// With lines. Terminals wrap long texts; in pipes each row is one line.
     Wrapped,
 }
 
@@ -102,8 +102,13 @@ impl Grid {
             _ => UTF8_FULL_CONDENSED,
         });
         table.set_content_arrangement(ContentArrangement::Disabled).set_header(&self.header);
-        if let (Style::Terminal(width), Look::Wrapped) = (style, look) {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        let columns = match (style, look) {
+            (_, Look::Bare) => style.columns(),
+            (Style::Terminal(columns), Look::Wrapped) => Some(columns),
+            _ => None,
+        };
+        if let Some(columns) = columns {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
         }
         for (_, row) in &self.rows {
             table.add_row(row.iter().map(|entry| {

@@ -20,7 +20,7 @@ pub(crate) use self::findings::{costs, intervals, knees, published, sources};
 pub(crate) use self::grid::{Entry, Grid, Look};
 pub(crate) use self::style::Style;
 pub(crate) use self::style::printable;
-pub(crate) use self::summary::{GOES_ON, summary};
+pub(crate) use self::summary::summary;
 pub(crate) use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
 use self::words::{latencies, latency};
 use crate::results::{Measured, Results};
@@ -42,16 +42,15 @@ pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
     let mut text = String::new();
     let machine = &results.machine;
     let virt = if machine.virtual_machine { ", virtual" } else { "" };
-    let _ = writeln!(
-        text,
+    text += &style.wrap(&format!(
         "{} ({} CPUs{virt}), {}, {}, {}; dma-bench {}, {}",
         machine.cpu, machine.cpus, machine.kernel, machine.libc, machine.os, results.tool, results.created
-    );
+    ));
     if style == Style::Markdown {
         let _ = write!(text, "\n    {}\n", command_line(&results.command));
     }
     if let Some(stopped) = results.stopped() {
-        let _ = writeln!(text, "\nINTERRUPTED: {stopped}");
+        text += &format!("\n{}", style.wrap(&format!("INTERRUPTED: {stopped}")));
     }
     let mut figures = |title: &str, mut cells: Vec<&Measured>| {
         if !cells.is_empty() {
@@ -77,7 +76,7 @@ pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
     for (at, note) in depth.into_iter().chain(models).enumerate() {
         // A blank line ends the table above in Markdown.
         let blank = if at == 0 { "\n" } else { "" };
-        let _ = writeln!(text, "{blank}{bullet}{}", style.text(&note));
+        text += &format!("{blank}{}", style.wrap(&format!("{bullet}{}", style.text(&note))));
     }
     for m in results.cells.iter().filter(|m| !m.series.is_empty()) {
         text += &style.title(&format!("Over time, slowest intervals: {}", m.cell));
@@ -89,7 +88,7 @@ pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
     }
     if !results.knees.is_empty() {
         text += &style.title("Smallest depth with 95 % of the best throughput");
-        text += &knees(&results.knees).print(style, Look::Wrapped);
+        text += &knees(&results.knees).print(style, Look::Bare);
     }
     if !results.published.is_empty() {
         text += &style.title("Models against published figures");
@@ -97,15 +96,19 @@ pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
     }
     text += &troubles(results, style);
     for note in results.notes() {
-        let _ = writeln!(text, "\n{note}");
+        text += &format!("\n{}", style.wrap(&note));
     }
     if !results.verdicts.is_empty() {
         text += &style.title("Verdicts against memcpy, by bytes of each operation");
         text += &findings::verdicts(&results.verdicts, style);
     }
     text += &style.title("Summary");
-    for line in &results.summary {
-        let _ = writeln!(text, "{}{line}", if style == Style::Markdown { "    " } else { "" });
+    for statement in &results.summary {
+        if style == Style::Markdown {
+            let _ = writeln!(text, "    {statement}");
+        } else {
+            text += &style.wrap(statement);
+        }
     }
     text
 }
@@ -116,7 +119,7 @@ fn troubles(results: &Results, style: Style) -> String {
     if failed.peek().is_some() {
         text += &style.title("Failed or incomplete");
         for (what, why) in failed {
-            let _ = writeln!(text, "- {}", printable(&format!("{what}: {why}")));
+            text += &style.wrap(&format!("- {}", printable(&format!("{what}: {why}"))));
         }
     }
     text

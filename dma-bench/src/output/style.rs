@@ -4,9 +4,12 @@ use comfy_table::Table;
 
 use crate::cli::Format;
 
+/// The columns of text that is not for a terminal.
+const COLUMNS: u16 = 80;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// With lines, as wide as their content.
+    /// For pipes and files, with [`COLUMNS`].
     Plain,
     /// For a terminal with this many columns.
     Terminal(u16),
@@ -29,6 +32,34 @@ impl Style {
     pub(crate) fn text(self, text: &str) -> String {
         let text = printable(text);
         if self == Self::Markdown { text.replace('|', "\\|").replace('<', "\\<") } else { text }
+    }
+
+    /// Returns the columns that text has; `None` in Markdown, whose reader wraps it.
+    pub(super) fn columns(self) -> Option<u16> {
+        match self {
+            Self::Plain => Some(COLUMNS),
+            Self::Terminal(width) => Some(width),
+            Self::Markdown => None,
+        }
+    }
+
+    /// Returns text with a line break at its end, wrapped between words. Lines after the first are indented by
+    /// four columns.
+    pub(crate) fn wrap(self, text: &str) -> String {
+        let Some(columns) = self.columns() else { return format!("{text}\n") };
+        let indent = &text[..text.len() - text.trim_start().len()];
+        let (mut wrapped, mut line) = (String::new(), indent.to_owned());
+        for word in text.split_whitespace() {
+            let is_blank = line.trim().is_empty();
+            if !is_blank && line.chars().count() + 1 + word.chars().count() > usize::from(columns) {
+                wrapped += &(line + "\n");
+                line = format!("    {word}");
+            } else {
+                line += if is_blank { "" } else { " " };
+                line += word;
+            }
+        }
+        wrapped + &line + "\n"
     }
 
     pub(super) fn bullet(self) -> &'static str {

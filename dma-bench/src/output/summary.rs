@@ -1,5 +1,4 @@
-//! The summary: at most 12 lines of at most 80 columns, the same on a terminal, in Markdown, in JSON and on
-//! the page.
+//! The summary: at most 12 statements, the same on a terminal, in Markdown, in JSON and on the page.
 
 use std::cmp::Reverse;
 
@@ -7,9 +6,6 @@ use crate::plan::{Direction, Footprint, Op};
 use crate::results::{Measured, Results, Status, slowest};
 use crate::units::{bytes, digits};
 use crate::verdict::{Class, Verdict, not_decided, range};
-
-pub(crate) const LINES: usize = 12;
-pub(crate) const COLUMNS: usize = 80;
 
 /// A way of using an engine: operation, memory, queues and operations in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +30,7 @@ impl Use {
     }
 }
 
+/// Returns the statements of the summary. Those that are indented belong to the one before.
 pub(crate) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     let advice = advice(results);
@@ -57,55 +54,7 @@ pub(crate) fn summary(results: &Results) -> Vec<String> {
     lines.extend(soak(results));
     lines.push(trust(results));
     lines.push(disturbed(results));
-    fit(&lines)
-}
-
-/// Wraps long lines as long as there is room for more lines, and cuts the others.
-fn fit(lines: &[String]) -> Vec<String> {
-    let mut room = LINES.saturating_sub(lines.len());
-    let mut fitted = Vec::new();
-    for line in lines.iter().take(LINES) {
-        let wrapped = wrap(line);
-        if wrapped.len() - 1 <= room {
-            room -= wrapped.len() - 1;
-            fitted.extend(wrapped);
-        } else {
-            fitted.push(cut(line));
-        }
-    }
-    fitted
-}
-
-/// Beginning of a line that continues the one before.
-pub(crate) const GOES_ON: &str = "    ";
-
-/// Wraps a text into lines of at most [`COLUMNS`].
-fn wrap(text: &str) -> Vec<String> {
-    let indent = &text[..text.len() - text.trim_start().len()];
-    let mut lines = vec![indent.to_owned()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        let blank = lines[last].trim().is_empty();
-        if !blank && lines[last].chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(format!("{GOES_ON}{word}"));
-        } else {
-            if !blank {
-                lines[last].push(' ');
-            }
-            lines[last].push_str(word);
-        }
-    }
     lines
-}
-
-/// Cuts a line at a word, so that it fits [`COLUMNS`].
-fn cut(line: &str) -> String {
-    if line.chars().count() <= COLUMNS {
-        return line.to_owned();
-    }
-    let short: String = line.chars().take(COLUMNS - 4).collect();
-    let end = short.rfind(' ').unwrap_or(short.len());
-    format!("{} ...", &short[..end])
 }
 
 fn limited(mut lines: Vec<String>, most: usize, rest: &str) -> Vec<String> {

@@ -7,7 +7,6 @@ use super::draw::Plot;
 use super::plots::{Question, questions};
 use super::tables::{baselines, costs, figures, knees, published, tag, verdicts};
 use super::theme::variables;
-use crate::output::GOES_ON;
 use crate::results::Results;
 use crate::runner::passes;
 use crate::units::{command_line, digits, nanos};
@@ -71,16 +70,9 @@ pub(crate) fn page(results: &Results) -> Result<String, String> {
     Ok(whole(&format!("dma-bench: {}", results.campaign.name), body))
 }
 
-/// Renders the summary. Indented lines belong to the one before. Lines that were wrapped are joined.
+/// Renders the summary. Indented lines belong to the one before.
 pub(super) fn answer(lines: &[String]) -> Markup {
-    let mut whole: Vec<String> = Vec::new();
-    for line in lines {
-        match whole.last_mut() {
-            Some(last) if line.starts_with(GOES_ON) => *last = format!("{last} {}", line.trim()),
-            _ => whole.push(line.clone()),
-        }
-    }
-    html! { div.summary { @for line in whole {
+    html! { div.summary { @for line in lines {
         p.in[line.starts_with(' ')] { (line.trim_start()) }
     } } }
 }

@@ -43,7 +43,7 @@ fn texts_of_a_file_are_never_markup() {
     results.machine.cpu = "</title><script>".to_owned();
     results.command.push("</pre><script>".to_owned());
     results.summary.push("</div><script>".to_owned());
-    results.verdicts = crate::derive::verdicts(&results.cells);
+    results.verdicts = crate::derive::verdicts(&results.campaign, &results.cells, false);
     let page = page(&results).unwrap();
     assert!(!page.contains("<img") && page.matches("<script").count() == 1, "escaped");
     assert!(page.contains("&lt;img"));
@@ -71,7 +71,7 @@ fn a_plot_has_at_most_six_curves_and_each_curve_is_in_one() {
             m
         }));
     }
-    results.verdicts = crate::derive::verdicts(&results.cells);
+    results.verdicts = crate::derive::verdicts(&results.campaign, &results.cells, false);
     for q in questions(&results, false) {
         assert!(q.plots.iter().all(|p| p.series.len() <= theme::SERIES), "{}", q.title);
         let drawn = |p: &Plot| p.series.iter().filter(|s| !s.reference).count();

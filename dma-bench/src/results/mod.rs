@@ -42,7 +42,7 @@ pub struct Results {
     pub interrupted: bool,
     /// Number of cells that were planned, baselines included.
     pub planned: u64,
-    /// The summary: at most 12 lines of at most 80 columns.
+    /// The summary: at most 12 statements. Those that are indented belong to the one before.
     pub summary: Vec<String>,
     /// The machine.
     pub machine: Machine,

@@ -89,7 +89,7 @@ pub(crate) fn sample() -> Results {
             engine("sim:profile=dsa", Some("dsa (a public <source>)"), None),
             engine("doca", None, Some("no SDK")),
         ],
-        verdicts: crate::derive::verdicts(&cells),
+        verdicts: crate::derive::verdicts(&Campaign::default(), &cells, false),
         costs: vec![Cost {
             engine: "cpu".to_owned(),
             model: false,

@@ -162,7 +162,7 @@ fn run(fast: &[u64]) -> Verdict {
         Contender { name: name.clone(), engine, clock: Clock::Real(Instant::now()), timeless: false };
     let engines = Engines::new(vec![contender], campaign.groups(&[name]), &campaign);
     let (cells, _) = Runner::new(&campaign, engines, cpu).all(&mut Nobody);
-    verdicts(&cells).pop().expect("one curve")
+    verdicts(&campaign, &cells, false).pop().expect("one curve")
 }
 
 /// Runs each curve `times` times. Returns the runs and those that left something open. Panics at a wrong

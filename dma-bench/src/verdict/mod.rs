@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::interval::interval_in_order;
 pub(crate) use self::words::text;
-pub(crate) use self::words::{class, not_decided, range};
+pub(crate) use self::words::{BUSY, class, not_decided, range};
 use crate::plan::{Cell, Direction, Footprint, Op};
 use crate::stats::blocks;
 
@@ -136,10 +136,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Creates a verdict from points in any order.
-    pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>) -> Self {
+    /// Creates a verdict from points in any order. `too_few` is the reason for intervals that are missing
+    /// because of too few repetitions, with the remedy.
+    pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>, too_few: &str) -> Self {
         points.sort_by_key(|p| p.size);
-        let text = text(&points);
+        let text = text(&points, too_few);
         Self { curve, model, against: against.to_owned(), text, points }
     }
 

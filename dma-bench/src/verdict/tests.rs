@@ -230,12 +230,12 @@ fn ranges_are_said_as_people_say_them() {
         (&[F, N, N, F], "faster at all sizes, 1 KiB to 8 KiB (not decided: 2 KiB to 4 KiB)"),
         (&[N, F, F], "faster from 2 KiB (not decided: 1 KiB)"),
         (&[F, F, N], "faster up to 2 KiB (not decided: 4 KiB)"),
-        (&[N, N], "not decided: too few passes; leave out -r and --passes, or give more time"),
+        (&[N, N], "not decided: too few; give more"),
         (&[], "nothing was compared"),
     ] {
-        assert_eq!(text(&points(classes)), says, "{classes:?}");
+        assert_eq!(text(&points(classes), "too few; give more"), says, "{classes:?}");
     }
     let mut busy = points(&[N, N]);
     busy.iter_mut().for_each(|p| (p.low, p.high) = (Some(0.5), Some(2.0)));
-    assert_eq!(text(&busy), "not decided: the machine was too busy");
+    assert_eq!(text(&busy, "too few"), "not decided: the machine was too busy");
 }

@@ -41,8 +41,9 @@ pub(crate) fn ranges(points: &[Point]) -> Vec<Range> {
     runs
 }
 
-/// Returns the verdict on points that are sorted by size.
-pub(crate) fn text(points: &[Point]) -> String {
+/// Returns the verdict on points that are sorted by size. `too_few` is the reason for intervals that are
+/// missing because of too few repetitions, with the remedy.
+pub(crate) fn text(points: &[Point], too_few: &str) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return "nothing was compared".to_owned();
     };
@@ -50,7 +51,7 @@ pub(crate) fn text(points: &[Point]) -> String {
     let open = not_decided(&open);
     let parts: Vec<String> = ranges(points).iter().map(|s| segment(s, first.size, last.size)).collect();
     match (parts.is_empty(), open.is_empty()) {
-        (true, _) => format!("not decided: {}", reason(points)),
+        (true, _) => format!("not decided: {}", reason(points, too_few)),
         (false, true) => parts.join(", "),
         (false, false) => format!("{} (not decided: {})", parts.join(", "), open),
     }
@@ -85,13 +86,12 @@ fn segment(s: &Range, first: u64, last: u64) -> String {
     text
 }
 
-fn reason(points: &[Point]) -> &'static str {
-    if points.iter().all(|p| p.low.is_none()) {
-        "too few passes; leave out -r and --passes, or give more time"
-    } else {
-        "the machine was too busy"
-    }
+fn reason<'a>(points: &[Point], too_few: &'a str) -> &'a str {
+    if points.iter().all(|p| p.low.is_none()) { too_few } else { BUSY }
 }
+
+/// Reason for intervals that are too wide.
+pub(crate) const BUSY: &str = "the machine was too busy";
 
 /// Returns the ranges of undecided sizes in words. `sizes` are all that were measured.
 pub(crate) fn not_decided(sizes: &[(u64, bool)]) -> String {
