@@ -1,6 +1,7 @@
-//! Decoder of the instructions that store 64 bytes to a portal.
+//! Decoder of the instructions that the stand-in takes: stores of 64 bytes, and waits for a store.
 //!
-//! Source: Intel's "Software Developer's Manual", volume 2, MOVDIR64B, ENQCMD, ENQCMDS and chapter 2.
+//! Source: Intel's "Software Developer's Manual", volume 2, MOVDIR64B, ENQCMD, ENQCMDS, UMONITOR, UMWAIT,
+//! TPAUSE and chapter 2.
 
 /// The registers of the machine's encoding: 0 is RAX, 4 is RSP, 15 is R15.
 pub(crate) trait Registers {
@@ -12,7 +13,7 @@ pub(crate) trait Registers {
     fn fs_base(&self) -> u64;
 }
 
-/// The instruction.
+/// A store of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     /// MOVDIR64B: a posted store, without an answer.
@@ -23,16 +24,25 @@ pub(crate) enum Store {
     Enqcmds,
 }
 
+/// What an instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Stores the 64 bytes at `source` to `destination`.
+    Store { store: Store, source: u64, destination: u64 },
+    /// UMONITOR: watches the cache line of an address.
+    Monitor { address: u64 },
+    /// UMWAIT: waits for a store to that line, in the state that the register's value names.
+    Wait { state: u32 },
+    /// TPAUSE: waits for a time, in the state that the register's value names.
+    Pause { state: u32 },
+}
+
 /// A decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
-    pub(crate) store: Store,
+    pub(crate) operation: Operation,
     /// Its length in bytes.
     pub(crate) len: u8,
-    /// The address of the 64 bytes.
-    pub(crate) source: u64,
-    /// The address that they go to.
-    pub(crate) destination: u64,
 }
 
 /// Longest instruction of the processor in bytes.
@@ -51,12 +61,37 @@ pub(crate) fn decode(code: &[u8], registers: &impl Registers) -> Option<Instruct
             0x64 => fs = true,
             // Segments without a base.
             0x26 | 0x2e | 0x36 | 0x3e => fs = false,
+            // LOCK makes each of these instructions undefined on every processor. The tests use that to cover
+            // processors that lack them.
+            0xf0 => {}
             _ => break,
         }
         byte = rest.next()?;
     }
     let rex = if byte & 0xf0 == 0x40 { std::mem::replace(&mut byte, rest.next()?) } else { 0 };
-    if [byte, rest.next()?, rest.next()?] != [0x0f, 0x38, 0xf8] {
+    let size = if address_size { u64::from(u32::MAX) } else { u64::MAX };
+    // The base of a segment is added after the address was cut to its size.
+    let base = if fs { registers.fs_base() } else { 0 };
+    if byte != 0x0f {
+        return None;
+    }
+    let byte = rest.next()?;
+    if byte == 0xae {
+        let modrm = rest.next()?;
+        // Other values are instructions of other extensions, for example CLWB.
+        if modrm >> 3 != 0b11_110 {
+            return None;
+        }
+        let value = registers.general(modrm & 7 | if rex & 1 == 0 { 0 } else { 8 });
+        let operation = match repeat {
+            Some(0xf3) => Operation::Monitor { address: (value & size).wrapping_add(base) },
+            Some(_) => Operation::Wait { state: value as u32 },
+            None if operand_size => Operation::Pause { state: value as u32 },
+            None => return None,
+        };
+        return Some(Instruction { operation, len: (code.len().min(LONGEST) - rest.len()) as u8 });
+    }
+    if [byte, rest.next()?] != [0x38, 0xf8] {
         return None;
     }
     let store = match repeat {
@@ -105,10 +140,9 @@ pub(crate) fn decode(code: &[u8], registers: &impl Registers) -> Option<Instruct
     if relative {
         source = source.wrapping_add(registers.rip()).wrapping_add(len as u64);
     }
-    let size = if address_size { u64::from(u32::MAX) } else { u64::MAX };
-    // A segment's base is added after the address was cut to its size.
-    source = (source & size).wrapping_add(if fs { registers.fs_base() } else { 0 });
-    Some(Instruction { store, len: len as u8, source, destination: registers.general(reg) & size })
+    let source = (source & size).wrapping_add(base);
+    let destination = registers.general(reg) & size;
+    Some(Instruction { operation: Operation::Store { store, source, destination }, len: len as u8 })
 }
 
 #[cfg(test)]
@@ -134,8 +168,8 @@ mod tests {
         }
     }
 
-    fn check(code: &[u8], store: Store, destination: u64, source: u64) {
-        let expected = Instruction { store, len: code.len() as u8, source, destination };
+    fn check(code: &[u8], operation: Operation) {
+        let expected = Instruction { operation, len: code.len() as u8 };
         assert_eq!(decode(code, &Made), Some(expected), "{code:x?}");
         // The bytes that follow do not matter, and nothing is decoded of a part.
         let longer: Vec<u8> = code.iter().copied().chain([0xcc; 20]).collect();
@@ -186,7 +220,27 @@ mod tests {
             // movdir64b %fs:(%rdx), %rax
             (&[0x64, 0x66, 0x0f, 0x38, 0xf8, 0x02], Movdir64b, value(0), Made.fs_base() + value(2)),
         ] {
-            check(code, store, destination, source);
+            check(code, Operation::Store { store, source, destination });
+        }
+    }
+
+    /// As above.
+    #[test]
+    fn waits_have_their_register() {
+        let state = |number: u64| value(number) as u32;
+        for (code, operation) in [
+            // umonitor %rax; umonitor %r14; addr32 umonitor %edx
+            (&[0xf3, 0x0f, 0xae, 0xf0][..], Operation::Monitor { address: value(0) }),
+            (&[0xf3, 0x41, 0x0f, 0xae, 0xf6], Operation::Monitor { address: value(14) }),
+            (&[0x67, 0xf3, 0x0f, 0xae, 0xf2], Operation::Monitor { address: 0x200 }),
+            // umwait %ecx; umwait %r9d
+            (&[0xf2, 0x0f, 0xae, 0xf1], Operation::Wait { state: state(1) }),
+            (&[0xf2, 0x41, 0x0f, 0xae, 0xf1], Operation::Wait { state: state(9) }),
+            // tpause %edi; tpause %r8d
+            (&[0x66, 0x0f, 0xae, 0xf7], Operation::Pause { state: state(7) }),
+            (&[0x66, 0x41, 0x0f, 0xae, 0xf0], Operation::Pause { state: state(8) }),
+        ] {
+            check(code, operation);
         }
     }
 
@@ -197,6 +251,9 @@ mod tests {
             &[0x66, 0x0f, 0x38, 0xf8, 0xc2],       // a register for the source
             &[0x66, 0x0f, 0x38, 0xf9, 0x02],       // MOVDIRI with a prefix
             &[0x65, 0x66, 0x0f, 0x38, 0xf8, 0x02], // GS, whose base is not known
+            &[0x66, 0x0f, 0xae, 0x30],             // CLWB
+            &[0x66, 0x0f, 0xae, 0xf8],             // no instruction
+            &[0x0f, 0xae, 0xf0],                   // MFENCE
             &[0x66; 20],
             &[0x0f, 0x0b],
             &[],

@@ -2,8 +2,10 @@
 #![expect(unsafe_code, reason = "accesses addresses that descriptors name")]
 
 use std::arch::global_asm;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
 
-// The trap handler continues at the end when the string instruction faults, with the fault in RDX.
+// The trap handler continues at the end when the instruction before it faults, and writes the fault to R8.
 global_asm!(
     ".pushsection .text",
     ".p2align 4",
@@ -11,47 +13,84 @@ global_asm!(
     ".hidden dsa_emu_move, dsa_emu_move_at, dsa_emu_move_end",
     ".type dsa_emu_move, @function",
     "dsa_emu_move:",
+    "mov r8, rcx",
     "mov rcx, rdx",
-    "xor edx, edx",
     "dsa_emu_move_at:",
     "rep movsb",
     "dsa_emu_move_end:",
     "mov rax, rcx",
     "ret",
     ".size dsa_emu_move, . - dsa_emu_move",
+    ".p2align 4",
+    ".globl dsa_emu_touch, dsa_emu_touch_at, dsa_emu_touch_end",
+    ".hidden dsa_emu_touch, dsa_emu_touch_at, dsa_emu_touch_end",
+    ".type dsa_emu_touch, @function",
+    "dsa_emu_touch:",
+    "mov r8, rsi",
+    "mov eax, 1",
+    "dsa_emu_touch_at:",
+    "lock or byte ptr [rdi], 0",
+    "xor eax, eax",
+    "dsa_emu_touch_end:",
+    "ret",
+    ".size dsa_emu_touch, . - dsa_emu_touch",
     ".popsection",
 );
 
 unsafe extern "C" {
-    fn dsa_emu_move(to: u64, from: u64, len: usize) -> Moved;
+    /// Returns the number of bytes that are left. If there are any, `fault` is written.
+    fn dsa_emu_move(to: u64, from: u64, len: usize, fault: &mut MaybeUninit<Fault>) -> usize;
     static dsa_emu_move_at: u8;
     static dsa_emu_move_end: u8;
-}
-
-#[repr(C)]
-struct Moved {
-    left: usize,
-    fault: u64,
+    /// Returns 0, or 1 if it faulted and `fault` is written.
+    fn dsa_emu_touch(at: u64, fault: &mut MaybeUninit<Fault>) -> u32;
+    static dsa_emu_touch_at: u8;
+    static dsa_emu_touch_end: u8;
 }
 
 /// An access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Fault {
     /// The bytes before it.
     pub(crate) done: usize,
-    /// The page.
-    pub(crate) page: u64,
+    pub(crate) address: u64,
     pub(crate) write: bool,
+    /// The signal that the system raised, and its code.
+    pub(crate) signal: c_int,
+    pub(crate) code: c_int,
 }
 
-/// Bits of an address that are the place in its page. Bit 0 says in [`Moved::fault`] that it was a write.
-const PAGE_BITS: u64 = 0xfff;
+impl Fault {
+    /// The fault of an address without a mapping.
+    pub(crate) const fn unmapped(address: u64, write: bool) -> Self {
+        Self { done: 0, address, write, signal: libc::SIGSEGV, code: SEGV_MAPERR }
+    }
 
-/// If `rip` is where [`move_bytes`] accesses memory, returns where it goes on, and its register RDX.
-pub(crate) fn recover(rip: u64, addr: u64, write: bool) -> Option<(u64, u64)> {
-    // The address of the code is all that is taken.
-    (rip == (&raw const dsa_emu_move_at).addr() as u64)
-        .then(|| ((&raw const dsa_emu_move_end).addr() as u64, addr & !PAGE_BITS | u64::from(write)))
+    /// A general protection fault, which has no address.
+    pub(crate) const fn protection() -> Self {
+        Self { code: SI_KERNEL, ..Self::unmapped(0, false) }
+    }
+
+    /// The address of the page.
+    pub(crate) const fn page(&self) -> u64 {
+        self.address & !0xfff
+    }
+}
+
+/// `si_code` of an address without a mapping (`asm-generic/siginfo.h`).
+const SEGV_MAPERR: c_int = 1;
+/// `si_code` of what the kernel raised without an address (`asm-generic/siginfo.h`).
+pub(crate) const SI_KERNEL: c_int = 0x80;
+
+/// If `rip` is where this module accesses memory of the program, returns where it goes on.
+pub(crate) fn recover(rip: u64) -> Option<u64> {
+    // The addresses of the code are all that is taken.
+    let accesses = [
+        (&raw const dsa_emu_move_at, &raw const dsa_emu_move_end),
+        (&raw const dsa_emu_touch_at, &raw const dsa_emu_touch_end),
+    ];
+    accesses.into_iter().find(|(at, _)| rip == at.addr() as u64).map(|(_, end)| end.addr() as u64)
 }
 
 /// Copies `len` bytes, upwards.
@@ -60,11 +99,28 @@ pub(crate) fn recover(rip: u64, addr: u64, write: bool) -> Option<(u64, u64)> {
 ///
 /// The trap handler is installed. Nobody relies on the bytes at `to`, or on their not changing.
 pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fault> {
-    // SAFETY: the caller's promise; a fault ends it.
-    let Moved { left, fault } = unsafe { dsa_emu_move(to, from, len) };
-    match left {
+    let mut fault = MaybeUninit::uninit();
+    // SAFETY: the caller lets the bytes at `to` change. An address without a mapping ends the copy, because the
+    // trap handler is installed.
+    match unsafe { dsa_emu_move(to, from, len, &mut fault) } {
         0 => Ok(()),
-        left => Err(Fault { done: len - left, page: fault & !PAGE_BITS, write: fault & 1 == 1 }),
+        // SAFETY: bytes are left because of a fault, which the handler wrote.
+        left => Err(Fault { done: len - left, ..unsafe { fault.assume_init() } }),
+    }
+}
+
+/// Finds out whether the byte at an address may be written, and leaves it as it is.
+///
+/// # Safety
+///
+/// The trap handler is installed.
+pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
+    let mut fault = MaybeUninit::uninit();
+    // SAFETY: an atomic operation that changes no byte. A fault ends it, because the trap handler is installed.
+    match unsafe { dsa_emu_touch(at, &mut fault) } {
+        0 => Ok(()),
+        // SAFETY: it faulted, and the handler wrote the fault.
+        _ => Err(unsafe { fault.assume_init() }),
     }
 }
 
@@ -74,7 +130,7 @@ pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fa
 ///
 /// The trap handler is installed.
 pub(crate) unsafe fn read(from: u64, to: &mut [u8]) -> Result<(), Fault> {
-    // SAFETY: `to` is ours.
+    // SAFETY: `to` is borrowed for writing, and the caller has installed the handler.
     unsafe { move_bytes(to.as_mut_ptr().expose_provenance() as u64, from, to.len()) }
 }
 
@@ -84,6 +140,6 @@ pub(crate) unsafe fn read(from: u64, to: &mut [u8]) -> Result<(), Fault> {
 ///
 /// As for [`move_bytes`].
 pub(crate) unsafe fn write(to: u64, from: &[u8]) -> Result<(), Fault> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller lets the bytes at `to` change, and has installed the handler. `from` is borrowed.
     unsafe { move_bytes(to, from.as_ptr().expose_provenance() as u64, from.len()) }
 }

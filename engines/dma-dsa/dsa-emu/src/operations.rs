@@ -54,7 +54,7 @@ fn read_member(batch: &Descriptor, n: u32, injected: bool) -> Result<Descriptor,
     let from = batch.src().wrapping_add(u64::from(n) * SIZE as u64);
     let mut bytes = [0; SIZE];
     // SAFETY: the worker runs behind the trap handler.
-    unsafe { memory::read(from, &mut bytes) }.map_err(|fault| fault.page)?;
+    unsafe { memory::read(from, &mut bytes) }.map_err(|fault| fault.page())?;
     if injected { Err(from & !0xfff) } else { Ok(Descriptor::from_bytes(&bytes)) }
 }
 
@@ -351,7 +351,7 @@ fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, crc: u32) -> Record
     let code =
         if descriptor.has(flag::BLOCK_ON_FAULT) { status::PAGE_FAULT_REFUSED } else { status::PAGE_FAULT };
     let status = code | if fault.write { status::WRITE } else { 0 };
-    Record { done: done as u32, fault: fault.page, value: crc, ..Record::of(status) }
+    Record { done: done as u32, fault: fault.page(), value: crc, ..Record::of(status) }
 }
 
 /// The record of an operation that did all that it should, up to an injected page fault.
@@ -361,7 +361,7 @@ fn ended(descriptor: &Descriptor, crc: u32, injected: Option<u64>, done: u64, ra
         let reads = opcode != op::FILL;
         let write = !reads || matches!(opcode, op::MEMMOVE | op::COPY_CRC | op::DUALCAST) && random & 1 == 1;
         let start = if write { descriptor.dst() } else { descriptor.src() };
-        let fault = Fault { done: 0, page: start.wrapping_add(at) & !0xfff, write };
+        let fault = Fault::unmapped(start.wrapping_add(at), write);
         return faulted(descriptor, done, fault, crc);
     }
     let (compares, has_crc) =

@@ -4,6 +4,12 @@
 //! A portal is a mapping of an empty file, so that every store to it raises SIGBUS, or SIGSEGV where it is
 //! mapped without rights. A processor that lacks the instruction, or may not run it, raises SIGILL or SIGSEGV
 //! without an address. So all three signals are handled alike, and only the instruction decides.
+//!
+//! An instruction that the processor lacks does here what it does on a processor that has it, faults included:
+//! such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the one for SIGILL.
+//!
+//! The handlers run on the program's alternate stack, which may have no room for more than two frames. So all
+//! other signals are blocked while a trap is handled. They arrive when it ends.
 #![expect(unsafe_code, reason = "signal handlers, and the registers that they change")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -17,9 +23,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{REG_EFL, REG_ERR, REG_RDX, REG_RIP, sigaction, siginfo_t, sigset_t, ucontext_t};
 
 use crate::config::Config;
-use crate::decode::{self, LONGEST, Registers, Store};
+use crate::decode::{self, LONGEST, Operation, Registers, Store};
 use crate::descriptor::{Descriptor, SIZE};
-use crate::memory;
+use crate::memory::{self, Fault, SI_KERNEL};
 use crate::queue::Queue;
 
 /// The signals of traps.
@@ -28,7 +34,8 @@ pub(crate) const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGIL
 /// Work queues whose files may be mapped. A work queue is never freed, because a handler may hold it.
 static QUEUES: [AtomicPtr<Queue>; Config::MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; Config::MOST];
 
-/// The program's own action for each of [`SIGNALS`], or the one before. Never freed, as above.
+/// The program's own action for each of [`SIGNALS`]; null for the default action. Never freed, because a
+/// handler may be reading it.
 static PREVIOUS: [AtomicPtr<sigaction>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
 
 /// Lets stores to mappings of the work queue's file reach it; `false` if there is no room for more.
@@ -72,7 +79,9 @@ pub(crate) fn with_link<T>(
     then(rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut path[..]).ok()?.0)
 }
 
-/// The work queue whose portal has this address, and whether its file was removed since.
+/// The work queue whose portal has this address, and whether its file was removed since. A function of its own,
+/// so that its room for paths is free again when an access faults.
+#[inline(never)]
 fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     let page = address & !0xfff;
     let end = page.checked_add(0x1000)?;
@@ -81,10 +90,12 @@ fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     })
 }
 
+/// Done once the handlers are installed.
+static INSTALLED: Once = Once::new();
+
 /// Installs the handlers, once.
 pub(crate) fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    INSTALLED.call_once(|| {
         for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
             let mut old = MaybeUninit::zeroed();
             // SAFETY: all zeroes is an action.
@@ -92,6 +103,7 @@ pub(crate) fn install() {
             action.sa_sigaction = handler as *const () as usize;
             // A fault while a descriptor is read comes from within the handler.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+            action.sa_mask = signal_set(!bits_of_traps());
             // SAFETY: a handler that does what handlers may, and room for the old action.
             if unsafe { real_sigaction(signal, &raw const action, old.as_mut_ptr()) } == 0 {
                 // SAFETY: written by the call.
@@ -101,21 +113,43 @@ pub(crate) fn install() {
     });
 }
 
+/// The bits of [`SIGNALS`] in the kernel's set of signals.
+fn bits_of_traps() -> u64 {
+    SIGNALS.iter().map(|signal| bit_of(*signal)).sum()
+}
+
+const fn bit_of(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The C library's set of the signals whose bits are set. It has room for more signals than there are, and
+/// `sigfillset` leaves out those that it uses itself.
+fn signal_set(bits: u64) -> sigset_t {
+    // SAFETY: all zeroes is an empty set.
+    let mut set: sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: a set begins with the kernel's 64 bits.
+    unsafe { (&raw mut set).cast::<u64>().write(bits) };
+    set
+}
+
+/// The bits of a set of signals.
+///
+/// # Safety
+///
+/// `set` has the kernel's 64 bits. It need not have more.
+const unsafe fn bits_of(set: *const sigset_t) -> u64 {
+    // SAFETY: the first 64 bits, which the caller says are there.
+    unsafe { set.cast::<u64>().read() }
+}
+
 /// The C library's `sigaction`, whatever this library exports.
 unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     #[cfg(feature = "preload")]
-    // SAFETY: the caller's promise.
+    // SAFETY: the function that this one stands for, so the caller meets its requirements.
     return unsafe { crate::preload::real::sigaction(signal, new, old) };
     #[cfg(not(feature = "preload"))]
-    // SAFETY: the caller's promise.
+    // SAFETY: the function that this one stands for, so the caller meets its requirements.
     return unsafe { libc::sigaction(signal, new, old) };
-}
-
-/// The place of a signal of ours in [`PREVIOUS`], once the handlers are installed.
-#[cfg(feature = "preload")]
-fn previous(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
-    let previous = SIGNALS.iter().position(|of_trap| *of_trap == signal).map(|n| &PREVIOUS[n])?;
-    (!previous.load(Ordering::Acquire).is_null()).then_some(previous)
 }
 
 /// Does for a signal of ours what `sigaction` does, on the action that is behind our handler. `None`: it is
@@ -126,18 +160,20 @@ fn previous(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
 /// As for `sigaction`.
 #[cfg(feature = "preload")]
 pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut sigaction) -> Option<()> {
-    let previous = previous(signal)?;
-    // SAFETY: the caller's promise.
+    let previous = SIGNALS.iter().position(|of_trap| *of_trap == signal).map(|n| &PREVIOUS[n])?;
+    if !INSTALLED.is_completed() {
+        return None;
+    }
+    // SAFETY: null or a valid action, as `sigaction` requires.
     let new = unsafe { new.as_ref() };
     let was = match new {
         Some(new) => previous.swap(Box::into_raw(Box::new(*new)), Ordering::AcqRel),
         None => previous.load(Ordering::Acquire),
     };
-    if !old.is_null() {
-        // SAFETY: the caller's promise.
-        let old = unsafe { &mut *old };
-        // SAFETY: actions are never freed.
-        *old = unsafe { *was };
+    // SAFETY: null or room for an action, as `sigaction` requires.
+    if let Some(old) = unsafe { old.as_mut() } {
+        // SAFETY: an action is never freed, and all zeroes is the default action.
+        *old = unsafe { was.as_ref().copied().unwrap_or_else(|| mem::zeroed()) };
     }
     Some(())
 }
@@ -145,15 +181,9 @@ pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut siga
 /// Blocks all signals but those of traps on this thread, which is ours: the program's handlers run on its
 /// own.
 pub(crate) fn block_signals() {
-    let mut set = MaybeUninit::<sigset_t>::zeroed();
-    // SAFETY: room for a set.
-    unsafe { libc::sigfillset(set.as_mut_ptr()) };
-    for signal in SIGNALS {
-        // SAFETY: initialised above.
-        unsafe { libc::sigdelset(set.as_mut_ptr(), signal) };
-    }
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut()) };
+    let set = signal_set(!bits_of_traps());
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()) };
 }
 
 /// General registers by their numbers in `ucontext_t`, in the order of the machine's encoding.
@@ -185,6 +215,11 @@ impl Context<'_> {
     const fn set(&mut self, register: c_int, value: u64) {
         self.0.uc_mcontext.gregs[register as usize] = value.cast_signed();
     }
+    /// Sets these of the carry, parity, adjust, zero, sign and overflow flags, and clears the others.
+    const fn set_flags(&mut self, flags: u64) {
+        const ALL: u64 = 0x8d5;
+        self.set(REG_EFL, self.get(REG_EFL) & !ALL | flags);
+    }
 }
 
 impl Registers for Context<'_> {
@@ -205,83 +240,226 @@ impl Registers for Context<'_> {
 }
 
 extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the system passes a valid context,
-    let registers = unsafe { &mut *context.cast::<ucontext_t>() };
-    // SAFETY: and a valid description.
-    let described = unsafe { &*info };
-    if !taken(described, registers) {
-        // SAFETY: the arguments of this very call.
-        unsafe { forward(signal, info, context) };
+    let registers = context.cast::<ucontext_t>();
+    // SAFETY: the system passes a valid description and a valid context.
+    let (described, registers) = unsafe { (&*info, &mut *registers) };
+    if recovered(described, registers) {
+        return;
+    }
+    match take(described, registers) {
+        Trap::Taken => {}
+        Trap::Other => {
+            let was_sent = described.si_code <= 0;
+            // SAFETY: the arguments of this very call.
+            unsafe { forward(signal, info, context, !was_sent) };
+        }
+        Trap::Faulted(fault) => fault_in_program(fault, registers),
     }
 }
 
-/// Handles a signal, if it is one of the stand-in's own, and changes the registers accordingly.
-pub(crate) fn taken(info: &siginfo_t, context: &mut ucontext_t) -> bool {
+/// Ends an access of [`memory`] that faulted. Nothing more happens on top of a handler that made it, because the
+/// stack may be short.
+fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
     let mut context = Context(context);
-    // SAFETY: signals of memory have an address. It means nothing with others, which come from elsewhere.
+    let Some(goes_on) = memory::recover(context.rip()) else { return false };
+    // SAFETY: faults of memory have an address.
     let address = unsafe { info.si_addr() }.addr() as u64;
-    if let Some((rip, rdx)) = memory::recover(context.rip(), address, context.get(REG_ERR) & 2 != 0) {
-        context.set(REG_RIP, rip);
-        context.set(REG_RDX, rdx);
-        return true;
-    }
-    let mut code = [0; LONGEST];
-    // SAFETY: the handler is installed.
-    let len = unsafe { memory::read(context.rip(), &mut code) }.map_or_else(|fault| fault.done, |()| LONGEST);
-    let Some(instruction) = decode::decode(&code[..len], &context) else { return false };
-    // For programs, ENQCMDS is a protection fault. So is a destination that is not aligned.
-    if instruction.store == Store::Enqcmds || !instruction.destination.is_multiple_of(SIZE as u64) {
-        return false;
-    }
-    let Some((queue, stale)) = portal(instruction.destination) else { return false };
-    let mut bytes = [0; SIZE];
-    // SAFETY: as above.
-    if unsafe { memory::read(instruction.source, &mut bytes) }.is_err() {
-        return false;
-    }
-    let refused = queue.store(instruction.store, &Descriptor::from_bytes(&bytes), stale);
-    if instruction.store == Store::Enqcmd {
-        /// Carry, parity, adjust, zero, sign and overflow.
-        const FLAGS: u64 = 0x8d5;
-        const ZERO: u64 = 0x40;
-        context.set(REG_EFL, context.get(REG_EFL) & !FLAGS | if refused { ZERO } else { 0 });
-    }
-    context.set(REG_RIP, context.rip() + u64::from(instruction.len));
+    let write = context.get(REG_ERR) & 2 != 0;
+    let fault = Fault { done: 0, address, write, signal: info.si_signo, code: info.si_code };
+    let place = ptr::with_exposed_provenance_mut::<Fault>(context.get(libc::REG_R8) as usize);
+    // SAFETY: the code at that address has the room for a fault in R8.
+    unsafe { place.write(fault) };
+    context.set(REG_RIP, goes_on);
     true
 }
 
-/// Lets the action that is behind our handler have the signal.
+/// The end of a trap.
+#[derive(Debug, PartialEq, Eq)]
+enum Trap {
+    /// The instruction is done, and the program goes on behind it.
+    Taken,
+    /// The instruction is not one of those that are taken here, or raised the signal as it should.
+    Other,
+    /// The instruction faults as it would on a processor that has it.
+    Faulted(Fault),
+}
+
+impl From<Fault> for Trap {
+    fn from(fault: Fault) -> Self {
+        Self::Faulted(fault)
+    }
+}
+
+/// Does what the instruction does that raised a signal, if it is one of those taken here.
+#[inline(never)]
+fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
+    let mut context = Context(context);
+    let mut code = [0; LONGEST];
+    // SAFETY: the handler is installed.
+    let len = unsafe { memory::read(context.rip(), &mut code) }.map_or_else(|fault| fault.done, |()| LONGEST);
+    let Some(instruction) = decode::decode(&code[..len], &context) else { return Trap::Other };
+    let is_lacking = info.si_signo == libc::SIGILL;
+    let done = match instruction.operation {
+        Operation::Store { store, source, destination } => {
+            let may_not = info.si_signo == libc::SIGSEGV && info.si_code == SI_KERNEL;
+            take_store(store, source, destination, is_lacking, may_not, &mut context)
+        }
+        _ if !is_lacking => return Trap::Other,
+        Operation::Monitor { address } => {
+            // SAFETY: the handler is installed. A byte is read, as by the instruction.
+            unsafe { memory::read(address, &mut [0]) }.map_err(Trap::from)
+        }
+        Operation::Wait { state } | Operation::Pause { state } if state > 1 => {
+            Err(Fault::protection().into())
+        }
+        // It may return early, and the program looks again.
+        Operation::Wait { .. } => {
+            rustix::thread::sched_yield();
+            context.set_flags(0);
+            Ok(())
+        }
+        Operation::Pause { .. } => {
+            pause(&mut context);
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => {
+            context.set(REG_RIP, context.rip() + u64::from(instruction.len));
+            Trap::Taken
+        }
+        Err(trap) => trap,
+    }
+}
+
+/// Stores 64 bytes. `is_lacking`: the processor has no such instruction. `may_not`: the kernel has not let
+/// the process run it, or its operands are not valid.
+fn take_store(
+    store: Store,
+    source: u64,
+    destination: u64,
+    is_lacking: bool,
+    may_not: bool,
+    context: &mut Context<'_>,
+) -> Result<(), Trap> {
+    // For programs, ENQCMDS is a protection fault. So is a destination that is not aligned.
+    if store == Store::Enqcmds || !destination.is_multiple_of(SIZE as u64) {
+        return Err(if is_lacking { Fault::protection().into() } else { Trap::Other });
+    }
+    let portal = portal(destination);
+    if portal.is_none() && !is_lacking && !(store == Store::Enqcmd && may_not) {
+        return Err(Trap::Other);
+    }
+    let mut bytes = [0; SIZE];
+    // SAFETY: the handler is installed.
+    unsafe { memory::read(source, &mut bytes) }?;
+    let refused = match portal {
+        Some((queue, stale)) => queue.store(store, &Descriptor::from_bytes(&bytes), stale),
+        None if store == Store::Movdir64b => {
+            // SAFETY: the handler is installed. The program stores these bytes.
+            unsafe { memory::write(destination, &bytes) }?;
+            false
+        }
+        None => {
+            // SAFETY: the handler is installed.
+            unsafe { memory::touch(destination) }?;
+            true
+        }
+    };
+    if store == Store::Enqcmd {
+        const ZERO: u64 = 0x40;
+        context.set_flags(if refused { ZERO } else { 0 });
+    }
+    Ok(())
+}
+
+/// Waits as TPAUSE does: until the time-stamp counter has the value in EDX and EAX, and at most for the time that
+/// the system allows. The carry flag says that this time ended the wait.
+fn pause(context: &mut Context<'_>) {
+    /// The kernel's default, in cycles of the time-stamp counter (`umwait_control/max_time` in its
+    /// `Documentation/ABI/testing/sysfs-devices-system-cpu`).
+    const LIMIT: u64 = 100_000;
+    const CARRY: u64 = 1;
+    const LOW: u64 = u32::MAX as u64;
+    let counter = || {
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    };
+    let deadline = (context.get(REG_RDX) & LOW) << 32 | context.get(libc::REG_RAX) & LOW;
+    let limit = counter().saturating_add(LIMIT);
+    while counter() < deadline.min(limit) {
+        rustix::thread::sched_yield();
+    }
+    context.set_flags(if deadline > limit { CARRY } else { 0 });
+}
+
+/// Lets the program have a fault of an instruction that was taken.
+#[inline(never)]
+fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
+    /// The beginning of a description of a fault.
+    #[repr(C)]
+    struct Described {
+        signal: c_int,
+        errno: c_int,
+        code: c_int,
+        _gap: c_int,
+        address: u64,
+    }
+    let described =
+        Described { signal: fault.signal, errno: 0, code: fault.code, _gap: 0, address: fault.address };
+    // SAFETY: all zeroes is a description.
+    let mut info: siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: a description is longer, and begins so when it is that of a fault (`asm-generic/siginfo.h`).
+    unsafe { (&raw mut info).cast::<Described>().write(described) };
+    // The number of the exception and the processor's error code: protection, or a page that is not there or
+    // may not be accessed, for a user.
+    const SEGV_ACCERR: c_int = 2;
+    let error = 4 | u64::from(fault.write) << 1 | u64::from(fault.code == SEGV_ACCERR);
+    let (exception, error) = if fault.code == SI_KERNEL { (13, 0) } else { (14, error) };
+    let mut registers = Context(context);
+    registers.set(libc::REG_TRAPNO, exception);
+    registers.set(REG_ERR, error);
+    registers.set(libc::REG_CR2, fault.address);
+    // SAFETY: a description, and the context that the system made.
+    unsafe { forward(fault.signal, &raw mut info, ptr::from_mut(context).cast(), false) };
+}
+
+/// Lets the action that is behind our handler have the signal. `comes_again`: the program's instruction raises
+/// it once more when it is repeated.
 ///
 /// # Safety
 ///
-/// The arguments are those of a handler.
-unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+/// The other arguments are those of a handler.
+unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, comes_again: bool) {
     let Some(n) = SIGNALS.iter().position(|of_trap| *of_trap == signal) else { return };
-    // SAFETY: actions are never freed.
-    let action = unsafe { PREVIOUS[n].load(Ordering::Acquire).as_ref() };
-    let action = action.filter(|action| ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction));
-    let Some(action) = action else {
-        // SAFETY: all zeroes is the default action.
-        let default: sigaction = unsafe { mem::zeroed() };
-        // The instruction is repeated, and ends the process as it would have without us. One who sent the
-        // signal sends it once more.
-        // SAFETY: a valid action.
-        unsafe { real_sigaction(signal, &raw const default, ptr::null_mut()) };
-        // SAFETY: a description by the system.
-        if unsafe { (*info).si_code } <= 0 {
-            // SAFETY: no memory is involved.
-            unsafe { libc::raise(signal) };
+    let set = PREVIOUS[n].load(Ordering::Acquire);
+    // SAFETY: null or an action, which is never freed.
+    let action = unsafe { set.as_ref() };
+    let handler = action.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
+    let Some(action) = action.filter(|_| ![libc::SIG_DFL, libc::SIG_IGN].contains(&handler)) else {
+        // SAFETY: the caller passes a valid description.
+        let was_sent = unsafe { (*info).si_code } <= 0;
+        // A fault cannot be ignored.
+        if handler == libc::SIG_DFL || !was_sent {
+            end(signal, comes_again);
         }
         return;
     };
-    let mut mask = action.sa_mask;
-    if action.sa_flags & libc::SA_NODEFER == 0 {
-        // SAFETY: a set that is initialised.
-        unsafe { libc::sigaddset(&raw mut mask, signal) };
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        // Whoever has changed it meanwhile keeps that.
+        let _ = PREVIOUS[n].compare_exchange(set, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
     }
-    // The system restores the mask when our handler returns.
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const mask, ptr::null_mut()) };
+    // SAFETY: the caller's context, whose mask has 64 bits.
+    let mut blocked = unsafe { bits_of(&raw const (*context.cast::<ucontext_t>()).uc_sigmask) };
+    // SAFETY: a set of the C library.
+    blocked |= unsafe { bits_of(&raw const action.sa_mask) };
+    if action.sa_flags & libc::SA_NODEFER == 0 {
+        blocked |= bit_of(signal);
+    }
+    let mask = signal_set(blocked);
+    // The system restores the mask of the context when our handler returns.
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut()) };
     if action.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the flag says that it is such a function.
         let handler = unsafe {
@@ -293,6 +471,22 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         let handler = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(action.sa_sigaction) };
         handler(signal);
     }
+}
+
+/// Ends the process by the default action of a signal: when the program's instruction is repeated, or at once.
+fn end(signal: c_int, comes_again: bool) {
+    // SAFETY: all zeroes is the default action.
+    let default: sigaction = unsafe { mem::zeroed() };
+    // SAFETY: a valid action.
+    unsafe { real_sigaction(signal, &raw const default, ptr::null_mut()) };
+    if comes_again {
+        return;
+    }
+    let mask = signal_set(bit_of(signal));
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const mask, ptr::null_mut()) };
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(signal) };
 }
 
 #[cfg(test)]

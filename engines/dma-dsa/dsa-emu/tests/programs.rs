@@ -19,22 +19,32 @@ fn run(config: &str, program: &[&str]) -> Output {
     output
 }
 
-#[test]
-fn a_c_program_finds_its_device() {
+/// Compiles `tests/c/NAME.c` and runs it on work queues of this configuration. Asserts that it reports success.
+fn run_c(name: &str, config: &str) {
     if Command::new("cc").arg("--version").output().is_err() {
         println!("skipped: the C program is not compiled, without cc");
         return;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/program.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dsa-emu-program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dsa-emu-{name}"));
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(source);
     assert!(cc.status().unwrap().success());
-    let output = run("[[queue]]\n[[queue]]\nmmap = false", &[program.to_str().unwrap()]);
+    let output = run(config, &[program.to_str().unwrap()]);
     let said = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said, "program: all as it should be\n", "{}: {stderr}", output.status);
+    assert_eq!(said, format!("{name}: all as it should be\n"), "{}: {stderr}", output.status);
     assert!(output.status.success());
+}
+
+#[test]
+fn a_c_program_finds_its_device() {
+    run_c("program", "[[queue]]\n[[queue]]\nmmap = false");
+}
+
+#[test]
+fn instructions_fault_as_on_a_processor_that_has_them() {
+    run_c("faults", "");
 }
 
 #[test]

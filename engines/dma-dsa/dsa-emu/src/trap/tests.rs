@@ -38,20 +38,21 @@ fn wait(record: *const u8) -> u8 {
     }
 }
 
-/// Hands the handler an instruction that goes from RDX to RAX. Returns true if it is taken, the distance
-/// that it goes on, and the flags.
-fn run(code: u64, to: u64, from: u64) -> (bool, u64, u64) {
+/// Hands an instruction that goes from RDX to RAX to the handler of SIGILL. Returns the end of the trap, the
+/// distance that the program goes on, and its flags.
+fn run(code: u64, to: u64, from: u64) -> (Trap, u64, u64) {
     // SAFETY: all zeroes is a context,
     let mut context: ucontext_t = unsafe { mem::zeroed() };
     // SAFETY: and a description.
-    let info: siginfo_t = unsafe { mem::zeroed() };
+    let mut info: siginfo_t = unsafe { mem::zeroed() };
+    info.si_signo = libc::SIGILL;
     let mut registers = Context(&mut context);
     for (register, value) in [(REG_RIP, code), (libc::REG_RAX, to), (REG_RDX, from), (REG_EFL, ALL_FLAGS)] {
         registers.set(register, value);
     }
-    let was_taken = taken(&info, &mut context);
+    let trap = take(&info, &mut context);
     let registers = Context(&mut context);
-    (was_taken, registers.get(REG_RIP) - code, registers.get(REG_EFL))
+    (trap, registers.get(REG_RIP) - code, registers.get(REG_EFL))
 }
 
 fn address<T>(of: &T) -> u64 {
@@ -68,19 +69,20 @@ fn instructions_are_taken_on_any_processor() {
         let from = address(&nop);
         // ENQCMD says by the zero flag that it was refused; MOVDIR64B leaves the flags alone.
         let taken = if works == ENQCMD { 0x200 } else { ALL_FLAGS };
-        assert_eq!(run(address(&works), to + 0xfc0, from), (true, 5, taken), "{mode}");
+        assert_eq!(run(address(&works), to + 0xfc0, from), (Trap::Taken, 5, taken), "{mode}");
         assert_eq!(wait(record), 1);
         let not_taken = if refused == ENQCMD { 0x240 } else { ALL_FLAGS };
-        assert_eq!(run(address(&refused), to, from), (true, 5, not_taken), "{mode}");
-        for (code, to, from, why) in [
-            (address(&ENQCMDS), to, from, "for the kernel"),
-            (address(&works), to + 8, from, "not aligned"),
-            (address(&works), from & !0xfff, from, "no portal"),
-            (address(&works), to, 64, "no descriptor"),
-            (16, to, from, "no code"),
-            (u64::MAX / 2, to, from, "an address that no processor has"),
+        assert_eq!(run(address(&refused), to, from), (Trap::Taken, 5, not_taken), "{mode}");
+        let protection = || Trap::Faulted(Fault::protection());
+        for (code, to, from, end, why) in [
+            (address(&ENQCMDS), to, from, protection(), "for the kernel"),
+            (address(&works), to + 8, from, protection(), "not aligned"),
+            (address(&works), 128, from, Fault::unmapped(128, true).into(), "no destination"),
+            (address(&works), to, 64, Fault::unmapped(64, false).into(), "no descriptor"),
+            (16, to, from, Trap::Other, "no code"),
+            (u64::MAX / 2, to, from, Trap::Other, "an address that no processor has"),
         ] {
-            assert_eq!(run(code, to, from), (false, 0, ALL_FLAGS), "{why}");
+            assert_eq!(run(code, to, from), (end, 0, ALL_FLAGS), "{why}");
         }
         assert_eq!(emu.submissions("wq0.0"), 1);
     }
