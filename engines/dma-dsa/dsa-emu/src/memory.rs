@@ -119,8 +119,9 @@ pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
     // SAFETY: an atomic operation that changes no byte. A fault ends it, because the trap handler is installed.
     match unsafe { dsa_emu_touch(at, &mut fault) } {
         0 => Ok(()),
+        // It is a write, whatever QEMU says of it.
         // SAFETY: it faulted, and the handler wrote the fault.
-        _ => Err(unsafe { fault.assume_init() }),
+        _ => Err(Fault { write: true, ..unsafe { fault.assume_init() } }),
     }
 }
 

@@ -88,35 +88,42 @@ fn instructions_are_taken_on_any_processor() {
     }
 }
 
+/// Each instruction also runs with LOCK, which makes it undefined on every processor.
 #[test]
 fn stores_trap_however_the_portal_is_mapped() {
-    for (mode, rights) in ["dedicated", "shared"]
-        .into_iter()
-        .flat_map(|mode| [libc::PROT_NONE, libc::PROT_WRITE].map(|rights| (mode, rights)))
-    {
+    for (mode, rights, undefined) in ["dedicated", "shared"].into_iter().flat_map(|mode| {
+        [libc::PROT_NONE, libc::PROT_WRITE]
+            .into_iter()
+            .flat_map(move |rights| [(mode, rights, false), (mode, rights, true)])
+    }) {
         let emu = Emu::start(&format!("mode = '{mode}'")).unwrap();
         let to = map(&emu, rights);
         let mut record = [0; 64];
         let (nop, record) = nop(&mut record);
-        if mode == "dedicated" {
-            // SAFETY: a store to a portal, which the handler takes.
-            unsafe {
-                std::arch::asm!("movdir64b rax, [rdx]", in("rax") to, in("rdx") &nop, options(nostack))
-            };
-        } else {
-            let refused: u8;
-            // SAFETY: as above.
-            unsafe {
-                std::arch::asm!(
-                    "enqcmd rax, [rdx]",
-                    "setz {refused}",
-                    in("rax") to,
-                    in("rdx") &nop,
-                    refused = out(reg_byte) refused,
-                    options(nostack)
-                );
-            }
-            assert_eq!(refused, 0);
+        macro_rules! store {
+            ($code:literal) => {{
+                let refused: u8;
+                // SAFETY: a store to a portal, which the handler takes.
+                unsafe {
+                    std::arch::asm!(
+                        // Clears the zero flag, as the address is not null.
+                        "test rdx, rdx",
+                        concat!(".byte ", $code),
+                        "setz {refused}",
+                        in("rax") to,
+                        in("rdx") &nop,
+                        refused = out(reg_byte) refused,
+                        options(nostack)
+                    );
+                }
+                assert_eq!(refused, 0);
+            }};
+        }
+        match (mode, undefined) {
+            ("dedicated", false) => store!("0x66, 0x0f, 0x38, 0xf8, 0x02"),
+            ("dedicated", true) => store!("0xf0, 0x66, 0x0f, 0x38, 0xf8, 0x02"),
+            (_, false) => store!("0xf2, 0x0f, 0x38, 0xf8, 0x02"),
+            (_, true) => store!("0xf0, 0xf2, 0x0f, 0x38, 0xf8, 0x02"),
         }
         assert_eq!(wait(record), 1, "{mode}, rights {rights}");
     }

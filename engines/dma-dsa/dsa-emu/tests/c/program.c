@@ -61,6 +61,11 @@ static void store(void *portal, struct descriptor *d) {
     __asm__ volatile(".byte 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(d) : "memory");
 }
 
+// The same with the prefix LOCK, which makes it undefined on every processor, as it is on one that lacks MOVDIR64B.
+static void store_undefined(void *portal, struct descriptor *d) {
+    __asm__ volatile(".byte 0xf0, 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(d) : "memory");
+}
+
 int main(void) {
     CHECK(signal(SIGSEGV, fault) == SIG_DFL);
     FILE *mode = fopen("/sys/bus/dsa/devices/wq0.0/mode", "r");
@@ -77,6 +82,9 @@ int main(void) {
     CHECK(portal != MAP_FAILED);
     struct descriptor d = copy();
     store(portal, &d);
+    arrives();
+    d = copy();
+    store_undefined(portal, &d);
     arrives();
 
     int written = open("/dev/dsa/wq0.1", O_RDWR);

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The code that asks the processor for a feature, or that the stand-in DSA runs in the place of the processor, also works
+# on processors without the feature: the tests of kernels, checksums, comparisons and of the stand-in run on models of
+# QEMU's emulation in user mode, natively on this processor. ARCHITECTURE.md ("Processors") says what the suite stands for.
+#
+# The emulator is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped")
+# where it cannot be had, or on another processor than x86-64.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+[[ "$(uname -m)" == x86_64 ]] || skip "the tests for x86-64 need such a processor"
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+
+qemu=$(command -v qemu-x86_64-static || command -v qemu-x86_64 || true)
+if [[ -z "$qemu" ]]; then
+    qemu=$target/ci-processors/qemu-x86_64-static
+    if [[ ! -x "$qemu" ]]; then
+        command -v apt-get >/dev/null || skip "there is neither qemu-x86_64 nor apt-get to download it"
+        rm -rf "$target/ci-processors"
+        mkdir -p "$target/ci-processors"
+        debs=$(mktemp -d)
+        trap 'rm -rf "$debs"' EXIT
+        (cd "$debs" && timeout 300 apt-get -q -o Acquire::Retries=3 download qemu-user-static >log 2>&1) ||
+            skip "apt-get cannot download qemu-user-static: $(tail -n 1 "$debs/log")"
+        dpkg-deb --fsys-tarfile "$debs"/*.deb | tar -x -C "$debs" ./usr/bin/qemu-x86_64-static
+        mv "$debs/usr/bin/qemu-x86_64-static" "$qemu"
+    fi
+fi
+
+# passes PACKAGE TARGET FILTER...: the tests of that target whose names have one of the filters pass, and there are some.
+passes() {
+    local package=$1 kind=$2 log
+    shift 2
+    log=$(cargo test --locked -p "$package" "$kind" -- "$@" 2>&1) || {
+        printf '%s\n' "$log" | grep -v "TCG doesn't support" | tail -n 40
+        echo "the tests of $package fail on $model" >&2
+        return 1
+    }
+    grep '^test result: ok. [1-9]' <<<"$log" || {
+        echo "$package has no tests $*" >&2
+        return 1
+    }
+}
+
+features=$(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -n 1)
+lacking=()
+for feature in sse4_2 avx2 avx512f erms fsrm movdir64b enqcmd waitpkg; do
+    grep -qw "$feature" <<<"$features" || lacking+=("$feature")
+done
+((${#lacking[@]} == 0)) ||
+    echo "skipped: not covered here, because this processor lacks it: the use of ${lacking[*]}"
+
+# `max` is all that QEMU has: no AVX-512, FSRM, MOVDIR64B, ENQCMD or WAITPKG. `qemu64` is the least of all x86-64
+# processors: no SSE 4.2, AVX2 or ERMS either.
+for model in native max qemu64; do
+    echo "--- $model"
+    if [[ "$model" == native ]]; then
+        unset CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
+    else
+        export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$qemu -cpu $model"
+    fi
+    passes dma-core --lib racy_copy::
+    passes dma-cpu --lib kernel::
+    passes dma-dsa-emu --lib trap:: decode::
+    passes dma-dsa-emu --test=signals
+    passes dma-dsa-emu --test=handlers
+done
+echo "the tests pass on models of processors with fewer features"
