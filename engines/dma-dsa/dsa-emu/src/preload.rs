@@ -7,7 +7,7 @@ use std::mem;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use libc::{off_t, sigaction as action, size_t, ssize_t};
+use libc::{off_t, sigaction as action, sigset_t, size_t, ssize_t};
 use rustix::io::Errno;
 
 use crate::config::Config;
@@ -75,7 +75,7 @@ unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
 
 /// The C library's own functions.
 pub(crate) mod real {
-    use super::{action, c_char, c_int, c_void, mem, off_t, size_t, ssize_t};
+    use super::{action, c_char, c_int, c_void, mem, off_t, sigset_t, size_t, ssize_t};
 
     macro_rules! real {
         ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $ret:ty;)*) => {
@@ -109,6 +109,8 @@ pub(crate) mod real {
     real! {
         fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int;
         fn signal(signal: c_int, handler: size_t) -> size_t;
+        fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
+        fn pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
         fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t;
         fn mmap(at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t) -> *mut c_void;
     }
@@ -258,3 +260,20 @@ unsafe extern "C" fn signal(signal: c_int, handler: size_t) -> size_t {
         None => unsafe { real::signal(signal, handler) },
     }
 }
+
+macro_rules! masks {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
+                // SAFETY: null or a valid set, as the C library's function requires.
+                let less = unsafe { new.as_ref() }.filter(|_| how != libc::SIG_UNBLOCK).map(trap::without_traps);
+                let new = less.as_ref().map_or(new, std::ptr::from_ref);
+                // SAFETY: null or a valid set, and the other arguments are the caller's for that function.
+                unsafe { real::$name(how, new, old) }
+            }
+        )*
+    };
+}
+
+masks! { sigprocmask pthread_sigmask }

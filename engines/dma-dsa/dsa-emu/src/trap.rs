@@ -96,6 +96,8 @@ static INSTALLED: Once = Once::new();
 /// Installs the handlers, once.
 pub(crate) fn install() {
     INSTALLED.call_once(|| {
+        // Changes nothing, but finds the C library's function, which a handler must not do.
+        change_mask(libc::SIG_BLOCK, 0);
         for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
             let mut old = MaybeUninit::zeroed();
             // SAFETY: all zeroes is an action.
@@ -152,6 +154,21 @@ unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigacti
     return unsafe { libc::sigaction(signal, new, old) };
 }
 
+/// Changes this thread's mask by the C library's own function, whatever this library exports.
+fn change_mask(how: c_int, bits: u64) {
+    let set = signal_set(bits);
+    #[cfg(feature = "preload")]
+    // SAFETY: a valid set.
+    unsafe {
+        crate::preload::real::pthread_sigmask(how, &raw const set, ptr::null_mut())
+    };
+    #[cfg(not(feature = "preload"))]
+    // SAFETY: a valid set.
+    unsafe {
+        libc::pthread_sigmask(how, &raw const set, ptr::null_mut())
+    };
+}
+
 /// Does for a signal of ours what `sigaction` does, on the action that is behind our handler. `None`: it is
 /// another signal.
 ///
@@ -172,18 +189,27 @@ pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut siga
     };
     // SAFETY: null or room for an action, as `sigaction` requires.
     if let Some(old) = unsafe { old.as_mut() } {
-        // SAFETY: an action is never freed, and all zeroes is the default action.
-        *old = unsafe { was.as_ref().copied().unwrap_or_else(|| mem::zeroed()) };
+        // SAFETY: null or an action, which is never freed.
+        *old = match unsafe { was.as_ref() } {
+            Some(was) => *was,
+            // SAFETY: all zeroes is the default action.
+            None => unsafe { mem::zeroed() },
+        };
     }
     Some(())
+}
+
+/// The set without the signals of traps, which no thread may block: the kernel ends a process that faults then.
+#[cfg(feature = "preload")]
+pub(crate) fn without_traps(set: &sigset_t) -> sigset_t {
+    // SAFETY: a set of the C library has the kernel's 64 bits.
+    signal_set(unsafe { bits_of(set) } & !bits_of_traps())
 }
 
 /// Blocks all signals but those of traps on this thread, which is ours: the program's handlers run on its
 /// own.
 pub(crate) fn block_signals() {
-    let set = signal_set(!bits_of_traps());
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()) };
+    change_mask(libc::SIG_SETMASK, !bits_of_traps());
 }
 
 /// General registers by their numbers in `ucontext_t`, in the order of the machine's encoding.
@@ -241,8 +267,10 @@ impl Registers for Context<'_> {
 
 extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let registers = context.cast::<ucontext_t>();
-    // SAFETY: the system passes a valid description and a valid context.
-    let (described, registers) = unsafe { (&*info, &mut *registers) };
+    // SAFETY: the system passes a valid context,
+    let registers = unsafe { &mut *registers };
+    // SAFETY: and a valid description.
+    let described = unsafe { &*info };
     if recovered(described, registers) {
         return;
     }
@@ -449,17 +477,16 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
         // Whoever has changed it meanwhile keeps that.
         let _ = PREVIOUS[n].compare_exchange(set, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
     }
-    // SAFETY: the caller's context, whose mask has 64 bits.
-    let mut blocked = unsafe { bits_of(&raw const (*context.cast::<ucontext_t>()).uc_sigmask) };
+    let mask = context.wrapping_byte_add(mem::offset_of!(ucontext_t, uc_sigmask));
+    // SAFETY: the mask of the caller's context, which has 64 bits.
+    let mut blocked = unsafe { bits_of(mask.cast()) };
     // SAFETY: a set of the C library.
     blocked |= unsafe { bits_of(&raw const action.sa_mask) };
     if action.sa_flags & libc::SA_NODEFER == 0 {
         blocked |= bit_of(signal);
     }
-    let mask = signal_set(blocked);
     // The system restores the mask of the context when our handler returns.
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut()) };
+    change_mask(libc::SIG_SETMASK, blocked);
     if action.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the flag says that it is such a function.
         let handler = unsafe {
@@ -482,9 +509,7 @@ fn end(signal: c_int, comes_again: bool) {
     if comes_again {
         return;
     }
-    let mask = signal_set(bit_of(signal));
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const mask, ptr::null_mut()) };
+    change_mask(libc::SIG_UNBLOCK, bit_of(signal));
     // SAFETY: no memory is involved.
     unsafe { libc::raise(signal) };
 }

@@ -111,6 +111,8 @@ static void alternate_stack(void) {
 }
 
 int main(void) {
+    // Ends the program if it hangs.
+    alarm(300);
     alternate_stack();
     char *pages = mmap(NULL, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED);

@@ -67,6 +67,8 @@ static void store_undefined(void *portal, struct descriptor *d) {
 }
 
 int main(void) {
+    // Ends the program if it hangs.
+    alarm(300);
     CHECK(signal(SIGSEGV, fault) == SIG_DFL);
     FILE *mode = fopen("/sys/bus/dsa/devices/wq0.0/mode", "r");
     char text[20];
@@ -86,6 +88,16 @@ int main(void) {
     d = copy();
     store_undefined(portal, &d);
     arrives();
+
+    // A thread may block all signals.
+    sigset_t all, before;
+    sigfillset(&all);
+    CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
+    d = copy();
+    store(portal, &d);
+    arrives();
+    CHECK(sigprocmask(SIG_SETMASK, NULL, &all) == 0 && sigismember(&all, SIGALRM) == 1);
+    CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
 
     int written = open("/dev/dsa/wq0.1", O_RDWR);
     CHECK(written >= 0);
