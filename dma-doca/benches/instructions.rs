@@ -4,8 +4,8 @@
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs
 //! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the cost of one more copy in
 //! each, and the ratio. Above 1.10 it exits with 1, unless run with `--test`. `DMA_DOCA_LIB_DIR` with the
-//! headers beside it takes an installed stand-in instead. The same for DOCA 1.5 and 2.2, with their work
-//! queues, and `jobs.c`.
+//! headers beside it takes an installed stand-in instead. DOCA 1.5 and 2.2 are measured with their work
+//! queues, against `jobs.c`.
 
 mod beside_c;
 mod callgrind;
@@ -47,7 +47,7 @@ fn main() {
             .map(|(generation, source)| ratio(&format!("DOCA {generation}"), &install(generation), source))
             .fold(0.0, f64::max),
     };
-    // As a test it only has to run, because the ratio depends on the compilers.
+    // A test run checks only that it runs, because the ratio depends on the compilers.
     if worst > BOUND && !args.iter().any(|arg| arg == "--test") {
         eprintln!("the ratio is above {BOUND}");
         std::process::exit(1);

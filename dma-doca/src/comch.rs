@@ -135,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if there is no server, or it does not answer; errors of the SDK.
+    /// `TimedOut` if no server exists or answers; errors of the SDK.
     pub fn connect(&self, timeout: Duration) -> Result<Channel> {
         let deadline = Instant::now().checked_add(timeout);
         let name = c_name(&self.name)?;

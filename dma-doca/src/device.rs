@@ -114,7 +114,7 @@ pub struct Representor {
 ///
 /// # Errors
 ///
-/// `MissingSdk` if there is no usable SDK; errors of the SDK. No device is no error: the
+/// `MissingSdk` if no usable SDK is installed; errors of the SDK. No device is no error: the
 /// list is empty.
 pub fn discover() -> Result<Vec<DeviceInfo>> {
     discover_with(&DocaOptions::new())
@@ -143,7 +143,7 @@ pub(crate) struct Device {
 
 // SAFETY: calls that take only a device handle are thread-safe; all others are serialized.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: calls that take only a device handle are thread-safe, and all others are serialized.
 unsafe impl Sync for Device {}
 
 impl Device {

@@ -54,7 +54,7 @@ impl DocaEngine {
     ///
     /// # Errors
     ///
-    /// `MissingSdk` if there is no usable SDK; `InvalidArgument` for an address of
+    /// `MissingSdk` if no usable SDK is installed; `InvalidArgument` for an address of
     /// several devices; `NotFound` if no device has it; `Unsupported` for a device without DMA;
     /// `PermissionDenied`; other errors of the SDK. Each names the remedy.
     pub fn open(options: &DocaOptions) -> Result<Self> {

@@ -57,8 +57,8 @@ pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
     }
 }
 
-/// The kind of error of a failed task's status. Differs from [`kind`]: a refused access is no lack of
-/// privileges, and the arguments have been checked.
+/// The kind of error of a failed task's status. Differs from [`kind`]: a refused access does not mean a lack
+/// of privileges, and the arguments have been checked.
 pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
     match kind(code) {
         ErrorKind::PermissionDenied => ErrorKind::AccessDenied,

@@ -59,7 +59,8 @@ pub(crate) unsafe fn text_of<const N: usize, T>(
     object: *const T,
 ) -> Option<String> {
     let call = call?;
-    // SAFETY: the caller's promise, and a buffer of the size that is stated.
+    // SAFETY: the caller passes a call of this signature with an object of it, and the buffer has the stated
+    // size.
     text::<N>(|buffer| unsafe { call(object, buffer, N as u32) }).filter(|text| !text.is_empty())
 }
 
@@ -72,6 +73,6 @@ pub(crate) unsafe fn pointers<T>(list: *mut *mut T, count: u32) -> Vec<*mut T> {
     if list.is_null() || count == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller states that `list` has `count` pointers.
     unsafe { std::slice::from_raw_parts(list, count as usize) }.to_vec()
 }

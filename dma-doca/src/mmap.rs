@@ -26,7 +26,8 @@ pub(crate) struct Mmap {
 
 // SAFETY: a map is used under the device's lock or by its owner.
 unsafe impl Send for Mmap {}
-// SAFETY: as above.
+// SAFETY: a map is used under the device's lock or by its owner, so shared references make no call beside
+// another.
 unsafe impl Sync for Mmap {}
 
 /// The memory of a map.
@@ -139,10 +140,10 @@ impl Mmap {
         // SAFETY: a map that is not started.
         let code = unsafe { (sdk.common.doca_mmap_set_permissions)(self.raw(), permissions) };
         check(sdk, "doca_mmap_set_permissions", code).map_err(|e| both_rights(e, permissions))?;
-        // SAFETY: as above, and an opened device, which the map keeps.
+        // SAFETY: a map that is not started, and an opened device, which the map keeps.
         let code = unsafe { (sdk.common.doca_mmap_add_dev)(self.raw(), self.device.raw()) };
         check(sdk, "doca_mmap_add_dev", code).map_err(|e| pinning(e, len))?;
-        // SAFETY: as above.
+        // SAFETY: a map with memory and a device, not started yet.
         let code = unsafe { (sdk.common.doca_mmap_start)(self.raw()) };
         check(sdk, "doca_mmap_start", code).map_err(|e| pinning(e, len))
     }

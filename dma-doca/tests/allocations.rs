@@ -7,7 +7,7 @@ mod counting;
 
 use dma_core::{BufferMut, DmaEngineExt, Queue, QueueOptions};
 
-/// Allocations of 1,000 rounds, after as many to warm up.
+/// Allocations of 1,000 rounds, after 1,000 more to warm up.
 fn counted(mut round: impl FnMut()) -> u64 {
     (0..1000).for_each(|_| round());
     let before = counting::of_thread();

@@ -167,7 +167,7 @@ fn a_client_that_has_gone_is_not_accepted() {
     card("went", "");
     let server = listen("went");
     let client = Client::new(&options("3b:00.0"), "went").unwrap();
-    // Somebody has to progress the server for the client to get in.
+    // The server must progress so that the client can connect.
     let (first, dpu) = std::thread::scope(|scope| {
         let dpu = scope.spawn(|| server.accept(SOON).unwrap());
         (client.connect(SOON).unwrap(), dpu.join().unwrap())

@@ -12,7 +12,7 @@ use dma_core::{
 };
 use dma_doca::{DocaEngine, DocaOptions};
 
-/// The same card, without and with times.
+/// One card without times, and one with times.
 fn configs(faults: &str) -> [String; 2] {
     let faults = format!("faults = \"{faults}\"\norder = \"submitted\"\n");
     [faults.clone(), format!("{faults}profile = \"bluefield3\"\nclock = \"virtual\"\n")]
@@ -381,23 +381,23 @@ fn a_memfd_is_registered_by_its_file() {
     let file = rustix::fs::memfd_create(c"test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::io::pwrite(&file, &[5; 4096], 0).unwrap();
     rustix::io::pwrite(&file, &[7; 4096], 4096).unwrap();
-    // Not the file's own bytes, so that it shows which of the two the device was told of: the file, from its
-    // second page on.
+    // The bytes differ from the file's, which shows that the device was given the file, from its second page
+    // on.
     let memory = HostMemory::from_owner(vec![1_u8; 4096]);
     let other: OwnedFd = file.try_clone().unwrap();
     #[expect(unsafe_code, reason = "declares memory to be a file")]
-    // SAFETY: breaks the contract on purpose. Both the bytes and the file stay as they are until the copy is done,
-    // and only this thread accesses them, so the device reads valid bytes in either case.
+    // SAFETY: breaks the contract on purpose. Both the bytes and the file stay as they are until the copy is
+    // done, and only this thread accesses them, so the device reads valid bytes in either case.
     let memory = unsafe { memory.with_fd(other, 4096) };
     let buffer = engine.register(memory).unwrap();
     let (_, got) = queue(&engine).copy(buffer, engine.allocate(4096).unwrap()).unwrap().wait().unwrap();
     assert!(got.iter().all(|byte| *byte == 7), "{}", got[0]);
-    // A file that is no DMA buffer: the memory is registered by its address.
+    // For a file that is not a DMA buffer, the memory is registered by its address.
     let memory = HostMemory::from_owner(vec![1_u8; 4096]);
     let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     #[expect(unsafe_code, reason = "declares memory to be a file")]
-    // SAFETY: breaks the contract on purpose. The engine refuses a file that is not a DMA buffer, and registers the
-    // bytes, which stay until the region is dropped.
+    // SAFETY: breaks the contract on purpose. The engine refuses a file that is not a DMA buffer, and
+    // registers the bytes, which stay until the region is dropped.
     let memory = unsafe { memory.with_fd(null, 0) };
     let buffer = engine.register(memory).unwrap();
     let (_, got) = queue(&engine).copy(buffer, engine.allocate(4096).unwrap()).unwrap().wait().unwrap();
@@ -442,7 +442,7 @@ fn a_library_without_optional_calls_still_copies() {
     assert!(engine.open_queue_raw(&QueueOptions::new()).unwrap().events().is_none());
     assert_eq!(info.limits.max_segments, 1);
     dma_core::conformance::run_all(&engine);
-    // One at a time: none leans on another that is there.
+    // The calls run one at a time, so that none depends on another in flight.
     for name in absent {
         let options = DocaOptions::new().with_library(calls::library_without(&[name]));
         let engine = DocaEngine::open(&options).unwrap();

@@ -36,7 +36,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
                 // It stopped by itself, and its user does not know yet.
                 // SAFETY: a task of a running context.
                 let ctx = unsafe { doca_task_get_ctx(task) };
-                // SAFETY: as above.
+                // SAFETY: the context that the caller passed to this call.
                 unsafe { doca_ctx_stop(ctx) };
             }
             return code;
@@ -112,9 +112,9 @@ unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
 unsafe extern "C" fn get_state(ctx: *const doca_ctx, state: *mut doca_ctx_states) -> doca_error_t {
     // SAFETY: the caller's.
     let code = unsafe { doca_ctx_get_state(ctx, state) };
-    // SAFETY: as above.
+    // SAFETY: the place that the caller passed, which the stand-in has just written.
     if RESTLESS.get() && unsafe { *state } == DOCA_CTX_STATE_IDLE {
-        // SAFETY: as above.
+        // SAFETY: the place that the caller passed, which the stand-in has just written.
         unsafe { *state = DOCA_CTX_STATE_STOPPING };
     }
     code

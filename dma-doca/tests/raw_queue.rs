@@ -18,7 +18,7 @@ const LEN: usize = 64;
 /// A source with a pattern, followed by room for a copy.
 fn region(engine: &DocaEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
-    // SAFETY: mapped and nobody else's.
+    // SAFETY: mapped, and used by this test alone.
     unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }

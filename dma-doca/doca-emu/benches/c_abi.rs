@@ -96,7 +96,7 @@ impl Bench {
         unsafe { c::doca_pe_progress(self.pe) };
     }
 
-    /// Copies so many times in batches of up to `TASKS`.
+    /// Makes this number of copies in batches of up to `TASKS`.
     fn copy(&self, times: u64, batch: usize, set_data: bool, coalesce: bool) {
         let mut data = ptr::null_mut();
         for _ in 0..times / batch as u64 {

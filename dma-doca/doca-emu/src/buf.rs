@@ -30,7 +30,7 @@ pub(crate) struct Buf {
     data: Cell<usize>,
     data_len: Cell<usize>,
     next: Cell<Handle<Self>>,
-    /// Of the head of a list: its number of buffers, and its last.
+    /// For the head of a list: the number of its buffers, and its last one.
     count: Cell<u32>,
     last: Cell<Handle<Self>>,
     /// Key of the memory on the device that last used it.

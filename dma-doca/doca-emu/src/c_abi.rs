@@ -63,7 +63,7 @@ macro_rules! older_names {
     ([$old:ident $($more:ident)*] $name:ident ($($arg:ident: $type:ty),*) ($result:ty)) => {
         $crate::c_abi::c_call! {
             #[unsafe(no_mangle)] () $old ($($arg: $type),*) ($result) {
-                // SAFETY: the caller's promise is that of the other name.
+                // SAFETY: both names have one signature, and the caller keeps its promise.
                 unsafe { $name($($arg),*) }
             }
         }
@@ -235,7 +235,8 @@ impl<T: Object> Handle<T> {
         self.get()?;
         // SAFETY: the pointer is from `give_rc`, as all of this type are, and C holds a count of it.
         unsafe { Rc::increment_strong_count(self.0) };
-        // SAFETY: as above; this takes the count that was just added.
+        // SAFETY: a handle whose mark was checked, so an `Rc` made it; this takes the count that was just
+        // added.
         Ok(unsafe { Rc::from_raw(self.0) })
     }
 
@@ -257,7 +258,8 @@ impl<T: Object> Handle<T> {
         // SAFETY: all pointers of this type are of an `Arc` that C, or the list they are from, has a count
         // of.
         unsafe { Arc::increment_strong_count(self.0) };
-        // SAFETY: as above; this takes the count that was just added.
+        // SAFETY: a handle whose mark was checked, so an `Arc` made it; this takes the count that was just
+        // added.
         Ok(unsafe { Arc::from_raw(self.0) })
     }
 

@@ -88,10 +88,10 @@ pub(crate) struct ComchConfig {
     pub(crate) max_clients: u32,
     pub(crate) max_recv_queue_size: u32,
     pub(crate) max_send_tasks: u32,
-    /// Of each end of a connection.
+    /// Maximum number of consumers at each end of a connection.
     pub(crate) max_consumers: u32,
     pub(crate) max_producers: u32,
-    /// Of a producer, and of a consumer.
+    /// Maximum number of tasks of a producer and of a consumer.
     pub(crate) max_fast_tasks: u32,
     /// Bytes of their longest message.
     pub(crate) max_fast_size: Size,

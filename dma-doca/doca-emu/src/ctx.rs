@@ -273,7 +273,7 @@ c_calls! {
 }
 
 c_calls! {
-    /// `NOT_SUPPORTED`: there is no GPU.
+    /// `NOT_SUPPORTED`, because the stand-in has no GPU.
     fn doca_ctx_set_datapath_on_gpu(ctx: Handle<Ctx>, gpu: *const c::doca_gpu) {
         no_datapath(&ctx, gpu.is_null())
     }
@@ -288,7 +288,7 @@ c_calls! {
     }
     /// Rings the doorbell for tasks that were submitted without.
     fn doca_ctx_flush_tasks(ctx: Handle<Ctx>) -> () { _ = hold(&ctx).map(|context| context.flush()) }
-    /// `NOT_SUPPORTED`: there is no data path accelerator.
+    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_ctx_set_datapath_on_dpa(ctx: Handle<Ctx>, dpa: *const c::doca_dpa) {
         no_datapath(&ctx, dpa.is_null())
     }

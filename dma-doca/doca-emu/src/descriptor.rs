@@ -41,7 +41,7 @@ impl Descriptor {
         out
     }
 
-    /// `None` if the bytes are no whole descriptor.
+    /// `None` if the bytes are not a whole descriptor.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_last_chunk::<4>()?;
         let sound = bytes.len() <= MAX && u32::from_le_bytes(*sum) == crc32fast::hash(body);

@@ -1,4 +1,4 @@
-//! `doca_dev.h`, but for representors: the devices that there are, and those that are open.
+//! `doca_dev.h` without representors: the devices of the machine, and those that are open.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::c_char;

@@ -313,7 +313,7 @@ c_calls! {
         task.make(|| dma.get()?.alloc(src, dst, user_data))
     }
     fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
-    /// `BAD_STATE`: there is no GPU, so no context's data path is on one.
+    /// `BAD_STATE`, because the stand-in has no GPU that a context's data path could be on.
     fn doca_dma_get_gpu_handle(dma: Handle<Dma>, gpu_dma: Out<*mut c::doca_gpu_dma>) {
         dma.get().and(gpu_dma.check()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }

@@ -57,12 +57,12 @@
 //!
 //! # Divergences
 //!
-//! Known differences from the real library:
+//! These differences from the real library are known:
 //!
 //! - Each process has a DMA engine of its own, even if two processes open the same card.
 //! - Descriptors of exported memory work between processes of one machine and one user. They have a checksum.
 //!   A descriptor that was altered or cut short, is for another card, or whose export was revoked, is
-//!   `INVALID_VALUE`. One of another user is `NOT_PERMITTED`.
+//!   `INVALID_VALUE`. A service of another user is `NOT_PERMITTED`.
 //! - A destroyed handle is an invalid value as long as its memory is not reused. With the real library it is
 //!   undefined. A buffer that is released while a task has it returns to its inventory when the task ends.
 //!
@@ -76,12 +76,11 @@
 //!   outside of a buffer's window, no data, more data than room, more than the device takes
 //!   (`INVALID_VALUE`), and missing rights (`NOT_PERMITTED`).
 //! - Source and destination may overlap. The profile `ideal` reads each byte before it writes its place;
-//!   others move the bytes in parts of any order.
+//!   others move the bytes in chunks, in any order.
 //! - Submitting a submitted task is `BAD_STATE`. A submitted task that is freed returns to its pool after its
 //!   callback, as NVIDIA's Secure Channel application relies on. Its buffers cannot be changed meanwhile.
 //! - A context that fails accepts tasks until the program has been told, and flushes them.
-//! - A context without configured tasks does not start: `BAD_STATE`. Stopping an idle one succeeds, since
-//!   NVIDIA's samples do it. Stopping a stopping one is `IN_PROGRESS`.
+//! - A context without configured tasks does not start: `BAD_STATE`. Stopping an idle one succeeds, because NVIDIA's samples rely on that. Stopping a stopping one is `IN_PROGRESS`.
 //! - Destroying a context that is not idle is `IN_USE`. So is closing a device that a map or a context has.
 //! - A right to write over PCI or a network includes local writing, as with the hardware; programs rely on
 //!   that. Reading over PCI and writing over PCI exclude each other (`INVALID_VALUE`).

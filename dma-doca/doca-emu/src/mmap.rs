@@ -59,7 +59,7 @@ object!(Mmap, 0x3a_90_00_01);
 
 /// Everything that is set up before a start, and what a start makes of it.
 struct Setup {
-    /// One, but for DOCA 1.5.
+    /// One range; DOCA 1.5 may add several.
     chunks: Vec<Chunk>,
     max_chunks: u32,
     devs: Vec<Arc<Dev>>,
@@ -177,7 +177,7 @@ impl Setup {
         let exists = if cfg!(workq) { c::DOCA_ERROR_IN_USE } else { c::DOCA_ERROR_ALREADY_EXIST };
         require(!self.devs.iter().any(|other| Arc::ptr_eq(other, &dev)), exists)?;
         require((self.devs.len() as u64) < u64::from(self.max_devs), c::DOCA_ERROR_NO_MEMORY)?;
-        // With 1.5 chunks are registered anew, with it.
+        // With 1.5, chunks are registered again, with the device.
         self.release()?;
         self.devs.push(dev);
         Ok(())
@@ -236,12 +236,13 @@ impl Setup {
             registered.locked = len as u64;
         }
         for dev in &self.devs {
-            // SAFETY: `add_memory` was promised that the memory is there until the map is stopped; tasks in
-            // flight keep it from being stopped. A DMA buffer is mapped as long as the map has it.
+            // SAFETY: the program promised `add_memory` that the memory stays until the map is stopped, and
+            // tasks in flight keep the map from being stopped. A DMA buffer is mapped as long as the map has
+            // it.
             match unsafe { dev.card().engine().register(spec.clone()) } {
                 Ok(key) => registered.keys.push((Arc::clone(dev), key)),
                 Err(_) => {
-                    // Not in use yet, so this succeeds.
+                    // The map is not in use yet, so this succeeds.
                     let _ = registered.unregister();
                     return Err(INVALID);
                 }
@@ -273,8 +274,8 @@ impl Setup {
     fn export_chunk(&self, chunk: &Chunk) -> Outcome<Export> {
         let writable = self.access & c::DOCA_ACCESS_FLAG_PCI_READ_WRITE != 0;
         let rights = if writable { Access::READ | Access::WRITE } else { Access::READ };
-        // SAFETY: the program promises, by exporting the map, that the memory is there until it is stopped,
-        // which revokes the export first; and whoever it passes the descriptor to may touch it.
+        // SAFETY: by exporting the map, the program promises that the memory stays until the map is stopped,
+        // which revokes the export first, and that the peer that receives the descriptor may access it.
         let export = unsafe { Export::of_process_memory(chunk.first()?, chunk.len, rights) };
         export.map_err(|error| {
             sdk_log!(ERROR, "memory cannot be exported: {error}");

@@ -229,7 +229,7 @@ impl Notifier {
         &self.timer
     }
 
-    /// Not readable until it rings again, but for what is watched.
+    /// The descriptor is not readable until the next event, apart from the sources that are watched.
     pub(crate) fn clear(&self) {
         self.timer.program(Timespec { tv_sec: 0, tv_nsec: 0 });
     }

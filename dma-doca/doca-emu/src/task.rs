@@ -41,7 +41,7 @@ pub(crate) struct Head {
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
-    /// Receives the end of the task in place of the program, if a graph submitted it.
+    /// Receives the end of the task if a graph, and not the program, submitted it.
     follower: RefCell<Option<(Rc<Instance>, usize)>>,
 }
 
@@ -211,7 +211,7 @@ impl<B: Default> Tasks<B> {
         require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Makes as many tasks as configured, if there are not as many.
+    /// Makes tasks until there are as many as configured.
     pub(crate) fn prepare(&self) {
         let count = self.conf.get().map_or(0, |conf| conf.tasks);
         if self.pool().len() != count as usize {

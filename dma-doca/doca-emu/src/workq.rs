@@ -1,4 +1,4 @@
-//! The calls of DOCA 1.5 to 2.2 on the same objects. Those that were only renamed are with the later ones.
+//! The calls of DOCA 1.5 to 2.2 on the same objects. Calls that were only renamed stand with the later ones.
 //!
 //! Choices where nothing public says how a real library answers:
 //!
@@ -10,10 +10,10 @@
 //!   export needs it, as the devices may come later.
 //! - 1.5: buffers can be made in a map without devices. While there are any, no device can be added.
 //! - `doca_buf_refcount_add` is `NOT_SUPPORTED`, as the header of 1.5 says.
-//! - A line of the log has the name of its source in place of the file. Limited rates begin with 10 messages
+//! - A line of the log names its source instead of the file. Limited rates begin with 10 messages
 //!   a second. Immutable limits are strict ones: they can still show less. 1.5: `doca_log_global_level_set`
 //!   is for all backends, as in 2.2.
-//! - Command lines: `--sdk-log-level` is there, too.
+//! - Command lines: `--sdk-log-level` is accepted.
 //! - Codes of later generations, such as `ALREADY_EXIST`, are `INVALID_VALUE` where 1.5 has none.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
@@ -76,7 +76,7 @@ c_calls! {
     }
 }
 
-/// A bucket: at most so many messages of a place in a time.
+/// Rate limiter: the maximum number of log messages per source and interval.
 struct Bucket {
     source: c_int,
     since: Option<Instant>,
@@ -106,7 +106,7 @@ fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
 c_calls! {
     /// Lets the first backend, which is standard error's, write to a stream that stays open.
     fn doca_log_stream_redirect(stream: *mut c::FILE) {
-        // SAFETY: the program keeps the stream open as long as the backend, which is for ever.
+        // SAFETY: the program keeps the stream open as long as the backend, which is never destroyed.
         unsafe { log::redirect(stream) }
     }
     /// A source, whose name is in its lines.

@@ -83,7 +83,7 @@ pub fn model_time(pci: &str) -> Option<std::time::Duration> {
 }
 
 pub(crate) fn version() -> &'static CStr {
-    // The string lives for ever, so the first answer stays.
+    // The string is never freed, so the first answer stays.
     static STATED: OnceLock<CString> = OnceLock::new();
     STATED.get_or_init(|| {
         world().map_or_else(|_| CString::new(VERSION).unwrap_or_default(), |world| world.version.clone())

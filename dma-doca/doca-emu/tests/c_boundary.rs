@@ -22,7 +22,7 @@ fn exported_functions_are_unsafe_because_one_macro_declares_all() {
 
 #[derive(Default)]
 struct Found {
-    /// Functions in calls of `c_calls!`, but for those that other macros pass to it.
+    /// Functions in calls of `c_calls!`, except those that other macros pass to it.
     declared: usize,
     elsewhere: Vec<String>,
     /// Names of the macros, or of the macros called, that have an exporting attribute in their text.

@@ -105,7 +105,7 @@ fn all_are_reached() {
     rig.free(second);
     rig.close();
 
-    // One that fails, on a device that is gone then and has no address.
+    // A task that fails, on a device that is gone by then and has no address.
     let card = "card = [{ faults = \"gone@1\", function = [{ pci = \"0000:03:00.0\", side = \"dpu\" }] }]";
     let rig = Rig::new(card, 1);
     let info = code!(doca_dev_as_devinfo(rig.dev));

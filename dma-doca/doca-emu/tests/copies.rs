@@ -29,7 +29,7 @@ fn a_copy_moves_the_data_and_grows_the_destination() {
     assert_eq!(get!(doca_buf_get_data(dst)), rig.dst.at(50));
     assert_eq!(get!(doca_buf_get_data_len(src)), 3000);
 
-    // Again: behind what is there, and only as much as there is room for.
+    // A second copy appends to the data, and copies only as much as there is room for.
     ok!(doca_buf_set_data(src, rig.src.at(100), 1000));
     ok!(doca_task_submit(task));
     rig.until(1);
@@ -38,7 +38,7 @@ fn a_copy_moves_the_data_and_grows_the_destination() {
     assert_eq!(get!(doca_buf_get_data_len(dst)), 4000);
     fails!(DOCA_ERROR_INVALID_VALUE, doca_task_try_submit(task));
 
-    // From the beginning again, for ever.
+    // A destination that was reset can be filled again, any number of times.
     for round in 0..100_u8 {
         ok!(doca_buf_reset_data_len(dst));
         rig.src.write(100, &[round; 1000]);
@@ -142,7 +142,7 @@ fn a_coalesced_tail_never_reports() {
         }
         rig.drain();
         assert_eq!(rig.seen.take().len(), 0);
-        // One that is reported by itself brings the others with it.
+        // A task that reports by itself brings the reports of the others with it.
         ok!(doca_task_submit(tasks[60]));
         rig.until(61);
         rig.seen.take();

@@ -59,7 +59,7 @@ fn a_failed_task_takes_the_others_with_it() {
             let tasks = submit(&rig, 5);
             rig.until(5);
             assert_eq!(rig.seen.take(), [(0, DONE), (1, DONE), (2, FAILED), (3, FAILED), (4, FAILED)]);
-            // Which failed shows in the state that the context was in.
+            // The state that the context was in shows which one failed.
             assert_eq!(rig.seen.state_at.take(), [RUNNING, RUNNING, RUNNING, STOPPING, STOPPING]);
             recover(&rig, tasks);
             works(rig);

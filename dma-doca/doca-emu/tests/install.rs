@@ -176,7 +176,7 @@ fn mistakes_are_named_and_leave_nothing_behind() {
     });
     refused(&no_rust, "no cargo");
 
-    // Somebody else's directory stays as it is.
+    // A directory of other contents stays as it is.
     fs::create_dir(&prefix).expect("a directory");
     fs::write(prefix.join("precious"), "data").expect("a file");
     refused(&install(&[&prefix], |_| {}), "holds something else");
@@ -195,7 +195,7 @@ fn a_failure_leaves_the_old_installation() {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-again");
     let _ = fs::remove_dir_all(&parent);
     let prefix = parent.join("sdk");
-    // So that the archive is there, and cargo has nothing to do below.
+    // This builds the archive, so that cargo has nothing to do below.
     let _ = support::doca_emu_prefix();
     let profile = |command: &mut Command| {
         command.args(["--profile", "test"]);

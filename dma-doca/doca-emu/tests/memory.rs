@@ -356,7 +356,7 @@ fn exports_need_rights_and_a_device_that_can() {
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_export_pci(mmap, dpu, &mut desc, &mut len));
     ok!(doca_mmap_destroy(mmap));
 
-    // Over a network: imported, but nothing that DMA reaches.
+    // Over a network, the map is imported, but DMA reaches none of it.
     let rdma = descriptor(plain, host, true);
     ok!(doca_mmap_create_from_export(ptr::null(), bytes(&rdma), rdma.len(), dpu, &mut mmap));
     let rig = Rig::on(dpu, 1);
@@ -571,7 +571,7 @@ fn lists_are_chained_and_unchained() {
 fn a_pool_cuts_a_map_into_buffers_of_one_size() {
     rig::configure("");
     let dev = rig::open("03:00.0");
-    // Room for what the first one's alignment takes, too.
+    // There is also room for the padding of the first one's alignment.
     let memory = Memory::new(4096 + 512);
     let (mut pool, mut buf) = (ptr::null_mut(), ptr::null_mut());
     let mmap = rig::map(dev, &memory, READ_WRITE);
@@ -579,7 +579,7 @@ fn a_pool_cuts_a_map_into_buffers_of_one_size() {
     fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(4, 0, mmap, &mut pool));
     fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(4, 1000, ptr::null_mut(), &mut pool));
 
-    // Rounded up to their alignment, but for the last one.
+    // Sizes are rounded up to their alignment, except the last one.
     ok!(doca_buf_pool_create(5, 1000, mmap, &mut pool));
     fails!(DOCA_ERROR_INITIALIZATION, doca_buf_pool_start(pool));
     ok!(doca_buf_pool_destroy(pool));

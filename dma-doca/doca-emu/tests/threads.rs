@@ -70,7 +70,7 @@ fn copy(thread: usize, dev: usize, mmap: usize, base: usize) {
             code!(doca_pe_progress(pe));
         }
         if seen.take()[0].1 == "DOCA_SUCCESS" {
-            // SAFETY: as above.
+            // SAFETY: `LEN` bytes of this thread's destination, whose copy has ended.
             let copied = unsafe { std::slice::from_raw_parts(to, LEN) };
             assert!(copied.iter().all(|got| *got == byte));
         } else {

@@ -5,7 +5,7 @@
 //! pointers: calls that every supported version has are plain fields, others are options. Nothing of the SDK
 //! is needed to build.
 //!
-//! DOCA 1.5 to 2.2 has work queues in place of progress engines and tasks. [`workq`] fills the same tables
+//! DOCA 1.5 to 2.2 has work queues instead of progress engines and tasks. [`workq`] fills the same tables
 //! with functions that use those.
 //!
 //! A table is a plain value: a test can hand in other functions ([`Library::from_tables`]).

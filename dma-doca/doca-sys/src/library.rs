@@ -100,9 +100,9 @@ impl Library {
         // SAFETY: the linker and the system found these names in the SDK's libraries, which stay loaded with
         // the program.
         let common = unsafe { Common::linked(|name| program.symbol(name)) };
-        // SAFETY: as above.
+        // SAFETY: the declarations are those of the library that the program is linked with.
         let dma = unsafe { Dma::linked(|name| program.symbol(name)) };
-        // SAFETY: as above.
+        // SAFETY: the declarations are those of the library that the program is linked with.
         let comch = unsafe { Comch::linked(|name| program.symbol(name)) };
         let version = version(&program).unwrap_or_default();
         let tables = Self::from_tables(common, dma, Some(comch), version);
@@ -129,11 +129,11 @@ impl Library {
         // describe; it stays loaded.
         let common_calls = unsafe { Common::load(|name| common.symbol(name)) }
             .map_err(|missing| incomplete(common, &missing))?;
-        // SAFETY: as above.
+        // SAFETY: the declarations are those of `libdoca_dma.so`.
         let dma_calls =
             unsafe { Dma::load(|name| dma.symbol(name)) }.map_err(|missing| incomplete(dma, &missing))?;
         let comch = DOCA.open_beside("libdoca_comch.so", common).and_then(|comch| {
-            // SAFETY: as above.
+            // SAFETY: the declarations are those of `libdoca_comch.so`.
             unsafe { Comch::load(|name| comch.symbol(name)) }.map_err(|missing| incomplete(&comch, &missing))
         });
         let (comch, comch_missing) = match comch {
@@ -158,7 +158,7 @@ impl Library {
         // declarations of that generation describe its functions; it stays loaded.
         let own_common = unsafe { WorkqCommon::load(|name| common.symbol(name)) }
             .map_err(|missing| incomplete(common, &missing))?;
-        // SAFETY: as above.
+        // SAFETY: the declarations are those of `libdoca_dma.so` of this generation.
         let own_dma = unsafe { WorkqDma::load(|name| dma.symbol(name)) }
             .map_err(|missing| incomplete(dma, &missing))?;
         let missing = workq::missing(&own_common);
@@ -190,7 +190,7 @@ fn version(common: &Loaded) -> Option<String> {
     let stated = common.symbol(c"doca_version_runtime").and_then(|f| {
         // SAFETY: of a library that declares it, the call takes nothing and returns a string.
         let call: VersionRuntime = unsafe { dma_vendor::function(f) };
-        // SAFETY: as above.
+        // SAFETY: the library's function takes nothing and returns a string.
         let text = unsafe { call() };
         // SAFETY: not null, so a string that lives as long as its library.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())

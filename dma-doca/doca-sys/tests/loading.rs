@@ -1,4 +1,4 @@
-//! Errors for directories and files that are no usable SDK.
+//! Errors for directories and files that are not a usable SDK.
 
 use std::fs;
 use std::path::Path;

@@ -31,7 +31,7 @@ pub(super) struct Peer {
 pub(super) struct Outgoing {
     pub(super) number: u64,
     pub(super) task: *mut doca_task,
-    /// The same task, as the type that callbacks pass.
+    /// The task, as the type that callbacks pass.
     pub(super) send: *mut doca_comch_task_send,
     pub(super) _message: Box<[u8]>,
     /// The result, once the task has ended.

@@ -243,7 +243,7 @@ impl Endpoint {
         };
         // SAFETY: a progress engine and its own handle.
         unsafe { clear(self.pe, handle) };
-        // SAFETY: as above.
+        // SAFETY: the endpoint's own progress engine, which this thread drives.
         let armed = unsafe { request(self.pe) } == DOCA_SUCCESS;
         // SAFETY: not -1, and open for as long as the progress engine.
         let fd = unsafe { BorrowedFd::borrow_raw(handle) };

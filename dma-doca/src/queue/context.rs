@@ -82,7 +82,7 @@ impl Context {
         let _serial = creation();
         // SAFETY: the pointer can be written.
         let pe = out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (common.doca_pe_create)(p) })?;
-        // SAFETY: as above, and an opened device.
+        // SAFETY: the table's call with an opened device and a pointer that can be written.
         let dma = out(sdk, "doca_dma_create", std::ptr::null_mut(), |p| unsafe {
             (calls.doca_dma_create)(device.raw(), p)
         });
@@ -128,7 +128,7 @@ impl Context {
         // SAFETY: a context that is not started; the user data outlives it, or is leaked with it.
         let code = unsafe { (sdk.common.doca_ctx_set_user_data)(self.ctx, user) };
         check(sdk, "doca_ctx_set_user_data", code)?;
-        // SAFETY: as above.
+        // SAFETY: an idle DMA context, and functions of the signature that the call wants.
         let code = unsafe {
             (sdk.dma.doca_dma_task_memcpy_set_conf)(
                 self.dma,
@@ -184,7 +184,7 @@ impl Context {
             return code;
         }
         // The device appends to the data, so its length is 0.
-        // SAFETY: as above.
+        // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of its region.
         unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) }
     }
 
@@ -195,7 +195,7 @@ impl Context {
         if !bound.task.is_null() {
             // SAFETY: a task of this context that is not in flight, and a buffer.
             unsafe { (calls.doca_dma_task_memcpy_set_src)(memcpy.get(), bound.src) };
-            // SAFETY: as above.
+            // SAFETY: a task of this context that is not in flight, and a buffer.
             unsafe { (calls.doca_dma_task_memcpy_set_dst)(memcpy.get(), bound.dst) };
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Context {
             // SAFETY: a task of this context that is not in flight.
             Some(submit) => unsafe { submit(task, flags) },
             // This older call rings the doorbell each time.
-            // SAFETY: as above.
+            // SAFETY: a task of this context that is not in flight.
             None => unsafe { (self.submit)(task) },
         }
     }
@@ -356,7 +356,7 @@ unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca
     let data = unsafe { user_data(ctx) };
     // SAFETY: the task that failed.
     let base = unsafe { (data.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };
-    // SAFETY: as above.
+    // SAFETY: the task that the library passed to this callback.
     let status = unsafe { (data.sdk.common.doca_task_get_status)(base) };
     let running = state_of(&data.sdk, data.ctx) == DOCA_CTX_STATE_RUNNING;
     // SAFETY: a number, as `set` gave it.

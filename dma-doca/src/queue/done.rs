@@ -25,7 +25,7 @@ pub(super) struct Done {
     late: RefCell<VecDeque<Late>>,
     /// A task has failed since the context was last seen running.
     troubled: Cell<bool>,
-    /// One of those failed while the context ran, so it is the cause.
+    /// A task failed while the context ran, so it is the cause.
     blamed: Cell<bool>,
     /// When the context last stopped, no task was the cause.
     blameless: Cell<bool>,

@@ -34,10 +34,10 @@ pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma))
     };
     // SAFETY: the functions of these names, which the program is linked with.
     let mut common = unsafe { Common::load(get) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: the stand-in's functions have the declared signatures.
     let mut dma = unsafe { Dma::load(get) }.unwrap();
     change(&mut common, &mut dma);
-    // SAFETY: as above.
+    // SAFETY: the stand-in's functions have the declared signatures.
     let comch = unsafe { Comch::load(get) }.ok();
     Library::from_tables(common, dma, comch, "stand-in")
 }

@@ -48,7 +48,7 @@ fn the_engine_says_what_it_runs_on() {
     assert_eq!(devices.len(), 6);
     assert_eq!(devices[0].address, "0000:03:00.0");
     assert!(devices[0].representors.iter().any(|rep| rep.address == "0000:3b:00.0"), "{devices:?}");
-    // There is no comm channel of later versions.
+    // These versions lack the comm channel of later ones.
     let none = dma_doca::comch::Client::new(&options, "name").unwrap_err();
     assert_eq!(none.kind(), ErrorKind::MissingSdk, "{none}");
 }
@@ -93,8 +93,8 @@ fn copies_allocate_nothing() {
 const LEN: usize = 2000;
 const CARD: &str = "DMA_DOCA_TEST_CARD";
 
-/// Random programs on the card that the environment describes: whatever is reported as copied has arrived,
-/// and nothing else has changed.
+/// Random programs on the card that the environment describes: every copy that is reported as done has
+/// arrived, and no other byte has changed.
 #[test]
 #[ignore = "a part of the other test, in a process of its own"]
 fn programs_on_a_card() {
@@ -163,7 +163,7 @@ fn programs_on_a_card() {
                     start += cut;
                 }
                 if lost {
-                    // Begin anew: the destination's bytes are unknown.
+                    // Start again, because the destination's bytes are unknown.
                     for (n, bytes) in [(from, &mut expected[from].clone()), (to, &mut vec![0; LEN])] {
                         let mut buffer = engine.allocate(LEN).unwrap();
                         buffer.copy_from_slice(bytes);

@@ -84,7 +84,7 @@ where
 }
 
 c_calls! {
-    /// Does nothing: there is no gRPC here.
+    /// Does nothing, because the stand-in has no gRPC.
     fn doca_argp_set_grpc_program() -> () {}
     /// `NOT_SUPPORTED`.
     fn doca_argp_get_grpc_addr(address: Out<*const c_char>) {
@@ -130,7 +130,7 @@ c_calls! {
             Ok(())
         })
     }
-    /// Sets the function that receives mistakes on the command line, in place of standard error.
+    /// Sets the function that receives mistakes on the command line. By default they go to standard error.
     fn doca_argp_register_logger_callback(callback: c::doca_argp_logger_cb_t) {
         with(|parser| {
             require(callback.is_some(), c::DOCA_ERROR_INVALID_VALUE)?;
@@ -152,7 +152,7 @@ c_calls! {
         let words = unsafe { argv.slice(count) }?.iter().map(text).collect::<Option<Vec<_>>>();
         run::start(&words.ok_or(c::DOCA_ERROR_INVALID_VALUE)?)
     }
-    /// Destroys the parser and all that was registered.
+    /// Destroys the parser and everything registered with it.
     fn doca_argp_destroy() {
         // Not under the lock.
         let parser = lock(&STATE).parser.take();
@@ -199,7 +199,7 @@ c_calls! {
     }
     /// The flag must be given alone.
     fn doca_argp_param_set_singular(param: Handle<Param>) -> () { set(param, |spec| spec.singular = true) }
-    /// Commands below have the flag, too.
+    /// Subcommands inherit the flag.
     fn doca_argp_param_set_inherited(param: Handle<Param>) -> () { set(param, |spec| spec.inherited = true) }
     fn doca_argp_param_set_hidden(param: Handle<Param>) -> () { set(param, |spec| spec.hidden = true) }
     /// Destroys a flag that was not registered.

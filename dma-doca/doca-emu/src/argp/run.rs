@@ -69,8 +69,8 @@ pub(super) fn start(words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--` all are
-/// DPDK's, but for those that only ask what there is.
+/// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--`, all arguments
+/// are DPDK's, except those that only ask for information.
 fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
     if program.dpdk.is_none() {
         return (words.to_vec(), Vec::new());

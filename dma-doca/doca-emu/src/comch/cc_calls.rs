@@ -14,7 +14,8 @@ use crate::c_abi::{Code, Handle, INVALID, In, Out, c_calls, getters};
 use crate::dev::Info;
 use crate::task::{Task, TaskCallback};
 
-/// A length as later versions pass it. Those that they cannot are beyond every limit.
+/// Converts a length to the type of later versions. A length that does not fit becomes the maximum, which is
+/// beyond every limit.
 fn len(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
@@ -28,7 +29,7 @@ macro_rules! converted {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $now:path, ($($given:expr),*);)*) => {
         c_calls! {
             $(fn $name($($arg: $type),*) -> Code {
-                // SAFETY: the caller's promise is that of the other call.
+                // SAFETY: both calls take the same arguments, and the caller keeps the promise of either.
                 unsafe { $now($($given),*) }
             })*
         }

@@ -32,7 +32,7 @@ use crate::pe::Notifier;
 use crate::pe::Pe;
 use crate::rep::Rep;
 
-/// Taken by every call. The objects count their references without atomics.
+/// Locks what every call uses. The objects count their references without atomics.
 pub(super) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -216,7 +216,7 @@ impl Active {
         peers.first().map(|peer| Handle::of(&**peer)).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
-    /// Serves the sockets until there is as many messages, or nothing to do.
+    /// Serves the sockets until this number of messages has arrived, or nothing is left to do.
     fn progress(&self, messages: usize) {
         while self.inbox.borrow().len() < messages && self.pe.progress() {}
     }

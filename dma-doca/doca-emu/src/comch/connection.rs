@@ -126,7 +126,7 @@ impl Connection {
         self.counters.set(counters);
     }
 
-    /// The next packet. One that is longer than the buffer breaks the connection.
+    /// The next packet. A message that is longer than the buffer breaks the connection.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Packet {
         let socket = self.socket.borrow();
         let Some(socket) = socket.as_ref() else { return Packet::End };

@@ -23,7 +23,8 @@ fn configure(consumer: &Handle<Consumer>, set: impl FnOnce(&Consumer) -> Outcome
 
 type Completion = *const c::doca_comch_consumer_completion;
 
-/// Declares calls that take a completion. There is no data path accelerator, so none of one can be passed.
+/// Declares calls that take a completion. The stand-in has no data path accelerator, so a program has no
+/// handle of one to pass.
 macro_rules! completion_calls {
     ($($name:ident($($arg:ident: $type:ty)?);)*) => {
         c_calls! {
@@ -69,7 +70,7 @@ getters! {
 
 c_calls! {
     /// Makes a consumer, whose messages go to buffers of the memory map, which is started. `BAD_STATE` if the
-    /// connection is not open, `NO_MEMORY` if it has as many consumers as it can.
+    /// connection is not open, `NO_MEMORY` if it has reached the maximum number of consumers.
     fn doca_comch_consumer_create | doca_cc_consumer_create(
         comch_connection: Handle<Connection>,
         buf_mmap: Handle<Mmap>,
@@ -106,7 +107,7 @@ c_calls! {
     ) {
         no_dpa(&consumer)
     }
-    /// There is no data path accelerator here, so no consumer is on one.
+    /// The stand-in has no data path accelerator, so a consumer never runs on one.
     fn doca_comch_consumer_get_dpa_handle(consumer: Handle<Consumer>, handle: Out<u64>) {
         handle.check().and(consumer.get()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }

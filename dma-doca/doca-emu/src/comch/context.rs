@@ -84,7 +84,7 @@ impl Context for Endpoint {
             State::Starting if self.look() => return true,
             _ => {}
         }
-        // Events that call nothing of the program are no progress: continue with the next.
+        // An event that calls no function of the program does not count as progress: continue with the next.
         for _ in 0..ROUNDS {
             if self.attend() {
                 return true;

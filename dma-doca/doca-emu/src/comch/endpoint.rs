@@ -49,7 +49,7 @@ pub(crate) struct Endpoint {
     pub(super) on_message: Cell<Option<OnMessage>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
-    /// Receives messages, and clients that come and go, in place of the callbacks.
+    /// Receives messages and connection changes instead of the callbacks, if it exists.
     pub(super) channel: RefCell<Weak<Active>>,
     /// For consumers that come, and for those that go.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,

@@ -2,8 +2,8 @@
 //!
 //! A consumer lends the memory that it was made with to the other end ([`Lent`]). A producer there takes a
 //! buffer that the consumer posted, copies its message into it and says so. All threads that have producers
-//! and consumers share the socket: whoever looks into it sorts what is there for all. So sending needs no
-//! progress of anything else, as with the hardware.
+//! and consumers share the socket: the thread that reads it distributes the messages to all. So sending needs
+//! no progress of anything else, as with the hardware.
 //!
 //! The client makes the socket, and passes it over the connection with its greeting; from there on nothing of
 //! the fast path goes over that.

@@ -210,7 +210,8 @@ getters! {
 }
 
 c_calls! {
-    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if its producers are as many as the limit.
+    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if it has reached the maximum number of
+    /// producers.
     fn doca_comch_producer_create
         | doca_cc_producer_create(comch_connection: Handle<Connection>, producer: Out<Handle<Producer>>) {
         producer.check()?;
@@ -224,18 +225,18 @@ c_calls! {
         | doca_cc_cap_is_producer_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
     fn doca_comch_producer_as_ctx
         | doca_cc_producer_as_ctx(producer: Handle<Producer>) -> *mut c::doca_ctx { as_ctx(&producer) }
-    /// `NOT_SUPPORTED`: there is no data path accelerator.
+    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_comch_producer_set_dev_max_num_send(producer: Handle<Producer>, _max: u32) {
         producer.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
-    /// `NOT_SUPPORTED`: there is no data path accelerator.
+    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_comch_producer_dpa_completion_attach(
         producer: Handle<Producer>,
         _completion: *mut c::doca_dpa_completion,
     ) {
         producer.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
-    /// There is no data path accelerator here, so no producer is on one.
+    /// The stand-in has no data path accelerator, so a producer never runs on one.
     fn doca_comch_producer_get_dpa_handle(producer: Handle<Producer>, handle: Out<u64>) {
         handle.check().and(producer.get()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }

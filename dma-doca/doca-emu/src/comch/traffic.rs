@@ -136,7 +136,8 @@ impl Endpoint {
                 if server && connection.send(&[&self.greeting("").to_bytes(wire::WELCOME)]).is_err() {
                     return self.end(connection);
                 }
-                // Not earlier, so that the end of a client that went meanwhile is not reported.
+                // Do this last: otherwise the disconnect of a client that left in the meantime would be
+                // reported.
                 connection.peer_max.set(greeting.max_msg_size);
                 connection.link.set(Link::Open);
                 if self.watch(channel.as_fd(), connection.id | FAST).is_err() {
@@ -164,7 +165,8 @@ impl Endpoint {
                         // SAFETY: the program gave the function to be called with a message, which lies in a
                         // buffer of ours during the call.
                         OnMessage::Comch(callback) => unsafe { callback(event, start, len as u32, handle) },
-                        // SAFETY: as above.
+                        // SAFETY: the program's function, with the event and the message, which live until it
+                        // returns.
                         OnMessage::Cc(callback) => unsafe { callback(event, start, len, handle) },
                     }
                 }

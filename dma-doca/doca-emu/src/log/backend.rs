@@ -20,9 +20,9 @@ unsafe extern "C" {
 /// Source of the messages that a backend shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Those of the program, through `doca_log`.
+    /// Messages of the program, through `doca_log`.
     Application = 0,
-    /// Those of the SDK.
+    /// Messages of the SDK.
     Sdk = 1,
 }
 
@@ -61,7 +61,7 @@ impl Stream {
     fn write(&self, line: &[u8]) {
         // SAFETY: `new` was promised an open stream.
         unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
-        // SAFETY: as above.
+        // SAFETY: the program keeps the stream open as long as the backend.
         unsafe { libc::fflush(self.0) };
     }
 }
@@ -79,8 +79,8 @@ pub(crate) struct LineBuffer {
 impl LineBuffer {
     /// # Safety
     ///
-    /// `capacity` bytes, at least 1, at `start` are nobody else's for as long as this lives, and the handler
-    /// may be called with them on any thread.
+    /// The `capacity` bytes (at least 1) at `start` belong to this value alone as long as it lives, and the
+    /// handler may be called with them on any thread.
     pub(super) unsafe fn new(
         start: *mut c_char,
         capacity: usize,
@@ -114,10 +114,10 @@ pub(crate) struct Backend {
     strict_lower: AtomicBool,
 }
 
-// SAFETY: the pointers of a sink are used by one thread at a time (under the lock), and whoever made the
-// backend promised that they stay valid on any thread.
+// SAFETY: the lock lets one thread at a time use the pointers of a sink. The program that created the backend
+// promised that they stay valid on any thread.
 unsafe impl Send for Backend {}
-// SAFETY: as above; everything else is atomic.
+// SAFETY: the lock lets one thread at a time use the pointers of a sink; everything else is atomic.
 unsafe impl Sync for Backend {}
 
 thread_local! {

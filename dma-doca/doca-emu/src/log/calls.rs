@@ -101,7 +101,7 @@ backends! {
     /// Writes to a stream of C, which the program keeps open.
     doca_log_backend_create_with_file | doca_log_create_file_backend, doca_log_backend_create_with_file_sdk
     (stream: *mut c::FILE) {
-        // SAFETY: the program keeps the stream open as long as the backend, which is for ever.
+        // SAFETY: the program keeps the stream open as long as the backend, which is never destroyed.
         unsafe { file(stream) }
     }
     /// Writes to a file descriptor, which the program keeps open.
@@ -111,7 +111,7 @@ backends! {
     doca_log_backend_create_with_buf | doca_log_backend_create_with_buffer | doca_log_create_buffer_backend,
     doca_log_backend_create_with_buf_sdk | doca_log_backend_create_with_buffer_sdk
     (start: *mut c_char, capacity: usize, handler: c::log_flush_callback) {
-        // SAFETY: the program keeps the buffer as long as the backend, which is for ever.
+        // SAFETY: the program keeps the buffer as long as the backend, which is never destroyed.
         unsafe { buffer(start, capacity, handler) }
     }
     /// Writes to the system's log, under a name.

@@ -172,7 +172,7 @@ pub(crate) fn first_backend() -> Result<&'static Backend, sys::doca_error_t> {
 }
 
 /// The two backends of every sample: up to INFO on standard output, from WARNING on standard error. A second
-/// call adds nothing, or every message would be there twice.
+/// call adds nothing. Otherwise every message would be printed twice.
 fn add_standard() -> Result<(), sys::doca_error_t> {
     let mut log = write();
     if !log.standard {

@@ -73,7 +73,7 @@ c_calls! {
     ) {
         export(&mmap, &dev, &export_desc, &export_desc_len, Kind::Rdma)
     }
-    /// There is no data path accelerator here: `NOT_SUPPORTED`, for a started map that has the device.
+    /// The stand-in has no data path accelerator: `NOT_SUPPORTED`, for a started map that has the device.
     fn doca_mmap_dev_get_dpa_handle(mmap: Handle<Mmap>, dev: Handle<Dev>, handle: Out<u32>) {
         handle.check()?;
         let (mmap, dev) = (mmap.get()?, dev.get()?);
@@ -117,7 +117,7 @@ c_calls! {
         // SAFETY: the address is a name only, as the bytes are the DMA buffer's.
         unsafe { setup.add_memory(addr, len, Some(dmabuf), None) }
     }
-    /// There is no data path accelerator here: `NOT_SUPPORTED`, for a map that has no memory yet.
+    /// The stand-in has no data path accelerator: `NOT_SUPPORTED`, for a map that has no memory yet.
     fn doca_mmap_set_dpa_memrange(mmap: Handle<Mmap>, dpa: *const c::doca_dpa, dpa_addr: u64, len: usize) {
         mmap.get()?.setup().require_no_range()?;
         require(!dpa.is_null() && len > 0 && dpa_addr.checked_add(len as u64).is_some(), INVALID)?;

@@ -54,7 +54,7 @@ c_calls! {
         // SAFETY: allocates.
         let copy = unsafe { libc::malloc(bytes.len()) };
         require(!copy.is_null(), c::DOCA_ERROR_NO_MEMORY)?;
-        // SAFETY: as many bytes were allocated.
+        // SAFETY: `bytes.len()` bytes were allocated.
         unsafe { copy.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         export_desc_len.put(bytes.len())?;
         export_desc.put(copy)

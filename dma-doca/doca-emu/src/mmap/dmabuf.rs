@@ -15,18 +15,18 @@ pub(super) struct DmaBuf {
     skip: usize,
 }
 
-// SAFETY: an address; the device touches what is there under its own rules.
+// SAFETY: the address is not dereferenced by this value; the device checks each access to it.
 unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
     /// Maps `len` bytes from `offset` of `fd` on.
-    /// Errors: The descriptor cannot be mapped, or has not so many bytes.
+    /// Errors: The descriptor cannot be mapped, or has fewer bytes.
     pub(super) fn new(fd: i32, offset: usize, len: usize) -> Outcome<Self> {
         require(fd >= 0 && len > 0, INVALID)?;
         // SAFETY: the descriptor is not negative; if it is not open, the calls below say so.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // DMA buffers cannot shrink, and seeking to the end tells their size. A memfd is kept from shrinking,
-        // if it can be sealed: what cannot be sealed is no memfd.
+        // DMA buffers cannot shrink, and seeking to the end tells their size. A memfd is sealed so that it
+        // cannot shrink. A descriptor that cannot be sealed is not a memfd.
         let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
         let size = seek(fd, SeekFrom::End(0)).map_err(|_| INVALID)?;
         let end = offset.checked_add(len).ok_or(INVALID)?;

@@ -129,8 +129,8 @@ impl Registered {
         match &self.at {
             Place::Here(first) => {
                 let from = ptr::with_exposed_provenance::<u8>(first + skip);
-                // SAFETY: the program promises, by starting the map, that the memory is there until it is
-                // stopped, and by sending it that nothing writes it until the task ends.
+                // SAFETY: by starting the map, the program promises that the memory stays until the map is
+                // stopped. By sending the buffer, it promises that nothing writes it until the task ends.
                 write(0, unsafe { std::slice::from_raw_parts(from, len) })
             }
             Place::Far(import) => {

@@ -80,7 +80,7 @@ c_calls! {
         // event.
         event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
     }
-    /// Starts an event that is no context. `BAD_STATE` unless it has a publisher and a subscriber.
+    /// Starts an event that is not a context. `BAD_STATE` unless it has a publisher and a subscriber.
     fn doca_sync_event_start(event: Handle<Event>) { event.get()?.start_alone() }
     fn doca_sync_event_stop(event: Handle<Event>) { event.get()?.stop_alone() }
     /// Makes the event a context; NULL if it was started alone.

@@ -10,7 +10,7 @@ use crate::ctx::{Context, Ctx, State};
 use crate::pe::Ready;
 use crate::task::{Head, Submit, Task};
 
-/// Poll interval while the program sleeps: there is no signal when another process changes the number.
+/// Poll interval while the program sleeps, because nothing signals a change by another process.
 const POLL: Duration = Duration::from_micros(100);
 
 impl Event {

@@ -15,7 +15,7 @@ pub(super) enum Kind {
     NotifyAdd,
     WaitEq,
     WaitNeq,
-    /// Of DOCA 2.5.
+    /// Calls of DOCA 2.5.
     WaitGt,
 }
 

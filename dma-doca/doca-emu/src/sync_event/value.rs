@@ -34,7 +34,7 @@ impl UserNumber {
 
 // SAFETY: the memory is only touched atomically, from any thread.
 unsafe impl Send for UserNumber {}
-// SAFETY: as above.
+// SAFETY: the memory is only accessed atomically, so threads may share it.
 unsafe impl Sync for UserNumber {}
 
 impl Value {

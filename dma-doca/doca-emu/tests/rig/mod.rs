@@ -52,7 +52,7 @@ pub fn zeroed<T: Copy>() -> T {
 pub fn name(code: c::doca_error_t) -> &'static str {
     // SAFETY: takes any number.
     let name = unsafe { c::doca_error_get_name(code) };
-    // SAFETY: a string that lives for ever.
+    // SAFETY: a string that is never freed.
     let name = unsafe { std::ffi::CStr::from_ptr(name) };
     name.to_str().unwrap()
 }
@@ -273,7 +273,7 @@ impl Rig {
         while code!(doca_pe_progress(self.pe)) == 1 {}
     }
 
-    /// Progresses until so many tasks have ended since they were last taken.
+    /// Progresses until this number of tasks has ended since the last call.
     pub fn until(&self, ended: usize) {
         let begun = Instant::now();
         while self.seen.ended.borrow().len() < ended {

@@ -1,5 +1,5 @@
 //! Memory maps of DOCA 1.5, which adds devices and memory to a started map, and whose exports grant reading
-//! and writing. Those of 2.0 to 2.2 differ from later ones in names alone.
+//! and writing. The calls of 2.0 to 2.2 differ from later ones in names alone.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
 use std::cell::Cell;
@@ -39,7 +39,7 @@ unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mma
             range: Cell::new((ptr::null_mut(), 0)),
             descriptor: Cell::new(ptr::null_mut()),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a place for the handle.
         unsafe { mmap.write(Box::into_raw(Box::new(map)).cast()) };
     }
     code
@@ -51,7 +51,8 @@ unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mma
 ///
 /// The handle is one that `create` or `import` gave out, and was not destroyed.
 unsafe fn of<'a>(mmap: *const doca_mmap) -> &'a Map {
-    // SAFETY: the caller's promise; only shared references exist.
+    // SAFETY: the caller passes a handle that `create` or `import` made, and only shared references to it
+    // exist.
     unsafe { &*mmap.cast::<Map>() }
 }
 
@@ -107,15 +108,15 @@ pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
         // One is enough, and others may not be allowed. SAFETY: the library's handle.
         unsafe { set(map.raw, 1) };
     }
-    // SAFETY: as above.
+    // SAFETY: the library's map, which this handle owns.
     let mut code = unsafe { (common.doca_mmap_start)(map.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: as above, and the caller's device.
+        // SAFETY: the library's map, started above, and the caller's device.
         code = unsafe { (common.doca_mmap_dev_add)(map.raw, map.dev.get()) };
     }
     if code == DOCA_SUCCESS {
         let (addr, len) = map.range.get();
-        // SAFETY: as above, and the caller's memory, which no function frees.
+        // SAFETY: the library's map, started above, and the caller's memory, which no function frees.
         code = unsafe { populate(map.raw, addr, len, PAGE, None, ptr::null_mut()) };
     }
     code

@@ -202,7 +202,7 @@ unsafe extern "C" fn inventory_create(count: usize, inventory: *mut *mut doca_bu
             return code;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the library's call, without user data, and the caller's place for the handle.
     unsafe { create(std::ptr::null(), count, DOCA_BUF_EXTENSION_NONE, inventory) }
 }
 
@@ -244,7 +244,7 @@ unsafe fn write_address<T>(
 ) -> doca_error_t {
     let Some(get) = get else { return crate::bindings::DOCA_ERROR_NOT_SUPPORTED };
     let mut bdf = doca_pci_bdf::default();
-    // SAFETY: the caller's promise, and a place for the address.
+    // SAFETY: the caller passes a function of this signature, and `bdf` is a place for the address.
     let code = unsafe { get(function, &raw mut bdf) };
     if code == DOCA_SUCCESS {
         let (bus, device, function) = (bdf.raw & 0xff, bdf.raw >> 8 & 0x1f, bdf.raw >> 13);

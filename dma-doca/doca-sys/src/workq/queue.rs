@@ -62,7 +62,7 @@ struct Task {
 /// The handle is one that this module gave out for a `T`, and was not destroyed.
 #[inline]
 unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
-    // SAFETY: the caller's promise; only shared references to objects in C's hands exist.
+    // SAFETY: the caller passes a handle of a `T`, and only shared references to objects in C's hands exist.
     unsafe { &*handle.cast::<T>() }
 }
 
@@ -73,9 +73,9 @@ unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
 /// As [`of`], and the engine's context was not destroyed.
 #[inline]
 unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes a progress engine of this layer.
     let engine = unsafe { of::<Engine>(pe) };
-    // SAFETY: as above.
+    // SAFETY: a progress engine with DMA keeps the handle of its context.
     unsafe { of(engine.dma.get()) }
 }
 
@@ -167,7 +167,7 @@ impl Context {
         let event = self.event.get();
         // SAFETY: the library's handle, and a place for the event.
         let code = unsafe { (self.retrieve)(self.workq.get(), event, NO_FLAGS) };
-        // SAFETY: nobody else has the event.
+        // SAFETY: the context owns the event, and no other reference to it exists.
         let address = std::mem::replace(unsafe { &mut (*event).user_data }, NO_TASK);
         // SAFETY: the address of a task, as `task_alloc_init` gave it, or NULL.
         let task = unsafe { address.ptr }.cast::<Task>();
@@ -197,11 +197,11 @@ impl Context {
         // SAFETY: the job was submitted from this task, which is not freed while it is in flight.
         let user_data = unsafe { (*task).user_data };
         if code != DOCA_SUCCESS {
-            // SAFETY: nobody else has the event.
+            // SAFETY: the context owns the event, and no other reference to it exists.
             let result = unsafe { (*self.event.get()).result };
             // SAFETY: the result of a copy is a number.
             let result = unsafe { result.u64_ } as doca_error_t;
-            // SAFETY: as above; nobody else has a reference.
+            // SAFETY: the task is one of this context, and no other reference to it exists.
             unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
             // SAFETY: the caller's function, for a task of this context.
             unsafe { (self.failed.get())(task.cast(), user_data, self.user_data.get()) };
@@ -405,7 +405,7 @@ pub(super) unsafe extern "C" fn task_alloc_init(
     };
     let job = doca_dma_job_memcpy { base, dst_buff: dst, src_buff: src };
     let made = Box::into_raw(Box::new(Task { job, owner: context, user_data, status: DOCA_SUCCESS }));
-    // SAFETY: made above, and nobody else has it yet.
+    // SAFETY: made above, and no other code has the pointer yet.
     unsafe { (*made).job.base.user_data = doca_data { ptr: made.cast() } };
     // SAFETY: the caller's place for the handle.
     unsafe { task.write(made.cast()) };
