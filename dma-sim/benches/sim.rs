@@ -49,7 +49,7 @@ impl Loop {
         self.device.submit(self.channel, &Descriptor::copy(0, &self.src, &self.dst)).unwrap();
     }
 
-    /// Runs until so many completed.
+    /// Runs until this number of tasks has completed.
     fn run(&mut self, tasks: u64) {
         let mut done = 0;
         while done < tasks {

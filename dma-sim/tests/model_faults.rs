@@ -39,7 +39,7 @@ impl Rig {
         self.device.submit(self.channel, &Descriptor::copy(token, &[self.src], &[self.dst]))
     }
 
-    /// Submits so many and rings.
+    /// Submits this number of tasks and rings the doorbell.
     fn send(&mut self, tokens: std::ops::Range<u64>) {
         for token in tokens {
             self.submit(token).unwrap();
@@ -441,7 +441,7 @@ fn ioat_reports_a_doorbell_at_once_and_in_order() {
     assert_eq!(groups, [5, 3]);
 }
 
-/// Grants so many leaves, then refuses with the given error; counts what is held.
+/// Grants this number of leaves, then refuses with the given error; counts the leaves that are held.
 #[derive(Debug)]
 struct Fickle {
     grants: AtomicU64,
@@ -568,8 +568,8 @@ fn channels_share_the_engine_fairly() {
     assert!((6..=13).contains(&other), "{other}");
 }
 
-/// A trace of every kind of thing, fixed for ever: a change of a line or of the digest changes what users
-/// recorded, so do it knowingly.
+/// A trace with every kind of event, which must not change: a changed line or digest breaks what users
+/// recorded.
 #[test]
 fn the_trace_is_fixed() {
     let mut rig = Rig::new(Profile::bluefield3(), "refuse@2+corrupt@3+lose@4+fail@6");

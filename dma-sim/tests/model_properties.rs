@@ -498,7 +498,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
     model.device.unregister(src).unwrap();
     model.device.unregister(dst).unwrap();
 
-    // The same again is the same, byte for byte, and recording changes nothing.
+    // A second run is identical, byte for byte, and recording changes nothing.
     let digest = model.device.trace().digest();
     let mut again = Model::new(profile, seed, plan);
     script.iter().for_each(|op| again.apply(op));

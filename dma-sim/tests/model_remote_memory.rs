@@ -127,7 +127,7 @@ fn first(places: &[(bool, u64, u64)], mut len: u64) -> Vec<(bool, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Every byte arrives, no other changes, whatever is near and what is far.
+    /// Every byte arrives and no other changes, for local and remote memory in any combination.
     #[test]
     fn bytes_are_those_of_plain_memory(
         src in places(0), dst in places(1), fill in any::<Option<u64>>(), real: bool,
@@ -169,7 +169,7 @@ fn an_end_in_mid_copy_is_a_failure_that_names_its_reason() {
     for (error, wanted) in [(PeerError::Revoked, TaskError::Revoked), (PeerError::Gone, TaskError::PeerGone)]
     {
         for push in [false, true] {
-            // So many accesses that some bytes move, and some don't.
+            // Enough accesses are granted for some bytes to move, but not for all.
             let profile = Profile { max_task: LEN, ..Profile::bluefield3() };
             let mut rig = Rig::new(profile, "", Peer::new(2, error), Rights::all());
             let before = (rig.own_bytes(), rig.far_bytes());
@@ -221,7 +221,7 @@ fn an_import_of_process_memory_serves_as_far_memory() {
     let mut device = Device::new(DeviceConfig::new(Profile::ideal())).unwrap();
     let bytes = NonNull::from(Box::leak(vec![7_u8; 300_000].into_boxed_slice())).cast::<u8>();
     #[expect(unsafe_code, reason = "exports the memory")]
-    // SAFETY: leaked, and from here on nobody has a reference to it.
+    // SAFETY: the memory is leaked, and no reference to it exists from here on.
     let export = unsafe { Export::of_process_memory(bytes, 300_000, Access::all()) }.unwrap();
     let import = Arc::new(Import::open(export.blob()).unwrap());
     let (addr, len) = (import.grant().address, import.grant().len);

@@ -1,5 +1,5 @@
 //! Bytes of shared memory that several threads move at the same time, all of it by safe code: no data race,
-//! as ThreadSanitizer sees it (`ci/sanitizers.sh thread dma-sim`), and every byte is one that somebody wrote.
+//! as ThreadSanitizer sees it (`ci/sanitizers.sh thread dma-sim`), and every byte is one that a thread wrote.
 
 use std::thread;
 

@@ -531,7 +531,7 @@ fn engines_say_what_they_model_and_refuse_what_cannot_be() {
     );
 }
 
-/// Nobody waits for what a stuck channel has: a refusal is all that is heard of it.
+/// A closing queue does not wait for the operations of a stuck channel: the refusal is its only report.
 #[test]
 fn a_shared_queue_on_a_stuck_channel_says_so() {
     let faults = "stick@1:ch=0".parse().unwrap();

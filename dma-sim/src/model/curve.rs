@@ -29,7 +29,7 @@ struct Line {
 /// Slopes keep this many bits below a picosecond: a line is off by less than 1 ps up to 1 GiB.
 const SHIFT: u32 = 30;
 
-/// Points that are no [`Curve`].
+/// Points that do not form a [`Curve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurveError {
@@ -64,7 +64,7 @@ impl Curve {
     ///
     /// # Errors
     ///
-    /// Returns an error if the points are no curve.
+    /// Returns an error if the points do not form a curve.
     pub fn points(points: &[(u64, Time)]) -> Result<Self, CurveError> {
         let (first, _) = points.first().ok_or(CurveError::Empty)?;
         let mut lines = Vec::with_capacity(points.len());

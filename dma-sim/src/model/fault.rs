@@ -23,8 +23,8 @@ pub enum Fault {
     /// The channel stops making progress when the task starts; it still accepts tasks. Taking the channel
     /// down and restarting it helps.
     Stick,
-    /// The device vanishes when the task ends: all that is in flight on all channels is aborted, and nothing
-    /// is accepted any more.
+    /// The device vanishes when the task ends: everything in flight on all channels is aborted, and every
+    /// later submission is refused.
     Gone,
     /// The task takes this additional time.
     Slow(Time),
@@ -58,15 +58,15 @@ impl Fault {
 
 /// Tasks of a rule.
 ///
-/// Tasks are counted from 1 on each channel, as they are submitted. Those refused by a rule count. Those
-/// refused because the queue was full, the channel down or the descriptor invalid do not. A restart does not
-/// reset the count.
+/// Tasks are counted from 1 on each channel, as they are submitted. Submissions that a rule refused count.
+/// Submissions refused because the queue was full, the channel down or the descriptor invalid do not. A
+/// restart does not reset the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
     /// All of them.
     Always,
-    /// Those from the first number to the second, both included.
+    /// Tasks from the first number to the second, both included.
     Tasks(u64, u64),
     /// Every `n`th task.
     Every(u64),

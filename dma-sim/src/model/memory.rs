@@ -29,7 +29,7 @@ impl Memory {
 // SAFETY: only an address. The registration promises that the device may touch the memory until it is
 // unregistered, on any thread. Memory that the table allocated is touched by nothing else.
 unsafe impl Send for Memory {}
-// SAFETY: as above; and a shared `Memory` gives nobody access.
+// SAFETY: a shared `Memory` is an address, which gives no access.
 unsafe impl Sync for Memory {}
 
 /// A checked and translated [`Segment`]. The device may touch its bytes while the region is pinned.
@@ -293,7 +293,8 @@ impl MemoryTable {
     /// Writes memory that the table allocated.
     pub(super) fn poke(&mut self, key: RegionKey, addr: u64, bytes: &[u8]) -> Result<(), RegionError> {
         let to = self.owned(key, addr, bytes.len() as u64)?;
-        // SAFETY: as in `peek`, and `&mut self` keeps readers out.
+        // SAFETY: `to` is in memory of the table's own, valid for this many bytes, and `&mut self` keeps
+        // readers out.
         unsafe { dma_core::racy_copy::copy(to.ptr(0), bytes.as_ptr(), bytes.len()) }
         Ok(())
     }

@@ -99,18 +99,19 @@ pub(super) unsafe fn move_part(
 ) {
     tearing.ranges(len, part, |from, to| match operation {
         Operation::Copy | Operation::CopyCrc32c { .. } => {
-            // SAFETY: the caller's promise; the range is within the task.
+            // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { copy(src, dst, from, to) }
         }
         Operation::CopyToBoth => {
             for dst in dst {
-                // SAFETY: as above; each destination is of the task's length.
+                // SAFETY: the caller's pieces are registered and reachable; each destination is of the task's
+                // length.
                 unsafe { copy(src, std::slice::from_ref(dst), from, to) }
             }
         }
         Operation::Compare | Operation::Crc32c { .. } => {}
         Operation::Fill { pattern } => {
-            // SAFETY: as above.
+            // SAFETY: the caller's destinations are registered and reachable; the range is within the task.
             unsafe { fill(pattern, dst, from, to) }
         }
     });
@@ -124,10 +125,10 @@ pub(super) unsafe fn move_part(
 #[inline]
 pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
     if to.addr().abs_diff(from.addr()) >= len {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's ranges are registered for `len` bytes, and do not overlap.
         unsafe { racy_copy::copy(to, from, len) }
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller's ranges are registered for `len` bytes.
         unsafe { move_overlapping(to, from, len) }
     }
 }

@@ -120,7 +120,7 @@ pub struct Profile {
     /// Compares, computes CRC-32C alone and while it copies, and copies to two destinations. Each takes the
     /// time of a copy of the same length.
     pub results: bool,
-    /// Offers ordering marks to programmers. The model honours them on every device.
+    /// Has ordering marks in its interface. The model honours them on every device.
     pub fence: bool,
     /// Can signal completions, instead of being polled.
     pub wakes: bool,
@@ -542,7 +542,7 @@ mod tests {
             assert_eq!(profile.name, name);
             profile.validate().unwrap();
             for direction in Direction::ALL {
-                // A table that is no curve would have become free.
+                // A table that does not form a curve would have become free.
                 let costs = profile.costs(direction);
                 for curve in [&costs.latency, &costs.engine, &costs.reported.issue, &costs.coalesced.issue] {
                     assert!(name == "ideal" || curve.at(64 * KIB) > Time::ZERO, "{name} {direction:?}");

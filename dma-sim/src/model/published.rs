@@ -114,7 +114,7 @@ pub struct ClosedLoop {
     pub window: u32,
     /// Channels, at least 1.
     pub channels: u32,
-    /// Tasks for each doorbell, at least 1; as many as the window at most.
+    /// Tasks for each doorbell: at least 1, at most the window.
     pub batch: u32,
     /// All but the last task of each batch are coalesced.
     pub coalesce: bool,

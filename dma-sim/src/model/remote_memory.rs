@@ -34,7 +34,7 @@ pub(super) fn move_part(
         Ok(())
     };
     if moved.is_ok() && task.operation.has_result() && part == task.tearing.parts {
-        // SAFETY: as above.
+        // SAFETY: the pieces are of registered regions, as above, and leave for remote ones was acquired.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -58,7 +58,8 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    // SAFETY: as in `move_part`; the byte is one of the destinations'.
+    // SAFETY: the pieces are of regions that stay registered while they are pinned, and leave was acquired;
+    // the byte is one of the destinations'.
     let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
         memory.release(task.pieces());
@@ -89,7 +90,7 @@ impl BounceBuffer {
             while at < to && outcome.is_ok() {
                 let end = to.min(at + LOAD as u64);
                 let load = &mut buffer[..(end - at) as usize];
-                // SAFETY: the caller's promise; the range is within the task.
+                // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
                 outcome = unsafe { copy_through(memory, task, at, load) };
                 at = end;
             }
@@ -109,13 +110,13 @@ impl BounceBuffer {
         for at in (0..task.len).step_by(HALF) {
             let n = (task.len - at).min(HALF as u64) as usize;
             let (left, right) = (&mut left[..n], &mut right[..n]);
-            // SAFETY: the caller's promise; the range is within the task.
+            // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { gather(memory, &task.src, at, left) }?;
             if task.operation != Operation::Compare {
                 result = crc32c::crc32c_append(result as u32, left).into();
                 continue;
             }
-            // SAFETY: as above.
+            // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { gather(memory, &task.dst, at, right) }?;
             if left != right {
                 let equal = left.iter().zip(&*right).take_while(|(a, b)| a == b).count();
@@ -140,14 +141,14 @@ impl BounceBuffer {
 /// As [`motion::move_part`]; `at` is less than the length of all pieces together.
 unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) -> Result<(), PeerError> {
     let mut byte = [0];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's destinations are registered and reachable, and the byte is within them.
     unsafe { gather(memory, dst, at, &mut byte) }?;
     byte[0] ^= 1 << (chance % 8);
-    // SAFETY: as above.
+    // SAFETY: the byte that was just read.
     unsafe { scatter(memory, dst, at, &byte) }
 }
 
-/// Moves the bytes from `at` of a task, as many as `load` is long.
+/// Moves `load.len()` bytes from `at` of a task.
 ///
 /// # Safety
 ///
@@ -156,7 +157,7 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
     match task.operation {
         Operation::Compare | Operation::Crc32c { .. } => return Ok(()),
         Operation::Copy | Operation::CopyCrc32c { .. } | Operation::CopyToBoth => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's sources are registered and reachable for the range.
             unsafe { gather(memory, &task.src, at, load) }?;
         }
         Operation::Fill { pattern } => {
@@ -165,10 +166,10 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
         }
     }
     if task.operation == Operation::CopyToBoth {
-        // SAFETY: the caller's promise; each destination is of the task's length.
+        // SAFETY: the caller's destinations are registered and reachable, each of the task's length.
         return task.dst.chunks(1).try_for_each(|dst| unsafe { scatter(memory, dst, at, load) });
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's destinations are registered and reachable for the range.
     unsafe { scatter(memory, &task.dst, at, load) }
 }
 

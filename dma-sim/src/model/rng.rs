@@ -53,7 +53,7 @@ impl Stream {
 
     /// Returns true with probability `p`.
     pub(super) fn chance(&mut self, p: f64) -> bool {
-        // 53 bits, as many as an `f64` holds.
+        // 53 bits, which is the precision of an `f64`.
         ((self.bits() >> 11) as f64) < p * (1u64 << 53) as f64
     }
 }

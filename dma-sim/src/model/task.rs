@@ -23,7 +23,7 @@ pub enum Operation {
     /// Compares the sources with the destinations, which are read only. The result is the offset of the first
     /// difference, or [`Completion::EQUAL`].
     Compare,
-    /// Computes the CRC-32C of the sources, which is the result. There are no destinations.
+    /// Computes the CRC-32C of the sources, which is the result. The task has no destinations.
     Crc32c {
         /// The CRC-32C of the bytes before, or 0.
         seed: u32,

@@ -171,7 +171,7 @@ unsafe impl DmaEngine for SimEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory registered and unreferenced until the region is dropped.
         Ok(Box::new(unsafe { SimRegion::register(&self.shared, memory, request.access) }?))
     }
 

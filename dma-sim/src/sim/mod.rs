@@ -25,7 +25,7 @@
 //!   | `reset` | fails: `DeviceFault` | is reset: others in flight are `Aborted`; it restarts |
 //!   | `lose` | never ends, until the queue is closed | goes on with one place less |
 //!   | `stick` | never ends, until the queue is closed | makes no progress |
-//!   | `gone` | fails: `DeviceLost` | all others fail likewise; so does all that follows |
+//!   | `gone` | fails: `DeviceLost` | all others fail with it, and so do all later ones |
 //!   | `slow` | ends later | goes on |
 //!   | `corrupt` | is done, with one bit wrong; a comparison or a CRC has a wrong result | goes on |
 //!   | `oversize` | over the limit: `DeviceFault`; see [`SimOptions::claimed_max_transfer`] | is reset |

@@ -81,7 +81,7 @@ impl SimRegion {
         let addr = base.addr().get() as u64;
         let spec = RegionSpec::remote(addr, base, len as u64, rights(access, REMOTE), peer);
         // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a
-        // lease the bytes may be touched as granted. Nobody has references to imported memory.
+        // lease the bytes may be touched as granted. This process has no references to imported memory.
         unsafe { Self::register_spec(shared, spec, base, access, Backing::Imported) }
     }
 
@@ -96,7 +96,7 @@ impl SimRegion {
         backing: Backing,
     ) -> Result<Self> {
         let len = spec.len as usize;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises this function what the device's asks for.
         let registered = unsafe { shared.lock().device.register(spec) };
         let key = registered.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
         let Ok(name) = usize::try_from(key.to_raw()) else {
@@ -146,7 +146,7 @@ unsafe impl RawRegion for SimRegion {
 #[derive(Debug)]
 struct Peer {
     import: Arc<Import>,
-    /// Those that the model has now: as many as a copy has pieces in this memory.
+    /// Leases that the model holds: one for each piece of this memory that copies in flight have.
     leases: Mutex<Vec<OwnedLease>>,
 }
 

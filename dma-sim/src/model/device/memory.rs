@@ -23,7 +23,7 @@ impl Device {
     /// Rust reference to them is used, except shared ones to bytes that are only read.
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         let (len, rights, remote) = (spec.len, spec.rights, spec.is_remote());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises this method what the table's asks for.
         let key = unsafe { self.memory.register(spec) }?;
         self.registered(key, len, rights, remote);
         Ok(key)
@@ -87,7 +87,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub fn write(&mut self, key: RegionKey, addr: u64, bytes: &[u8]) -> Result<(), RegionError> {
         self.memory.poke(key, addr, bytes)
     }
