@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
+use dma::OutputFile;
 use dma::prelude::*;
 
 mod common;
@@ -60,16 +61,9 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     };
     let common::Files { export: export_file, buffer: buffer_file } = &options.files;
     let address_and_length = format!("{address}\n{}\n", descriptor.len());
-    write(buffer_file, address_and_length.as_bytes())?;
-    // Written last, because the peer may wait for it.
-    let exported = match options.raw {
-        true => write(export_file, blob).map_err(dma::Error::from),
-        false => descriptor.save(export_file),
-    };
-    if let Err(e) = exported {
-        let _ = std::fs::remove_file(buffer_file);
-        return Err(e.into());
-    }
+    let exported = if options.raw { blob.to_vec() } else { descriptor.to_bytes() };
+    // The export comes last, because the peer may wait for it.
+    write([(buffer_file, address_and_length.as_bytes()), (export_file, &exported)])?;
 
     println!(
         "exported {} bytes by {}; take {} and {} to the DPU",
@@ -89,12 +83,14 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Writes a file that only its owner can read. Atomic.
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("write {}: {e}", path.display()));
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(named)?;
-    file.write_all(bytes).map_err(named)?;
-    file.persist(path).map_err(|e| named(e.error))?;
-    Ok(())
+/// Writes files that only their owner can read. None appears before all are written.
+fn write(files: [(&Path, &[u8]); 2]) -> dma::Result<()> {
+    let mut written = Vec::new();
+    for (path, bytes) in files {
+        let explain = |e| OutputFile::explain(path, e);
+        let mut file = OutputFile::create_private(path).map_err(explain)?;
+        file.write_all(bytes).map_err(explain)?;
+        written.push((path, file));
+    }
+    written.into_iter().try_for_each(|(path, file)| file.finish().map_err(|e| OutputFile::explain(path, e)))
 }

@@ -27,8 +27,8 @@ const HEADER: [&str; 9] = [
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     recorded: Row,
-    /// CPU time of the whole recorded program in seconds, its own work included.
-    program_cpu_seconds: f64,
+    /// CPU time of the whole recorded program in seconds, its own work included; `None` in a partial trace.
+    program_cpu_seconds: Option<f64>,
     queues: usize,
     bytes: u64,
     engines: Vec<Row>,
@@ -120,7 +120,7 @@ pub(crate) fn run(
     };
     let mut report = Report {
         recorded: Row { engine: recorded.engine.clone(), model: None, error: None, figures: Some(figures) },
-        program_cpu_seconds: seconds(recorded.cpu),
+        program_cpu_seconds: (!recorded.partial).then(|| seconds(recorded.cpu)),
         queues: trace.queues().len(),
         bytes: sum(|queue| queue.bytes),
         engines: Vec::new(),
@@ -164,12 +164,15 @@ impl Report {
         let style = Style::of(format);
         let rows = self.engines.iter().filter_map(|row| self.row(row, false));
         let grid = Grid::with(&HEADER, self.row(&self.recorded, true).into_iter().chain(rows));
+        let program = match self.program_cpu_seconds {
+            Some(seconds) => format!("the program took {} of CPU time in all", time(seconds)),
+            None => "the program ended before the trace was complete".to_owned(),
+        };
         let mut text = format!(
-            "{} operations, {}, {} queues; the program took {} of CPU time in all\n{}",
+            "{} operations, {}, {} queues; {program}\n{}",
             self.recorded.figures.as_ref().map_or(0, |figures| figures.descriptors),
             units::bytes(self.bytes),
             self.queues,
-            time(self.program_cpu_seconds),
             grid.print(style, Look::Wrapped),
         );
         for row in &self.engines {

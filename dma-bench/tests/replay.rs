@@ -103,6 +103,24 @@ fn an_engine_that_lacks_an_operation_is_named() {
 }
 
 #[test]
+fn a_trace_without_its_end_is_shown_as_partial() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, doorbells) = recorded(folder.path(), "cpu:threads=0", false);
+    let whole = fs::read(&trace).unwrap();
+    fs::write(&trace, &whole[..whole.len() - 1]).unwrap();
+    let output = replay(&trace, &["-e", "cpu:threads=0"]);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for expected in ["40 operations", "the program ended before the trace was complete"] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let json = replay(&trace, &["-e", "cpu:threads=0", "--format", "json"]);
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(report["program_cpu_seconds"].is_null());
+    assert_eq!(report["recorded"]["doorbells"], doorbells);
+}
+
+#[test]
 fn a_trace_that_cannot_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, _) = recorded(folder.path(), "cpu:threads=0", false);
@@ -116,14 +134,14 @@ fn a_trace_that_cannot_run_is_refused() {
         assert!(said.contains(says), "{says}: {said}");
     };
     ends(&[], 2, "other.trace: No such file");
-    write(&whole[..whole.len() - 1]);
+    write(&whole[..20]);
     ends(&[], 2, "other.trace: the trace is cut off after");
     write(b"{}");
     ends(&[], 2, "other.trace: this is no trace");
     let mut newer = whole.clone();
     newer[8] = 9;
     write(&newer);
-    ends(&[], 2, "has version 9, and this build reads version 2");
+    ends(&[], 2, "has version 9, and this build reads versions 2 to 3");
     write(&whole);
     ends(&["-e", "cpu", "--memory", "4K"], 1, "of memory that the trace needs");
     // Longer than memory, with holes.

@@ -1,8 +1,9 @@
 //! [`ExportDescriptor`]: the bytes by which a peer imports memory, for any channel.
 
+use std::io::Write;
 use std::path::Path;
 
-use crate::{Access, Error, ErrorKind, Result};
+use crate::{Access, Error, ErrorKind, OutputFile, Result};
 
 /// The first bytes of every descriptor.
 const MAGIC: [u8; 4] = *b"DMAX";
@@ -180,25 +181,20 @@ impl ExportDescriptor {
         Self::new(name, rights, len, native).map_err(|e| bad(ErrorKind::Malformed, e.message().to_owned()))
     }
 
-    /// Writes the encoding to a file that only its owner can read. Readers see all of it or none.
+    /// Writes the encoding to a file that only its owner can read. Readers see all of it or none. Links are
+    /// followed, and devices and pipes written to, as [`OutputFile`] says.
     ///
     /// # Errors
     ///
-    /// Those of the file system, naming the path.
+    /// Those of [`OutputFile::create_private`], naming the path.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        use std::io::Write;
-
         let path = path.as_ref();
-        let named = |e: std::io::Error| {
-            Error::from(e).with_operation(format!("save export descriptor to {}", path.display()))
+        let write = || {
+            let mut file = OutputFile::create_private(path)?;
+            file.write_all(&self.to_bytes())?;
+            file.finish()
         };
-        let (mut file, temporary) = create_beside(path).map_err(named)?;
-        let written = file.write_all(&self.to_bytes()).and_then(|()| std::fs::rename(&temporary, path));
-        if written.is_err() {
-            // Best effort: the first error is the one worth reporting.
-            let _ = std::fs::remove_file(&temporary);
-        }
-        written.map_err(named)
+        write().map_err(|e| OutputFile::explain(path, e).with_operation("save export descriptor"))
     }
 
     /// Reads a file of [`save`](Self::save), at most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
@@ -217,20 +213,6 @@ impl ExportDescriptor {
             .map_err(|e| Error::from(e).with_operation(operation()))?;
         Self::from_bytes(&bytes).map_err(|e| e.with_operation(operation()))
     }
-}
-
-/// Creates a file beside `path` that only its owner can read. Its name is random, because others may place
-/// files or links under names that can be guessed in a shared directory.
-fn create_beside(path: &Path) -> std::io::Result<(std::fs::File, std::path::PathBuf)> {
-    use std::hash::{BuildHasher, RandomState};
-    use std::os::unix::fs::OpenOptionsExt;
-
-    let mut name = path.as_os_str().to_owned();
-    // Keys of a new hasher are random.
-    name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(0)));
-    let name = std::path::PathBuf::from(name);
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
-    Ok((file, name))
 }
 
 #[cfg(test)]

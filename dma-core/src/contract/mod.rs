@@ -12,6 +12,7 @@ mod forward;
 mod host_memory;
 mod info;
 mod options;
+mod output_file;
 pub(crate) mod setters;
 
 pub use counters::Counters;
@@ -25,3 +26,4 @@ pub(crate) use host_memory::HUGE_PAGE;
 pub use host_memory::{HostMemory, MemoryRequest, Place};
 pub use info::*;
 pub use options::*;
+pub use output_file::OutputFile;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,8 +117,15 @@ impl Target {
         }
         let directory =
             Directory::of(path, size, "--file").map_err(|message| Failure::new(Step::Writing, message))?;
-        let partial: OsString = [".".as_ref(), name, ".dma-copy.partial".as_ref()].into_iter().collect();
-        let partial = directory.path.join(partial);
+        let longest = rustix::fs::statvfs(&directory.path).map_or(255, |s| s.f_namemax as usize);
+        if name.len() > longest {
+            return Err(failure!(
+                Writing,
+                "the name {shown} has {} bytes, and the file system takes {longest}; choose a shorter --file",
+                name.len()
+            ));
+        }
+        let partial = directory.path.join(partial_name(name.as_bytes(), longest));
         let file = open_partial(&partial, &directory)?;
         let there = if keep { file.metadata().map(|m| m.len()).unwrap_or(0) } else { 0 };
         Ok(Self {
@@ -244,6 +252,18 @@ impl Target {
     fn explain(&self, e: &io::Error) -> Failure {
         Failure::new(Step::Writing, self.directory.explain("write the copy", e))
     }
+}
+
+/// Returns the name of the partial copy of `name`. If that has more than `longest` bytes, the end is cut off, and
+/// a digest keeps different names apart.
+fn partial_name(name: &[u8], longest: usize) -> OsString {
+    let mut suffix = String::from(".dma-copy.partial");
+    let mut start = name;
+    if 1 + name.len() + suffix.len() > longest {
+        suffix = format!(".{}{suffix}", &blake3::hash(name).to_hex()[..16]);
+        start = &name[..longest.saturating_sub(1 + suffix.len()).min(name.len())];
+    }
+    OsString::from_vec([b".", start, suffix.as_bytes()].concat())
 }
 
 /// Creates or opens the partial copy, readable by its owner only and locked against other processes.

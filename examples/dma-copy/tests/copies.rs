@@ -420,6 +420,57 @@ fn a_partial_copy_is_readable_by_its_owner_only() {
     }
 }
 
+#[test]
+fn names_have_any_length_that_the_file_system_takes() {
+    for len in [1, 237, 238, 254, 255] {
+        let place = Place::new();
+        place.file("src", 5000);
+        let name = "n".repeat(len);
+        let (sender, receiver) = place.pair_of(Side::Dpu, "-f src", &format!("-f {name}"));
+        assert!(sender.status.success() && receiver.status.success(), "{len}: {sender:?} {receiver:?}");
+        assert_same(&place.path("src"), &place.path(&name));
+        assert_eq!(place.names(), [name, "src".to_owned()].into(), "nothing else is left");
+    }
+    let place = Place::new();
+    place.file("src", 5000);
+    let (_, receiver) = place.pair_of(Side::Dpu, "-f src", &format!("-f {}", "n".repeat(256)));
+    receiver.failed(&["256 bytes", "shorter --file"]);
+}
+
+/// Two long names that differ at their ends have partial copies of their own.
+#[test]
+fn a_copy_to_a_long_name_is_resumed() {
+    let place = Place::new();
+    let all = fs::read(place.file("src", 10 * BLOCK)).expect("readable");
+    let names = ["a", "b"].map(|end| "n".repeat(254) + end);
+    let mut partials = Vec::new();
+    for name in &names {
+        let receiver = place.start(Side::Host, &format!("-f {name} --resume -e {SLOW} {SMALL}"));
+        let sender = place.start(Side::Dpu, &format!("-f src --resume -e {SLOW} {SMALL}"));
+        let partial = loop {
+            let partial =
+                place.names().into_iter().find(|n| n.ends_with(".partial") && !partials.contains(n));
+            if let Some(partial) = partial
+                && fs::metadata(place.path(&partial)).is_ok_and(|m| m.len() >= BLOCK as u64)
+            {
+                break partial;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        };
+        // Kills it.
+        drop(receiver);
+        sender.end();
+        partials.push(partial);
+    }
+    assert_eq!(place.names().len(), 3, "{:?}", place.names());
+    for name in &names {
+        let args = format!("--resume {SMALL}");
+        let (sender, _) = place.pair_of(Side::Dpu, &format!("-f src {args}"), &format!("-f {name} {args}"));
+        assert!(sender.copied().ends_with(" bytes were there already"), "{sender:?}");
+        assert!(fs::read(place.path(name)).expect("readable") == all);
+    }
+}
+
 /// An empty partial copy is of no use for --resume.
 #[test]
 fn an_empty_partial_copy_is_not_kept() {

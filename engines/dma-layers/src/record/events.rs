@@ -69,6 +69,16 @@ impl Events<'_> {
         &self.dst
     }
 
+    /// True if the operations of a call are not all read.
+    pub(super) const fn in_call(&self) -> bool {
+        self.operations > 0
+    }
+
+    /// Returns the number of bytes that are not read.
+    pub(super) const fn left(&self) -> usize {
+        self.input.rest.len()
+    }
+
     pub(super) fn advance(&mut self) -> Result<Option<Event>, TraceError> {
         let cut = damaged("an event is cut off");
         if self.operations > 0 {

@@ -1,9 +1,11 @@
-//! The format of traces, version 2, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
+//! The format of traces, version 3, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
 //! lowest first, and the highest bit set on all but the last.
 //!
 //! A file is [`MAGIC`], the version (2 bytes), and blocks: queue (4), length (4), CRC-32 of the bytes (4),
 //! the bytes. The blocks of a queue, one after the other, are its events. The last block has the queue
-//! [`END`] and the summary: name, times, regions and queues, as `encode_summary` writes them.
+//! [`END`] and the summary: name, times, regions and queues, as `encode_summary` writes them. A block of the
+//! queue [`CHECKPOINT`] has a summary before the end. It precedes the first block that names a new queue or
+//! region, so that a file without an end can be read. Version 2 has no such blocks.
 //!
 //! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] stands
 //! for a variable number that follows. Times are in units of 8 ns, from the end of the event before.
@@ -26,11 +28,15 @@
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
+/// The oldest version that is read.
+pub(super) const OLDEST: u16 = 2;
 pub(super) const HEADER: usize = MAGIC.len() + 2;
 pub(super) const BLOCK: usize = 12;
 /// The queue of the last block.
 pub(super) const END: u32 = u32::MAX;
+/// The queue of a summary before the end.
+pub(super) const CHECKPOINT: u32 = u32::MAX - 1;
 /// A unit of time, as the number of bits that nanoseconds are shifted by.
 pub(super) const TIME: u32 = 3;
 

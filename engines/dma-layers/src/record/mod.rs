@@ -3,11 +3,14 @@
 //! - A trace has each descriptor: operation, length, region and offset, fence; doorbells, cache hints, and
 //!   the times of calls and reports. It has no bytes of memory and no addresses.
 //! - A descriptor takes about 5 bytes in batches of 32, and 12 alone; less in batches of copies side by side.
-//! - Each queue has a buffer, which is written to the file when it is full and when the queue is closed. No
-//!   copy allocates, but one that finds the buffer full waits for the system to take it.
-//! - The file has its name once the engine and all its queues are closed. Until then, and for ever if that
-//!   never happens, it has a temporary name beside it.
-//! - An error of the file costs the trace and no copy: it is logged, the next queue is refused, and
+//! - Each queue has a buffer. It is written to the file when it is full, when the queue is closed, and by the
+//!   first submission more than a second after the last time. Copies do not allocate once the queues and
+//!   regions are known. A copy that finds the buffer full blocks until it is written.
+//! - The file gets its name when the engine and all its queues are closed. Until then it is called
+//!   `NAME.partial`, and it keeps that name if the program ends before, by a signal or by `exit`. A partial
+//!   trace can be read up to its last whole block.
+//! - Links are followed, and devices and pipes written to: see [`OutputFile`](dma_core::OutputFile).
+//! - An error of the file ends the trace and fails no copy: it is logged, the next queue is refused, and
 //!   [`RecordEngine::finish`] returns it.
 //!
 //! ```
@@ -39,6 +42,7 @@ mod sink;
 mod summary;
 mod trace;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,7 +53,7 @@ use dma_core::{
 };
 
 pub use events::Events;
-use format::END;
+use format::{CHECKPOINT, END};
 use queue::RecordQueue;
 use regions::Regions;
 use sink::Sink;
@@ -65,7 +69,7 @@ const BUFFER: (u64, u64) = (4096, 1 << 20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
-    /// The trace. Its folder must be there; a file that is there is replaced when the trace is complete.
+    /// The trace. Its folder must exist. An existing file is replaced when the trace is complete.
     pub file: PathBuf,
     /// Bytes of each queue's buffer, at least 4 KiB. Default 1 MiB.
     pub buffer: u64,
@@ -203,6 +207,8 @@ struct State {
     engine: bool,
     open: usize,
     queues: Vec<QueueTrace>,
+    /// The number of queues, and [`Regions::growths`], when a checkpoint was last written.
+    described: (usize, u64),
     /// When the first queue was opened, and the CPU time until then.
     began: Option<(Instant, Duration)>,
     /// The time and CPU time from then until the last queue was closed.
@@ -215,10 +221,31 @@ impl Record {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes a queue's events, behind a checkpoint if they may name a queue or a region that the last one does
+    /// not have.
     fn write(&self, queue: u32, bytes: &[u8]) {
         let mut state = self.state();
-        if let Some(Err(error)) = state.sink.as_mut().map(|sink| sink.block(queue, bytes)) {
+        let now = (state.queues.len(), self.regions.growths());
+        let described = std::mem::replace(&mut state.described, now);
+        let State { sink: Some(sink), queues, .. } = &mut *state else { return };
+        let mut written = Ok(());
+        if described != now {
+            let recorded = self.recorded(Duration::ZERO, Duration::ZERO);
+            written = sink.block(CHECKPOINT, &summary::encode_summary(&recorded, queues));
+        }
+        if let Err(error) = written.and_then(|()| sink.block(queue, bytes)) {
             state.give_up(error);
+        }
+    }
+
+    fn recorded(&self, time: Duration, cpu: Duration) -> Recorded {
+        Recorded {
+            engine: self.name.clone(),
+            time,
+            cpu,
+            partial: false,
+            cpu_copies: self.cpu_copies,
+            regions: self.regions.lengths(),
         }
     }
 
@@ -244,15 +271,11 @@ impl Record {
         let Some(mut sink) = state.sink.take() else {
             return Err(state.error.take().unwrap_or_else(sink::given_up));
         };
-        let recorded = Recorded {
-            engine: self.name.clone(),
-            time: state.time,
-            cpu: state.cpu,
-            cpu_copies: self.cpu_copies,
-            regions: self.regions.lengths(),
+        let summary = summary::encode_summary(&self.recorded(state.time, state.cpu), &state.queues);
+        let finished = match sink.block(END, &summary) {
+            Ok(()) => sink.finish(),
+            Err(error) => Err(sink.give_up(error)),
         };
-        let summary = summary::encode_summary(&recorded, &state.queues);
-        let finished = sink.block(END, &summary).and_then(|()| sink.finish());
         finished.inspect_err(|error| {
             tracing::error!(%error, "the trace is lost");
             state.lost = Some(error.to_string());
@@ -261,11 +284,12 @@ impl Record {
 }
 
 impl State {
-    fn give_up(&mut self, error: Error) {
+    fn give_up(&mut self, error: io::Error) {
+        let Some(sink) = self.sink.take() else { return };
+        let error = sink.give_up(error);
         tracing::error!(%error, "the trace is given up");
         self.lost = Some(error.to_string());
         self.error = Some(error);
-        self.sink = None;
     }
 }
 

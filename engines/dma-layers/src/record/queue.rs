@@ -23,6 +23,9 @@ fn now() -> u64 {
     os_clock::nanoseconds() >> TIME
 }
 
+/// A buffer is written by the first submission that is longer after the last time: 1 s.
+const WRITE_EVERY: u64 = 1_000_000_000 >> TIME;
+
 /// Descriptors that are compared without a loop.
 const STEP: usize = 4;
 
@@ -42,6 +45,8 @@ pub(super) struct RecordQueue {
     /// The end of the last event, and the first poll since.
     time: u64,
     polled: Option<u64>,
+    /// When the buffer was last written.
+    written: u64,
     record: Arc<Record>,
 }
 
@@ -59,6 +64,7 @@ impl RecordQueue {
             copied: false,
             time: now(),
             polled: None,
+            written: now(),
             record,
         }
     }
@@ -74,6 +80,7 @@ impl RecordQueue {
     fn write(&mut self) {
         self.record.write(self.number, self.out.written());
         self.out.clear();
+        self.written = now();
     }
 
     /// Returns the time since the last event, and makes `now` the end of this one.
@@ -267,6 +274,9 @@ unsafe impl Watch for RecordQueue {
             let repeats = self.repeats(others);
             self.trace.bytes += self.len * (1 + repeats as u64);
             rest = &others[repeats..];
+        }
+        if end.saturating_sub(self.written) > WRITE_EVERY {
+            self.write();
         }
         Ok(n)
     }

@@ -33,6 +33,8 @@ struct Table {
     regions: Vec<Region>,
     /// By number, whether it is taken, and the longest length.
     numbers: Vec<(bool, u64)>,
+    /// The number of changes of a longest length.
+    growths: u64,
 }
 
 /// All regions of an engine. A region takes the first number that is free.
@@ -45,12 +47,13 @@ pub(super) struct Regions {
 impl Regions {
     pub(super) fn add(&self, info: &RegionInfo) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let Table { regions, numbers } = &mut *table;
+        let Table { regions, numbers, growths } = &mut *table;
         let number = numbers.iter().position(|(taken, _)| !taken).unwrap_or_else(|| {
             numbers.push((false, 0));
             numbers.len() - 1
         });
         let len = info.len as u64;
+        *growths += u64::from(len > numbers[number].1);
         numbers[number] = (true, numbers[number].1.max(len));
         let region = Region { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
         let at = regions.partition_point(|other| other.key < region.key);
@@ -60,11 +63,16 @@ impl Regions {
 
     pub(super) fn remove(&self, info: &RegionInfo) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let Table { regions, numbers } = &mut *table;
+        let Table { regions, numbers, .. } = &mut *table;
         if let Ok(at) = regions.binary_search_by_key(&info.key.0, |region| region.key) {
             numbers[regions.remove(at).number as usize].0 = false;
         }
         self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns a number that changes with [`lengths`](Self::lengths).
+    pub(super) fn growths(&self) -> u64 {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).growths
     }
 
     /// Returns the longest length of each number.

@@ -1,63 +1,73 @@
-//! [`Sink`]: the file of a trace, which has its name when it is complete.
+//! [`Sink`]: the file of a trace.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use dma_core::{Error, ErrorKind, Result};
-use tempfile::NamedTempFile;
+use dma_core::{Error, ErrorKind, OutputFile, Result};
 
 use super::format::{MAGIC, VERSION};
 
-/// A file under a temporary name.
+/// A trace that is being written. Until it is complete, its name is that of [`OutputFile::create_partial`].
 #[derive(Debug)]
 pub(super) struct Sink {
-    file: NamedTempFile,
+    file: OutputFile,
     path: PathBuf,
+    /// The file has a block, so that it is worth keeping.
+    has_blocks: bool,
 }
 
 /// Returns the error of a trace's file.
-pub(super) fn failed(path: &Path, error: io::Error) -> Error {
-    let hint = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space, or give another path",
-        io::ErrorKind::NotFound => "make the folder, or give another path",
-        _ => "give the path of a file in a folder that can be written",
-    };
-    let message = format!("trace {}: {error}", path.display());
-    let kind = Error::from(io::Error::from(error.kind())).kind();
-    Error::new(kind, message).with_hint(hint).with_source(error)
+fn failed(path: &Path, error: io::Error) -> Error {
+    OutputFile::explain(path, error).with_operation("write trace")
 }
 
 impl Sink {
     pub(super) fn create(path: &Path) -> Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let create = || {
-            if path.file_name().is_none() || path.is_dir() {
-                return Err(io::Error::from(io::ErrorKind::IsADirectory));
-            }
-            let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-            file.write_all(MAGIC)?;
-            file.write_all(&VERSION.to_le_bytes())?;
-            Ok(file)
-        };
-        Ok(Self { file: create().map_err(|e| failed(path, e))?, path: path.to_owned() })
+        let file = OutputFile::create_partial(path).map_err(|e| failed(path, e))?;
+        let mut sink = Self { file, path: path.to_owned(), has_blocks: false };
+        match sink.file.write_all(MAGIC).and_then(|()| sink.file.write_all(&VERSION.to_le_bytes())) {
+            Ok(()) => Ok(sink),
+            Err(error) => Err(sink.give_up(error)),
+        }
     }
 
-    pub(super) fn block(&mut self, queue: u32, bytes: &[u8]) -> Result<()> {
-        block(self.file.as_file_mut(), queue, bytes).map_err(|e| failed(&self.path, e))
+    /// Writes a block. On failure, the sink is of no further use: see [`give_up`](Self::give_up).
+    pub(super) fn block(&mut self, queue: u32, bytes: &[u8]) -> io::Result<()> {
+        block(&mut self.file, queue, bytes)?;
+        self.has_blocks = true;
+        Ok(())
     }
 
     /// Gives the file its name.
     pub(super) fn finish(self) -> Result<()> {
-        let Self { file, path } = self;
-        // A disk may be found full only now.
-        file.as_file().sync_all().map_err(|e| failed(&path, e))?;
-        file.persist(&path).map_err(|e| failed(&path, e.error))?;
-        Ok(())
+        let Self { file, path, .. } = self;
+        let partial = file.temporary_path().map(Path::to_owned);
+        file.finish().map_err(|e| kept(failed(&path, e), partial.as_deref()))
+    }
+
+    /// Ends the trace because of `error`, which it returns with the place of what was recorded before.
+    pub(super) fn give_up(self, error: io::Error) -> Error {
+        let error = failed(&self.path, error);
+        if !self.has_blocks {
+            self.file.discard();
+            return error;
+        }
+        kept(error, self.file.temporary_path())
     }
 }
 
-fn block(file: &mut File, queue: u32, bytes: &[u8]) -> io::Result<()> {
+/// Says where the part of a trace is that was written before `error`.
+fn kept(error: Error, partial: Option<&Path>) -> Error {
+    match partial {
+        Some(partial) => {
+            let message = format!("{}; the trace until then is {}", error.message(), partial.display());
+            error.with_message(message)
+        }
+        None => error,
+    }
+}
+
+fn block(file: &mut impl Write, queue: u32, bytes: &[u8]) -> io::Result<()> {
     let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     file.write_all(&queue.to_le_bytes())?;
     file.write_all(&len.to_le_bytes())?;
@@ -68,7 +78,7 @@ fn block(file: &mut File, queue: u32, bytes: &[u8]) -> io::Result<()> {
 /// The error of a sink that was given up.
 pub(super) fn given_up() -> Error {
     Error::new(ErrorKind::Closed, "the trace was finished or given up before")
-        .with_hint("open the engine anew")
+        .with_hint("open the engine again")
 }
 
 #[cfg(test)]
@@ -77,22 +87,29 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error() {
-        let mut full = File::options().write(true).open("/dev/full").expect("Linux has it");
-        let error = failed(Path::new("x.trace"), block(&mut full, 0, &[1; 100]).unwrap_err());
-        assert!(error.to_string().contains("x.trace") && error.hint().contains("free some space"), "{error}");
+        let error = Sink::create(Path::new("/dev/full")).unwrap_err();
+        assert!(
+            error.to_string().contains("/dev/full") && error.hint().contains("free some space"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_file_has_its_name_when_it_is_complete() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.trace");
+        let (path, partial) = (dir.path().join("a.trace"), dir.path().join("a.trace.partial"));
         let mut sink = Sink::create(&path).unwrap();
         sink.block(0, &[1]).unwrap();
-        assert!(!path.exists());
+        assert!(!path.exists() && partial.exists());
         sink.finish().unwrap();
-        assert!(path.exists());
-        drop(Sink::create(&path).unwrap());
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
+        assert!(path.exists() && !partial.exists());
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        Sink::create(&path).unwrap().give_up(full());
+        assert!(!partial.exists(), "there is nothing to keep");
+        let mut sink = Sink::create(&path).unwrap();
+        sink.block(0, &[1]).unwrap();
+        let error = sink.give_up(full()).to_string();
+        assert!(partial.exists() && error.contains("a.trace.partial"), "{error}");
         for wrong in [dir.path().join("none/a.trace"), dir.path().to_owned(), path.join("a")] {
             let error = Sink::create(&wrong).unwrap_err();
             assert!(

@@ -14,10 +14,10 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Encodes the summary at the end of a trace.
+/// Encodes the summary of a trace.
 pub(super) fn encode_summary(recorded: &Recorded, queues: &[QueueTrace]) -> Vec<u8> {
     let mut out = Vec::new();
-    let Recorded { engine, time, cpu, cpu_copies, regions } = recorded;
+    let Recorded { engine, time, cpu, cpu_copies, regions, partial: _ } = recorded;
     put(&mut out, engine.len() as u64);
     out.extend_from_slice(engine.as_bytes());
     put(&mut out, time.as_nanos() as u64);
@@ -56,5 +56,8 @@ pub(super) fn decode_summary(bytes: &[u8]) -> Option<(Recorded, Vec<QueueTrace>)
         let (doorbells, opened, closed) = (input.number()?, duration(&mut input)?, duration(&mut input)?);
         queues.push(QueueTrace { depth, hint, operations, bytes, doorbells, opened, closed });
     }
-    input.rest.is_empty().then_some((Recorded { engine, time, cpu, cpu_copies, regions }, queues))
+    input
+        .rest
+        .is_empty()
+        .then_some((Recorded { engine, time, cpu, partial: false, cpu_copies, regions }, queues))
 }

@@ -8,8 +8,7 @@ use std::time::Duration;
 use dma_core::{CacheHint, Error, ErrorKind, Outcome, Result as DmaResult};
 
 use super::events::Events;
-use super::format::{BLOCK, Decoder, END, HEADER, MAGIC, VERSION};
-use super::sink::failed;
+use super::format::{BLOCK, CHECKPOINT, Decoder, END, HEADER, MAGIC, OLDEST, VERSION};
 use super::summary::decode_summary;
 
 /// A trace was refused.
@@ -20,7 +19,7 @@ pub enum TraceError {
     #[error("this is no trace")]
     NotATrace,
     /// The trace has another version of the format.
-    #[error("the trace has version {found}, and this build reads version {VERSION}")]
+    #[error("the trace has version {found}, and this build reads versions {OLDEST} to {VERSION}")]
     Version {
         /// That version.
         found: u16,
@@ -51,8 +50,11 @@ pub struct Recorded {
     pub engine: String,
     /// Time from opening the first queue to closing the last one.
     pub time: Duration,
-    /// CPU time of the whole process meanwhile.
+    /// CPU time of the whole process meanwhile; 0 in a partial trace, where it is unknown.
     pub cpu: Duration,
+    /// The program ended before the trace was complete. Each queue ends with its last event that is complete in
+    /// the file.
+    pub partial: bool,
     /// The CPU moved the bytes: the engine has [`CPU_COPIES`](dma_core::Capabilities::CPU_COPIES).
     pub cpu_copies: bool,
     /// Lengths of the regions in bytes, by number. Regions that were there one after the other may have one
@@ -177,8 +179,12 @@ impl Trace {
         let wrong = |kind, what: &dyn std::fmt::Display, hint| {
             Error::new(kind, format!("trace {}: {what}", path.display())).with_hint(hint)
         };
-        let mut file = File::open(path).map_err(|e| failed(path, e).with_hint("check the path"))?;
-        let found = file.metadata().map_err(|e| failed(path, e))?;
+        let failed = |e: std::io::Error| {
+            let kind = Error::from(std::io::Error::from(e.kind())).kind();
+            wrong(kind, &e, "check the path").with_source(e)
+        };
+        let mut file = File::open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
             return Err(wrong(ErrorKind::InvalidArgument, &"this is no file", "give the path of a trace"));
         }
@@ -192,7 +198,7 @@ impl Trace {
             let what = format!("its {len} bytes do not fit into memory");
             return Err(wrong(ErrorKind::OutOfMemory, &what, "record a shorter time"));
         }
-        file.read_to_end(&mut bytes).map_err(|e| failed(path, e))?;
+        file.read_to_end(&mut bytes).map_err(failed)?;
         Self::parse(&bytes).map_err(|error| {
             let (kind, hint) = match &error {
                 TraceError::Version { .. } => {
@@ -208,7 +214,8 @@ impl Trace {
     }
 
     /// Reads and checks the bytes of a trace. They may come from anywhere: memory in the order of their
-    /// length is taken.
+    /// length is taken. A trace without its end is read up to its last whole block: see
+    /// [`Recorded::partial`].
     ///
     /// # Errors
     ///
@@ -222,65 +229,98 @@ impl Trace {
         let mut input = Decoder { rest: &bytes[MAGIC.len()..] };
         let version = input.take(HEADER - MAGIC.len()).ok_or_else(cut_off)?;
         let version = u16::from_le_bytes([version[0], version[1]]);
-        if version != VERSION {
+        if !(OLDEST..=VERSION).contains(&version) {
             return Err(TraceError::Version { found: version });
         }
-        let mut blocks = Vec::new();
-        let summary = loop {
-            let head = input.take(BLOCK).ok_or_else(cut_off)?;
-            let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-            let block = input.take(word(4) as usize).ok_or_else(cut_off)?;
-            if crc32fast::hash(block) != word(8) {
-                return Err(damaged("the checksum of a block"));
+        let (mut blocks, mut checkpoint) = (Vec::new(), None);
+        let (summary, partial) = loop {
+            match next_block(&mut input)? {
+                Some((END, block)) => break (block, false),
+                Some((CHECKPOINT, block)) => checkpoint = Some(block),
+                Some(block) => blocks.push(block),
+                None => break (checkpoint.ok_or_else(cut_off)?, true),
             }
-            if word(0) == END {
-                break block;
-            }
-            blocks.push((word(0), block));
         };
-        if !input.rest.is_empty() {
+        if !partial && !input.rest.is_empty() {
             return Err(damaged("bytes behind the end"));
         }
-        let (recorded, queues) = decode_summary(summary).ok_or(damaged("the summary"))?;
+        let (mut recorded, queues) = decode_summary(summary).ok_or(damaged("the summary"))?;
+        recorded.partial = partial;
         let mut events = vec![Vec::new(); queues.len()];
         for (queue, block) in blocks {
             let of: &mut Vec<u8> = events.get_mut(queue as usize).ok_or(damaged("the queue of a block"))?;
             of.extend_from_slice(block);
         }
-        let trace = Self { recorded, queues, events };
+        let mut trace = Self { recorded, queues, events };
         for queue in 0..trace.queues.len() {
-            trace.check(queue)?;
+            let counted = trace.count(queue)?;
+            if partial {
+                trace.cut(queue, &counted);
+            } else if (counted.operations, counted.bytes)
+                != (trace.queues[queue].operations, trace.queues[queue].bytes)
+            {
+                return Err(damaged("the number of operations or bytes"));
+            }
         }
         Ok(trace)
     }
 
-    fn check(&self, queue: usize) -> Result<(), TraceError> {
-        let QueueTrace { depth, operations, bytes, .. } = self.queues[queue];
-        let (mut in_flight, mut count, mut total) = (0_u64, 0_u64, 0_u64);
+    /// Checks the events of a queue. Of a partial trace, those that are complete.
+    fn count(&self, queue: usize) -> Result<Counted, TraceError> {
+        let depth = self.queues[queue].depth;
         let mut events = self.events(queue);
-        while let Some(event) = events.advance()? {
+        let (mut counted, mut complete) = (Counted::default(), Counted::default());
+        loop {
+            if !events.in_call() {
+                complete = Counted { left: events.left(), ..counted };
+            }
+            let event = match events.advance() {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(complete),
+                // The file ends within a call, whose operations fill more than a block.
+                Err(_) if self.recorded.partial && events.left() == 0 => return Ok(complete),
+                Err(error) => return Err(error),
+            };
             match event {
-                Event::Submit { count, .. } => in_flight = in_flight.saturating_add(count),
-                Event::Operation { len, .. } => {
-                    count += 1;
-                    total = total.wrapping_add(len as u64);
+                Event::Submit { before, call, count } => {
+                    counted.in_flight = counted.in_flight.saturating_add(count);
+                    counted.pass([before, call]);
                 }
-                Event::Flush { .. } | Event::Poll { .. } => {}
-                Event::Ended { count, older, .. } => {
-                    in_flight = in_flight
+                Event::Operation { len, .. } => {
+                    counted.operations += 1;
+                    counted.bytes = counted.bytes.wrapping_add(len as u64);
+                }
+                Event::Flush { before, call } => {
+                    counted.doorbells += 1;
+                    counted.pass([before, call]);
+                }
+                Event::Poll { time } => counted.pass([time]),
+                Event::Ended { before, wait, count, older, .. } => {
+                    counted.in_flight = counted
+                        .in_flight
                         .checked_sub(count)
                         .filter(|left| older <= *left)
                         .ok_or(damaged("more reports than operations"))?;
+                    counted.pass([before, wait]);
                 }
             }
-            if in_flight > depth as u64 {
+            if counted.in_flight > depth as u64 {
                 return Err(damaged("more in flight than the depth"));
             }
         }
-        if (count, total) != (operations, bytes) {
-            return Err(damaged("the number of operations or bytes"));
-        }
-        Ok(())
+    }
+
+    /// Ends a queue of a partial trace behind its last complete event.
+    fn cut(&mut self, queue: usize, counted: &Counted) {
+        let events = &mut self.events[queue];
+        events.truncate(events.len() - counted.left);
+        let trace = &mut self.queues[queue];
+        trace.operations = counted.operations;
+        trace.bytes = counted.bytes;
+        trace.doorbells = counted.doorbells;
+        trace.closed = trace.closed.max(trace.opened.saturating_add(counted.time));
+        self.recorded.time = self.recorded.time.max(trace.closed);
+        self.recorded.cpu = Duration::ZERO;
     }
 
     /// Returns the recorded engine and times.
@@ -301,4 +341,33 @@ impl Trace {
         let bytes = self.events.get(queue).map_or(&[][..], |events| &events[..]);
         Events::new(bytes, &self.recorded.regions)
     }
+}
+
+/// The events of a queue, counted.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    operations: u64,
+    bytes: u64,
+    doorbells: u64,
+    in_flight: u64,
+    time: Duration,
+    /// Bytes behind the last complete event.
+    left: usize,
+}
+
+impl Counted {
+    fn pass<const N: usize>(&mut self, times: [Duration; N]) {
+        self.time = times.into_iter().fold(self.time, Duration::saturating_add);
+    }
+}
+
+/// Reads a block: its queue and bytes. `None` if the input ends before it does.
+fn next_block<'a>(input: &mut Decoder<'a>) -> Result<Option<(u32, &'a [u8])>, TraceError> {
+    let Some(head) = input.take(BLOCK) else { return Ok(None) };
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let Some(block) = input.take(word(4) as usize) else { return Ok(None) };
+    if crc32fast::hash(block) != word(8) {
+        return Err(damaged("the checksum of a block"));
+    }
+    Ok(Some((word(0), block)))
 }

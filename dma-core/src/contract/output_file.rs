@@ -1,0 +1,365 @@
+//! [`OutputFile`]: every file that this library and its programs write.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, OFlags};
+
+/// Maximum length of a file name in bytes, on Linux's file systems.
+const MAX_NAME: usize = 255;
+/// Maximum number of partial files beside one path.
+const MAX_PARTIAL: u32 = 1000;
+
+/// A file that a program writes to a path that its user chose.
+///
+/// - A regular file appears under its name when [`finish`](Self::finish) is called. Until then the bytes are in
+///   another file of the same directory, and a file that already has the name keeps its content. Dropped
+///   before, it leaves nothing behind.
+/// - A symbolic link stays, and the file that it leads to is written. A file that is replaced keeps its owner,
+///   as far as the user may set it, and its mode.
+/// - A character device, a named pipe and a path such as `/dev/stdout` are written to as they are. An open file
+///   behind `/dev/fd/N` is appended to.
+/// - A directory, a block device, a socket, a read-only file and a pipe that no process reads are errors.
+///
+/// ```
+/// use std::io::Write;
+///
+/// use dma_core::OutputFile;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("report");
+/// let mut report = OutputFile::create(&path)?;
+/// report.write_all(b"complete")?;
+/// assert!(!path.exists());
+/// report.finish()?;
+/// assert_eq!(std::fs::read(&path)?, b"complete");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct OutputFile {
+    file: File,
+    /// `None` for what is written to as it is.
+    pending: Option<Pending>,
+}
+
+/// A regular file before it has its name.
+#[derive(Debug)]
+struct Pending {
+    temporary: PathBuf,
+    path: PathBuf,
+    /// Leaves the file when it is dropped.
+    keep: bool,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Best effort: the error before it is the one to report.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The kind of an output.
+enum Target {
+    /// Standard output or error of this process. Opening it again would overwrite a file behind it.
+    Stream(u32),
+    /// A character device, a pipe, or another open file of this process.
+    Special,
+    /// A regular file with links followed, and its metadata if it exists.
+    Regular(PathBuf, Option<Metadata>),
+}
+
+impl OutputFile {
+    /// Creates a file with the mode of new files (0666 without the umask).
+    ///
+    /// # Errors
+    ///
+    /// `IsADirectory`, `InvalidInput` (a block device, a socket, no file name), `PermissionDenied` (also for a
+    /// read-only file, even as root), `NotFound` (no such directory), `NotConnected` (a pipe that no process
+    /// reads), and others of the file system.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Self::open(path, |path, found| {
+            let (file, pending) = hidden(path, 0o666)?;
+            keep_rights(&file, found)?;
+            Ok((file, pending))
+        })
+    }
+
+    /// Creates a file that only this user can read (mode 0600). A file that it replaces passes on neither its
+    /// owner nor its mode.
+    ///
+    /// # Errors
+    ///
+    /// See [`create`](Self::create).
+    pub fn create_private(path: &Path) -> io::Result<Self> {
+        Self::open(path, |path, _| hidden(path, 0o600))
+    }
+
+    /// Creates a file that is useful before it is complete. Until [`finish`](Self::finish) it has the name
+    /// `PATH.partial`, or `PATH.partial2` and so on if that is taken. It stays when the process ends or this
+    /// value is dropped. [`discard`](Self::discard) removes it.
+    ///
+    /// # Errors
+    ///
+    /// See [`create`](Self::create); `AlreadyExists` if 1,000 partial files are beside the path.
+    pub fn create_partial(path: &Path) -> io::Result<Self> {
+        Self::open(path, |path, found| {
+            for number in 1..=MAX_PARTIAL {
+                let temporary = partial_name(path, number);
+                match new_file(&temporary, 0o666) {
+                    Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                    Err(e) => return Err(not_created(folder_of(path), &e)),
+                    Ok(file) => {
+                        let mut pending = Pending { temporary, path: path.to_owned(), keep: false };
+                        keep_rights(&file, found)?;
+                        pending.keep = true;
+                        return Ok((file, pending));
+                    }
+                }
+            }
+            let message =
+                "1000 partial files of earlier runs are beside it; remove those that you do not need";
+            Err(io::Error::new(ErrorKind::AlreadyExists, message))
+        })
+    }
+
+    fn open(
+        path: &Path,
+        create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<(File, Pending)>,
+    ) -> io::Result<Self> {
+        let unnamed = |file| Ok(Self { file, pending: None });
+        match target(path)? {
+            Target::Stream(1) => {
+                io::stdout().flush()?;
+                unnamed(io::stdout().as_fd().try_clone_to_owned()?.into())
+            }
+            Target::Stream(_) => unnamed(io::stderr().as_fd().try_clone_to_owned()?.into()),
+            Target::Special => unnamed(open_special(path)?),
+            Target::Regular(path, found) => {
+                let (file, pending) = create(&path, found.as_ref())?;
+                Ok(Self { file, pending: Some(pending) })
+            }
+        }
+    }
+
+    /// Checks that `path` can be written, without changing or opening what it names. Returns the regular file
+    /// that it leads to, existing or not; `None` for a device, a pipe or a standard stream.
+    ///
+    /// # Errors
+    ///
+    /// See [`create`](Self::create). A pipe that no process reads is no error here.
+    pub fn check(path: &Path) -> io::Result<Option<PathBuf>> {
+        match target(path)? {
+            Target::Stream(_) => Ok(None),
+            Target::Special => {
+                rustix::fs::access(path, Access::WRITE_OK)?;
+                Ok(None)
+            }
+            Target::Regular(path, _) => hidden(&path, 0o600).map(|_| Some(path)),
+        }
+    }
+
+    /// Returns the path of the bytes until [`finish`](Self::finish); `None` for a device, a pipe or a standard
+    /// stream.
+    #[must_use]
+    pub fn temporary_path(&self) -> Option<&Path> {
+        self.pending.as_ref().map(|pending| &*pending.temporary)
+    }
+
+    /// Returns once the bytes are on the disk and the file has its name.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system. The file does not get its name then.
+    pub fn finish(self) -> io::Result<()> {
+        let Self { mut file, pending } = self;
+        file.flush()?;
+        let Some(mut pending) = pending else { return Ok(()) };
+        // Some disks are found full only now.
+        file.sync_all()?;
+        fs::rename(&pending.temporary, &pending.path)?;
+        // The temporary name may be another file's from now on.
+        pending.keep = true;
+        Ok(())
+    }
+
+    /// Removes the file. What was written to a device or a pipe stays written.
+    pub fn discard(mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.keep = false;
+        }
+    }
+
+    /// Returns an error of an output that names the path and a remedy.
+    #[must_use]
+    pub fn explain(path: &Path, error: io::Error) -> crate::Error {
+        let hint = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or give another path",
+            ErrorKind::NotFound => "make the directory, or give another path",
+            ErrorKind::NotConnected => "start the program that reads it before this one",
+            _ => "give the path of a file in a directory that you may write",
+        };
+        let message = format!("{}: {error}", path.display());
+        let kind = crate::Error::from(io::Error::from(error.kind())).kind();
+        crate::Error::new(kind, message).with_hint(hint).with_source(error)
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.file.write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn refused(kind: ErrorKind, message: impl Into<String>) -> io::Error {
+    io::Error::new(kind, message.into())
+}
+
+/// Opens a device, a pipe, or a path of this process's open files.
+fn open_special(path: &Path) -> io::Result<File> {
+    // Opening a pipe waits for a reader, unless it is opened without waiting.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    // Appends, because the path may name an open file with contents.
+    let file = OpenOptions::new().append(true).custom_flags(flags).open(path).map_err(|error| {
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::NXIO) => {
+                refused(ErrorKind::NotConnected, "no process reads this pipe; start its reader first")
+            }
+            _ => error,
+        }
+    })?;
+    // Writes wait for the reader.
+    rustix::fs::fcntl_setfl(&file, rustix::fs::fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Gives a file the owner and the mode of the one that it replaces.
+fn keep_rights(file: &File, found: Option<&Metadata>) -> io::Result<()> {
+    let Some(found) = found else { return Ok(()) };
+    // Without the right to do so, the owner stays the user.
+    let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
+    file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
+}
+
+fn not_created(folder: &Path, error: &io::Error) -> io::Error {
+    refused(error.kind(), format!("no file can be made in {}: {error}", folder.display()))
+}
+
+fn new_file(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+}
+
+/// Creates an empty file in the directory of `path` that is removed unless it is finished. Its name is random,
+/// because others may place files or links under names that can be guessed in a shared directory.
+fn hidden(path: &Path, mode: u32) -> io::Result<(File, Pending)> {
+    let folder = folder_of(path);
+    loop {
+        // Keys of a new hasher are random.
+        let temporary = folder.join(format!(".tmp-{:016x}", RandomState::new().hash_one(0)));
+        match new_file(&temporary, mode) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(not_created(folder, &e)),
+            Ok(file) => return Ok((file, Pending { temporary, path: path.to_owned(), keep: false })),
+        }
+    }
+}
+
+/// Returns the name of a partial file beside `path`, with the end of a long name cut off.
+fn partial_name(path: &Path, number: u32) -> PathBuf {
+    let suffix = if number == 1 { ".partial".to_owned() } else { format!(".partial{number}") };
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let start = &name[..name.len().min(MAX_NAME - suffix.len())];
+    path.with_file_name(std::ffi::OsString::from_vec([start, suffix.as_bytes()].concat()))
+}
+
+/// Returns the file descriptor of this process that `path` stands for: `/dev/stdout`, `/dev/fd/3`, or a link
+/// to one.
+fn descriptor(path: &Path) -> Option<u32> {
+    let own = Path::new("/proc/self/fd").canonicalize().ok()?;
+    let mut at = path.to_owned();
+    // The system follows 40 links, too.
+    for _ in 0..40 {
+        let folder = folder_of(&at).canonicalize().ok()?;
+        let name = at.file_name()?.to_owned();
+        if folder == own {
+            return name.to_str()?.parse().ok();
+        }
+        at = folder.join(fs::read_link(folder.join(name)).ok()?);
+    }
+    None
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    match descriptor(path) {
+        Some(fd @ (1 | 2)) => return Ok(Target::Stream(fd)),
+        Some(_) => return Ok(Target::Special),
+        None => {}
+    }
+    let found = match path.metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Target::Regular(absent(path)?, None)),
+        found => found?,
+    };
+    let kind = found.file_type();
+    match () {
+        () if kind.is_dir() => Err(refused(ErrorKind::IsADirectory, "this is a directory")),
+        () if kind.is_block_device() => {
+            Err(refused(ErrorKind::InvalidInput, "this is a disk, whose content would be overwritten"))
+        }
+        () if kind.is_socket() => Err(refused(ErrorKind::InvalidInput, "this is a socket")),
+        () if !kind.is_file() => Ok(Target::Special),
+        // Checks the mode, because root may write read-only files.
+        () if found.permissions().readonly() => {
+            Err(refused(ErrorKind::PermissionDenied, "the file exists and is read-only"))
+        }
+        () => {
+            // Renaming replaces even files that the user may not write.
+            rustix::fs::access(path, Access::WRITE_OK)?;
+            let real = path.canonicalize()?;
+            // The system refuses foreign links in shared directories when it follows them, and not when their
+            // names are read.
+            let same = real.symlink_metadata()?;
+            if (same.dev(), same.ino()) != (found.dev(), found.ino()) {
+                return Err(refused(ErrorKind::ResourceBusy, "another process replaces this file"));
+            }
+            Ok(Target::Regular(real, Some(found)))
+        }
+    }
+}
+
+/// Returns the path of a file that does not exist yet, with dangling links followed.
+fn absent(path: &Path) -> io::Result<PathBuf> {
+    let folder = folder_of(path);
+    let nowhere =
+        |folder: &Path| refused(ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(nowhere(path));
+    }
+    let name = path.file_name().ok_or_else(|| refused(ErrorKind::InvalidInput, "it names no file"))?;
+    let found = match folder.canonicalize() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(nowhere(folder)),
+        found => found?,
+    };
+    let at = found.join(name);
+    match fs::read_link(&at) {
+        Ok(to) => absent(&found.join(to)),
+        Err(_) => Ok(at),
+    }
+}

@@ -1,0 +1,206 @@
+//! Output files: complete or absent, links followed, devices and pipes never replaced.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use dma_core::{Access, ExportDescriptor, OutputFile};
+use rustix::fs::{CWD, FileType, Mode, makedev, mkfifoat, mknodat};
+
+type Create = fn(&Path) -> std::io::Result<OutputFile>;
+const ALL: [Create; 3] = [OutputFile::create, OutputFile::create_private, OutputFile::create_partial];
+
+fn write(create: Create, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = create(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_appears_when_it_is_complete() {
+    for create in ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut file = create(&path).unwrap();
+        file.write_all(b"new").unwrap();
+        assert!(!path.exists());
+        assert_eq!(fs::read(file.temporary_path().unwrap()).unwrap(), b"new");
+        file.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        // A file that is given up costs the earlier one nothing.
+        let mut file = create(&path).unwrap();
+        file.write_all(b"other").unwrap();
+        file.discard();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+}
+
+#[test]
+fn links_are_followed_and_stay() {
+    for create in ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("dir")).unwrap();
+        fs::write(at("dir/real"), b"old").unwrap();
+        symlink("dir/real", at("link")).unwrap();
+        symlink("link", at("links")).unwrap();
+        symlink("dir/later", at("ahead")).unwrap();
+        write(create, &at("links"), b"new").unwrap();
+        write(create, &at("ahead"), b"new").unwrap();
+        for name in ["link", "links", "ahead"] {
+            assert!(at(name).is_symlink(), "{name}");
+        }
+        for name in ["dir/real", "dir/later"] {
+            assert_eq!(fs::read(at(name)).unwrap(), b"new", "{name}");
+        }
+        assert_eq!(names(folder.path()), ["ahead", "dir", "link", "links"]);
+        assert_eq!(names(&at("dir")), ["later", "real"]);
+    }
+}
+
+#[test]
+fn modes_are_kept_or_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+    fs::write(&path, b"old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    for create in [OutputFile::create, OutputFile::create_partial] {
+        write(create, &path, b"new").unwrap();
+        assert_eq!(mode(), 0o640);
+    }
+    write(OutputFile::create_private, &path, b"new").unwrap();
+    assert_eq!(mode(), 0o600);
+}
+
+#[test]
+fn a_pipe_is_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    mkfifoat(CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
+    for create in ALL {
+        assert_eq!(create(&pipe).unwrap_err().kind(), ErrorKind::NotConnected, "no process reads it");
+        assert_eq!(OutputFile::check(&pipe).unwrap(), None);
+        // Opened for both, the pipe has a reader at once.
+        let mut reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+        write(create, &pipe, b"new").unwrap();
+        let mut got = [0; 3];
+        reader.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"new");
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    }
+    // A link to a pipe, and a descriptor that is saved.
+    let link = folder.path().join("link");
+    symlink("pipe", &link).unwrap();
+    let mut reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let descriptor = ExportDescriptor::new("cpu", Access::READ, 4096, b"blob").unwrap();
+    descriptor.save(&link).unwrap();
+    let mut got = vec![0; descriptor.to_bytes().len()];
+    reader.read_exact(&mut got).unwrap();
+    assert_eq!(got, descriptor.to_bytes());
+    assert_eq!(names(folder.path()), ["link", "pipe"]);
+}
+
+#[test]
+fn a_device_is_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    // A node of our own, because a defect would replace that of the system.
+    let null = folder.path().join("null");
+    if mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 3)).is_err()
+        || fs::File::options().write(true).open(&null).is_err()
+    {
+        println!("skipped: only root makes device nodes, on file systems that have them");
+        return;
+    }
+    for create in ALL {
+        write(create, &null, b"new").unwrap();
+        assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device());
+    }
+    ExportDescriptor::new("cpu", Access::READ, 4096, b"blob").unwrap().save(&null).unwrap();
+    assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device());
+    let disk = folder.path().join("disk");
+    mknodat(CWD, &disk, FileType::BlockDevice, Mode::from_raw_mode(0o600), makedev(7, 200)).unwrap();
+    assert_eq!(OutputFile::create(&disk).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(names(folder.path()), ["disk", "null"]);
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_and_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("dir")).unwrap();
+    fs::write(at("kept"), b"mine").unwrap();
+    fs::set_permissions(at("kept"), fs::Permissions::from_mode(0o444)).unwrap();
+    symlink("kept", at("link")).unwrap();
+    symlink("circle", at("circle")).unwrap();
+    let _listener = UnixListener::bind(at("socket")).unwrap();
+    let before = names(folder.path());
+    for create in ALL {
+        for (name, kind) in [
+            ("dir", Some(ErrorKind::IsADirectory)),
+            ("dir/", Some(ErrorKind::IsADirectory)),
+            ("new/", Some(ErrorKind::NotFound)),
+            ("none/a", Some(ErrorKind::NotFound)),
+            ("kept", Some(ErrorKind::PermissionDenied)),
+            ("link", Some(ErrorKind::PermissionDenied)),
+            ("kept/a", Some(ErrorKind::NotADirectory)),
+            ("socket", Some(ErrorKind::InvalidInput)),
+            ("circle", None),
+            (&"n".repeat(256), Some(ErrorKind::InvalidFilename)),
+        ] {
+            for error in [create(&at(name)).unwrap_err(), OutputFile::check(&at(name)).unwrap_err()] {
+                assert!(kind.is_none_or(|kind| kind == error.kind()), "{name}: {error:?}");
+                let explained = OutputFile::explain(&at(name), error);
+                assert!(explained.to_string().contains(name) && !explained.hint().is_empty(), "{explained}");
+            }
+        }
+    }
+    assert_eq!(fs::read(at("kept")).unwrap(), b"mine");
+    assert_eq!(names(folder.path()), before);
+    let error = ExportDescriptor::new("cpu", Access::READ, 1, b"").unwrap().save(at("none/a")).unwrap_err();
+    assert!(error.to_string().contains("none/a") && !error.hint().is_empty(), "{error}");
+}
+
+#[test]
+fn partial_files_stay_and_replace_none() {
+    let folder = tempfile::tempdir().unwrap();
+    // With the suffix, the second name would be too long for the file system.
+    for name in ["a.trace".to_owned(), "n".repeat(255)] {
+        let path = folder.path().join(&name);
+        for run in [b"one", b"two"] {
+            let mut file = OutputFile::create_partial(&path).unwrap();
+            file.write_all(run).unwrap();
+        }
+        let start = &name[..name.len().min(247)];
+        assert_eq!(fs::read(folder.path().join(format!("{start}.partial"))).unwrap(), b"one");
+        let start = &name[..name.len().min(246)];
+        assert_eq!(fs::read(folder.path().join(format!("{start}.partial2"))).unwrap(), b"two");
+        write(OutputFile::create_partial, &path, b"three").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+    }
+    assert_eq!(names(folder.path()).len(), 6);
+}
+
+#[test]
+fn open_files_of_the_process_are_appended_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let mut open = fs::File::options().write(true).create_new(true).open(&path).unwrap();
+    open.write_all(b"old ").unwrap();
+    write(OutputFile::create, Path::new(&format!("/dev/fd/{}", open.as_raw_fd())), b"new").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"old new");
+    assert_eq!(names(folder.path()), ["a"]);
+}
