@@ -7,17 +7,18 @@
 #   the bandwidth of reads beside `ib_read_bw`, which with `ibv_rc_pingpong` is the witness that the set-up is right;
 #   dma-copy both ways, resumed after the receiver was killed, and refused where a side has no RDMA; and dma-bench, which
 #   measures and compares memory of the other machine.
-# Exits with 77 ("skipped") where ci/vm does.
+# Exits with 77 ("skipped") and 75 ("slow") where ci/vm does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Runs a part. A part that is skipped has said why.
-ran=0
+# Runs a part. A part that is skipped or too slow has said why.
+ran=0 slow=0
 part() {
     local status=0
     "$@" || status=$?
     case $status in
     0) ran=$((ran + 1)) ;;
+    75) slow=1 ;;
     77) ;;
     *) exit "$status" ;;
     esac
@@ -87,4 +88,5 @@ done
 part ci/vm -2 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
     -f '@usr/lib/*/libibverbs/librxe-*.so' -f @etc/libibverbs.d/rxe.driver "${programs[@]}" ci/guest/rxe.sh
 
+((!slow)) || exit 75
 ((ran)) || exit 77

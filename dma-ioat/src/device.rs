@@ -84,7 +84,7 @@ fn is_writable(path: &str) -> bool {
 /// The error if SPDK offers none of the `functions` that the system shows.
 pub(crate) fn none(functions: &[Function]) -> Error {
     match functions {
-        [] => error(ErrorKind::NotFound, "no I/OAT device found: SPDK offers none, and the system shows none").with_hint(format!(
+        [] => error(ErrorKind::NotFound, "no I/OAT device found: the system shows none").with_hint(format!(
             "check that the processor has I/OAT (Xeon E5 to Ice Lake; `lspci -d 8086:`, {SYSFS}), that it is enabled in the firmware and, in a \
              virtual machine or container, passed through; then bind its functions to vfio-pci or uio, such as with SPDK's `scripts/setup.sh`"
         )),

@@ -7,6 +7,8 @@ use dma_vendor::host::pci::Function;
 use dma_vendor::{LibraryReport, absent_calls};
 use spdk_sys::{Library, SPDK};
 
+use crate::env;
+
 /// Minimum memory in bytes.
 const LEAST: u64 = 64 << 20;
 
@@ -18,13 +20,16 @@ pub(crate) fn findings() -> Vec<Finding> {
     findings.extend(loader.needed());
     let install = "name the folder of the DPDK that this SPDK was built with in LD_LIBRARY_PATH (SPDK's own is built in spdk/dpdk/build/lib)";
     findings.push(loader.dependency("librte_eal.so", install));
-    findings.push(match outcome {
-        Ok(library) => loads(&library),
+    match outcome {
+        Ok(library) => {
+            findings.push(loads(&library));
+            findings.extend(dpdk(&library));
+        }
         Err(e) => {
             let fix = loader.setting().unwrap_or_else(|| e.remedy(&SPDK));
-            Finding::bad(LOADS, e.to_string(), fix)
+            findings.push(Finding::bad(LOADS, e.to_string(), fix));
         }
-    });
+    }
     findings.extend([
         dma_vendor::host::huge_pages(LEAST),
         dma_vendor::host::iommu(),
@@ -87,6 +92,15 @@ fn loads(library: &Library) -> Finding {
     let stand_in = if library.stand_in.is_some() { ", the stand-in SPDK of this project" } else { "" };
     let absent = [library.env.absent(), library.ioat.absent()].concat();
     Finding::ok(LOADS, format!("{}{stand_in}{}", library.release, absent_calls(&absent)))
+}
+
+/// Checks that SPDK accepts its DPDK; `None` without one, as below the stand-in.
+fn dpdk(library: &Library) -> Option<Finding> {
+    let version = library.dpdk.as_ref()?;
+    Some(match env::dpdk_refused(library) {
+        Some(refused) => Finding::bad("DPDK", refused, env::OTHER_DPDK),
+        None => Finding::ok("DPDK", format!("{version}, for SPDK {}", library.release)),
+    })
 }
 
 #[cfg(test)]

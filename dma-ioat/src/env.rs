@@ -144,7 +144,7 @@ impl Environment {
         if known {
             return Err((exists(), false));
         }
-        let settings = Settings::new(options).map_err(|e| (e, false))?;
+        let settings = Settings::new(options, self.system_functions()).map_err(|e| (e, false))?;
         let mut opts = EnvOpts::new(&self.spdk.env);
         opts.set_name(c"dma".to_owned());
         // Contains no NUL.
@@ -165,7 +165,14 @@ impl Environment {
         if let Ok(affinity) = affinity {
             let _ = rustix::thread::sched_setaffinity(None, &affinity);
         }
-        if code < 0 { Err((settings.refused(code), true)) } else { Ok(settings) }
+        if code < 0 { Err((settings.refused(code, &self.spdk), true)) } else { Ok(settings) }
+    }
+
+    /// Returns the I/OAT functions that the system shows; `None` for calls that bring devices of their own: those
+    /// of the stand-in, and those that the program hands in.
+    fn system_functions(&self) -> Option<BTreeSet<PciAddress>> {
+        let is_system = self.loaded && self.spdk.stand_in.is_none();
+        is_system.then(|| device::functions().iter().map(|function| function.address).collect())
     }
 
     /// Takes over an environment that the program has set up.
@@ -206,8 +213,14 @@ fn load(dir: Option<&Path>) -> Result<Library> {
 }
 
 impl Settings {
-    /// Resolves the options on this machine.
-    fn new(options: &IoatOptions) -> Result<Self> {
+    /// Resolves the options on this machine. DPDK would take every device that it has a driver for, such as the
+    /// network card, so only `functions` are allowed unless the options say otherwise.
+    fn new(options: &IoatOptions, functions: Option<BTreeSet<PciAddress>>) -> Result<Self> {
+        let allow = match (&options.allow, functions) {
+            (None, Some(functions)) if functions.is_empty() => return Err(device::none(&[])),
+            (None, functions) => functions,
+            (allow, _) => allow.clone(),
+        };
         let huge = match options.huge {
             HugePages::On if !dma_vendor::host::has_huge_pages() => return Err(no_huge_pages()),
             HugePages::On => true,
@@ -228,7 +241,7 @@ impl Settings {
                 .with_hint(format!("use cores of {}", Cores(&usable))));
         }
         let mem = options.mem.or_else(|| (!huge).then_some(IoatOptions::MEM_WITHOUT_HUGE));
-        Ok(Self { setup: EnvSetup::Own, cores, mem, huge, allow: options.allow.clone() })
+        Ok(Self { setup: EnvSetup::Own, cores, mem, huge, allow })
     }
 
     /// Fails if `options` contradict these settings.
@@ -267,13 +280,24 @@ impl Settings {
         Ok(())
     }
 
-    /// The error of a set-up that returned `code`.
-    fn refused(&self, code: i32) -> Error {
+    /// Returns the error of a set-up that returned `code`.
+    fn refused(&self, code: i32, spdk: &Library) -> Error {
         if code == -error::EALREADY {
             return exists().with_native(error::native(code));
         }
-        let failed = error::failed("SPDK's environment cannot be set up", code).with_operation("open engine");
+        if let Some(refused) = dpdk_refused(spdk) {
+            return error(ErrorKind::VersionMismatch, refused)
+                .with_native(error::native(code))
+                .with_operation("open engine")
+                .with_hint(OTHER_DPDK);
+        }
+        let dpdk = spdk.dpdk.as_ref().map_or_else(String::new, |dpdk| format!(" with {dpdk}"));
+        let what = format!("the environment of SPDK {}{dpdk} cannot be set up", spdk.release);
+        let failed = error::failed(what, code).with_operation("open engine");
         let mut hints = Vec::new();
+        if code == -error::EINVAL && spdk.dpdk.is_some() {
+            hints.push("SPDK may not accept this DPDK".to_owned());
+        }
         if self.huge {
             hints
                 .push(format!("reserve huge pages that are free ({HUGE_HOW}), or use the option `huge=off`"));
@@ -289,6 +313,16 @@ impl Settings {
         hints.push(format!("cores {}; see SPDK's messages in the log or on stderr", Cores(&self.cores)));
         failed.with_hint(hints.join("; "))
     }
+}
+
+/// The remedy for an SPDK that refuses its DPDK.
+pub(crate) const OTHER_DPDK: &str = "use the DPDK that this SPDK was built with (its own is in spdk/dpdk/build/lib; see LD_LIBRARY_PATH), or an SPDK that accepts this one";
+
+/// Returns a sentence with both versions if SPDK is known to refuse its DPDK.
+pub(crate) fn dpdk_refused(spdk: &Library) -> Option<String> {
+    let dpdk = spdk.dpdk.as_ref()?;
+    let refused = spdk.release.accepts(dpdk) == Some(false);
+    refused.then(|| format!("SPDK {} does not accept {dpdk}", spdk.release))
 }
 
 const HUGE_HOW: &str = "as root, `echo 512 > /proc/sys/vm/nr_hugepages`";

@@ -29,7 +29,7 @@ const HUGE: [(&str, HugePages); 3] =
 /// | `cores` | CPUs for the environment: mask `0x3`, or list `0+2-3` | the first that this process may use |
 /// | `mem` | memory for DMA in MiB, reserved at once | as needed; 512 without huge pages |
 /// | `huge` | huge pages: `auto`, `on`, `off` | `auto` |
-/// | `allow` | PCI addresses that SPDK may take, joined by `+` | all |
+/// | `allow` | PCI addresses that SPDK may take, joined by `+` | all I/OAT functions |
 /// | `env` | who sets SPDK's environment up: `own`, or `external` for the program itself | `own` |
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -50,8 +50,9 @@ pub struct IoatOptions {
     pub mem: Option<u32>,
     /// Use of huge pages for DMA memory. Default [`HugePages::Auto`].
     pub huge: HugePages,
-    /// The PCI functions that SPDK may take for this process. `None` (the default): all. Others are left to
-    /// other processes.
+    /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions that the
+    /// system shows, so that DPDK's drivers take no other device; without any, SPDK's environment is not set
+    /// up. Calls of [`with_library`](Self::with_library) may take all functions by default.
     pub allow: Option<BTreeSet<PciAddress>>,
     /// The code that sets SPDK's environment up. Default [`EnvSetup::Own`].
     pub env: EnvSetup,
@@ -102,7 +103,7 @@ impl IoatOptions {
             "memory for DMA in MiB, reserved at once",
         ),
         OptionInfo::new("huge", "auto|on|off", "auto", "use of huge pages for DMA memory"),
-        OptionInfo::new("allow", "ADDRESS[+ADDRESS...]", "all", "PCI functions that SPDK may take"),
+        OptionInfo::new("allow", "ADDRESS[+ADDRESS...]", "all of I/OAT", "PCI functions that SPDK may take"),
         OptionInfo::new("env", "own|external", "own", "who sets SPDK's environment up"),
     ];
     /// Numbers of CPUs are below this.

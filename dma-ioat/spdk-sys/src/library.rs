@@ -64,6 +64,8 @@ pub struct Library {
     pub log: Option<Log>,
     /// The release, if it is known.
     pub release: Release,
+    /// The version of the DPDK below, such as `DPDK 23.11.0`, if it is known.
+    pub dpdk: Option<String>,
     /// The call that identifies the project's stand-in; `None` for SPDK.
     pub stand_in: Option<StandIn>,
     /// The file of the env library; empty if it was not loaded from one.
@@ -92,7 +94,7 @@ impl Library {
     /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
     #[must_use]
     pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
-        Self { env, ioat, log: None, release, stand_in: None, path: PathBuf::new() }
+        Self { env, ioat, log: None, release, dpdk: None, stand_in: None, path: PathBuf::new() }
     }
 
     /// The calls that this program was linked with; those that a release may lack are looked up when this is
@@ -122,7 +124,12 @@ impl Library {
         let ioat = unsafe { Ioat::linked(|name| program.symbol(name)) };
         // SAFETY: as above.
         let log = Some(unsafe { Log::linked(|name| program.symbol(name)) });
-        Self { log, stand_in: stand_in(&program), ..Self::from_tables(env, ioat, Release::default()) }
+        Self {
+            log,
+            dpdk: dpdk(&program),
+            stand_in: stand_in(&program),
+            ..Self::from_tables(env, ioat, Release::default())
+        }
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
@@ -146,13 +153,27 @@ impl Library {
         let log_calls = |library: &Loaded| unsafe { Log::load(|name| library.symbol(name)) }.ok();
         // The env library depends on that of the log in all releases so far.
         let log = log_calls(env).or_else(|| log_calls(&SPDK.open_beside(LOG, env).ok()?));
-        Ok(Self { env: env_calls, ioat: ioat_calls, log, release, stand_in: stand_in(env), path })
+        // A library that does not say what it needs has found DPDK among the symbols of the program.
+        let dpdk = dpdk(env).or_else(|| dpdk(&Loaded::program()));
+        let stand_in = stand_in(env);
+        Ok(Self { env: env_calls, ioat: ioat_calls, log, release, dpdk, stand_in, path })
     }
 }
 
 fn stand_in(env: &Loaded) -> Option<StandIn> {
     // SAFETY: only the stand-in has a call of this name, with these parameters.
     env.symbol(c"spdk_emu_model").map(|f| unsafe { dma_vendor::function(f) })
+}
+
+/// Returns the version of DPDK that `loaded` is bound to, as DPDK says it.
+fn dpdk(loaded: &Loaded) -> Option<String> {
+    let symbol = loaded.symbol(c"rte_version")?;
+    // SAFETY: DPDK's call of this name has no parameters, and returns a string (`rte_version.h`).
+    let version: unsafe extern "C" fn() -> *const c_char = unsafe { dma_vendor::function(symbol) };
+    // SAFETY: it only formats a number, and can be called before DPDK is set up.
+    let text = NonNull::new(unsafe { version() }.cast_mut())?;
+    // SAFETY: not null, so DPDK's string, which it never changes or frees.
+    Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 /// The directories of SPDK's libraries in `home` and of their DPDK, in SPDK's build or source tree.

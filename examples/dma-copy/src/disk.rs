@@ -29,6 +29,9 @@ impl Source {
             io::ErrorKind::PermissionDenied => {
                 format!("{name} may not be read: permission denied; chmod it, or run as its owner")
             }
+            io::ErrorKind::InvalidFilename => {
+                format!("the name {name} is too long for the file system; choose a shorter one")
+            }
             _ => format!("cannot open {name}: {e}"),
         };
         // Checked before opening, because opening a pipe or a device can block or have side effects.

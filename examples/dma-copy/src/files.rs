@@ -118,13 +118,6 @@ impl Target {
         let directory =
             Directory::of(path, size, "--file").map_err(|message| Failure::new(Step::Writing, message))?;
         let longest = rustix::fs::statvfs(&directory.path).map_or(255, |s| s.f_namemax as usize);
-        if name.len() > longest {
-            return Err(failure!(
-                Writing,
-                "the name {shown} has {} bytes, and the file system takes {longest}; choose a shorter --file",
-                name.len()
-            ));
-        }
         let partial = directory.path.join(partial_name(name.as_bytes(), longest));
         let file = open_partial(&partial, &directory)?;
         let there = if keep { file.metadata().map(|m| m.len()).unwrap_or(0) } else { 0 };

@@ -2,6 +2,7 @@
 #include "spdk/stdinc.h"
 
 #include "spdk/barrier.h"
+#include "spdk/config.h"
 #include "spdk/cpuset.h"
 #include "spdk/endian.h"
 #include "spdk/env.h"
@@ -18,6 +19,16 @@
 #include "check.h"
 
 SPDK_LOG_REGISTER_COMPONENT(probe)
+
+/* The last part of a path that a macro names, as SPDK's tests read it. */
+#define LAST_PART_OF(path) (strrchr(#path, '/') + 1)
+#define LAST_PART(path) LAST_PART_OF(path)
+
+static void configuration(void)
+{
+	CHECK(strrchr("SPDK_CONFIG_ENV", '/') == NULL);
+	CHECK(strcmp(LAST_PART(SPDK_CONFIG_ENV), "env_dpdk") == 0);
+}
 
 static void setting_up(void)
 {
@@ -250,6 +261,7 @@ static void logging(void)
 
 int main(void)
 {
+	configuration();
 	setting_up();
 	cores();
 	memory();
