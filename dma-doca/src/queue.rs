@@ -361,8 +361,8 @@ unsafe impl RawQueue for DocaQueue {
 }
 
 impl QueueEvents for DocaQueue {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.context.event_fd().expect("`events` gives out a queue that has one")
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.context.event_fd().expect("`events` gives out a queue that has one"))
     }
 
     fn arm(&mut self) -> Result<bool> {

@@ -213,10 +213,17 @@ fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
                 return Err(of_peer(ErrorKind::PermissionDenied, "has another secret")
                     .with_hint("use the same --secret-file on both sides"));
             }
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ResourceBusy
                 if !is_over() =>
             {
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            io::ErrorKind::ResourceBusy => {
+                return Err(of_peer(ErrorKind::OutOfResources, &e.to_string())
+                    .with_hint("see there which program opens connections to that port"));
             }
             _ if is_over() => {
                 return Err(

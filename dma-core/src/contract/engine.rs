@@ -307,14 +307,19 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 pub trait QueueEvents {
     /// Becomes readable when a completion arrives after [`arm`](Self::arm), or when a software device has
     /// work for [`RawQueue::poll`], which may then report nothing.
-    fn fd(&self) -> BorrowedFd<'_>;
+    ///
+    /// # Errors
+    ///
+    /// The system refused the descriptor when the queue was opened: such a queue can only be polled, and
+    /// [`arm`](Self::arm) fails, too. `OutOfResources`, `PermissionDenied`, `Os`.
+    fn fd(&self) -> Result<BorrowedFd<'_>>;
 
     /// Makes the next completion signal the descriptor. Returns `false` if completions may be waiting
     /// already: poll instead of sleeping. Never misses a completion between the last poll and this call.
     ///
     /// # Errors
     ///
-    /// `Os` if the system refuses.
+    /// Those of [`fd`](Self::fd); `Os` if the system refuses.
     fn arm(&mut self) -> Result<bool>;
 
     /// Clears the descriptor's readiness, after a wake or an `arm` that is not needed.

@@ -405,6 +405,34 @@ impl From<ErrorKind> for Error {
     }
 }
 
+impl Error {
+    /// Returns the error of the system call `call`, such as `eventfd2`, which failed with `source`. The message
+    /// names both, the kind follows the error number, and the hint is the remedy: a limit to raise, or the call
+    /// to allow in a sandbox.
+    pub fn of_system_call(call: &str, source: std::io::Error) -> Self {
+        use rustix::io::Errno;
+        let errno = Errno::from_io_error(&source);
+        let kind = match errno {
+            Some(Errno::MFILE | Errno::NFILE) => ErrorKind::OutOfResources,
+            Some(Errno::NOMEM) => ErrorKind::OutOfMemory,
+            Some(Errno::PERM | Errno::ACCESS) => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Os,
+        };
+        let error = Self::new(kind, format!("{call} was refused: {source}")).with_source(source);
+        match errno {
+            Some(Errno::MFILE) => {
+                error.with_hint("close files or queues, or raise the process's limit with `ulimit -n`")
+            }
+            Some(Errno::NFILE) => error.with_hint("close files, or raise the system's limit fs.file-max"),
+            Some(Errno::NOMEM) => error.with_hint("free memory, or raise the limit of the control group"),
+            Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => error.with_hint(format!(
+                "allow {call} in the sandbox of this process, such as its seccomp filter"
+            )),
+            _ => error,
+        }
+    }
+}
+
 impl From<std::io::Error> for Error {
     fn from(source: std::io::Error) -> Self {
         let kind = match source.kind() {

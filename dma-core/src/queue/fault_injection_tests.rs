@@ -166,8 +166,8 @@ unsafe impl RawQueue for Odd {
 }
 
 impl QueueEvents for Odd {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.event.as_fd())
     }
     fn arm(&mut self) -> Result<bool> {
         let mut script = lock(&self.script);

@@ -500,7 +500,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine has no event fd.
+    /// `Unsupported` if the engine has no event fd; `OutOfResources`, `PermissionDenied` or `Os` if the system
+    /// refuses one.
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
         let Some(events) = state.planner.events() else {
@@ -509,7 +510,8 @@ impl Queue {
                 .with_backend(state.planner.backend)
                 .with_hint("await transfers without a driver: they poll the device by themselves"));
         };
-        let fd = events.fd().try_clone_to_owned()?;
+        let cloned = events.fd()?.try_clone_to_owned();
+        let fd = cloned.map_err(|e| Error::of_system_call("fcntl(F_DUPFD_CLOEXEC)", e))?;
         state.cooperative = false;
         drop(state);
         Ok(Driver { shared: Rc::clone(&self.shared), fd })

@@ -120,7 +120,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             if !events.arm().unwrap_or(false) {
                 return;
             }
-            events.fd().try_clone_to_owned().ok()
+            events.fd().ok().and_then(|fd| fd.try_clone_to_owned().ok())
         };
         if let Some(fd) = fd {
             let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };

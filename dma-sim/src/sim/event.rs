@@ -3,21 +3,23 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use dma_core::Result;
+use dma_core::{Error, Result};
+use rustix::io::Errno;
 
-/// A timer: readable once its time has come, until it is [cleared](Self::clear). Linux has such files.
+/// A timer of Linux: readable once its time has come, until it is [cleared](Self::clear). If the system refuses
+/// the descriptor, the event keeps the error number, and its queue can only be polled.
 #[derive(Debug)]
-pub(super) struct Event(OwnedFd);
+pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
 
 impl Event {
-    pub(super) fn new() -> Result<Option<Self>> {
-        timer::create().map(|fd| fd.map(Self))
+    pub(super) fn new() -> Option<Self> {
+        timer::create().map(Self)
     }
 
     /// Makes it readable `after` from now.
     pub(super) fn set(&self, after: Duration) {
         // 0 would disarm the timer.
-        timer::program(&self.0, after.max(Duration::from_nanos(1)));
+        self.program(after.max(Duration::from_nanos(1)));
     }
 
     /// Makes it readable now.
@@ -27,11 +29,22 @@ impl Event {
 
     /// Makes it unreadable until set again.
     pub(super) fn clear(&self) {
-        timer::program(&self.0, Duration::ZERO);
+        self.program(Duration::ZERO);
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    fn program(&self, after: Duration) {
+        if let Ok(fd) = &self.0 {
+            timer::program(fd, after);
+        }
+    }
+
+    /// Returns the descriptor.
+    /// Errors: the system refused it.
+    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        match &self.0 {
+            Ok(fd) => Ok(fd.as_fd()),
+            Err(errno) => Err(Error::of_system_call("timerfd_create", (*errno).into())),
+        }
     }
 }
 
@@ -40,26 +53,15 @@ mod timer {
     use std::os::fd::OwnedFd;
     use std::time::Duration;
 
-    use dma_core::{Error, ErrorKind, Result};
     use rustix::io::Errno;
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
     };
 
-    pub(super) fn create() -> Result<Option<OwnedFd>> {
+    pub(super) fn create() -> Option<Result<OwnedFd, Errno>> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|errno| {
-            let kind = match errno {
-                Errno::MFILE | Errno::NFILE => ErrorKind::OutOfResources,
-                Errno::NOMEM => ErrorKind::OutOfMemory,
-                _ => ErrorKind::Os,
-            };
-            Error::new(kind, "no file descriptor for a queue's completions")
-                .with_source(std::io::Error::from(errno))
-                .with_hint("each queue needs one: raise the limit with `ulimit -n`, or open fewer queues")
-        })?;
-        Ok(Some(fd))
+        Some(timerfd_create(TimerfdClockId::Monotonic, flags))
     }
 
     pub(super) fn program(fd: &OwnedFd, after: Duration) {
@@ -79,8 +81,8 @@ mod timer {
 mod timer {
     use std::os::fd::OwnedFd;
 
-    pub(super) fn create() -> dma_core::Result<Option<OwnedFd>> {
-        Ok(None)
+    pub(super) fn create() -> Option<Result<OwnedFd, rustix::io::Errno>> {
+        None
     }
 
     pub(super) fn program(_: &OwnedFd, _: std::time::Duration) {}

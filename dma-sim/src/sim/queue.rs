@@ -37,7 +37,7 @@ pub(super) struct SimQueue {
 
 impl SimQueue {
     pub(super) fn open(shared: &Arc<Shared>, options: &QueueOptions, wakes: bool) -> Result<Self> {
-        let event = if wakes { Event::new()?.map(Arc::new) } else { None };
+        let event = if wakes { Event::new().map(Arc::new) } else { None };
         let depth = u32::try_from(options.depth).unwrap_or(u32::MAX);
         let channel = shared.lock_now().device.open_channel(depth).map_err(|error| {
             let kind = match error {
@@ -235,11 +235,12 @@ struct SimEvents {
 }
 
 impl QueueEvents for SimEvents {
-    fn fd(&self) -> BorrowedFd<'_> {
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
         self.event.fd()
     }
 
     fn arm(&mut self) -> Result<bool> {
+        self.event.fd()?;
         let mut state = self.shared.lock_now();
         if state.device.has_completion(self.channel) {
             return Ok(false);

@@ -2,44 +2,42 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{Error, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// Readable from [`signal`](Self::signal) until [`clear`](Self::clear).
+/// Readable from [`signal`](Self::signal) until [`clear`](Self::clear). If the system refuses the descriptor,
+/// the event keeps the error number, and its queue can only be polled.
 #[derive(Debug)]
-pub(super) struct Event(OwnedFd);
+pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
 
 impl Event {
-    pub(super) fn new() -> Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        event.map(Self).map_err(|errno| {
-            let kind = match errno {
-                Errno::MFILE | Errno::NFILE => ErrorKind::OutOfResources,
-                Errno::NOMEM => ErrorKind::OutOfMemory,
-                _ => ErrorKind::Os,
-            };
-            Error::new(kind, "no file descriptor for a queue's completions")
-                .with_source(std::io::Error::from(errno))
-                .with_hint("each queue needs one: raise the limit with `ulimit -n`, or open fewer queues")
-        })
+    pub(super) fn new() -> Self {
+        Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
     }
 
     /// Makes it readable.
     pub(super) fn signal(&self) {
-        // If it can take no more, it is readable.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        if let Ok(fd) = &self.0 {
+            // Fails only for a full counter, which is readable.
+            let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Makes it unreadable.
     pub(super) fn clear(&self) {
-        // It fails if there is nothing to read.
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+        if let Ok(fd) = &self.0 {
+            // Fails only for a counter of 0, which is not readable.
+            let _ = rustix::io::read(fd, &mut [0; 8]);
+        }
     }
-}
 
-impl AsFd for Event {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// Returns the descriptor.
+    /// Errors: the system refused it.
+    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        match &self.0 {
+            Ok(fd) => Ok(fd.as_fd()),
+            Err(errno) => Err(Error::of_system_call("eventfd2", (*errno).into())),
+        }
     }
 }

@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn the_rest_is_the_part_not_begun() {
         let jobs = super::super::ring::Owner::new(4);
-        let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new().unwrap(), 0.5);
+        let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new(), 0.5);
         let job = |upto| Job { len: 1000, chunk: 300, upto, ..Job::default() };
         let first = job(job_queue.publish(1000));
         assert_eq!([0, 2, 3].map(|chunk| job_queue.left(&first, chunk)), [700, 100, 0]);
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn the_time_per_byte_is_learned() {
         let jobs = super::super::ring::Owner::new(1);
-        let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new().unwrap(), 1.0);
+        let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new(), 1.0);
         job_queue.learn(1_000_000, 100);
         assert_eq!(job_queue.takes(100), 175, "one that was preempted");
         job_queue.learn(5, 0);

@@ -5,7 +5,7 @@
 mod tests;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dma_core::{
@@ -90,7 +90,7 @@ impl CpuQueue {
         // The ring's entries are allocated with the first job.
         dma_core::check_headroom(options.depth.next_power_of_two().saturating_mul(size_of::<u64>()))?;
         let jobs = Owner::new(options.depth);
-        let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new()?, hot_cost()));
+        let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new(), hot_cost()));
         pool.add(&job_queue)?;
         // Trials are useless if nothing may be done during submission.
         let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
@@ -417,11 +417,12 @@ unsafe impl RawQueue for CpuQueue {
 }
 
 impl QueueEvents for CpuQueue {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.job_queue.event.as_fd()
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.job_queue.event.fd()
     }
 
     fn arm(&mut self) -> Result<bool> {
+        self.job_queue.event.fd()?;
         if !self.done.is_empty() || !self.ended.is_empty() || !self.jobs.arm() {
             return Ok(false);
         }

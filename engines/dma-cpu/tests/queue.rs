@@ -56,7 +56,7 @@ fn submit(queue: &mut dyn RawQueue, descriptor: Descriptor<'_>) -> bool {
 fn sleep_until_told(queue: &mut dyn RawQueue) {
     let events = queue.events().expect("there are events");
     if events.arm().expect("it can be armed") {
-        let fd = events.fd();
+        let fd = events.fd().unwrap();
         let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
         let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
         assert_eq!(ready.expect("poll works"), 1, "asleep for ever");
@@ -284,7 +284,7 @@ proptest! {
                 }
                 if flying > 0 && queue.events().expect("there are events").arm().expect("it can be armed") {
                     let events = queue.events().expect("there are events");
-                    let fd = events.fd();
+                    let fd = events.fd().unwrap();
                     let second = Timespec { tv_sec: 10, tv_nsec: 0 };
                     let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&second)).expect("poll works");
                     prop_assert_eq!(ready, 1, "asleep for ever with {} in flight", flying);
@@ -305,7 +305,7 @@ fn arming_comes_before_submitting() {
             let mut queue = queue(&engine, 8);
             let readable = |queue: &mut dyn RawQueue, wait| {
                 let events = queue.events().expect("there are events");
-                let fd = events.fd();
+                let fd = events.fd().unwrap();
                 rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait)).expect("poll works")
                     == 1
             };
@@ -555,7 +555,7 @@ fn fences_open_while_everybody_sleeps() {
         }
         if done == 1 && queue.events().expect("there are events").arm().expect("it can be armed") {
             let events = queue.events().expect("there are events");
-            let fd = events.fd();
+            let fd = events.fd().unwrap();
             let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
             let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
             assert_eq!(ready.expect("poll works"), 1, "asleep for ever behind a fence");

@@ -334,7 +334,7 @@ fn sleepers_are_woken_when_the_device_hangs() {
     while done < 8 {
         let events = q.events().expect("both members have events");
         if events.arm().unwrap() {
-            let fd = events.fd();
+            let fd = events.fd().unwrap();
             let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
             let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&minute)).unwrap();
             assert_eq!(ready, 1, "{done} of 8 are done, and nothing wakes the owner");

@@ -121,7 +121,7 @@ fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> s
 
 /// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the
 /// secret. Returns the connection and the answer. Blocks for about `limit` at most. Calls again if the
-/// exporter hangs up without an answer, which it does when a peer is slow and many others wait.
+/// exporter is busy, or hangs up without an answer.
 pub(crate) fn ask(
     service: SocketAddr,
     secret: &Secret,
@@ -130,27 +130,28 @@ pub(crate) fn ask(
 ) -> Result<(TcpStream, Grant, Option<End>)> {
     let deadline = Instant::now() + limit;
     loop {
-        let mut hung_up = false;
-        let gone = |source: std::io::Error| {
-            use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-            hung_up = matches!(source.kind(), ConnectionReset | BrokenPipe);
-            unreachable(service, source)
-        };
-        let answer = ask_once(service, secret, end, deadline, gone);
-        if answer.is_ok() || !hung_up || Instant::now() + RETRY >= deadline {
+        let mut is_busy = false;
+        let answer = ask_once(service, secret, end, deadline, &mut is_busy);
+        if !is_busy || Instant::now() + RETRY >= deadline {
             return answer;
         }
         std::thread::sleep(RETRY);
     }
 }
 
+/// As [`ask`], once. Sets `is_busy` if the exporter says so, or hangs up without an answer.
 fn ask_once(
     service: SocketAddr,
     secret: &Secret,
     end: Option<End>,
     deadline: Instant,
-    mut gone: impl FnMut(std::io::Error) -> Error,
+    is_busy: &mut bool,
 ) -> Result<(TcpStream, Grant, Option<End>)> {
+    let mut gone = |source: std::io::Error| {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+        *is_busy = matches!(source.kind(), ConnectionReset | BrokenPipe);
+        unreachable(service, source)
+    };
     let strange = |foreign| match foreign {
         Foreign::Bytes => foreign_bytes(service),
         Foreign::Version => other_version(service),
@@ -167,16 +168,22 @@ fn ask_once(
     let challenge = Challenge::decode(&challenge).map_err(strange)?;
     let request = Request { id: secret.id, nonce: random()?, end };
     let mut reply = [0; REPLY];
-    stream
-        .write_all(&request.encode(secret, &challenge))
-        .and_then(|()| read_before(&mut stream, deadline, &mut reply))
-        .map_err(gone)?;
+    // If the exporter closed the connection, its answer says why.
+    let sent = stream.write_all(&request.encode(secret, &challenge));
+    read_before(&mut stream, deadline, &mut reply).map_err(|e| gone(sent.err().unwrap_or(e)))?;
     match Reply::decode(&reply, secret, &challenge, &request).map_err(strange)? {
         Reply::Granted(grant, end) => Ok((stream, grant, end)),
         Reply::Unknown => Err(revoked(format!("the exporter at {service} revoked the export"))),
         Reply::Exhausted => {
             Err(error(ErrorKind::OutOfResources, format!("the exporter at {service} has no queue pair left"))
                 .with_hint("close some queues that copy from or to its memory"))
+        }
+        Reply::Busy => {
+            *is_busy = true;
+            let message =
+                format!("the exporter at {service} is busy: too many connections to it send no request");
+            Err(error(ErrorKind::OutOfResources, message)
+                .with_hint("find out there who holds them (`ss -tn`), and try again"))
         }
         Reply::OtherVersion => Err(other_version(service)),
         Reply::Unproven => Err(unproven(format!("{service} does not take the secret of the descriptor"))),

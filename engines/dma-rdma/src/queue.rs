@@ -472,8 +472,8 @@ unsafe impl RawQueue for RdmaQueue {
 }
 
 impl QueueEvents for RdmaQueue {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.pair.fd()
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.pair.fd())
     }
 
     fn arm(&mut self) -> Result<bool> {

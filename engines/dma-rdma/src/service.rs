@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, Result};
+use dma_handshake::{PROOF_LEN, Pending};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 
@@ -17,22 +18,20 @@ use crate::device::Device;
 use crate::error::error;
 use crate::export::Granted;
 use crate::qp::{QueuePair, random};
-use crate::secret::{Id, PROOF};
+use crate::secret::Id;
 use crate::shared::lock;
 use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 
-/// Time that a peer has to send its whole request.
-const REQUEST_WITHIN: Duration = Duration::from_secs(2);
-/// Most connections without a request. One more, and the oldest is closed, once it had [`OWN_TIME`]. Further
-/// ones wait in the kernel's FIFO backlog.
-pub(crate) const MAX_SILENT: usize = 64;
-/// Time that each peer has even if others wait. It needs one round trip.
-pub(crate) const OWN_TIME: Duration = Duration::from_millis(500);
-/// Most connections that are served.
+/// Maximum number of connections that are served.
 const MAX_SERVED: usize = 4096;
+/// Maximum number of connections that are accepted before requests are read.
+const ACCEPTS: usize = 16;
+/// Connections that the kernel keeps until they are accepted. Beyond, it drops packets, and importers need a
+/// second and more to connect.
+const BACKLOG: i32 = 1024;
 /// Pause when this process has no descriptor for another peer.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A peer that is silent for so long is asked whether it is there, so often, so many times.
+/// TCP keep-alive: idle time, interval and number of probes after which a peer's host is presumed down.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
 /// An engine's service. Its thread ends when this is dropped, and the queue pairs of peers with it.
@@ -50,14 +49,26 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A peer's connection.
-struct Connection {
+/// A connection of a peer that has not sent its whole request.
+struct Caller {
     stream: TcpStream,
     challenge: Challenge,
     request: [u8; REQUEST],
     got: usize,
-    until: Instant,
-    served: Option<QueuePair>,
+}
+
+/// The connection of a peer, for as long as which its queue pair is served.
+struct Served {
+    stream: TcpStream,
+    _pair: QueuePair,
+}
+
+/// State of a caller after some bytes have been read.
+enum Next {
+    /// More bytes are needed.
+    Wait(Caller),
+    Serve(Served),
+    Close,
 }
 
 /// The address of the port's GID, if it is one that can be listened on.
@@ -95,6 +106,7 @@ impl Service {
         };
         let listener = TcpListener::bind(listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(|e| failed(e.into()))?;
         let addr = SocketAddr::new(reached, listener.local_addr().map_err(failed)?.port());
         let wake =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
@@ -143,21 +155,16 @@ pub(crate) fn no_address() -> Error {
 
 impl Shared {
     fn serve(&self, listener: &TcpListener) {
-        let mut connections: Vec<Connection> = Vec::new();
+        let (mut pending, mut served) = (Pending::default(), Vec::<Served>::new());
         while !self.stop.load(Ordering::Acquire) {
-            let full_until = full_until(&connections);
-            let silent = connections.iter().filter(|c| c.is_silent()).map(|c| c.until);
-            let timeout = silent.chain(full_until).min().map(|until| {
+            let timeout = pending.next_deadline().map(|until| {
                 // A millisecond more, as the kernel rounds down.
                 timespec(until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
             });
-            let accepts = if full_until.is_some() { PollFlags::empty() } else { PollFlags::IN };
-            let mut files = vec![
-                PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(listener.as_fd(), accepts),
-            ];
-            let streams = connections.iter();
-            files.extend(streams.map(|c| PollFd::from_borrowed_fd(c.stream.as_fd(), PollFlags::IN)));
+            let callers = pending.iter().map(|caller: &Caller| caller.stream.as_fd());
+            let files = [self.wake.as_fd(), listener.as_fd()].into_iter();
+            let files = files.chain(callers).chain(served.iter().map(|served| served.stream.as_fd()));
+            let mut files: Vec<_> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
             if let Err(errno) = poll(&mut files, timeout.as_ref())
                 && errno != rustix::io::Errno::INTR
             {
@@ -166,54 +173,61 @@ impl Shared {
                 std::thread::sleep(PAUSE);
             }
             let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
-            let now = Instant::now();
-            let mut at = 0;
-            connections.retain_mut(|connection| {
-                at += 1;
-                (!ready[at + 1] || self.advance(connection))
-                    && (!connection.is_silent() || connection.until > now)
+            let mut ready = ready.into_iter().skip(1);
+            let is_called = ready.next() == Some(true);
+            let mut new = Vec::new();
+            pending.filter_map(|caller| {
+                if ready.next() != Some(true) {
+                    return Some(caller);
+                }
+                match self.advance(caller) {
+                    Next::Wait(caller) => return Some(caller),
+                    Next::Serve(served) => new.push(served),
+                    Next::Close => {}
+                }
+                None
             });
-            if ready[1] {
-                accept(listener, &mut connections);
+            served.retain_mut(|served| ready.next() != Some(true) || served.is_connected());
+            served.extend(new);
+            pending.expire();
+            if is_called {
+                accept(listener, &mut pending, served.len());
             }
         }
     }
 
-    /// Reads from a connection, and answers a whole request. Returns false if it is to be closed.
-    fn advance(&self, connection: &mut Connection) -> bool {
-        while connection.got < REQUEST {
-            match connection.stream.read(&mut connection.request[connection.got..]) {
-                Ok(0) => return false,
-                Ok(n) => connection.got += n,
-                Err(e) if e.kind() == IoKind::WouldBlock => return true,
+    /// Reads from a connection, and answers a whole request.
+    fn advance(&self, mut caller: Caller) -> Next {
+        while caller.got < REQUEST {
+            match caller.stream.read(&mut caller.request[caller.got..]) {
+                Ok(0) => return Next::Close,
+                Ok(n) => caller.got += n,
+                Err(e) if e.kind() == IoKind::WouldBlock => return Next::Wait(caller),
                 Err(e) if e.kind() == IoKind::Interrupted => {}
-                Err(_) => return false,
+                Err(_) => return Next::Close,
             }
         }
-        if connection.served.is_some() {
-            // A peer has nothing more to say: it is gone, or no peer.
-            let more = connection.stream.read(&mut [0]);
-            return more.is_err_and(|e| matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted));
-        }
-        let reply = match Request::decode(&connection.request) {
+        let mut pair = None;
+        let reply = match Request::decode(&caller.request) {
             Err(Foreign::Version) => Reply::OtherVersion.encode_refusal(),
             Err(Foreign::Bytes | Foreign::Proof) => {
                 tracing::debug!("a peer sent foreign bytes; closing");
-                return false;
+                return Next::Close;
             }
-            Ok((request, proof)) => {
-                self.answer(&request, &proof, &connection.challenge, &mut connection.served)
-            }
+            Ok((request, proof)) => self.answer(&request, &proof, &caller.challenge, &mut pair),
         };
         // A new connection has room for it.
-        connection.stream.write_all(&reply).is_ok() && connection.served.is_some()
+        match (caller.stream.write_all(&reply), pair) {
+            (Ok(()), Some(pair)) => Next::Serve(Served { stream: caller.stream, _pair: pair }),
+            _ => Next::Close,
+        }
     }
 
     /// Returns the answer to a request, and makes the queue pair that it asks for.
     fn answer(
         &self,
         request: &Request,
-        proof: &[u8; PROOF],
+        proof: &[u8; PROOF_LEN],
         challenge: &Challenge,
         served: &mut Option<QueuePair>,
     ) -> [u8; REPLY] {
@@ -244,26 +258,28 @@ fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }
 
-impl Connection {
-    /// Returns whether it has no request yet.
-    const fn is_silent(&self) -> bool {
-        self.served.is_none()
+impl Served {
+    /// Returns false if the peer is gone, or sends more, which no importer does.
+    fn is_connected(&mut self) -> bool {
+        let more = self.stream.read(&mut [0]);
+        more.is_err_and(|e| matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted))
     }
 }
 
-/// Returns the time until which no connection may be closed for another one, if no other one has room.
-fn full_until(connections: &[Connection]) -> Option<Instant> {
-    let mut silent = connections.iter().filter(|c| c.is_silent());
-    // They are in the order of their arrival.
-    let own = silent.next()?.until - (REQUEST_WITHIN - OWN_TIME);
-    (silent.count() + 1 >= MAX_SILENT && own > Instant::now()).then_some(own)
+impl Caller {
+    /// Tells the peer that this service is busy, and closes the connection.
+    fn refuse(mut self) {
+        tracing::debug!("too many connections wait: one is closed");
+        // Never blocks: a new connection has room for it. A peer that is gone needs no answer.
+        let _ = self.stream.write_all(&Reply::Busy.encode_refusal());
+    }
 }
 
-/// Accepts the connections that wait, while there is room.
-fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
-    while full_until(connections).is_none() {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+/// Accepts connections that wait. The kernel reports further ones again.
+fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) {
+    for _ in 0..ACCEPTS {
+        let (stream, address) = match listener.accept() {
+            Ok(accepted) => accepted,
             Err(e) if e.kind() == IoKind::WouldBlock => return,
             Err(e) if matches!(e.kind(), IoKind::Interrupted | IoKind::ConnectionAborted) => continue,
             Err(error) => {
@@ -272,22 +288,20 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
                 return;
             }
         };
-        if connections.iter().filter(|c| c.is_silent()).count() >= MAX_SILENT
-            && let Some(oldest) = connections.iter().position(Connection::is_silent)
-        {
-            connections.remove(oldest);
-        }
-        if connections.len() < MAX_SERVED
-            && let Ok(connection) =
-                challenged(stream).inspect_err(|error| tracing::debug!(%error, "a peer is turned away"))
-        {
-            connections.push(connection);
+        match challenged(stream) {
+            Ok(caller) if served >= MAX_SERVED => caller.refuse(),
+            Ok(caller) => {
+                if let Some(evicted) = pending.add(address.ip().into(), caller) {
+                    evicted.refuse();
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a peer is turned away"),
         }
     }
 }
 
 /// Sends a peer its challenge, with which the exchange begins.
-fn challenged(mut stream: TcpStream) -> Result<Connection> {
+fn challenged(mut stream: TcpStream) -> Result<Caller> {
     let (idle, interval, count) = KEEPALIVE;
     let challenge = Challenge(random()?);
     stream
@@ -298,6 +312,5 @@ fn challenged(mut stream: TcpStream) -> Result<Connection> {
         .and_then(|()| sockopt::set_tcp_keepcnt(&stream, count).map_err(Into::into))?;
     // A new connection has room for it.
     stream.write_all(&challenge.encode())?;
-    let until = Instant::now() + REQUEST_WITHIN;
-    Ok(Connection { stream, challenge, request: [0; REQUEST], got: 0, until, served: None })
+    Ok(Caller { stream, challenge, request: [0; REQUEST], got: 0 })
 }

@@ -5,11 +5,12 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use dma_core::Access;
+use dma_handshake::{PROOF_LEN, Side};
 
-use super::secret::{Id, Nonce, PROOF, Role, Secret};
+use super::secret::{Id, Nonce, Secret};
 
 /// The version of the messages and of the descriptor.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 const MAGIC: [u8; 4] = *b"DMAR";
 const HEADER: usize = 8;
 const END: usize = 28;
@@ -21,9 +22,9 @@ const ANSWERED: usize = HEADER + GRANT + END;
 /// The length of a challenge in bytes.
 pub(crate) const CHALLENGE: usize = HEADER + 32;
 /// The length of a request in bytes.
-pub(crate) const REQUEST: usize = ASKED + PROOF;
+pub(crate) const REQUEST: usize = ASKED + PROOF_LEN;
 /// The length of a reply in bytes.
-pub(crate) const REPLY: usize = ANSWERED + PROOF;
+pub(crate) const REPLY: usize = ANSWERED + PROOF_LEN;
 /// The length of the backend's part of a descriptor in bytes.
 pub(crate) const BLOB: usize = 2 + 2 + 16 + 16 + 32;
 /// The longest range, in bytes, that an import believes: no processor has longer addresses.
@@ -80,6 +81,8 @@ pub(crate) enum Reply {
     Exhausted,
     /// The request does not prove that its sender knows the secret.
     Unproven,
+    /// The service closes this connection because too many are open.
+    Busy,
 }
 
 /// The reason why bytes are no message of this kind.
@@ -193,11 +196,11 @@ impl Request {
     /// Encodes it, with the proof that its sender knows the secret.
     pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge) -> [u8; REQUEST] {
         let asked = self.asked();
-        padded(&[&asked, &secret.prove(Role::Importer, &[&challenge.0, &asked])])
+        padded(&[&asked, secret.proof(Side::Caller, &[&challenge.0, &asked]).as_bytes()])
     }
 
     /// Reads a request, and its proof, which is not checked: see [`Request::is_proven`].
-    pub(crate) fn decode(bytes: &[u8; REQUEST]) -> Result<(Self, [u8; PROOF]), Foreign> {
+    pub(crate) fn decode(bytes: &[u8; REQUEST]) -> Result<(Self, [u8; PROOF_LEN]), Foreign> {
         let rest = &mut &bytes[..];
         let code = read_header(rest)?;
         let (id, nonce) = (take(rest).ok_or(Foreign::Bytes)?, take(rest).ok_or(Foreign::Bytes)?);
@@ -208,8 +211,8 @@ impl Request {
     }
 
     /// Returns whether its sender knows the secret.
-    pub(crate) fn is_proven(&self, secret: &Secret, challenge: &Challenge, proof: &[u8; PROOF]) -> bool {
-        secret.proves(Role::Importer, &[&challenge.0, &self.asked()], proof)
+    pub(crate) fn is_proven(&self, secret: &Secret, challenge: &Challenge, proof: &[u8; PROOF_LEN]) -> bool {
+        secret.proof(Side::Caller, &[&challenge.0, &self.asked()]) == *proof
     }
 }
 
@@ -224,6 +227,7 @@ impl Reply {
             Self::Unknown => padded(&[&header(3)]),
             Self::Exhausted => padded(&[&header(4)]),
             Self::Unproven => padded(&[&header(5)]),
+            Self::Busy => padded(&[&header(6)]),
         }
     }
 
@@ -235,8 +239,8 @@ impl Reply {
     /// Encodes the answer to a request, with the proof that its sender knows the secret.
     pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge, request: &Request) -> [u8; REPLY] {
         let answered = self.answered();
-        let proof = secret.prove(Role::Exporter, &[&challenge.0, &request.asked(), &answered]);
-        padded(&[&answered, &proof])
+        let proof = secret.proof(Side::Listener, &[&challenge.0, &request.asked(), &answered]);
+        padded(&[&answered, proof.as_bytes()])
     }
 
     /// Reads the answer to a request. A grant must be proven.
@@ -257,6 +261,7 @@ impl Reply {
             3 => Self::Unknown,
             4 => Self::Exhausted,
             5 => Self::Unproven,
+            6 => Self::Busy,
             _ => return Err(Foreign::Bytes),
         };
         let answered = reply.answered();
@@ -264,9 +269,12 @@ impl Reply {
             return Err(Foreign::Bytes);
         }
         let Self::Granted(..) = reply else { return Ok(reply) };
-        let proof = bytes.last_chunk().ok_or(Foreign::Bytes)?;
-        let is_proven = secret.proves(Role::Exporter, &[&challenge.0, &request.asked(), &answered], proof);
-        if is_proven { Ok(reply) } else { Err(Foreign::Proof) }
+        let proof: &[u8; PROOF_LEN] = bytes.last_chunk().ok_or(Foreign::Bytes)?;
+        if secret.proof(Side::Listener, &[&challenge.0, &request.asked(), &answered]) == *proof {
+            Ok(reply)
+        } else {
+            Err(Foreign::Proof)
+        }
     }
 }
 

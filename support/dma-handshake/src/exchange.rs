@@ -5,10 +5,13 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::secret::{MAC_LEN, Macs, Nonce, Protocol, Secret, Side, nonce};
+use crate::proof::{PROOF_LEN, Side};
+use crate::secret::{Macs, Nonce, Protocol, Secret, nonce};
 
-/// The listener's answer to a wrong proof. A MAC is zero with probability 2^-256.
-const REFUSED: [u8; MAC_LEN] = [0; MAC_LEN];
+/// The listener's answer to a wrong proof. A proof has this value with probability 2^-256.
+const REFUSED: [u8; PROOF_LEN] = [0; PROOF_LEN];
+/// In the place of a nonce or a proof: the listener closes this connection because too many are pending.
+const BUSY: [u8; PROOF_LEN] = [0xff; PROOF_LEN];
 /// Length of a side's first message in bytes: the magic and a nonce.
 const HELLO_LEN: usize = 8 + size_of::<Nonce>();
 /// Longest wait between two checks of whether to go on.
@@ -39,7 +42,7 @@ impl Answering {
     /// protocol; else those of the stream. The connection must then be closed.
     pub(crate) fn step(&mut self, secret: &Secret, of: &Protocol) -> io::Result<Option<(Macs, Macs)>> {
         loop {
-            let due = if self.nonces.is_none() { HELLO_LEN } else { MAC_LEN };
+            let due = if self.nonces.is_none() { HELLO_LEN } else { PROOF_LEN };
             let mut bytes = [0; HELLO_LEN];
             // Not beyond this message, because the next bytes belong to the first message of the session.
             match self.stream.read(&mut bytes[..due - self.bytes.len()]) {
@@ -61,7 +64,7 @@ impl Answering {
                 continue;
             };
             let proof = |side| secret.proof(of, side, &caller, &listener);
-            // BLAKE3 hashes compare in constant time.
+            // Compares in constant time.
             if proof(Side::Caller) != message[..] {
                 self.stream.write_all(&REFUSED)?;
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it does not know the secret"));
@@ -70,6 +73,13 @@ impl Answering {
             let macs = |side| secret.macs(of, side, &caller, &listener);
             return Ok(Some((macs(Side::Listener), macs(Side::Caller))));
         }
+    }
+
+    /// Tells the caller that too many connections are pending, and closes this one.
+    pub(crate) fn refuse_as_busy(mut self, of: &Protocol) {
+        let magic = if self.nonces.is_none() { &of.magic[..] } else { &[] };
+        // Never blocks: it fits the socket buffer. A caller that is gone needs no answer.
+        let _ = self.stream.write_all(&[magic, &BUSY].concat());
     }
 
     /// Returns the connection.
@@ -90,8 +100,8 @@ impl AsFd for Answering {
 /// # Errors
 ///
 /// `ConnectionRefused` if the listener refused the proof, `PermissionDenied` if it does not know the secret
-/// itself, `InvalidData` if it does not speak the protocol, `TimedOut` once `is_over`; else those of the
-/// stream.
+/// itself, `ResourceBusy` if it has too many pending connections, so that calling again may help,
+/// `InvalidData` if it does not speak the protocol, `TimedOut` once `is_over`; else those of the stream.
 pub fn call(
     stream: &mut TcpStream,
     secret: &Secret,
@@ -103,10 +113,13 @@ pub fn call(
     let mut hello = [0; HELLO_LEN];
     read(stream, &mut hello, &is_over)?;
     let listener = parse_nonce(&hello, of)?;
+    check_busy(&listener)?;
     let proof = |side| secret.proof(of, side, &caller, &listener);
-    stream.write_all(proof(Side::Caller).as_bytes())?;
-    let mut theirs = [0; MAC_LEN];
-    read(stream, &mut theirs, &is_over)?;
+    // If the listener closed the connection, its answer says why.
+    let sent = stream.write_all(proof(Side::Caller).as_bytes());
+    let mut theirs = [0; PROOF_LEN];
+    read(stream, &mut theirs, &is_over).map_err(|e| sent.err().unwrap_or(e))?;
+    check_busy(&theirs)?;
     if theirs == REFUSED {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
@@ -115,6 +128,14 @@ pub fn call(
     }
     let macs = |side| secret.macs(of, side, &caller, &listener);
     Ok((macs(Side::Caller), macs(Side::Listener)))
+}
+
+fn check_busy(answer: &[u8; PROOF_LEN]) -> io::Result<()> {
+    if *answer == BUSY {
+        let text = "it is busy with connections of programs that do not authenticate";
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+    }
+    Ok(())
 }
 
 fn parse_nonce(bytes: &[u8], of: &Protocol) -> io::Result<Nonce> {

@@ -12,19 +12,24 @@
 //! listener -> caller     MAC(listener, c, l), or 32 zeros if the caller's MAC is wrong
 //! ```
 //!
-//! MAC is keyed BLAKE3. Keys are derived from the secret by BLAKE3's key derivation, for each [`Protocol`]
-//! others. After the exchange each direction has a key for this connection, and the MAC of a message covers
-//! its sequence number.
+//! MAC is keyed BLAKE3 ([`Proof`]). Keys are derived from the secret by BLAKE3's key derivation, for each
+//! [`Protocol`] others. After the exchange each direction has a key for this connection, and the MAC of a
+//! message covers its sequence number.
 //!
-//! A listener that has many callers closes slow connections without an answer while others wait. Such a
-//! caller calls again.
+//! A listener that has many callers ([`Pending`]) closes slow connections for new ones. It sends 32 bytes of
+//! 0xff in the place of its nonce or proof then, and the caller calls again. Other servers of the workspace
+//! have messages of their own, and use [`Pending`] and [`Proof`] alone.
 
-mod admission;
+mod answer;
 mod exchange;
 mod frames;
+mod pending;
+mod proof;
 mod secret;
 
-pub use admission::{Authenticated, Verdict, admit, answer};
+pub use answer::{Authenticated, Verdict, admit, answer};
 pub use exchange::call;
 pub use frames::{Receiving, Sending};
+pub use pending::{MAX_PENDING, Origin, PENDING_TIMEOUT, Pending};
+pub use proof::{PROOF_LEN, Proof, Side};
 pub use secret::{Macs, Protocol, Secret};

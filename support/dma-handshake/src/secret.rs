@@ -7,6 +7,8 @@ use std::path::Path;
 
 use blake3::{Hash, Hasher};
 
+use crate::proof::{Proof, Side};
+
 /// Length of a MAC in bytes.
 pub(crate) const MAC_LEN: usize = blake3::OUT_LEN;
 pub(crate) type Nonce = [u8; 32];
@@ -25,13 +27,6 @@ pub struct Protocol {
     pub to_caller: &'static str,
     /// Name of the program, for errors.
     pub program: &'static str,
-}
-
-/// The side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Caller,
-    Listener,
 }
 
 /// A shared secret.
@@ -60,7 +55,7 @@ impl Secret {
         let file = File::open(path).map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
         let metadata = file.metadata().map_err(|e| format!("cannot stat --secret-file {shown}: {e}"))?;
         if !metadata.is_file() {
-            return Err(format!("--secret-file {shown} is no regular file"));
+            return Err(format!("--secret-file {shown} is not a regular file"));
         }
         if metadata.mode() & 0o077 != 0 {
             return Err(format!(
@@ -82,13 +77,12 @@ impl Secret {
         Ok(Self(secret))
     }
 
-    /// The proof that `side` knows the secret.
-    pub(crate) fn proof(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Hash {
-        let key = blake3::derive_key(of.proof, &self.0);
-        Hasher::new_keyed(&key).update(&[side as u8]).update(caller).update(listener).finalize()
+    /// Returns the proof that `side` knows the secret.
+    pub(crate) fn proof(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Proof {
+        Proof::new(of.proof, &self.0, side, &[caller, listener])
     }
 
-    /// The MACs of the messages that `side` sends.
+    /// Returns the MACs of the messages that `side` sends.
     pub(crate) fn macs(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Macs {
         let context = match side {
             Side::Caller => of.to_listener,
@@ -121,7 +115,7 @@ impl Macs {
     }
 }
 
-/// An unpredictable number.
+/// Returns an unpredictable number.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;

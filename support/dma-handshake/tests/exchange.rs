@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending, answer, call};
+use dma_handshake::{MAX_PENDING, Macs, Protocol, Receiving, Secret, Sending, answer, call};
 use proptest::prelude::*;
 
 const PROTOCOL: Protocol = Protocol {
@@ -265,4 +265,24 @@ proptest! {
         });
         prop_assert_eq!(received.is_ok(), unchanged, "{:?}", received);
     }
+}
+
+/// A connection that is closed for newer ones of its host is told so, and a caller that comes then is served.
+#[test]
+fn a_full_listener_says_that_it_is_busy_and_serves_newcomers() {
+    let secret = secret("sixteen or more bytes");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        let listening =
+            scope.spawn(|| answer(&listener, &secret, &PROTOCOL, || Ok(false), |e: io::Error| e, |_| ()));
+        let mut first = TcpStream::connect(address).unwrap();
+        let strangers: Vec<_> = (0..2 * MAX_PENDING).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let refused = call(&mut first, &secret, &PROTOCOL, || false).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+        let mut newcomer = TcpStream::connect(address).unwrap();
+        call(&mut newcomer, &secret, &PROTOCOL, || false).unwrap();
+        assert!(listening.join().unwrap().unwrap().is_some());
+        drop(strangers);
+    });
 }

@@ -115,6 +115,13 @@ pub enum RemoteError {
     )]
     Timeout { operation: &'static str, pid: u32, waited: Duration },
 
+    /// The exporting process closed the connection to make room for others.
+    #[error(
+        "process {pid} is busy: too many connections to it send no request; try again, and see which program \
+         opens them (`ss -xp`)"
+    )]
+    Busy { pid: u32 },
+
     /// The process on the other side said something that this version does not understand.
     #[error("process {pid} broke the protocol: {what}; run both processes with the same version")]
     Protocol { pid: u32, what: &'static str },
@@ -166,9 +173,10 @@ impl RemoteError {
                 ErrorKind::InvalidArgument
             }
             Self::ForeignUser { .. } => ErrorKind::PermissionDenied,
-            Self::TooManyImports { .. } | Self::TooManyLeases { .. } | Self::NoThread { .. } => {
-                ErrorKind::OutOfResources
-            }
+            Self::TooManyImports { .. }
+            | Self::TooManyLeases { .. }
+            | Self::NoThread { .. }
+            | Self::Busy { .. } => ErrorKind::OutOfResources,
             Self::StillInUse { .. } | Self::Timeout { .. } => ErrorKind::TimedOut,
             Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             Self::Os { source, .. } => of_system(source).0,

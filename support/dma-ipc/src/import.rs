@@ -30,6 +30,10 @@ use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
 
 /// Longest wait of [`Import::open`] for the exporter.
 const OPEN_WAITS: Duration = Duration::from_secs(5);
+/// Limit of the time that callers may ask to wait.
+const MOST_WAITS: Duration = Duration::from_secs(86_400);
+/// Pause before a busy exporter is asked again.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// A range of another process's memory, or of this one's.
 ///
@@ -106,7 +110,7 @@ impl Import {
     ///
     /// [`RemoteError::MalformedBlob`]; [`RemoteError::UnknownExport`] if it was revoked,
     /// [`RemoteError::PeerGone`] if the process ended; [`RemoteError::ForeignUser`],
-    /// [`RemoteError::TooManyImports`], [`RemoteError::Timeout`], [`RemoteError::Protocol`];
+    /// [`RemoteError::TooManyImports`], [`RemoteError::Busy`], [`RemoteError::Timeout`], [`RemoteError::Protocol`];
     /// [`RemoteError::Os`] when this process or the exporter has no descriptors or memory left.
     pub fn open(blob: &[u8]) -> Result<Self, RemoteError> {
         Self::open_within(blob, OPEN_WAITS)
@@ -132,8 +136,16 @@ impl Import {
 
     fn open_checked(blob: &[u8], within: Duration, expected: Option<u64>) -> Result<Self, RemoteError> {
         let blob = Blob::parse(blob)?;
-        let exporter = Exporter::connect(&blob, within)?;
-        let (granted, files) = exporter.ask()?;
+        let deadline = Instant::now() + within.clamp(Duration::from_millis(1), MOST_WAITS);
+        let (exporter, (granted, files)) = loop {
+            let exporter = Exporter::connect(&blob, deadline, within)?;
+            match exporter.ask() {
+                Err(RemoteError::Busy { .. }) if Instant::now() + RETRY < deadline => {
+                    std::thread::sleep(RETRY)
+                }
+                answer => break (exporter, answer?),
+            }
+        };
         let Exporter { socket, pid, .. } = exporter;
         let len = granted.grant.len;
         if let Some(expected) = expected.filter(|expected| *expected != len) {
@@ -381,13 +393,10 @@ struct Exporter<'a> {
 }
 
 impl<'a> Exporter<'a> {
-    fn connect(blob: &'a Blob, within: Duration) -> Result<Self, RemoteError> {
+    fn connect(blob: &'a Blob, deadline: Instant, within: Duration) -> Result<Self, RemoteError> {
         let failed = |errno| RemoteError::os("connecting to the exporting process", errno);
-        // Limits: a day, and one tick of the kernel's clock.
-        let within = within.clamp(Duration::from_millis(1), Duration::from_secs(86_400));
         let socket = new_socket(SocketFlags::empty()).map_err(failed)?;
-        let mut exporter =
-            Exporter { blob, socket, pid: blob.pid, deadline: Instant::now() + within, within };
+        let mut exporter = Exporter { blob, socket, pid: blob.pid, deadline, within };
         exporter.limit(Timeout::Send)?;
         let address = address(&blob.socket).map_err(failed)?;
         retry_on_intr(|| connect(&exporter.socket, &address)).map_err(|errno| exporter.error(errno))?;
@@ -408,17 +417,23 @@ impl<'a> Exporter<'a> {
     fn ask(&self) -> Result<(Granted, Option<[OwnedFd; 2]>), RemoteError> {
         self.limit(Timeout::Send)?;
         let hello = encode_hello(self.blob.token);
-        retry_on_intr(|| send(&self.socket, &hello, SendFlags::NOSIGNAL))
-            .map_err(|errno| self.error(errno))?;
+        match retry_on_intr(|| send(&self.socket, &hello, SendFlags::NOSIGNAL)) {
+            // The exporter closed the connection, and may have said why.
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(errno) => return Err(self.error(errno)),
+        }
 
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut reply = [0; REPLY_LEN + 1];
+        let mut is_reset = false;
         let received = loop {
             self.limit(Timeout::Recv)?;
             let buffer = &mut [IoSliceMut::new(&mut reply)];
             match recvmsg(&self.socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
+                // The kernel reports once, before the answer, that the exporter closed without reading the request.
+                Err(Errno::CONNRESET) if !is_reset => is_reset = true,
                 other => break other.map_err(|errno| self.error(errno))?,
             }
         };
@@ -439,6 +454,7 @@ impl<'a> Exporter<'a> {
         match Reply::parse(&reply[..received.bytes.min(reply.len())]) {
             Some(Reply::Granted(granted)) => Ok((granted, files.try_into().ok())),
             Some(Reply::Unknown) => Err(RemoteError::UnknownExport { pid: self.pid }),
+            Some(Reply::Busy) => Err(RemoteError::Busy { pid: self.pid }),
             Some(Reply::Full) => Err(RemoteError::TooManyImports { pid: self.pid, max: MAX_IMPORTS }),
             Some(Reply::ForeignUser) => {
                 Err(RemoteError::ForeignUser { pid: self.pid, uid: self.blob.uid, own })

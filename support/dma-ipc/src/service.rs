@@ -4,7 +4,7 @@
 //! process's sockets when its last thread has stopped. It sleeps otherwise, never waits for a peer, and ends
 //! with the last export and import.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{hint, process, thread};
 
+use dma_handshake::{Origin, Pending};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, retry_on_intr};
@@ -32,10 +33,8 @@ use super::peercred::{Peer, peer};
 use super::wire::{Granted, HELLO_LEN, Reply, parse_hello};
 use super::{MAX_IMPORTS, RemoteError};
 
-/// Time that a connected process has to send its request.
-const HELLO_WITHIN: Duration = Duration::from_secs(2);
-/// Most connections without a request. One more, and the oldest is closed.
-const MAX_SILENT: usize = 64;
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 1024;
 /// Pause when this process has no descriptor for another importer.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Longest sleep while leases exist. Their end wakes the sleeper; the limit is for peers that break the
@@ -68,27 +67,46 @@ struct State {
     listener: Option<OwnedFd>,
     /// Set while the listener is ignored for lack of descriptors.
     accept_again_at: Option<Instant>,
-    exports: HashMap<Token, Exported>,
-    connections: HashMap<u64, Connection>,
-    /// Connections without a request, oldest first. Some may have sent one since.
-    silent: VecDeque<(u64, Instant)>,
+    /// Importers that have not sent their request.
+    pending: Pending<Caller>,
+    exports: Exports,
+    /// Exporters that this process imports from, by key.
+    watches: HashMap<u64, Watch>,
     connections_so_far: u64,
 }
 
-/// An export and its importers.
+/// An importer that has not sent its request.
+struct Caller {
+    key: u64,
+    socket: OwnedFd,
+    peer: Peer,
+}
+
+/// The exports of this process, and their importers.
+#[derive(Default)]
+struct Exports {
+    by_token: HashMap<Token, Exported>,
+    /// Importers with a granted export, by key.
+    importers: HashMap<u64, Importer>,
+}
+
+/// An export, and the keys of its importers.
 struct Exported {
     granted: Granted,
     file: OwnedFd,
-    links: Vec<u64>,
+    importers: Vec<u64>,
 }
 
-enum Connection {
-    /// An importer that has not sent its request.
-    Silent { socket: OwnedFd, peer: Peer },
-    /// An importer with a granted export.
-    Link { _socket: OwnedFd, token: Token, link: Arc<Link> },
-    /// An exporter that this process imports from.
-    Watch { socket: OwnedFd, control: Arc<Mapping> },
+struct Importer {
+    _socket: OwnedFd,
+    token: Token,
+    link: Arc<Link>,
+}
+
+/// The connection to an exporter, and the page with the lease word that it shares.
+struct Watch {
+    socket: OwnedFd,
+    control: Arc<Mapping>,
 }
 
 /// The exporter's state of one importer.
@@ -205,19 +223,16 @@ impl Service {
             self.shared.add(&listener, LISTENER, epoll::EventFlags::IN).map_err(failed)?;
             state.listener = Some(listener);
         }
-        state.exports.insert(token, Exported { granted, file, links: Vec::new() });
+        state.exports.by_token.insert(token, Exported { granted, file, importers: Vec::new() });
         Ok(())
     }
 
     /// Withdraws `token` and refuses leases on it. Returns the importers that may still hold leases.
     pub(super) fn withdraw(&self, token: Token) -> Vec<Arc<Link>> {
-        let mut state = self.shared.state();
-        let Some(exported) = state.exports.remove(&token) else { return Vec::new() };
-        let links = exported.links.iter().filter_map(|key| match state.connections.get(key) {
-            Some(Connection::Link { link, .. }) => Some(Arc::clone(link)),
-            _ => None,
-        });
-        let links: Vec<_> = links.collect();
+        let Exports { by_token, importers } = &mut self.shared.state().exports;
+        let Some(exported) = by_token.remove(&token) else { return Vec::new() };
+        let links = exported.importers.iter().filter_map(|key| importers.get(key));
+        let links: Vec<_> = links.map(|importer| Arc::clone(&importer.link)).collect();
         for link in &links {
             close(link.control.word(), REVOKED);
         }
@@ -226,7 +241,7 @@ impl Service {
 
     /// Closes the connection to an importer that has no lease and gets no other.
     pub(super) fn hang_up(&self, link: &Link) {
-        self.shared.state().connections.remove(&link.key);
+        self.shared.state().exports.importers.remove(&link.key);
     }
 
     /// Watches the exporter at the other end of `socket`: closes the word in `control` when it is gone.
@@ -236,13 +251,13 @@ impl Service {
         self.shared
             .add(&socket, key, epoll::EventFlags::empty())
             .map_err(|errno| RemoteError::os("watching the exporting process", errno))?;
-        state.connections.insert(key, Connection::Watch { socket, control });
+        state.watches.insert(key, Watch { socket, control });
         Ok(key)
     }
 
     /// Ends a [`watch`](Self::watch), and with it the connection to the exporter.
     pub(super) fn unwatch(&self, key: u64) {
-        self.shared.state().connections.remove(&key);
+        self.shared.state().watches.remove(&key);
     }
 }
 
@@ -293,7 +308,7 @@ impl Shared {
                 match event.data.u64() {
                     WAKE => {}
                     LISTENER => state.accept(self),
-                    key => state.connection(self, key),
+                    key => state.on_event(self, key),
                 }
             }
             state.on_time(self);
@@ -308,24 +323,16 @@ impl State {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.silent.front().map(|silent| silent.1).into_iter().chain(self.accept_again_at).min()
+        self.pending.next_deadline().into_iter().chain(self.accept_again_at).min()
     }
 
     /// Handles due deadlines.
     fn on_time(&mut self, shared: &Shared) {
-        let now = Instant::now();
-        while let Some(&(key, deadline)) = self.silent.front() {
-            let pending = matches!(self.connections.get(&key), Some(Connection::Silent { .. }));
-            if pending && deadline > now && self.silent.len() <= MAX_SILENT {
-                break;
-            }
-            if pending {
-                tracing::debug!("a process connected and did not say what for; closing");
-                self.connections.remove(&key);
-            }
-            self.silent.pop_front();
+        let expired = self.pending.expire();
+        if expired > 0 {
+            tracing::debug!(expired, "processes connected and sent no request; closing");
         }
-        if self.accept_again_at.is_some_and(|at| at <= now) {
+        if self.accept_again_at.is_some_and(|at| at <= Instant::now()) {
             self.accept_again_at = None;
             self.listen_for(shared, epoll::EventFlags::IN);
         }
@@ -361,89 +368,99 @@ impl State {
                 .and_then(|peer| shared.add(&socket, key, epoll::EventFlags::IN).map(|()| peer));
             match watched {
                 Ok(peer) => {
-                    self.connections.insert(key, Connection::Silent { socket, peer });
-                    self.silent.push_back((key, Instant::now() + HELLO_WITHIN));
+                    if let Some(evicted) =
+                        self.pending.add(Origin::User(peer.uid), Caller { key, socket, peer })
+                    {
+                        evicted.refuse(Reply::Busy);
+                    }
                 }
                 Err(errno) => tracing::warn!(%errno, "cannot answer an importer"),
             }
         }
     }
 
-    /// Handles an event of a connection: a silent one's request, or the end of another.
-    fn connection(&mut self, shared: &Shared, key: u64) {
-        match self.connections.remove(&key) {
-            // Closed by this process meanwhile.
-            None => {}
-            Some(Connection::Silent { socket, peer }) => self.answer(shared, key, socket, peer),
-            Some(Connection::Link { token, link, .. }) => {
-                link.died();
-                if let Some(exported) = self.exports.get_mut(&token) {
-                    exported.links.retain(|&other| other != key);
-                }
-            }
-            Some(Connection::Watch { socket, control }) => {
-                close(control.word(), GONE);
-                // The kernel would report it again and again. The import closes it when dropped.
-                let _ = epoll::delete(&shared.epoll, &socket);
-                self.connections.insert(key, Connection::Watch { socket, control });
-            }
+    /// Handles an event of a connection: a request, or the end of an importer or exporter. Events of
+    /// connections that this process has closed are ignored.
+    fn on_event(&mut self, shared: &Shared, key: u64) {
+        if let Some(watch) = self.watches.get(&key) {
+            close(watch.control.word(), GONE);
+            // The kernel would report it again and again. The import closes it when dropped.
+            let _ = epoll::delete(&shared.epoll, &watch.socket);
+        } else if !self.exports.importer_ended(key) {
+            let exports = &mut self.exports;
+            self.pending.filter_map(|caller| {
+                if caller.key == key { exports.answer(shared, caller) } else { Some(caller) }
+            });
         }
     }
+}
 
-    fn answer(&mut self, shared: &Shared, key: u64, socket: OwnedFd, peer: Peer) {
-        let mut hello = [0; HELLO_LEN + 1];
-        let token = match recv(&socket, &mut hello, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return,
-            Ok((len, _)) => parse_hello(&hello[..len.min(hello.len())]),
-            Err(Errno::AGAIN | Errno::INTR) => {
-                self.connections.insert(key, Connection::Silent { socket, peer });
-                return;
-            }
-            Err(_) => return,
-        };
-        let own = rustix::process::geteuid().as_raw();
-        let refused = if !may_share(peer.uid, own) {
-            tracing::warn!(pid = peer.pid, uid = peer.uid, own, "refused memory to another user");
-            Reply::ForeignUser
-        } else if let Some(token) = token {
-            match self.grant(shared, key, &socket, peer, token) {
-                Ok((link, exported_to)) => {
-                    tracing::debug!(pid = peer.pid, imports = exported_to, "granted an import");
-                    self.connections.insert(key, Connection::Link { _socket: socket, token, link });
-                    return;
-                }
-                Err(refused) => refused,
-            }
-        } else {
-            Reply::BadHello
-        };
+impl Caller {
+    /// Answers with a refusal, and closes the connection.
+    fn refuse(self, reply: Reply) {
         // If this fails, the importer sees the end of the connection.
-        let _ = send(&socket, refused, &[]);
+        let _ = send(&self.socket, reply, &[]);
+    }
+}
+
+impl Exports {
+    /// Removes an importer whose connection has ended. Returns false if none has this key.
+    fn importer_ended(&mut self, key: u64) -> bool {
+        let Some(Importer { token, link, .. }) = self.importers.remove(&key) else { return false };
+        link.died();
+        if let Some(exported) = self.by_token.get_mut(&token) {
+            exported.importers.retain(|&other| other != key);
+        }
+        true
     }
 
-    /// Hands the export to the importer at the other end of `socket`.
-    fn grant(
-        &mut self,
-        shared: &Shared,
-        key: u64,
-        socket: &OwnedFd,
-        peer: Peer,
-        token: Token,
-    ) -> Result<(Arc<Link>, usize), Reply> {
-        let exported = self.exports.get_mut(&token).ok_or(Reply::Unknown)?;
-        if exported.links.len() >= MAX_IMPORTS as usize {
+    /// Answers a request. Returns the caller if it has sent none.
+    fn answer(&mut self, shared: &Shared, caller: Caller) -> Option<Caller> {
+        let mut hello = [0; HELLO_LEN + 1];
+        let token = match recv(&caller.socket, &mut hello, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return None,
+            Ok((len, _)) => parse_hello(&hello[..len.min(hello.len())]),
+            Err(Errno::AGAIN | Errno::INTR) => return Some(caller),
+            Err(_) => return None,
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let peer = caller.peer;
+        let Some(token) = token.filter(|_| may_share(peer.uid, own)) else {
+            if may_share(peer.uid, own) {
+                caller.refuse(Reply::BadHello);
+            } else {
+                tracing::warn!(pid = peer.pid, uid = peer.uid, own, "refused memory to another user");
+                caller.refuse(Reply::ForeignUser);
+            }
+            return None;
+        };
+        match self.grant(shared, &caller, token) {
+            Ok((link, imports)) => {
+                tracing::debug!(pid = peer.pid, imports, "granted an import");
+                self.importers.insert(caller.key, Importer { _socket: caller.socket, token, link });
+            }
+            Err(refused) => caller.refuse(refused),
+        }
+        None
+    }
+
+    /// Hands the export to a caller. Returns its link, and the number of imports of the export.
+    fn grant(&mut self, shared: &Shared, caller: &Caller, token: Token) -> Result<(Arc<Link>, usize), Reply> {
+        let Caller { key, socket, peer } = caller;
+        let exported = self.by_token.get_mut(&token).ok_or(Reply::Unknown)?;
+        if exported.importers.len() >= MAX_IMPORTS as usize {
             return Err(Reply::Full);
         }
         let refused = |errno: Errno| Reply::Os(errno.raw_os_error());
         let (control_file, control) = control_page().map_err(refused)?;
         // From now on only the end of this importer matters, which the kernel reports in any case.
-        let data = epoll::EventData::new_u64(key);
+        let data = epoll::EventData::new_u64(*key);
         epoll::modify(&shared.epoll, socket, data, epoll::EventFlags::empty()).map_err(refused)?;
         let files = [exported.file.as_fd(), control_file.as_fd()];
         send(socket, Reply::Granted(exported.granted), &files).map_err(refused)?;
-        exported.links.push(key);
-        let link = Link { key, pid: peer.pid, control, dead: AtomicBool::new(false) };
-        Ok((Arc::new(link), exported.links.len()))
+        exported.importers.push(*key);
+        let link = Link { key: *key, pid: peer.pid, control, dead: AtomicBool::new(false) };
+        Ok((Arc::new(link), exported.importers.len()))
     }
 }
 
@@ -487,7 +504,7 @@ pub(super) fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
 pub(super) fn listen_on(socket: &[u8; 16]) -> Result<OwnedFd, Errno> {
     let listener = new_socket(SocketFlags::NONBLOCK)?;
     bind(&listener, &address(socket)?)?;
-    listen(&listener, 128)?;
+    listen(&listener, BACKLOG)?;
     Ok(listener)
 }
 
@@ -502,6 +519,7 @@ fn timespec(duration: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use dma_core::Access;
+    use dma_handshake::MAX_PENDING;
     use rustix::net::connect;
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -541,12 +559,44 @@ mod tests {
     #[test]
     fn strangers_who_say_nothing_do_not_stall_others() {
         let (export, blob) = exported();
-        let strangers: Vec<_> = (0..3 * MAX_SILENT).map(|_| stranger(&blob)).collect();
+        let strangers: Vec<_> = (0..3 * MAX_PENDING).map(|_| stranger(&blob)).collect();
         Import::open(export.blob()).unwrap().check().unwrap();
-        // The first were cut off to make room, and the last are when their time is over.
+        // The first were closed to make room, and the last are when their time is over.
+        assert_eq!(hear(&strangers[0]), Some(Reply::Busy));
         assert_eq!(hear(&strangers[0]), None);
-        assert_eq!(hear(&strangers[3 * MAX_SILENT - 1]), None);
+        assert_eq!(hear(&strangers[3 * MAX_PENDING - 1]), None);
         Import::open(export.blob()).unwrap().check().unwrap();
+    }
+
+    /// Exporters that are busy are asked again until the time is over.
+    #[test]
+    fn a_busy_exporter_is_an_error_that_says_so() {
+        let (export, blob) = exported();
+        let socket = random().unwrap();
+        let listener = listen_on(&socket).unwrap();
+        let busy = Blob { socket, ..blob };
+        let turning_away = std::thread::spawn(move || {
+            let mut turned_away = 0;
+            while let Ok(()) = readable(&listener) {
+                let caller = accept_with(&listener, SocketFlags::CLOEXEC).unwrap();
+                send(&caller, Reply::Busy, &[]).unwrap();
+                turned_away += 1;
+            }
+            turned_away
+        });
+        let error = Import::open_within(&busy.encode(), Duration::from_millis(500)).unwrap_err();
+        assert!(matches!(error, RemoteError::Busy { .. }), "{error}");
+        assert!(turning_away.join().unwrap() > 1, "it was asked once");
+        drop(export);
+    }
+
+    /// Waits for a caller; an error after some seconds without one.
+    fn readable(listener: &OwnedFd) -> Result<(), ()> {
+        let mut files = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
+        match rustix::event::poll(&mut files, Some(&timespec(Duration::from_secs(3)))) {
+            Ok(1) => Ok(()),
+            _ => Err(()),
+        }
     }
 
     #[test]
@@ -605,10 +655,9 @@ mod tests {
         let (export, blob) = exported();
         let import = Import::open(export.blob()).unwrap();
         let service = Service::get().unwrap();
-        let key = *service.shared.state().exports[&blob.token].links.first().unwrap();
-        let link = match &service.shared.state().connections[&key] {
-            Connection::Link { link, .. } => Arc::clone(link),
-            _ => unreachable!(),
+        let link = {
+            let Exports { by_token, importers } = &service.shared.state().exports;
+            Arc::clone(&importers[&by_token[&blob.token].importers[0]].link)
         };
         link.control.word().store(u32::MAX, Ordering::Relaxed);
         let error = export.revoke(Duration::from_millis(20)).unwrap_err();

@@ -37,6 +37,8 @@ pub(super) enum Reply {
     ForeignUser,
     /// The importer's message was not understood.
     BadHello,
+    /// The exporter closes this connection because too many send no request.
+    Busy,
     /// The exporter's system refused; an errno.
     Os(i32),
 }
@@ -75,6 +77,7 @@ impl Reply {
             Self::ForeignUser => (3, 0),
             Self::BadHello => (4, 0),
             Self::Os(errno) => (5, errno),
+            Self::Busy => (7, 0),
         };
         out[8..12].copy_from_slice(&u32::to_le_bytes(status));
         out[12..16].copy_from_slice(&detail.to_le_bytes());
@@ -113,6 +116,7 @@ impl Reply {
             3 => Self::ForeignUser,
             4 => Self::BadHello,
             5 => Self::Os(detail),
+            7 => Self::Busy,
             _ => return None,
         })
     }
@@ -139,7 +143,7 @@ mod tests {
         #[test]
         fn an_encoded_value_parses_to_itself(granted in grants(), errno: i32, token: [u8; 16]) {
             for reply in [Reply::Granted(granted), Reply::Unknown, Reply::Full, Reply::ForeignUser,
-                Reply::BadHello, Reply::Os(errno)] {
+                Reply::BadHello, Reply::Busy, Reply::Os(errno)] {
                 prop_assert_eq!(Reply::parse(&reply.encode()), Some(reply));
             }
             prop_assert_eq!(parse_hello(&encode_hello(Token(token))), Some(Token(token)));

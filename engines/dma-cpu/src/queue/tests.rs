@@ -50,7 +50,7 @@ fn copy(token: u64, src: &[u8], dst: &mut [u8]) -> Descriptor<'static> {
 
 fn readable(queue: &CpuQueue) -> bool {
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let fd = queue.fd();
+    let fd = queue.fd().unwrap();
     rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
 }
 

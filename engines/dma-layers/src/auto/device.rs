@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "submits to the device")]
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -96,17 +95,15 @@ pub(super) struct DeviceQueue {
 }
 
 impl DeviceQueue {
-    /// Opens one, or none if the device has no queue left. `cpu` is the descriptor of the CPU's events.
+    /// Opens a queue of the device, or none if the device has no queue left. `cpu` has the CPU queue's events.
     pub(super) fn open(
         shared: &Arc<Shared>,
         options: &QueueOptions,
-        cpu: Option<BorrowedFd<'_>>,
+        cpu: Option<&dyn QueueEvents>,
     ) -> Result<Self> {
         let depth = options.depth.min(shared.device.info().limits.max_queue_depth);
         let options = options.clone().with_depth(depth);
         dma_core::check_headroom(depth.saturating_mul(size_of::<Option<Slot>>() + size_of::<Repeat>()))?;
-        let events = cpu.map(|fd| Events::new().and_then(|events| events.add(fd).map(|()| events)));
-        let events = events.transpose()?;
         let now = Instant::now();
         let mut opened = Self {
             shared: Arc::clone(shared),
@@ -119,7 +116,7 @@ impl DeviceQueue {
             pending: ArrayVec::new(),
             unrung: false,
             recent: RecentKeys::default(),
-            events,
+            events: None,
             timer_set: false,
             away: AWAY,
             looks: 0,
@@ -135,9 +132,8 @@ impl DeviceQueue {
         };
         match shared.device.open_queue_raw(&opened.options) {
             Ok(mut queue) => {
-                match (queue.events(), &opened.events) {
-                    (Some(own), Some(events)) => events.add(own.fd())?,
-                    _ => opened.events = None,
+                if let (Some(cpu), Some(own)) = (cpu, queue.events()) {
+                    opened.events = Some(Events::new([cpu.fd(), own.fd()]));
                 }
                 opened.queue = Some(queue);
             }
@@ -146,6 +142,7 @@ impl DeviceQueue {
                 shared.ledger.note_reason(error.to_string());
                 opened.state = State::Away(now + AWAY);
                 opened.ended = true;
+                opened.events = cpu.map(|cpu| Events::new([cpu.fd()]));
             }
         }
         Ok(opened)

@@ -1,58 +1,82 @@
-//! [`Events`]: one file descriptor for both members' events, and for the time to look after a device.
+//! [`Events`]: one file descriptor for the events of the CPU's queue and the device's, and for a timer.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{Error, Result};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// Readable while one of the descriptors that were added is, or from the time that is set.
+/// Readable while one of the descriptors that were added is, or from the time that is set. If the system
+/// refuses one of the descriptors, this keeps the error, and the queue can only be polled.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct Events(Result<Files>);
+
+#[derive(Debug)]
+struct Files {
     epoll: OwnedFd,
     timer: OwnedFd,
 }
 
-impl Events {
-    pub(super) fn new() -> Result<Self> {
+impl Files {
+    /// Opens the files for events of `queues`.
+    fn open<'a>(queues: impl IntoIterator<Item = Result<BorrowedFd<'a>>>) -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(error)?;
-        let events = Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(error)?, timer };
-        events.add(events.timer.as_fd())?;
-        Ok(events)
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(refused("timerfd_create"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused("epoll_create1"))?;
+        let files = Self { epoll, timer };
+        files.add(files.timer.as_fd())?;
+        for fd in queues {
+            files.add(fd?)?;
+        }
+        Ok(files)
     }
 
-    /// Adds a descriptor. It goes when it is closed.
-    pub(super) fn add(&self, fd: BorrowedFd<'_>) -> Result<()> {
+    fn add(&self, fd: BorrowedFd<'_>) -> Result<()> {
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN).map_err(error)
+        epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN).map_err(refused("epoll_ctl"))
+    }
+}
+
+impl Events {
+    /// Makes the descriptor for events of `queues`.
+    pub(super) fn new<'a>(queues: impl IntoIterator<Item = Result<BorrowedFd<'a>>>) -> Self {
+        Self(Files::open(queues))
+    }
+
+    /// Adds the descriptor of one more queue. It is removed when it is closed.
+    /// Errors: the system refuses that.
+    pub(super) fn add(&self, fd: Result<BorrowedFd<'_>>) -> Result<()> {
+        match &self.0 {
+            Ok(files) => files.add(fd?),
+            // The owner cannot sleep in any case.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Makes it readable `after` from now; with 0, clears that.
     pub(super) fn set_timer(&self, after: Duration) {
+        let Ok(files) = &self.0 else { return };
         let it_value = Timespec::try_from(after).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
         let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
         // Cannot fail: the timer is valid and the times are in range.
-        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer);
+        let set = timerfd_settime(&files.timer, TimerfdTimerFlags::empty(), &timer);
         debug_assert!(set.is_ok(), "{set:?}");
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+    /// Returns the descriptor.
+    /// Errors: the system refused it.
+    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        match &self.0 {
+            Ok(files) => Ok(files.epoll.as_fd()),
+            Err(e) => Err(Error::new(e.kind(), e.message().to_owned()).with_hint(e.hint().to_owned())),
+        }
     }
 }
 
-fn error(errno: Errno) -> Error {
-    let kind = match errno {
-        Errno::MFILE | Errno::NFILE => ErrorKind::OutOfResources,
-        Errno::NOMEM => ErrorKind::OutOfMemory,
-        _ => ErrorKind::Os,
-    };
-    Error::new(kind, "no file descriptor for a queue's completions")
-        .with_source(std::io::Error::from(errno))
-        .with_hint("each queue needs two more: raise the limit with `ulimit -n`, or open fewer queues")
+fn refused(call: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::of_system_call(call, errno.into())
 }

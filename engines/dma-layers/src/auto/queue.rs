@@ -315,11 +315,12 @@ unsafe impl RawQueue for AutoQueue {
 }
 
 impl QueueEvents for AutoQueue {
-    fn fd(&self) -> BorrowedFd<'_> {
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
         self.device.events().expect("`events` returns a queue that has them").fd()
     }
 
     fn arm(&mut self) -> Result<bool> {
+        self.fd()?;
         if !self.ended.is_empty() || !self.repeats.is_empty() {
             return Ok(false);
         }

@@ -1,57 +1,99 @@
-//! The exporter's service while many peers connect that say nothing.
+//! The exporter's service while many peers connect that send no request.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::Instant;
+use std::io::{ErrorKind as IoKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use dma_core::DmaEngineExt;
+use dma_core::{DmaEngineExt, ErrorKind};
+use dma_handshake::MAX_PENDING;
 
 use super::exchange::{Exporter, pass_on};
 use super::remote::SOON;
 use crate::import::ask;
-use crate::service::{MAX_SILENT, OWN_TIME};
-use crate::wire::{REPLY, Reply};
+use crate::wire::{CHALLENGE, REPLY, Reply};
 
-/// Connects strangers: as many as are accepted, and some that wait.
-fn strangers(exporter: &Exporter) -> Vec<TcpStream> {
-    let mut strangers: Vec<_> = (1..MAX_SILENT).map(|_| exporter.connect().0).collect();
-    let wait = (0..MAX_SILENT).map(|_| TcpStream::connect(exporter.service).unwrap());
-    strangers.extend(wait);
-    strangers
-}
-
+/// A peer is served if fewer connections than the table has room for come between its connection and its
+/// request. Otherwise it is told that the exporter is busy.
 #[test]
-fn an_exchange_goes_on_while_strangers_connect() {
+fn connections_of_one_host_close_the_oldest_of_them() {
     let exporter = Exporter::open();
-    loop {
-        let begun = Instant::now();
+    for (strangers, is_served) in [(MAX_PENDING - 1, true), (MAX_PENDING, false)] {
         let (mut peer, challenge) = exporter.connect();
-        let mut strangers = strangers(&exporter);
-        // Time to accept those that wait.
-        let last = strangers.last_mut().unwrap();
-        last.set_read_timeout(Some(OWN_TIME / 5)).unwrap();
-        let accepted = last.read(&mut [0]);
-        let sent = peer.write_all(&exporter.valid(&challenge));
+        let _strangers: Vec<_> = (0..strangers).map(|_| exporter.connect()).collect();
+        // Fails if the exporter has closed the connection.
+        let _ = peer.write_all(&exporter.valid(&challenge));
         let mut reply = [0; REPLY];
-        let answered = sent.and_then(|()| peer.read_exact(&mut reply));
-        drop(strangers);
-        // A peer that is slower may have to call again.
-        if begun.elapsed() < OWN_TIME {
-            answered.expect("it is served");
-            accepted.expect_err("strangers beyond the most wait");
-            let reply = Reply::decode(&reply, &exporter.secret, &challenge, &exporter.request());
-            assert!(matches!(reply, Ok(Reply::Granted(_, None))), "{reply:?}");
-            return;
+        peer.read_exact(&mut reply).unwrap();
+        let reply = Reply::decode(&reply, &exporter.secret, &challenge, &exporter.request()).unwrap();
+        match is_served {
+            true => assert!(matches!(reply, Reply::Granted(_, None)), "{reply:?}"),
+            false => assert_eq!(reply, Reply::Busy),
         }
     }
 }
 
+/// Holds `count` connections that say nothing, opens closed ones again, and counts in `opened`, until `over`.
+fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBool) {
+    let connect = || {
+        let stream = TcpStream::connect(service).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        opened.fetch_add(1, Ordering::Relaxed);
+        stream
+    };
+    let mut held: Vec<_> = (0..count).map(|_| connect()).collect();
+    while !over.load(Ordering::Relaxed) {
+        for stream in &mut held {
+            // The challenge, then the end.
+            let is_open =
+                matches!(stream.read(&mut [0; CHALLENGE + REPLY]), Err(e) if e.kind() == IoKind::WouldBlock);
+            if !is_open {
+                *stream = connect();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
-fn an_importer_is_served_behind_strangers() {
+fn imports_succeed_while_a_stranger_holds_connections() {
+    const HELD: usize = 300;
     let exporter = Exporter::open();
-    let _first = exporter.connect();
-    let _others = strangers(&exporter);
-    exporter.engine.import(exporter.export.descriptor()).expect("it is served in its turn");
+    let (opened, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| hold(exporter.service, HELD, &opened, &over));
+        while opened.load(Ordering::Relaxed) < HELD {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let imports: Vec<_> = (0..6)
+            .map(|_| {
+                let begun = std::time::Instant::now();
+                let import = exporter.engine.import(exporter.export.descriptor()).map(drop);
+                (begun.elapsed(), import)
+            })
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        for (took, import) in imports {
+            println!("an import took {took:?}");
+            import.expect("it is served");
+        }
+    });
+}
+
+#[test]
+fn an_importer_that_is_turned_away_to_the_end_is_told_that_the_exporter_is_busy() {
+    let exporter = Exporter::open();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let challenge = crate::wire::Challenge([3; 32]).encode();
+            let _ = stream.write_all(&[&challenge[..], &Reply::Busy.encode_refusal()].concat());
+        }
+    });
+    let error = ask(busy, &exporter.secret, None, Duration::from_millis(200)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
+    assert!(error.message().contains("busy"), "{error}");
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use dma_core::Access;
+use dma_handshake::PROOF_LEN;
 use proptest::prelude::*;
 
-use crate::secret::{Nonce, PROOF, Secret};
+use crate::secret::{Nonce, Secret};
 use crate::wire::*;
 
 /// The bytes of a request before its proof.
-const ASKED: usize = REQUEST - PROOF;
+const ASKED: usize = REQUEST - PROOF_LEN;
 
 fn ends() -> impl Strategy<Value = End> {
     (0..1_u32 << 24, 0..1_u32 << 24, any::<u16>(), 1..=5_u8, 1..=255_u8, any::<[u8; 16]>())

@@ -87,10 +87,11 @@ fn connect_to_dpu(
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ResourceBusy
                 if !deadline.is_over() =>
             {
                 hung_up += 1;
-                tracing::info!("{address} hung up before it answered; trying again");
+                tracing::info!("{address} hung up before it answered ({e}); trying again");
                 std::thread::sleep(RETRY.min(deadline.left()));
             }
             _ if deadline.is_over() => {

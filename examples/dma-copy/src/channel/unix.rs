@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use dma_handshake::{Verdict, admit};
+use dma_handshake::{Origin, Verdict, admit};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{getuid, umask};
@@ -107,7 +107,7 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     let _name = RemoveOnDrop(path);
     listener.set_nonblocking(true).map_err(explain)?;
     let accept = || match listener.accept() {
-        Ok((stream, _)) if is_same_user(&stream) => Ok(Some(stream)),
+        Ok((stream, _)) if is_same_user(&stream) => Ok(Some((Origin::User(getuid().as_raw()), stream))),
         Ok(_) => {
             tracing::warn!("turned away a process of another user");
             Ok(None)
@@ -116,9 +116,10 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
         Err(e) => Err(explain(e)),
     };
     // A host sends at once. A process that only probes for a listener (`remove_stale`) closes the connection.
-    let read =
-        |stream: &mut UnixStream| if has_data(stream) { Verdict::Admitted(()) } else { Verdict::Rejected };
-    match admit(&listener, || deadline.is_over_or_interrupted(), accept, read)? {
+    let read = |stream: UnixStream| {
+        if has_data(&stream) { Verdict::Admitted(stream, ()) } else { Verdict::Rejected }
+    };
+    match admit(&listener, || deadline.is_over_or_interrupted(), accept, read, drop)? {
         Some((stream, ())) => Ok(stream),
         None => Err(nobody(&shown.to_string(), deadline, "")),
     }

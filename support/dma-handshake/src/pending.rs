@@ -1,0 +1,145 @@
+//! [`Pending`]: connections that have not authenticated yet, and which of them is closed for another one.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Maximum number of pending connections.
+pub const MAX_PENDING: usize = 128;
+/// Time after which a pending connection is closed.
+pub const PENDING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The origin of a connection. Connections of one origin compete with each other only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A network: an IPv4 address, or the first 64 bits of an IPv6 address, which one host has alone.
+    Network(u64),
+    /// A user of this machine, by number.
+    User(u32),
+}
+
+impl From<IpAddr> for Origin {
+    fn from(address: IpAddr) -> Self {
+        Self::Network(match address.to_canonical() {
+            IpAddr::V4(address) => u64::from(address.to_bits()),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+        })
+    }
+}
+
+/// Connections that have not authenticated yet, oldest first.
+///
+/// A new connection is never made to wait: if [`MAX_PENDING`] are open, the origin that has most of them loses
+/// its oldest one. So an origin that opens many connections closes its own only. Even of that origin, a
+/// connection that authenticates within the time in which the origin opens so many more is served.
+#[derive(Debug)]
+pub struct Pending<C> {
+    connections: VecDeque<(Origin, Instant, C)>,
+}
+
+impl<C> Default for Pending<C> {
+    fn default() -> Self {
+        Self { connections: VecDeque::new() }
+    }
+}
+
+impl<C> Pending<C> {
+    /// Adds a connection. Returns the one to be closed for it, if the table was full: tell its peer that this
+    /// side is busy.
+    pub fn add(&mut self, origin: Origin, connection: C) -> Option<C> {
+        let evicted = if self.connections.len() >= MAX_PENDING { self.evict(origin) } else { None };
+        self.connections.push_back((origin, Instant::now() + PENDING_TIMEOUT, connection));
+        evicted
+    }
+
+    /// Removes the oldest connection of the origin that has most, with a new one of `newcomer`.
+    fn evict(&mut self, newcomer: Origin) -> Option<C> {
+        let mut counts = HashMap::from([(newcomer, 1)]);
+        for (origin, ..) in &self.connections {
+            *counts.entry(*origin).or_insert(0) += 1;
+        }
+        let most = *counts.values().max()?;
+        let oldest = self.connections.iter().position(|(origin, ..)| counts[origin] == most)?;
+        self.connections.remove(oldest).map(|(_, _, connection)| connection)
+    }
+
+    /// Passes each connection to `keep`, oldest first, and keeps those that it returns.
+    pub fn filter_map(&mut self, mut keep: impl FnMut(C) -> Option<C>) {
+        for _ in 0..self.connections.len() {
+            let Some((origin, until, connection)) = self.connections.pop_front() else { break };
+            if let Some(connection) = keep(connection) {
+                self.connections.push_back((origin, until, connection));
+            }
+        }
+    }
+
+    /// Removes the connections that are older than [`PENDING_TIMEOUT`], and returns their number.
+    pub fn expire(&mut self) -> usize {
+        let now = Instant::now();
+        let expired = self.connections.iter().take_while(|(_, until, _)| *until <= now).count();
+        self.connections.drain(..expired).count()
+    }
+
+    /// Returns the time when the next connection expires.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.connections.front().map(|(_, until, _)| *until)
+    }
+
+    /// Returns the connections, oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &C> {
+        self.connections.iter().map(|(_, _, connection)| connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(last: u8) -> Origin {
+        IpAddr::from([10, 0, 0, last]).into()
+    }
+
+    #[test]
+    fn a_full_table_closes_the_oldest_of_the_origin_that_has_most() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.add(origin(1), 1000), None);
+        for number in 0..MAX_PENDING - 1 {
+            assert_eq!(pending.add(origin(2), number), None);
+        }
+        // A stranger's own connections make room for it and for others.
+        assert_eq!(pending.add(origin(2), 2000), Some(0));
+        assert_eq!(pending.add(origin(3), 3000), Some(1));
+        assert_eq!(pending.add(origin(1), 1001), Some(2));
+        assert_eq!(pending.iter().len(), MAX_PENDING);
+        assert!([1000, 1001, 3000].iter().all(|kept| pending.iter().any(|number| number == kept)));
+    }
+
+    #[test]
+    fn many_origins_of_one_connection_close_the_oldest() {
+        let mut pending = Pending::default();
+        for number in 0..MAX_PENDING as u32 {
+            assert_eq!(pending.add(Origin::User(number), number), None);
+        }
+        assert_eq!(pending.add(Origin::User(1000), 1000), Some(0));
+    }
+
+    #[test]
+    fn one_host_is_one_origin() {
+        let of = |address: &str| Origin::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+
+    #[test]
+    fn kept_connections_stay_in_order() {
+        let mut pending = Pending::default();
+        (0..6).for_each(|number| assert_eq!(pending.add(origin(1), number), None));
+        pending.filter_map(|number| (number % 2 == 0).then_some(number + 10));
+        assert!(pending.iter().copied().eq([10, 12, 14]));
+        assert!(pending.next_deadline().is_some_and(|until| until > Instant::now()));
+        assert_eq!(pending.expire(), 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! [`Proof`]: a side shows that it knows a secret.
+
+use blake3::{Hash, Hasher};
+
+/// Length of a proof in bytes.
+pub const PROOF_LEN: usize = blake3::OUT_LEN;
+
+/// The side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The side that connects.
+    Caller,
+    /// The side that accepts.
+    Listener,
+}
+
+/// Proof that a side knows a secret, without telling it. Compares in constant time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof(Hash);
+
+impl Proof {
+    /// Makes the proof of `side` over `parts`, which have fixed lengths: keyed BLAKE3 of the side's number and
+    /// the parts. The key is derived from `secret` for `context`, which is unique to the protocol, so that a
+    /// proof is worthless in another one.
+    ///
+    /// The parts contain random bytes of both sides that are new for each exchange, and all that the sides have
+    /// said before. Otherwise a proof could be replayed.
+    #[must_use]
+    pub fn new(context: &str, secret: &[u8], side: Side, parts: &[&[u8]]) -> Self {
+        let key = blake3::derive_key(context, secret);
+        let mut hasher = Hasher::new_keyed(&key);
+        hasher.update(&[side as u8]);
+        for part in parts {
+            hasher.update(part);
+        }
+        Self(hasher.finalize())
+    }
+
+    /// Returns its bytes, to be sent.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; PROOF_LEN] {
+        self.0.as_bytes()
+    }
+}
+
+impl PartialEq<[u8]> for Proof {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.0 == *other
+    }
+}
+
+impl PartialEq<[u8; PROOF_LEN]> for Proof {
+    fn eq(&self, other: &[u8; PROOF_LEN]) -> bool {
+        self.0 == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_of_one_context_side_secret_and_all_bytes() {
+        let (secret, parts) = ([2; 32], [&b"challenge"[..], b"request"]);
+        let proof = Proof::new("test", &secret, Side::Caller, &parts);
+        assert_eq!(proof, Proof::new("test", &secret, Side::Caller, &parts));
+        for other in [
+            Proof::new("tests", &secret, Side::Caller, &parts),
+            Proof::new("test", &[3; 32], Side::Caller, &parts),
+            Proof::new("test", &secret, Side::Listener, &parts),
+            Proof::new("test", &secret, Side::Caller, &[b"challenge", b"requesu"]),
+        ] {
+            assert_ne!(proof, other);
+        }
+        for at in 0..PROOF_LEN {
+            let mut changed = *proof.as_bytes();
+            changed[at] ^= 1;
+            assert!(proof != changed, "byte {at}");
+        }
+    }
+
+    /// Keyed BLAKE3 as its paper defines it.
+    #[test]
+    fn proofs_are_keyed_blake3() {
+        let key = blake3::derive_key("test", b"secret");
+        let proof = Proof::new("test", b"secret", Side::Listener, &[b"a", b"bc"]);
+        assert_eq!(*proof.as_bytes(), *blake3::keyed_hash(&key, b"\x01abc").as_bytes());
+    }
+}

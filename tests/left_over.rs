@@ -1,0 +1,78 @@
+//! Discovering, diagnosing and opening engines leaves no descriptor, mapping or thread behind.
+
+mod stand_ins;
+
+use std::process::{Command, Stdio};
+
+/// What a child process does again and again: `discover`, `doctor`, or a name of an engine to open.
+const WORK: &str = "DMA_TEST_WORK";
+
+/// Rounds after those that load libraries and warm up.
+const ROUNDS: usize = 1000;
+
+/// Descriptors and threads of this process, and its mappings of files, which libraries are.
+fn left() -> [usize; 3] {
+    let entries = |dir| std::fs::read_dir(dir).unwrap().count();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let files = maps.lines().filter(|line| line.contains('/')).count();
+    [entries("/proc/self/fd"), entries("/proc/self/task"), files]
+}
+
+fn round(work: &str) {
+    match work {
+        "discover" => drop(dma::discover()),
+        "doctor" => drop(dma::doctor::<&str>(&[]).unwrap()),
+        name => drop(dma::open(name).unwrap()),
+    }
+}
+
+/// The child process of the test below.
+#[test]
+#[ignore = "a part of the other test, in a process of its own"]
+fn child() {
+    let Ok(work) = std::env::var(WORK) else { return };
+    for _ in 0..2 {
+        round(&work);
+    }
+    let second = left();
+    let begun = std::time::Instant::now();
+    let mut rounds = 0;
+    // As many as a busy machine does in a time that a test may take, and enough to see what one leaves.
+    while rounds < 20 || (rounds < ROUNDS && begun.elapsed().as_secs() < 10) {
+        round(&work);
+        rounds += 1;
+    }
+    // Threads that were joined are listed until the kernel has removed them.
+    for _ in 0..100 {
+        if left() == second {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let last = left();
+    println!(
+        "{work}: [descriptors, threads, mappings of files] {second:?}, after {rounds} more rounds {last:?}"
+    );
+    assert_eq!(last, second, "{work}, {rounds} rounds");
+}
+
+#[test]
+fn nothing_is_left_of_engines_that_were_discovered_diagnosed_or_opened() {
+    let (doca, spdk) = (stand_ins::library_dir(&stand_ins::doca_emu_prefix()), stand_ins::spdk_emu_prefix());
+    let mut failed = Vec::new();
+    for work in ["discover", "doctor", "cpu", "sim", "auto", "doca", "ioat", "verify+meter+cpu"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(WORK, work)
+            .env("DMA_DOCA_LIB_DIR", &doca)
+            .env("DMA_SPDK_LIB_DIR", spdk.join("lib"))
+            .stdin(Stdio::null());
+        let output = command.output().unwrap();
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            failed.push(format!("{work}: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

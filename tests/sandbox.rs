@@ -1,0 +1,108 @@
+//! Engines in processes with a filter that forbids one system call, as sandboxes install.
+#![expect(unsafe_code, reason = "installs a seccomp filter")]
+
+mod stand_ins;
+
+use std::process::{Command, Stdio};
+
+use dma::prelude::*;
+
+/// The call that a child process forbids, and the engine that it opens.
+const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
+const ENGINE: &str = "DMA_TEST_ENGINE";
+
+/// Numbers of the system calls of the cases.
+const CALLS: [(&str, libc::c_long); 4] = [
+    ("eventfd2", libc::SYS_eventfd2),
+    ("timerfd_create", libc::SYS_timerfd_create),
+    ("epoll_create1", libc::SYS_epoll_create1),
+    ("memfd_create", libc::SYS_memfd_create),
+];
+
+/// Makes `call` fail with EPERM for this thread and those that it starts.
+fn forbid(call: libc::c_long) {
+    /// Loads a word of the call's description, compares it, returns. From linux/bpf_common.h.
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let mut filter = [
+        step(LOAD, 0, 0),
+        step(JUMP_IF_EQUAL, 1, call as u32),
+        step(RETURN, 0, DENY),
+        step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: takes numbers only. Without the right to gain privileges a filter needs none.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the program and its filter live until the kernel has copied them.
+    let installed =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(installed, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// The child process of the tests below.
+#[test]
+#[ignore = "a part of the other tests, in a process of its own"]
+fn child() {
+    let (Ok(call), Ok(name)) = (std::env::var(CALL), std::env::var(ENGINE)) else { return };
+    let number = CALLS.iter().find(|(known, _)| *known == call).expect("a call of the list").1;
+    forbid(number);
+    let engine = dma::open(&name).unwrap();
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut src = engine.allocate(100_000).unwrap();
+    src.fill(7);
+    let (_, dst) = queue.copy(src, engine.allocate(100_000).unwrap()).unwrap().wait().unwrap();
+    assert!(dst.iter().all(|&byte| byte == 7));
+    match queue.driver() {
+        Ok(_) => println!("driver: made"),
+        Err(e) => println!("driver: {:?}: {e}", e.kind()),
+    }
+}
+
+/// Runs [`child`], and returns what it printed of the driver.
+fn run(call: &str, engine: &str) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
+        .envs([(CALL, call), (ENGINE, engine)])
+        .env("DMA_DOCA_LIB_DIR", stand_ins::library_dir(&stand_ins::doca_emu_prefix()))
+        .env("DMA_SPDK_LIB_DIR", stand_ins::spdk_emu_prefix().join("lib"))
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{engine} without {call}: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text.lines().find(|line| line.contains("driver: ")).expect("a line of the driver").to_owned()
+}
+
+/// A queue that never sleeps needs no descriptor, and the driver of one that would names the refused call.
+#[test]
+fn queues_copy_without_the_calls_that_only_sleeping_needs() {
+    for (call, engine) in [
+        ("eventfd2", "cpu"),
+        ("timerfd_create", "sim:clock=real"),
+        ("eventfd2", "auto:device=sim"),
+        ("timerfd_create", "auto:device=sim"),
+        ("epoll_create1", "auto:device=sim"),
+    ] {
+        let driver = run(call, engine);
+        let remedy = driver.contains("PermissionDenied")
+            && driver.contains(&format!("{call} was refused"))
+            && driver.contains("os error 1")
+            && driver.contains("seccomp");
+        assert!(remedy, "{engine} without {call}: {driver}");
+    }
+}
+
+/// Libraries that depend on each other are listed in a temporary file where files in memory are forbidden.
+#[test]
+fn vendors_libraries_load_without_files_in_memory() {
+    for engine in ["cpu", "doca", "ioat"] {
+        run("memfd_create", engine);
+    }
+}
