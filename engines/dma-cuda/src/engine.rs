@@ -158,6 +158,10 @@ fn no_import() -> Error {
 
 // SAFETY: `info` holds what the device and the driver report, which all queues share.
 unsafe impl DmaEngine for CudaEngine {
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn info(&self) -> &EngineInfo {
         &self.info
     }
@@ -207,6 +211,10 @@ unsafe impl DmaEngine for CudaEngine {
 
 // SAFETY: forwards everything to the engine.
 unsafe impl DmaEngine for Lender<'_> {
+    fn id(&self) -> EngineId {
+        self.engine.id()
+    }
+
     fn info(&self) -> &EngineInfo {
         self.engine.info()
     }

@@ -394,8 +394,8 @@ unsafe impl RawQueue for CudaQueue {
 }
 
 impl QueueEvents for CudaQueue {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.signal.as_ref().map(Signal::fd).expect("`events` made it")
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.signal.as_ref().map(Signal::fd).expect("`events` made it"))
     }
 
     fn arm(&mut self) -> Result<bool> {
