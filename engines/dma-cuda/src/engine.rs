@@ -166,10 +166,6 @@ unsafe impl DmaEngine for CudaEngine {
         &self.info
     }
 
-    fn id(&self) -> EngineId {
-        self.id
-    }
-
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         check_export(request)?;
         request.validate()?;
@@ -217,10 +213,6 @@ unsafe impl DmaEngine for Lender<'_> {
 
     fn info(&self) -> &EngineInfo {
         self.engine.info()
-    }
-
-    fn id(&self) -> EngineId {
-        self.engine.id()
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
