@@ -29,7 +29,8 @@
 //! - *ENQCMD to ordinary memory* reports that it was refused. Intel's manual does not say.
 //! - *UMWAIT* returns early where the processor lacks it.
 //! - *Entries* are free as soon as the engine takes the descriptor.
-//! - *Clients are not counted*: a dedicated work queue may be opened twice.
+//! - *Clients* of a dedicated work queue are counted where the C library opens it: a second one gets EBUSY.
+//!   In tests in Rust, and for programs that make the system call themselves, it may be opened twice.
 //! - *A forked child* keeps the portals of its parent. Without a thread of its own, it runs each descriptor
 //!   while it is stored.
 //! - *Interrupts, delta records and DIF* are refused, as an opcode or a flag that the device lacks.

@@ -4,28 +4,56 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::{off_t, sigaction as action, sigset_t, size_t, ssize_t};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::queue::Queue;
-use crate::tree::Tree;
+use crate::tree::{DEVICE_NUMBERS, Tree};
 use crate::{emu, trap};
 
-/// Paths of the system that lie below the root.
+/// Folders of the system that lie below the root.
 const MOVED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
 
-/// The folder of the files.
+/// The folder of the files, once the work queues have started.
 static ROOT: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// The thread that starts the work queues; 0 before, [`STARTED`] afterwards.
+static STARTER: AtomicI32 = AtomicI32::new(0);
+const STARTED: i32 = -1;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static START: extern "C" fn() = start_once;
 
-extern "C" fn start() {
+/// Starts the work queues, unless that has been done. The constructor of another library may run before ours, so
+/// each call with a path does this first. The calls that starting makes itself pass through.
+extern "C" fn start_once() {
+    if STARTER.load(Ordering::Acquire) == STARTED {
+        return;
+    }
+    let thread = rustix::thread::gettid().as_raw_pid();
+    match STARTER.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            start();
+            STARTER.store(STARTED, Ordering::Release);
+        }
+        Err(starter) if starter == thread => {}
+        Err(_) => {
+            while STARTER.load(Ordering::Acquire) != STARTED {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn start() {
     let Some(root) = std::env::var_os("DSA_EMU_ROOT") else { return };
     let config = match Config::from_environment() {
         Ok(config) => config,
@@ -54,23 +82,51 @@ extern "C" fn report() {
 /// Room for a path.
 type Room = [u8; libc::PATH_MAX as usize];
 
-/// The path to use in the place of `path`.
+/// Returns the path to use instead of `path`.
 ///
 /// # Safety
 ///
 /// A C string, or null.
 unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
+    start_once();
     let Some(root) = ROOT.get().filter(|_| !path.is_null()) else { return path };
-    // SAFETY: the caller's promise.
+    // SAFETY: a C string, which the caller passes.
     let given = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
     let is_below = |dir: &&[u8]| given.strip_prefix(*dir).is_some_and(|rest| matches!(rest[0], b'/' | 0));
+    let is_moved = MOVED.iter().any(is_below) || given.starts_with(DEVICE_NUMBERS.as_bytes());
     let len = root.len() + given.len();
-    if len > room.len() || !MOVED.iter().any(is_below) {
+    if len > room.len() || !is_moved {
         return path;
     }
     room[..root.len()].copy_from_slice(root);
     room[root.len()..len].copy_from_slice(given);
     room.as_ptr().cast()
+}
+
+/// Lets a dedicated work queue have one client, as the kernel does: returns the file descriptor `fd` of an `open`, or
+/// closes it and fails. The lock belongs to the open file, so that children and mappings keep it, and it ends with them.
+///
+/// # Safety
+///
+/// `path` is a C string, and `fd` its file descriptor, which nobody else has.
+unsafe fn admitted(fd: c_int, path: *const c_char) -> c_int {
+    let Some(root) = ROOT.get().filter(|_| fd >= 0) else { return fd };
+    // SAFETY: a C string, which the caller passes.
+    if !unsafe { CStr::from_ptr(path) }.to_bytes().starts_with(root) {
+        return fd;
+    }
+    let is_dedicated = opened(fd).is_some_and(|queue| queue.config.mode == Mode::Dedicated);
+    // SAFETY: the caller's file descriptor, which is open.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) };
+    match is_dedicated.then(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        Some(Err(Errno::WOULDBLOCK)) => {
+            // SAFETY: nobody else has it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            fail(Errno::BUSY, -1)
+        }
+        // A file descriptor that was opened as a path has no lock, and is no client.
+        _ => fd,
+    }
 }
 
 /// The C library's own functions.
@@ -118,8 +174,14 @@ pub(crate) mod real {
 
 /// Functions with a path, behind the arguments in brackets. Their other arguments, those behind `...` in C
 /// too, travel in registers as they are.
+/// Those marked `opens` return a file descriptor.
 macro_rules! paths {
-    ($(fn $name:ident[$($before:ident: $first:ty)?]($($arg:ident: $kind:ty),*) -> $ret:ty;)*) => {
+    (@ $result:ident $path:ident) => { $result };
+    (@ $result:ident $path:ident opens) => {
+        // SAFETY: the path, and its new file descriptor.
+        unsafe { admitted($result, $path) }
+    };
+    ($(fn $name:ident[$($before:ident: $first:ty)?]($($arg:ident: $kind:ty),*) -> $ret:ty $(, $opens:ident)?;)*) => {
         mod with_path {
             use super::{c_char, c_int, c_uint, c_void, mem, size_t, ssize_t};
             super::real::real! {
@@ -132,22 +194,23 @@ macro_rules! paths {
                 $($before: $first,)? path: *const c_char $(, $arg: $kind)*
             ) -> $ret {
                 let mut room: Room = [0; libc::PATH_MAX as usize];
-                // SAFETY: the caller's path.
+                // SAFETY: a C string or null, as the C library's function requires.
                 let path = unsafe { moved(path, &mut room) };
-                // SAFETY: the caller's promise.
-                unsafe { with_path::$name($($before,)? path $(, $arg)*) }
+                // SAFETY: a path of that kind, and the other arguments are the caller's for that function.
+                let result = unsafe { with_path::$name($($before,)? path $(, $arg)*) };
+                paths!(@ result path $($opens)?)
             }
         )*
     };
 }
 
 paths! {
-    fn open[](flags: c_int, mode: c_uint) -> c_int;
-    fn open64[](flags: c_int, mode: c_uint) -> c_int;
-    fn __open_2[](flags: c_int) -> c_int;
-    fn __open64_2[](flags: c_int) -> c_int;
-    fn openat[dir: c_int](flags: c_int, mode: c_uint) -> c_int;
-    fn openat64[dir: c_int](flags: c_int, mode: c_uint) -> c_int;
+    fn open[](flags: c_int, mode: c_uint) -> c_int, opens;
+    fn open64[](flags: c_int, mode: c_uint) -> c_int, opens;
+    fn __open_2[](flags: c_int) -> c_int, opens;
+    fn __open64_2[](flags: c_int) -> c_int, opens;
+    fn openat[dir: c_int](flags: c_int, mode: c_uint) -> c_int, opens;
+    fn openat64[dir: c_int](flags: c_int, mode: c_uint) -> c_int, opens;
     fn fopen[](mode: *const c_char) -> *mut c_void;
     fn fopen64[](mode: *const c_char) -> *mut c_void;
     fn opendir[]() -> *mut c_void;

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, Mode, QueueConfig};
 use crate::descriptor::op;
 
+/// The path of a work queue by the numbers of its device, up to its minor number. No device of the system has
+/// this major number.
+pub(crate) const DEVICE_NUMBERS: &str = "/dev/char/0:";
+
 /// Folders below one root, in which programs find the devices.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
@@ -46,6 +50,7 @@ impl Tree {
     pub(crate) fn lay_out(root: &Path, config: &Config) -> io::Result<Self> {
         let tree = Self::at(root.canonicalize()?);
         fs::create_dir_all(tree.dev())?;
+        fs::create_dir_all(tree.root.join("dev/char"))?;
         fs::create_dir_all(tree.sysfs())?;
         // Programs look for the driver there.
         fs::create_dir_all(tree.root.join("sys/module/idxd"))?;
@@ -159,6 +164,8 @@ impl Tree {
         if queue.state == "enabled" && queue.kind == "user" {
             // Empty, so that each store to a mapping of it traps.
             fs::write(self.dev().join(&queue.name), "")?;
+            let by_number = self.root.join(format!("{}{minor}", &DEVICE_NUMBERS[1..]));
+            std::os::unix::fs::symlink(Path::new("../dsa").join(&queue.name), by_number)?;
         }
         Ok(())
     }

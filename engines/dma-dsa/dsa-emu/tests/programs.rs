@@ -19,22 +19,56 @@ fn run(config: &str, program: &[&str]) -> Output {
     output
 }
 
-/// Compiles `tests/c/NAME.c` and runs it on work queues of this configuration. Asserts that it reports success.
-fn run_c(name: &str, config: &str) {
-    if Command::new("cc").arg("--version").output().is_err() {
+/// Returns true if there is a C compiler.
+fn has_compiler() -> bool {
+    let has = Command::new("cc").arg("--version").output().is_ok();
+    if !has {
         println!("skipped: the C program is not compiled, without cc");
-        return;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dsa-emu-{name}"));
+    has
+}
+
+/// Compiles a source of `tests/c` to this file.
+fn compile(source: &str, options: &[&str], to: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(source);
+    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(to).arg(source).args(options);
     assert!(cc.status().unwrap().success());
-    let output = run(config, &[program.to_str().unwrap()]);
-    let said = String::from_utf8(output.stdout).unwrap();
+}
+
+/// Asserts that a program has reported success.
+fn succeeds(name: &str, output: &Output) {
+    let said = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said, format!("{name}: all as it should be\n"), "{}: {stderr}", output.status);
     assert!(output.status.success());
+}
+
+/// Compiles `tests/c/NAME.c` and runs it on work queues of this configuration.
+fn run_c(name: &str, config: &str) {
+    if has_compiler() {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dsa-emu-{name}"));
+        compile(&format!("{name}.c"), &[], &program);
+        succeeds(name, &run(config, &[program.to_str().unwrap()]));
+    }
+}
+
+/// The constructor of a library runs before or after that of the stand-in: by whether a program is linked with it, and by
+/// the order of preloaded libraries.
+#[test]
+fn constructors_find_the_device_in_any_order() {
+    if !has_compiler() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [library, program] = ["libearly.so", "linked"].map(|name| dir.path().join(name));
+    compile("early.c", &["-shared", "-fPIC"], &library);
+    let library = library.to_str().unwrap();
+    compile("nothing.c", &["-Wl,--no-as-needed", library], &program);
+    for command in ["exec $2", "LD_PRELOAD=$1:$LD_PRELOAD exec $0", "LD_PRELOAD=$LD_PRELOAD:$1 exec $0"] {
+        let command = ["sh", "-c", command, "/bin/true", library, program.to_str().unwrap()];
+        succeeds("early", &run("mode = 'shared'", &command));
+    }
 }
 
 #[test]

@@ -82,6 +82,30 @@ int main(void) {
     CHECK(mmap(NULL, 8192, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EINVAL);
     void *portal = mmap(NULL, 4096, PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     CHECK(portal != MAP_FAILED);
+
+    // A dedicated work queue has one client, until its file is closed and its portal is unmapped.
+    CHECK(open("/dev/dsa/wq0.0", O_RDWR) == -1 && errno == EBUSY);
+    close(fd);
+    CHECK(open("/dev/dsa/wq0.0", O_RDWR) == -1 && errno == EBUSY);
+    munmap(portal, 4096);
+    fd = open("/dev/dsa/wq0.0", O_RDWR);
+    CHECK(fd >= 0);
+    close(fd);
+
+    // By the numbers of its device, as SPDK opens it.
+    unsigned major, minor;
+    FILE *number = fopen("/sys/bus/dsa/devices/dsa0/cdev_major", "r");
+    CHECK(number && fscanf(number, "%u", &major) == 1 && fclose(number) == 0);
+    number = fopen("/sys/bus/dsa/devices/wq0.0/cdev_minor", "r");
+    CHECK(number && fscanf(number, "%u", &minor) == 1 && fclose(number) == 0);
+    char path[40];
+    snprintf(path, sizeof path, "/dev/char/%u:%u", major, minor);
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0);
+    CHECK(open("/dev/dsa/wq0.0", O_RDWR) == -1 && errno == EBUSY);
+    portal = mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(portal != MAP_FAILED);
+    CHECK(open("/dev/char/0:99", O_RDWR) == -1 && errno == ENOENT);
     struct descriptor d = copy();
     store(portal, &d);
     arrives();
