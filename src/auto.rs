@@ -35,7 +35,7 @@ const BY_NAME: [&str; 3] = ["ioat", "rdma", "cuda"];
 /// Opens the first usable hardware device of each backend. Models are left out.
 fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
     let hardware = backends().into_iter().filter(|backend| {
-        backend.is_hardware() && backend.stands_for().is_none() && !BY_NAME.contains(&backend.name())
+        backend.is_hardware() && backend.delegates_to().is_none() && !BY_NAME.contains(&backend.name())
     });
     let usable = |found: &Discovered| found.info.as_ref().is_ok_and(|info| info.model.is_none());
     let opened = |backend: &dyn Backend| {
@@ -100,7 +100,7 @@ impl Backend for Auto {
         "the CPU, and devices for the copies that are cheaper there"
     }
 
-    fn stands_for(&self) -> Option<&'static str> {
+    fn delegates_to(&self) -> Option<&'static str> {
         Some(cpu().name())
     }
 

@@ -36,9 +36,9 @@ pub fn doctor<S: AsRef<str>>(names: &[S]) -> Result<Vec<Diagnosis>> {
     let mut wanted = Vec::new();
     for name in names {
         let named = backend(name.as_ref()).map_err(|e| e.with_operation("doctor"))?;
-        wanted.push(named.stands_for().unwrap_or(named.name()));
+        wanted.push(named.delegates_to().unwrap_or(named.name()));
     }
-    let own = backends().into_iter().filter(|backend| backend.stands_for().is_none());
+    let own = backends().into_iter().filter(|backend| backend.delegates_to().is_none());
     let chosen = own.filter(|backend| wanted.is_empty() || wanted.contains(&backend.name()));
     Ok(chosen.map(examine).collect())
 }

@@ -240,7 +240,7 @@ fn refuse_untrusted(name: &EngineName) -> Result<()> {
 /// device is an answer, not an error.
 #[must_use]
 pub fn discover() -> Vec<Discovered> {
-    let own = backends().into_iter().filter(|backend| backend.stands_for().is_none());
+    let own = backends().into_iter().filter(|backend| backend.delegates_to().is_none());
     own.flat_map(Backend::discover).collect()
 }
 

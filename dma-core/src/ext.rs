@@ -27,9 +27,10 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate); `InvalidArgument` for another [place](Place) than the host. For a node: `NotFound` if it does not exist, `OutOfMemory` if it has
-    /// less, `InvalidArgument` if the process may not use its memory, `PermissionDenied` if a sandbox forbids
-    /// the choice, and `Unsupported` without [`Capabilities::REGISTER`].
+    /// As [`allocate`](Self::allocate); `InvalidArgument` for another [place](Place) than the host. For a
+    /// node: `NotFound` if it does not exist, `OutOfMemory` if it has less, `InvalidArgument` if the process
+    /// may not use its memory, `PermissionDenied` if a sandbox forbids the choice, and `Unsupported` without
+    /// [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
         let fail = |e: Error| e.with_operation("allocate").with_backend(self.info().backend);
         if request.place != Place::Host {
@@ -180,8 +181,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// As [`DmaEngine::open_queue_raw`].
     fn open_queue(&self, options: &QueueOptions) -> Result<Queue> {
-        let (raw, scratch) = open(self, options)?;
-        Ok(Queue::new(raw, self.info(), options, scratch))
+        let (raw, bounce) = open(self, options)?;
+        Ok(Queue::new(raw, self.info(), options, bounce))
     }
 
     /// Opens a queue that any number of threads and tasks can use, on one or more device queues with a thread
@@ -208,7 +209,7 @@ type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);
 
 fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Opened> {
     /// Bytes of memory that fills and operands are copied through: enough to need few descriptors.
-    const SCRATCH: usize = 64 * 1024;
+    const BOUNCE_BUFFER_LEN: usize = 64 * 1024;
 
     let info = engine.info();
     let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
@@ -234,6 +235,6 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
         | Capabilities::REGISTER_DMABUF;
     let lacks = !has(Capabilities::FILL) || (info.capabilities.intersects(unreachable) && !has(answers));
     let by_copy = lacks && has(Capabilities::ALLOCATE);
-    let scratch = if by_copy { Some(engine.allocate(SCRATCH)?) } else { None };
-    Ok((raw, scratch))
+    let bounce = if by_copy { Some(engine.allocate(BOUNCE_BUFFER_LEN)?) } else { None };
+    Ok((raw, bounce))
 }

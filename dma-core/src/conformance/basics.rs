@@ -257,7 +257,7 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
     for _ in 0..depth {
         transfers.push(q.copy(allocate(engine, 64), allocate(engine, 64)).expect(ACCEPTS));
     }
-    assert_eq!(q.room(), 0, "a queue of {depth} with {depth} operations in flight has no room");
+    assert_eq!(q.available(), 0, "a queue of {depth} with {depth} operations in flight has no room");
     let mut src = allocate(engine, 64);
     src.fill(9);
     let refused = q.copy(src, allocate(engine, 64)).expect_err("a full queue refuses");

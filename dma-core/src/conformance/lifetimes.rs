@@ -19,7 +19,7 @@ pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
         let (mut left, mut since) = (q.depth(), std::time::Instant::now());
         while left > 0 {
             q.poll();
-            let before = std::mem::replace(&mut left, q.depth() - q.room());
+            let before = std::mem::replace(&mut left, q.depth() - q.available());
             if left < before {
                 since = std::time::Instant::now();
             }

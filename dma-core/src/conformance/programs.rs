@@ -188,7 +188,7 @@ impl<'a> Program<'a> {
         let at = self.random.below(self.buffers.len());
         let bytes = self.bytes(self.buffers[at].1.len());
         let buffer = &mut self.buffers[at].0;
-        if self.queue.room() > 0 {
+        if self.queue.available() > 0 {
             self.queue.copy_bytes(&self.copy_pool, &bytes, buffer).expect(COMPLETES);
         } else {
             buffer.copy_from_slice(&bytes);

@@ -40,7 +40,7 @@ union Side<'a> {
 /// The operation, and the contents of `src` and `dst`.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-enum Kind {
+enum DescriptorKind {
     /// `one`, `one`.
     Copy,
     /// `list`, `list`.
@@ -57,7 +57,7 @@ enum Kind {
     CopyToBoth,
 }
 
-impl Kind {
+impl DescriptorKind {
     #[inline]
     const fn of(word: u64) -> Self {
         match word as u8 {
@@ -83,7 +83,14 @@ fn total(list: &[Segment]) -> usize {
 
 impl<'a> Descriptor<'a> {
     #[inline]
-    const fn new(kind: Kind, token: u64, len: usize, src: Side<'a>, dst: Side<'a>, seed: u32) -> Self {
+    const fn new(
+        kind: DescriptorKind,
+        token: u64,
+        len: usize,
+        src: Side<'a>,
+        dst: Side<'a>,
+        seed: u32,
+    ) -> Self {
         Self { token, len, src, dst, word: kind as u64 | (seed as u64) << 32 }
     }
 
@@ -91,47 +98,47 @@ impl<'a> Descriptor<'a> {
     #[inline]
     #[must_use]
     pub const fn copy(token: u64, src: Segment, dst: Segment) -> Self {
-        Self::new(Kind::Copy, token, dst.len, one(src), one(dst), 0)
+        Self::new(DescriptorKind::Copy, token, dst.len, one(src), one(dst), 0)
     }
 
     /// Makes an [`Operation::CopyLists`] of lists of the same total length.
     #[must_use]
     pub fn copy_lists(token: u64, src: &'a [Segment], dst: &'a [Segment]) -> Self {
-        Self::new(Kind::CopyLists, token, total(dst), Side { list: src }, Side { list: dst }, 0)
+        Self::new(DescriptorKind::CopyLists, token, total(dst), Side { list: src }, Side { list: dst }, 0)
     }
 
     /// Makes an [`Operation::Fill`].
     #[must_use]
     pub fn fill(token: u64, pattern: [u8; 8], dst: &'a [Segment]) -> Self {
-        Self::new(Kind::Fill, token, total(dst), Side { pattern }, Side { list: dst }, 0)
+        Self::new(DescriptorKind::Fill, token, total(dst), Side { pattern }, Side { list: dst }, 0)
     }
 
     /// Makes an [`Operation::Compare`] of segments of the same length.
     #[inline]
     #[must_use]
     pub const fn compare(token: u64, a: Segment, b: Segment) -> Self {
-        Self::new(Kind::Compare, token, a.len, one(a), one(b), 0)
+        Self::new(DescriptorKind::Compare, token, a.len, one(a), one(b), 0)
     }
 
     /// Makes an [`Operation::Crc32c`].
     #[inline]
     #[must_use]
     pub const fn crc32c(token: u64, src: Segment, seed: u32) -> Self {
-        Self::new(Kind::Crc32c, token, src.len, one(src), one(src), seed)
+        Self::new(DescriptorKind::Crc32c, token, src.len, one(src), one(src), seed)
     }
 
     /// Makes an [`Operation::CopyCrc32c`] of `src` to `dst`, which have the same length.
     #[inline]
     #[must_use]
     pub const fn copy_crc32c(token: u64, src: Segment, dst: Segment, seed: u32) -> Self {
-        Self::new(Kind::CopyCrc32c, token, dst.len, one(src), one(dst), seed)
+        Self::new(DescriptorKind::CopyCrc32c, token, dst.len, one(src), one(dst), seed)
     }
 
     /// Makes an [`Operation::CopyToBoth`]; all three segments have the same length.
     #[inline]
     #[must_use]
     pub const fn copy_to_both(token: u64, src: Segment, dst: &'a [Segment; 2]) -> Self {
-        Self::new(Kind::CopyToBoth, token, src.len, one(src), Side { pair: dst }, 0)
+        Self::new(DescriptorKind::CopyToBoth, token, src.len, one(src), Side { pair: dst }, 0)
     }
 
     /// Sets the fence: this descriptor *and all later ones* of the queue start only when all earlier ones
@@ -180,27 +187,31 @@ impl<'a> Descriptor<'a> {
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "`kind` says what both sides hold")]
     pub const fn operation(&self) -> Operation<'a> {
         let seed = (self.word >> 32) as u32;
-        match Kind::of(self.word) {
+        match DescriptorKind::of(self.word) {
             // SAFETY: as `Kind` says.
-            Kind::Copy => unsafe {
+            DescriptorKind::Copy => unsafe {
                 Operation::Copy { src: self.segment(self.src), dst: self.segment(self.dst) }
             },
             // SAFETY: as `Kind` says.
-            Kind::CopyLists => unsafe { Operation::CopyLists { src: self.src.list, dst: self.dst.list } },
+            DescriptorKind::CopyLists => unsafe {
+                Operation::CopyLists { src: self.src.list, dst: self.dst.list }
+            },
             // SAFETY: as `Kind` says.
-            Kind::Fill => unsafe { Operation::Fill { pattern: self.src.pattern, dst: self.dst.list } },
+            DescriptorKind::Fill => unsafe {
+                Operation::Fill { pattern: self.src.pattern, dst: self.dst.list }
+            },
             // SAFETY: as `Kind` says.
-            Kind::Compare => unsafe {
+            DescriptorKind::Compare => unsafe {
                 Operation::Compare { a: self.segment(self.src), b: self.segment(self.dst) }
             },
             // SAFETY: as `Kind` says.
-            Kind::Crc32c => unsafe { Operation::Crc32c { src: self.segment(self.src), seed } },
+            DescriptorKind::Crc32c => unsafe { Operation::Crc32c { src: self.segment(self.src), seed } },
             // SAFETY: as `Kind` says.
-            Kind::CopyCrc32c => unsafe {
+            DescriptorKind::CopyCrc32c => unsafe {
                 Operation::CopyCrc32c { src: self.segment(self.src), dst: self.segment(self.dst), seed }
             },
             // SAFETY: as `Kind` says.
-            Kind::CopyToBoth => unsafe {
+            DescriptorKind::CopyToBoth => unsafe {
                 Operation::CopyToBoth { src: self.segment(self.src), dst: self.dst.pair }
             },
         }
@@ -213,7 +224,7 @@ impl<'a> Descriptor<'a> {
     pub const fn as_unfenced_copy(&self) -> Option<(Segment, Segment)> {
         // The word of a fence or a seed is another one.
         match self.operation() {
-            Operation::Copy { src, dst } if self.word == Kind::Copy as u64 => Some((src, dst)),
+            Operation::Copy { src, dst } if self.word == DescriptorKind::Copy as u64 => Some((src, dst)),
             _ => None,
         }
     }

@@ -107,7 +107,7 @@ bitflags! {
         /// Imports a peer's memory.
         const IMPORT = 1 << 5;
         /// The CPU makes the copies, and a doorbell costs no more than a call: operations do not wait for
-        /// others to share one (see [`QueueOptions::gather`](crate::QueueOptions::gather)).
+        /// others to share one (see [`QueueOptions::doorbell_delay`](crate::QueueOptions::doorbell_delay)).
         const CPU_COPIES = 1 << 6;
         /// Allocates [device](crate::Place::Device) memory.
         const ALLOCATE_DEVICE = 1 << 7;

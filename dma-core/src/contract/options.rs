@@ -34,7 +34,7 @@ pub struct QueueOptions {
     /// own, as many wait as are in flight, or 32 wait. Threads that block in a wait ring at once, and so do
     /// [`Queue::flush`](crate::Queue::flush) and tasks of a queue with a [`Driver`](crate::Driver). On an
     /// engine whose doorbell costs nothing ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), none waits.
-    pub gather: Duration,
+    pub doorbell_delay: Duration,
 }
 
 impl Default for QueueOptions {
@@ -44,7 +44,7 @@ impl Default for QueueOptions {
             hint: CacheHint::Auto,
             stall_timeout: Duration::from_secs(30),
             drop_timeout: Duration::from_secs(5),
-            gather: Duration::from_micros(50),
+            doorbell_delay: Duration::from_micros(50),
         }
     }
 }
@@ -74,8 +74,8 @@ impl QueueOptions {
         with_stall_timeout(stall_timeout: Duration);
         /// Sets [`drop_timeout`](Self::drop_timeout).
         with_drop_timeout(drop_timeout: Duration);
-        /// Sets [`gather`](Self::gather).
-        with_gather(gather: Duration);
+        /// Sets [`doorbell_delay`](Self::doorbell_delay).
+        with_doorbell_delay(doorbell_delay: Duration);
     }
 }
 

@@ -7,7 +7,7 @@ use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::memory::pool::Home;
+use crate::memory::pool::PoolSlot;
 use crate::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment,
 };
@@ -19,7 +19,7 @@ use crate::{
 /// registered, so that memory is neither freed nor deregistered while a device may access it, whatever the
 /// order of drops.
 #[derive(Clone)]
-pub struct Region(pub(crate) Handle);
+pub struct Region(pub(crate) RegionHandle);
 
 /// The shared part of all views of a region, with a copy of the raw region's constants, which every copy
 /// reads.
@@ -35,7 +35,7 @@ pub(crate) struct RegionInner {
     /// The number of handles; 1 while the region lies idle in a pool.
     users: AtomicUsize,
     /// The pool that it goes back to.
-    pub(crate) home: Option<Home>,
+    pub(crate) pool_slot: Option<PoolSlot>,
 }
 
 /// Memory of the caller's that a region keeps.
@@ -49,14 +49,14 @@ pub(crate) enum Registered {
 ///
 /// Never null, but not a [`NonNull`]: an `Option` of operands would keep its tag there, and moving them would
 /// touch this word apart from its neighbour (see [`Range`]).
-pub(crate) struct Handle(*mut RegionInner);
+pub(crate) struct RegionHandle(*mut RegionInner);
 
 // SAFETY: a shared reference to what is `Send` and `Sync`, with an atomic count of its users.
-unsafe impl Send for Handle {}
+unsafe impl Send for RegionHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for RegionHandle {}
 
-impl Handle {
+impl RegionHandle {
     fn new(inner: RegionInner) -> Self {
         Self(Box::into_raw(Box::new(inner)))
     }
@@ -111,7 +111,7 @@ impl Handle {
     }
 }
 
-impl Deref for Handle {
+impl Deref for RegionHandle {
     type Target = RegionInner;
 
     #[inline]
@@ -121,7 +121,7 @@ impl Deref for Handle {
     }
 }
 
-impl Clone for Handle {
+impl Clone for RegionHandle {
     #[inline]
     fn clone(&self) -> Self {
         // As `Arc` does: forgotten handles must not make the count wrap.
@@ -132,7 +132,7 @@ impl Clone for Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for RegionHandle {
     #[inline]
     fn drop(&mut self) {
         if !self.is_sole() {
@@ -144,10 +144,10 @@ impl Drop for Handle {
             self.users.store(1, Ordering::Relaxed);
         }
         let last = Self(self.0);
-        match &self.home {
+        match &self.pool_slot {
             // SAFETY: the count says so.
             None => unsafe { last.free() },
-            Some(_) => Home::give_back(last),
+            Some(_) => PoolSlot::give_back(last),
         }
     }
 }
@@ -168,8 +168,8 @@ impl Region {
     }
 
     /// Makes the region of a block of a pool, which the last handle goes back to.
-    pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, home: Home) -> Self {
-        Self::of(*raw.info(), raw, None, backend, Some(home))
+    pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, pool_slot: PoolSlot) -> Self {
+        Self::of(*raw.info(), raw, None, backend, Some(pool_slot))
     }
 
     fn of(
@@ -177,10 +177,18 @@ impl Region {
         raw: Box<dyn RawRegion>,
         memory: Option<Registered>,
         backend: &'static str,
-        home: Option<Home>,
+        pool_slot: Option<PoolSlot>,
     ) -> Self {
         let tag = info.engine.tag(info.access);
-        Self(Handle::new(RegionInner { tag, info, raw, memory, backend, users: AtomicUsize::new(1), home }))
+        Self(RegionHandle::new(RegionInner {
+            tag,
+            info,
+            raw,
+            memory,
+            backend,
+            users: AtomicUsize::new(1),
+            pool_slot,
+        }))
     }
 
     /// The length in bytes, at least 1.
@@ -271,7 +279,7 @@ impl Region {
     /// Deregisters, and returns the caller's memory.
     fn take_apart(self) -> Result<Option<Registered>, (Self, Error)> {
         if self.is_sole() {
-            if self.0.home.is_some() {
+            if self.0.pool_slot.is_some() {
                 return Ok(None);
             }
             // SAFETY: just asked, and no pool takes it back.

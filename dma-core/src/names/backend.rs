@@ -22,7 +22,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
 
     /// Returns the backend whose engines it opens, if it has none of its own. Such a name is neither
     /// discovered nor diagnosed.
-    fn stands_for(&self) -> Option<&'static str> {
+    fn delegates_to(&self) -> Option<&'static str> {
         None
     }
 

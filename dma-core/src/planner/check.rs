@@ -1,8 +1,8 @@
 //! Checks of operations before anything reaches a device.
 
 use super::error;
-use super::plan::{Means, Plan};
-use super::query::{Kind, Query};
+use super::plan::{Plan, QueueCaps};
+use super::query::{Query, QueryKind};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
@@ -64,8 +64,8 @@ pub(crate) fn copy<S: Operand, D: Operand>(
 
 fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists: &mut Lists) -> Result<Plan> {
     let (mut from, mut to) = (lists.take(), lists.take());
-    let checked = gather(engine, src, Access::READ, &mut from).and_then(|src_len| {
-        let dst_len = gather(engine, dst, Access::WRITE, &mut to)?;
+    let checked = collect_segments(engine, src, Access::READ, &mut from).and_then(|src_len| {
+        let dst_len = collect_segments(engine, dst, Access::WRITE, &mut to)?;
         if src_len != dst_len {
             return Err(lengths_differ(src_len, dst_len));
         }
@@ -78,12 +78,17 @@ fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists:
 }
 
 /// Checks a fill.
-pub(crate) fn fill<D: Operand>(means: Means, dst: &D, pattern: [u8; 8], lists: &mut Lists) -> Result<Plan> {
-    if !means.can_fill() {
+pub(crate) fn fill<D: Operand>(
+    caps: QueueCaps,
+    dst: &D,
+    pattern: [u8; 8],
+    lists: &mut Lists,
+) -> Result<Plan> {
+    if !caps.can_fill() {
         return Err(error::no_fill());
     }
     let mut to = lists.take();
-    let checked = gather(means.engine, dst, Access::WRITE, &mut to).and_then(|len| {
+    let checked = collect_segments(caps.engine, dst, Access::WRITE, &mut to).and_then(|len| {
         if !D::UNIQUE {
             disjoint(&[], &to, &mut lists.ranges)?;
         }
@@ -99,10 +104,10 @@ pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
     lists: &mut Lists,
 ) -> Result<Plan> {
     let (mut from, mut to, mut to_also) = (lists.take(), lists.take(), lists.take());
-    let checked = gather(engine, src, Access::READ, &mut from).and_then(|src_len| {
+    let checked = collect_segments(engine, src, Access::READ, &mut from).and_then(|src_len| {
         let lens = [
-            gather(engine, dst, Access::WRITE, &mut to)?,
-            gather(engine, also, Access::WRITE, &mut to_also)?,
+            collect_segments(engine, dst, Access::WRITE, &mut to)?,
+            collect_segments(engine, also, Access::WRITE, &mut to_also)?,
         ];
         if let Some(len) = lens.into_iter().find(|len| *len != src_len) {
             return Err(lengths_differ(src_len, len));
@@ -116,30 +121,30 @@ pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
 
 /// Checks a CRC of `a`, or an operation of `kind` on `a` and `b`.
 pub(crate) fn query<A: Operand, B: Operand>(
-    means: Means,
-    kind: Kind,
+    caps: QueueCaps,
+    kind: QueryKind,
     (a, b): (&A, Option<&B>),
     seed: u32,
     lists: &mut Lists,
 ) -> Result<Plan> {
-    let engine = means.engine;
+    let engine = caps.engine;
     let mut query = Query { kind, a: lists.take(), b: lists.take(), seed, cpu: [true; 2] };
-    let checked = gather(engine, a, Access::READ, &mut query.a).and_then(|len| {
+    let checked = collect_segments(engine, a, Access::READ, &mut query.a).and_then(|len| {
         query.cpu[0] = is_reachable(a);
         if let Some(b) = b {
-            let access = if kind == Kind::Compare { Access::READ } else { Access::WRITE };
-            let other = gather(engine, b, access, &mut query.b)?;
+            let access = if kind == QueryKind::Compare { Access::READ } else { Access::WRITE };
+            let other = collect_segments(engine, b, access, &mut query.b)?;
             query.cpu[1] = is_reachable(b);
             if len != other {
                 return Err(lengths_differ(len, other));
             }
-            if kind == Kind::CopyCrc32c && !B::UNIQUE {
+            if kind == QueryKind::CopyCrc32c && !B::UNIQUE {
                 disjoint(&query.a, &query.b, &mut lists.ranges)?;
             }
         }
         countable(len)
     });
-    let can_answer = means.can_answer(&query);
+    let can_answer = caps.can_answer(&query);
     let plan = Plan::Query(query);
     let error = match checked {
         Ok(_) if can_answer => return Ok(plan),
@@ -290,7 +295,12 @@ fn overlap(bytes: u64, in_destination: bool) -> Error {
 
 /// Checks every view of one side and appends its segments to `out`, but for empty ones. Returns the total
 /// length, which may exceed `usize` for repeated windows.
-fn gather<T: Operand>(engine: EngineId, side: &T, access: Access, out: &mut Vec<Segment>) -> Result<u128> {
+fn collect_segments<T: Operand>(
+    engine: EngineId,
+    side: &T,
+    access: Access,
+    out: &mut Vec<Segment>,
+) -> Result<u128> {
     let mut result = Ok(());
     let mut total = 0_u128;
     side.each(&mut |range| {

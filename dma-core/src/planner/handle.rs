@@ -11,18 +11,19 @@ pub(crate) const SPENT: u32 = u32::MAX;
 
 /// A transfer's share of its queue.
 ///
-/// Neither this nor [`Notes`] has bytes that are never valid: an `Option` or `Result` would keep its tag
-/// there, and moving a transfer would touch parts of words. Such moves are most of the cost of a short copy.
-pub(crate) struct Link<P>(MaybeUninit<P>);
+/// Neither this nor [`TransferFlags`] has bytes that are never valid: an `Option` or `Result` would keep its
+/// tag there, and moving a transfer would touch parts of words. Such moves are most of the cost of a short
+/// copy.
+pub(crate) struct QueueRef<P>(MaybeUninit<P>);
 
-impl<P> Link<P> {
+impl<P> QueueRef<P> {
     #[inline]
     pub(crate) const fn new(shared: P) -> Self {
         Self(MaybeUninit::new(shared))
     }
 }
 
-impl<P> Deref for Link<P> {
+impl<P> Deref for QueueRef<P> {
     type Target = P;
 
     #[inline]
@@ -32,7 +33,7 @@ impl<P> Deref for Link<P> {
     }
 }
 
-impl<P> Drop for Link<P> {
+impl<P> Drop for QueueRef<P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as above.
@@ -42,9 +43,9 @@ impl<P> Drop for Link<P> {
 
 /// The [`Operation`] in the low byte, [`YIELDED`](Self::YIELDED), and the lane in the upper half.
 #[derive(Clone, Copy)]
-pub(crate) struct Notes(u32);
+pub(crate) struct TransferFlags(u32);
 
-impl Notes {
+impl TransferFlags {
     /// Its task has let others submit before the doorbell.
     const YIELDED: u32 = 1 << 8;
 
@@ -81,10 +82,10 @@ macro_rules! transfer {
         $(#[$doc])*
         #[must_use = "dropping a transfer gives up its operands"]
         pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
-            queue: Link<$queue>,
+            queue: QueueRef<$queue>,
             /// [`SPENT`] once the operands were given back.
             slot: u32,
-            notes: Notes,
+            flags: TransferFlags,
             operands: ManuallyDrop<T>,
             answer: PhantomData<fn() -> R>,
         }
@@ -94,9 +95,9 @@ macro_rules! transfer {
 
         impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
             #[inline]
-            pub(super) fn new(queue: $queue, slot: u32, notes: Notes, operands: T) -> Self {
+            pub(super) fn new(queue: $queue, slot: u32, flags: TransferFlags, operands: T) -> Self {
                 let operands = ManuallyDrop::new(operands);
-                Self { queue: Link::new(queue), slot, notes, operands, answer: PhantomData }
+                Self { queue: QueueRef::new(queue), slot, flags, operands, answer: PhantomData }
             }
 
             /// Takes the operands out. The destructor of the spent transfer leaves them alone.
@@ -139,7 +140,7 @@ macro_rules! transfer {
                 if self.block(None, stall) {
                     return self.finish();
                 }
-                Err(error::wait_timed_out(self.notes.operation(), self.backend(), stall))
+                Err(error::wait_timed_out(self.flags.operation(), self.backend(), stall))
             }
 
             /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
@@ -190,7 +191,7 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> fmt::Debug for $transfer<T, R> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($transfer))
-                    .field("operation", &self.notes.operation())
+                    .field("operation", &self.flags.operation())
                     .field("slot", &self.slot)
                     .finish_non_exhaustive()
             }

@@ -10,13 +10,13 @@ mod batch;
 pub(crate) mod check;
 pub(crate) mod copy_bytes;
 mod cursor;
-mod cut;
 pub(crate) mod error;
 pub(crate) mod handle;
 pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod query;
 pub(crate) mod slow_path;
+mod split;
 pub(crate) mod stall_detector;
 pub(crate) mod wait;
 
@@ -37,20 +37,20 @@ pub use answer::Answer;
 pub use batch::Batch;
 use check::Lists;
 use cursor::Cursor;
-use cut::{Fence, Piece, Staged, Work};
 use error::Failure;
 pub use error::{OpError, OpFailure};
-use plan::{Means, Plan};
-use query::{Running, Step};
+use plan::{Plan, QueueCaps};
+use query::{QueryProgress, Step};
+use split::{Chunk, DeferredOp, Fence, OpKind};
 
 /// Memory that a planner allocates for each place of its depth, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
 
 /// Number of pending descriptors that are handed to the device without a flush, with or before the next.
-const HAND_OVER: usize = 32;
+const SUBMIT_BATCH: usize = 32;
 /// Completions taken from the device at a time, and rounds of that in one poll.
-const REPORTS: usize = 128;
-const ROUNDS: usize = 8;
+const MAX_COMPLETIONS: usize = 128;
+const MAX_ROUNDS: usize = 8;
 
 /// One operation or batch, by slot.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct OpState {
     /// Descriptors handed over or pending that have not been reported.
     descriptors: u32,
     /// Operations that are not completely cut yet.
-    staged: u32,
+    deferred: u32,
     /// Number of operations: more than 1 for a batch.
     operations: u32,
     phase: Phase,
@@ -84,7 +84,7 @@ enum Phase {
 impl OpState {
     const IDLE: Self = Self {
         descriptors: 0,
-        staged: 0,
+        deferred: 0,
         operations: 0,
         phase: Phase::Ended,
         has_waiter: false,
@@ -105,27 +105,27 @@ impl OpState {
 /// Events for the log, told once nothing is borrowed or locked, because a log subscriber may panic or use the
 /// queue.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum LogEvent {
     /// A descriptor was refused, or did not succeed.
     Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
     /// The device was given up with this many descriptors.
-    Silent { descriptors: usize },
+    Abandoned { descriptors: usize },
     /// The engine panicked.
-    Wrecked,
+    Panicked,
 }
 
-impl News {
-    pub(crate) fn tell(self, backend: &'static str) {
+impl LogEvent {
+    pub(crate) fn emit(self, backend: &'static str) {
         match self {
             Self::Failed { slot, outcome, native } => {
                 tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
             }
-            Self::Silent { descriptors } => tracing::error!(
+            Self::Abandoned { descriptors } => tracing::error!(
                 backend,
                 descriptors,
                 "device did not answer; its queue and the memory it may write are leaked"
             ),
-            Self::Wrecked => tracing::error!(backend, "an engine panicked; its queue is given up"),
+            Self::Panicked => tracing::error!(backend, "an engine panicked; its queue is given up"),
         }
     }
 }
@@ -150,14 +150,14 @@ const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
 }
 
 /// Memory for operations that the device does not have.
-struct Scratch {
+struct BounceBuffer {
     buffer: BufferMut,
-    holds: Holds,
+    used_for: ScratchUse,
 }
 
 /// The use of the scratch block. It changes only while nothing is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+enum ScratchUse {
     /// Fills are copied from it.
     Pattern([u8; 8]),
     /// The operation of this slot is copied to it, for the CPU to read.
@@ -177,33 +177,33 @@ pub(crate) struct Planner {
     failures: BTreeMap<(u32, u32), Failure>,
     /// Descriptors that go out unchanged; those before `handed` have gone.
     pending: Vec<Descriptor<'static>>,
-    handed: usize,
+    submitted: usize,
     /// Operations that go out piece by piece, after all pending descriptors.
-    staged: VecDeque<Staged>,
-    piece: Piece,
+    deferred: VecDeque<DeferredOp>,
+    chunk: Chunk,
     pub(crate) lists: Lists,
     /// Descriptors that the device has.
     in_flight: usize,
     /// The next operation carries a fence.
     fence: bool,
     /// The device has descriptors without a doorbell.
-    unrung: bool,
+    doorbell_pending: bool,
     /// Pending and staged work goes out, with a doorbell, as soon as there is room.
     push: bool,
     /// The time since which operations wait for others, to share a doorbell.
-    gathering: Option<Instant>,
+    delayed_since: Option<Instant>,
     /// A call into the engine is active. If it is found set, the engine has panicked; its state is unknown,
     /// and it is not called again.
-    asked: bool,
+    in_engine_call: bool,
     /// The device was stopped, since the queue is closed.
     stopped: bool,
-    scratch: Option<Scratch>,
+    bounce: Option<BounceBuffer>,
     /// Pieces that the CPU did in place of the device.
-    supplied: u64,
+    cpu_chunks: u64,
     counters: Counters,
     /// Events that the layer above logs.
-    pub(crate) news: Vec<News>,
-    reports: Box<[Completion; REPORTS]>,
+    pub(crate) log_events: Vec<LogEvent>,
+    reports: Box<[Completion; MAX_COMPLETIONS]>,
 }
 
 impl fmt::Debug for Planner {
@@ -212,8 +212,8 @@ impl fmt::Debug for Planner {
             .field("backend", &self.backend)
             .field("raw", &self.raw)
             .field("counters", &self.counters())
-            .field("pending", &(self.pending.len() - self.handed))
-            .field("staged", &self.staged.len())
+            .field("pending", &(self.pending.len() - self.submitted))
+            .field("staged", &self.deferred.len())
             .finish_non_exhaustive()
     }
 }
@@ -225,7 +225,7 @@ impl Planner {
         raw: Box<dyn RawQueue>,
         info: &EngineInfo,
         slots: usize,
-        scratch: Option<BufferMut>,
+        bounce: Option<BufferMut>,
     ) -> Self {
         Self {
             engine: raw.engine_id(),
@@ -236,31 +236,35 @@ impl Planner {
             max_segments: info.limits.max_segments,
             ops: vec![OpState::IDLE; slots].into(),
             failures: BTreeMap::new(),
-            pending: Vec::with_capacity(slots.clamp(HAND_OVER, 1024)),
-            handed: 0,
-            staged: VecDeque::new(),
-            piece: Piece::default(),
+            pending: Vec::with_capacity(slots.clamp(SUBMIT_BATCH, 1024)),
+            submitted: 0,
+            deferred: VecDeque::new(),
+            chunk: Chunk::default(),
             lists: Lists::default(),
             in_flight: 0,
             fence: false,
-            unrung: false,
+            doorbell_pending: false,
             push: false,
-            gathering: None,
-            asked: false,
+            delayed_since: None,
+            in_engine_call: false,
             stopped: false,
-            scratch: scratch.map(|mut buffer| {
+            bounce: bounce.map(|mut buffer| {
                 buffer.fill(0);
-                Scratch { buffer, holds: Holds::Pattern([0; 8]) }
+                BounceBuffer { buffer, used_for: ScratchUse::Pattern([0; 8]) }
             }),
-            supplied: 0,
+            cpu_chunks: 0,
             counters: Counters::default(),
-            news: Vec::new(),
-            reports: Box::new([Completion::done(0); REPORTS]),
+            log_events: Vec::new(),
+            reports: Box::new([Completion::done(0); MAX_COMPLETIONS]),
         }
     }
 
-    pub(crate) fn means(&self) -> Means {
-        Means { engine: self.engine, capabilities: self.capabilities, has_scratch: self.scratch.is_some() }
+    pub(crate) fn caps(&self) -> QueueCaps {
+        QueueCaps {
+            engine: self.engine,
+            capabilities: self.capabilities,
+            has_bounce_buffer: self.bounce.is_some(),
+        }
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -290,13 +294,13 @@ impl Planner {
 
     /// Returns whether operations are open and all of them are with the device.
     pub(crate) fn is_at_device(&self) -> bool {
-        let flushed = self.push || (self.handed == self.pending.len() && self.staged.is_empty());
-        self.open_operations() > 0 && flushed && !self.unrung
+        let flushed = self.push || (self.submitted == self.pending.len() && self.deferred.is_empty());
+        self.open_operations() > 0 && flushed && !self.doorbell_pending
     }
 
     /// Returns the number of descriptors reported so far, and of pieces that the CPU did.
     pub(crate) fn reported(&self) -> u64 {
-        self.counters.descriptors - self.in_flight as u64 + self.supplied
+        self.counters.descriptors - self.in_flight as u64 + self.cpu_chunks
     }
 
     /// Returns the number of polls of the device so far.
@@ -321,31 +325,31 @@ impl Planner {
     ) -> Admission<'_> {
         self.ops[slot as usize] =
             OpState { operations, bytes, phase: Phase::Open, has_waiter, ..OpState::IDLE };
-        let (pending, staged, fence) = (self.pending.len(), self.staged.len(), self.fence);
-        Admission { planner: self, slot, pending, staged, fence }
+        let (pending, deferred, fence) = (self.pending.len(), self.deferred.len(), self.fence);
+        Admission { planner: self, slot, pending, deferred, fence }
     }
 
     /// Returns whether a copy of one range to another can become a pending descriptor at once. If not, others
-    /// are [handed over](Self::hand_over) first, or it is staged, or not valid.
+    /// are [handed over](Self::submit_pending) first, or it is staged, or not valid.
     #[inline]
     pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
         check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
             && !self.fence
-            && self.staged.is_empty()
-            && !self.has_gathered()
+            && self.deferred.is_empty()
+            && !self.has_full_batch()
     }
 
     /// Returns whether a copy of `len` bytes, at least 1, that passed all checks can become a pending
     /// descriptor at once.
     #[inline]
     pub(crate) fn takes_checked(&self, len: usize) -> bool {
-        len <= self.max_transfer && !self.fence && self.staged.is_empty()
+        len <= self.max_transfer && !self.fence && self.deferred.is_empty()
     }
 
-    /// Returns whether enough is pending for [`hand_over`](Self::hand_over).
+    /// Returns whether enough is pending for [`submit_pending`](Self::submit_pending).
     #[inline]
-    pub(crate) fn has_gathered(&self) -> bool {
-        self.pending.len() - self.handed >= HAND_OVER
+    pub(crate) fn has_full_batch(&self) -> bool {
+        self.pending.len() - self.submitted >= SUBMIT_BATCH
     }
 
     /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, under `slot`, which was idle. The
@@ -361,8 +365,8 @@ impl Planner {
     #[inline]
     pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
         self.end_if_over(slot, ended);
-        if self.has_gathered() {
-            self.hand_over(ended);
+        if self.has_full_batch() {
+            self.submit_pending(ended);
         }
     }
 
@@ -376,44 +380,44 @@ impl Planner {
         }
     }
 
-    fn stage(&mut self, token: u64, work: Work, dst: Vec<Segment>) {
+    fn defer(&mut self, token: u64, kind: OpKind, dst: Vec<Segment>) {
         let fence = self.next_fence();
-        self.ops[slot_of(token) as usize].staged += 1;
-        self.staged.push_back(Staged::new(token, fence, work, dst));
+        self.ops[slot_of(token) as usize].deferred += 1;
+        self.deferred.push_back(DeferredOp::new(token, fence, kind, dst));
     }
 
     /// Hands over pending descriptors as far as the device has room.
-    pub(crate) fn hand_over(&mut self, ended: &mut Vec<u32>) {
-        if self.asked {
-            return self.wrecked();
+    pub(crate) fn submit_pending(&mut self, ended: &mut Vec<u32>) {
+        if self.in_engine_call {
+            return self.report_poisoned();
         }
-        while self.handed < self.pending.len() {
+        while self.submitted < self.pending.len() {
             let Some(raw) = &mut self.raw else { return };
-            self.asked = true;
+            self.in_engine_call = true;
             // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and
             // rights, and for overlap; its operands are with a transfer, which keeps them untouched and
             // registered until the completion, or for ever.
-            let taken = unsafe { raw.submit(&self.pending[self.handed..]) };
-            self.asked = false;
+            let taken = unsafe { raw.submit(&self.pending[self.submitted..]) };
+            self.in_engine_call = false;
             match taken {
                 Ok(0) => {
                     // A queue that stays full must not accumulate sent descriptors.
-                    if self.handed >= self.pending.len() / 2 {
-                        self.pending.drain(..self.handed);
-                        self.handed = 0;
+                    if self.submitted >= self.pending.len() / 2 {
+                        self.pending.drain(..self.submitted);
+                        self.submitted = 0;
                     }
                     return;
                 }
                 Ok(n) => {
-                    self.handed += n;
+                    self.submitted += n;
                     self.in_flight += n;
                     self.counters.descriptors += n as u64;
-                    self.unrung = true;
+                    self.doorbell_pending = true;
                 }
                 Err(error) => {
                     let (token, fence) =
-                        (self.pending[self.handed].token(), self.pending[self.handed].fence());
-                    self.handed += 1;
+                        (self.pending[self.submitted].token(), self.pending[self.submitted].fence());
+                    self.submitted += 1;
                     self.pass_on_fence(fence);
                     self.ops[slot_of(token) as usize].descriptors -= 1;
                     self.refused(token, error);
@@ -422,14 +426,14 @@ impl Planner {
             }
         }
         self.pending.clear();
-        self.handed = 0;
+        self.submitted = 0;
     }
 
     /// Hands over pending and staged work as far as the device has room and fences allow.
     fn pump(&mut self, ended: &mut Vec<u32>) {
-        self.hand_over(ended);
+        self.submit_pending(ended);
         while self.pending.is_empty() {
-            let Some(front) = self.staged.front_mut() else { break };
+            let Some(front) = self.deferred.front_mut() else { break };
             let Some(raw) = &mut self.raw else { break };
             if front.fence == Fence::Drain && self.in_flight > 0 {
                 break;
@@ -440,37 +444,37 @@ impl Planner {
                 }
                 break;
             }
-            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.scratch)
-                && block.holds != Holds::Pattern(pattern)
+            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.bounce)
+                && block.used_for != ScratchUse::Pattern(pattern)
             {
                 if self.in_flight > 0 {
                     // A fill with another pattern may still be reading the block.
                     break;
                 }
                 block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
-                block.holds = Holds::Pattern(pattern);
+                block.used_for = ScratchUse::Pattern(pattern);
             }
-            front.next_piece(self.max_transfer, self.max_segments, &mut self.piece);
+            front.next_chunk(self.max_transfer, self.max_segments, &mut self.chunk);
             let token = front.token;
-            let descriptor = self.piece.descriptor(token).with_fence(front.fence == Fence::Device);
-            self.asked = true;
-            // SAFETY: the piece lies within an operation that was checked as in `hand_over`, and within the
-            // limits; the block that fills are read from is this planner's, and is written only while nothing
-            // is in flight.
+            let descriptor = self.chunk.descriptor(token).with_fence(front.fence == Fence::Device);
+            self.in_engine_call = true;
+            // SAFETY: the piece lies within an operation that was checked as in `submit_pending`, and within
+            // the limits; the block that fills are read from is this planner's, and is written only while
+            // nothing is in flight.
             let taken = unsafe { raw.submit(&[descriptor]) };
-            self.asked = false;
+            self.in_engine_call = false;
             match taken {
                 Ok(0) => break,
                 Ok(_) => {
                     self.in_flight += 1;
                     self.counters.descriptors += 1;
-                    self.unrung = true;
+                    self.doorbell_pending = true;
                     let op = &mut self.ops[slot_of(token) as usize];
                     op.descriptors += 1;
-                    front.advance(&self.piece);
+                    front.advance(&self.chunk);
                     if front.is_exhausted() {
-                        op.staged -= 1;
-                        self.drop_staged(0);
+                        op.deferred -= 1;
+                        self.drop_deferred(0);
                     }
                 }
                 Err(error) => {
@@ -479,7 +483,7 @@ impl Planner {
                 }
             }
         }
-        if self.pending.is_empty() && self.staged.is_empty() {
+        if self.pending.is_empty() && self.deferred.is_empty() {
             self.push = false;
         }
     }
@@ -487,8 +491,8 @@ impl Planner {
     /// Advances the query at the front. Returns whether to continue at once.
     #[cold]
     fn pump_query(&mut self, ended: &mut Vec<u32>) -> bool {
-        let Self { staged, raw: Some(raw), ops, scratch, .. } = self else { return false };
-        let Some(front) = staged.front_mut() else { return false };
+        let Self { deferred, raw: Some(raw), ops, bounce, .. } = self else { return false };
+        let Some(front) = deferred.front_mut() else { return false };
         let (token, fence) = (front.token, front.fence);
         let slot = slot_of(token);
         let op = &mut ops[slot as usize];
@@ -498,35 +502,35 @@ impl Planner {
             return false;
         }
         let mut block = None;
-        if query.needs_scratch()
-            && let Some(scratch) = scratch
+        if query.needs_bounce()
+            && let Some(bounce) = bounce
         {
-            if scratch.holds != Holds::Operands(slot) {
+            if bounce.used_for != ScratchUse::Operands(slot) {
                 if self.in_flight > 0 {
                     return false;
                 }
-                scratch.holds = Holds::Operands(slot);
+                bounce.used_for = ScratchUse::Operands(slot);
             }
-            block = Some(scratch.buffer.0.segment());
+            block = Some(bounce.buffer.0.segment());
         }
         match query.next(token, self.max_transfer, block) {
             Step::Submit(descriptor) => {
                 let fenced = fence == Fence::Device && query.is_native();
-                self.asked = true;
+                self.in_engine_call = true;
                 // SAFETY: the piece lies within an operation that was checked, within the limits, and in the
                 // scratch block, which nobody else uses while the operation does; the operands are with a
-                // transfer, as in `hand_over`.
+                // transfer, as in `submit_pending`.
                 let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
-                self.asked = false;
+                self.in_engine_call = false;
                 match taken {
                     Ok(0) => return false,
                     Ok(_) => {
-                        query.handed();
+                        query.record_submitted();
                         front.fence = Fence::Clear;
                         op.descriptors += 1;
                         self.in_flight += 1;
                         self.counters.descriptors += 1;
-                        self.unrung = true;
+                        self.doorbell_pending = true;
                     }
                     Err(error) => {
                         self.refused(token, error);
@@ -537,7 +541,7 @@ impl Planner {
             }
             Step::Settle if op.descriptors > 0 => false,
             Step::Settle => {
-                let supplied = !query.is_native();
+                let cpu_chunks = !query.is_native();
                 // SAFETY: no descriptor of the operation is in flight, and its operands are with a transfer;
                 // only operands that the CPU reaches are read, or the scratch block.
                 unsafe { query.settle(op.result, self.max_transfer, block) };
@@ -545,35 +549,35 @@ impl Planner {
                 op.result = query.result;
                 front.fence = Fence::Clear;
                 if over {
-                    op.staged -= 1;
-                    self.drop_staged(0);
+                    op.deferred -= 1;
+                    self.drop_deferred(0);
                     self.end_if_over(slot, ended);
                 }
-                self.supplied += u64::from(supplied);
+                self.cpu_chunks += u64::from(cpu_chunks);
                 // The CPU does one piece in each poll, which bounds its time.
-                !supplied
+                !cpu_chunks
             }
         }
     }
 
-    fn drop_staged(&mut self, at: usize) {
-        if let Some(staged) = self.staged.remove(at) {
-            if staged.fence != Fence::Clear {
-                match self.staged.get_mut(at) {
-                    Some(next) => next.fence = staged.fence,
+    fn drop_deferred(&mut self, at: usize) {
+        if let Some(deferred) = self.deferred.remove(at) {
+            if deferred.fence != Fence::Clear {
+                match self.deferred.get_mut(at) {
+                    Some(next) => next.fence = deferred.fence,
                     None => self.fence = true,
                 }
             }
-            staged.into_lists().into_iter().for_each(|list| self.lists.keep(list));
+            deferred.into_lists().into_iter().for_each(|list| self.lists.keep(list));
         }
     }
 
     /// Moves the fence of a refused descriptor to the next one.
     fn pass_on_fence(&mut self, fence: bool) {
         if !fence {
-        } else if let Some(next) = self.pending.get_mut(self.handed) {
+        } else if let Some(next) = self.pending.get_mut(self.submitted) {
             *next = next.with_fence(true);
-        } else if let Some(next) = self.staged.front_mut() {
+        } else if let Some(next) = self.deferred.front_mut() {
             next.fence = Fence::Device;
         } else {
             self.fence = true;
@@ -581,13 +585,13 @@ impl Planner {
     }
 
     fn ring(&mut self) {
-        if self.unrung
+        if self.doorbell_pending
             && let Some(raw) = &mut self.raw
         {
-            self.asked = true;
+            self.in_engine_call = true;
             raw.flush();
-            self.asked = false;
-            self.unrung = false;
+            self.in_engine_call = false;
+            self.doorbell_pending = false;
         }
     }
 
@@ -595,11 +599,11 @@ impl Planner {
     /// has room.
     #[inline]
     pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
-        if self.asked {
-            return self.wrecked();
+        if self.in_engine_call {
+            return self.report_poisoned();
         }
-        self.gathering = None;
-        if self.pending.len() > self.handed || !self.staged.is_empty() {
+        self.delayed_since = None;
+        if self.pending.len() > self.submitted || !self.deferred.is_empty() {
             self.push = true;
             self.pump(ended);
         }
@@ -607,31 +611,31 @@ impl Planner {
     }
 
     /// Returns the longest time that awaited operations wait for others, by these options.
-    pub(crate) fn gather(&self, options: &QueueOptions) -> Duration {
+    pub(crate) fn doorbell_delay(&self, options: &QueueOptions) -> Duration {
         if self.capabilities.contains(Capabilities::CPU_COPIES) {
             return Duration::ZERO;
         }
         // Operations that wait for a doorbell must not look like a stalled device.
-        options.gather.min(options.stall_timeout / 2)
+        options.doorbell_delay.min(options.stall_timeout / 2)
     }
 
-    /// Flushes if enough has gathered for a doorbell: as many descriptors as are in flight, [`HAND_OVER`] of
-    /// them, or one that has waited for `limit`. If none is in flight, `idle` decides.
+    /// Flushes if enough has gathered for a doorbell: as many descriptors as are in flight, [`SUBMIT_BATCH`]
+    /// of them, or one that has waited for `limit`. If none is in flight, `idle` decides.
     #[inline]
-    pub(crate) fn flush_gathered(
+    pub(crate) fn flush_delayed(
         &mut self,
         idle: impl FnOnce() -> bool,
         limit: Duration,
         ended: &mut Vec<u32>,
     ) {
-        let gathered = self.pending.len() - self.handed + self.staged.len();
-        if gathered == 0 && !self.unrung {
+        let gathered = self.pending.len() - self.submitted + self.deferred.len();
+        if gathered == 0 && !self.doorbell_pending {
             return;
         }
         let enough = if self.in_flight == 0 { idle() } else { gathered >= self.in_flight };
         // Without a doorbell, the device has a full hand. With `push`, polls hand over what finds room.
-        let due = enough || self.unrung || self.push || limit.is_zero();
-        if due || self.gathering.get_or_insert_with(Instant::now).elapsed() >= limit {
+        let due = enough || self.doorbell_pending || self.push || limit.is_zero();
+        if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
             self.flush(ended);
         }
     }
@@ -639,23 +643,23 @@ impl Planner {
     /// Makes progress. Returns the number of descriptors reported; adds slots that ended and have a waiter to
     /// `ended`.
     pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
-        if self.asked {
-            self.wrecked();
+        if self.in_engine_call {
+            self.report_poisoned();
             return 0;
         }
-        let supplied = self.supplied;
+        let cpu_chunks = self.cpu_chunks;
         if self.push {
             self.pump(ended);
             self.ring();
         }
         let mut total = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let Some(raw) = &mut self.raw else { break };
-            self.asked = true;
+            self.in_engine_call = true;
             let n = raw.poll(&mut self.reports[..]);
-            self.asked = false;
+            self.in_engine_call = false;
             self.counters.polls += 1;
-            if n > self.in_flight.min(REPORTS) {
+            if n > self.in_flight.min(MAX_COMPLETIONS) {
                 let has = self.in_flight;
                 self.miscounted(format_args!("{n} completions of {has} descriptors"));
             }
@@ -680,7 +684,7 @@ impl Planner {
                 }
                 if outcome != Outcome::Done {
                     let native = (native != 0).then(|| self.explain(native));
-                    self.bad(token, outcome, native);
+                    self.record_failed(token, outcome, native);
                 }
                 let op = &mut self.ops[slot as usize];
                 op.descriptors -= run as u32;
@@ -690,7 +694,7 @@ impl Planner {
                 }
             }
             total += n;
-            if n < REPORTS {
+            if n < MAX_COMPLETIONS {
                 break;
             }
         }
@@ -698,7 +702,7 @@ impl Planner {
             self.pump(ended);
             self.ring();
         }
-        total + (self.supplied - supplied) as usize
+        total + (self.cpu_chunks - cpu_chunks) as usize
     }
 
     /// Ends operations of one descriptor that reports say are done, up to the first other report. Returns
@@ -739,20 +743,20 @@ impl Planner {
     fn refused(&mut self, token: u64, error: Error) {
         let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
         let (index, closing) = (index_of(token), self.stopped);
-        self.note(token, Failure { index, outcome, native, refusal: Some(error), closing });
+        self.record_failure(token, Failure { index, outcome, native, refusal: Some(error), closing });
     }
 
     #[cold]
-    fn bad(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+    fn record_failed(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
         let (index, closing) = (index_of(token), self.stopped);
-        self.note(token, Failure { index, outcome, native, refusal: None, closing });
+        self.record_failure(token, Failure { index, outcome, native, refusal: None, closing });
     }
 
     /// Records a failed piece of an operation, and drops pieces that have not gone out.
-    fn note(&mut self, token: u64, failure: Failure) {
+    fn record_failure(&mut self, token: u64, failure: Failure) {
         let slot = slot_of(token);
         let Failure { index, outcome, .. } = failure;
-        self.news.push(News::Failed { slot, outcome, native: failure.native.clone() });
+        self.log_events.push(LogEvent::Failed { slot, outcome, native: failure.native.clone() });
         let op = &mut self.ops[slot as usize];
         op.outcome = worse(op.outcome, outcome);
         match self.failures.entry((slot, index)) {
@@ -765,18 +769,18 @@ impl Planner {
                 place.insert(failure);
             }
         }
-        if op.staged > 0
-            && let Some(at) = self.staged.iter().position(|s| s.token == token)
+        if op.deferred > 0
+            && let Some(at) = self.deferred.iter().position(|s| s.token == token)
         {
-            op.staged -= 1;
-            self.drop_staged(at);
+            op.deferred -= 1;
+            self.drop_deferred(at);
         }
     }
 
     #[inline]
     fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
         let op = &mut self.ops[slot as usize];
-        if op.descriptors > 0 || op.staged > 0 || op.has_ended() {
+        if op.descriptors > 0 || op.deferred > 0 || op.has_ended() {
             return;
         }
         op.phase = Phase::Ended;
@@ -786,15 +790,15 @@ impl Planner {
             // Repeated windows may add up to more than there is memory.
             self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
         } else {
-            let mut bad = 0;
+            let mut record_failed = 0;
             for failure in self.failures.range(of_slot(slot)).map(|(_, failure)| failure) {
-                bad += 1;
+                record_failed += 1;
                 match failure.outcome {
                     Outcome::Aborted => self.counters.aborted += 1,
                     _ => self.counters.failed += 1,
                 }
             }
-            self.counters.completed += operations - bad;
+            self.counters.completed += operations - record_failed;
         }
         if op.has_waiter {
             ended.push(slot);
@@ -812,37 +816,37 @@ impl Planner {
 
     /// Stops the device. Pending and staged work is aborted.
     pub(crate) fn stop(&mut self, ended: &mut Vec<u32>) {
-        if self.asked {
-            return self.wrecked();
+        if self.in_engine_call {
+            return self.report_poisoned();
         }
         let Some(raw) = &mut self.raw else { return };
         self.stopped = true;
-        self.asked = true;
+        self.in_engine_call = true;
         raw.stop();
-        self.asked = false;
-        for descriptor in self.pending.split_off(self.handed) {
+        self.in_engine_call = false;
+        for descriptor in self.pending.split_off(self.submitted) {
             self.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
-            self.bad(descriptor.token(), Outcome::Aborted, None);
+            self.record_failed(descriptor.token(), Outcome::Aborted, None);
             self.end_if_over(slot_of(descriptor.token()), ended);
         }
         self.pending.clear();
-        self.handed = 0;
-        while let Some(token) = self.staged.front().map(|s| s.token) {
-            self.bad(token, Outcome::Aborted, None);
+        self.submitted = 0;
+        while let Some(token) = self.deferred.front().map(|s| s.token) {
+            self.record_failed(token, Outcome::Aborted, None);
             self.end_if_over(slot_of(token), ended);
         }
     }
 
     /// Returns whether the engine has panicked: the layer above must [`abandon`](Self::abandon) it.
-    pub(crate) fn is_wrecked(&self) -> bool {
-        self.asked
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.in_engine_call
     }
 
     /// Makes the layer above collect events.
     #[cold]
-    fn wrecked(&mut self) {
-        if !self.news.iter().any(|news| matches!(news, News::Wrecked)) {
-            self.news.push(News::Wrecked);
+    fn report_poisoned(&mut self) {
+        if !self.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {
+            self.log_events.push(LogEvent::Panicked);
         }
     }
 
@@ -851,7 +855,7 @@ impl Planner {
     /// unsafe.
     #[cold]
     fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
-        self.asked = true;
+        self.in_engine_call = true;
         panic!(
             "engine `{}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is given up",
             self.backend
@@ -864,10 +868,10 @@ impl Planner {
         let Some(raw) = self.raw.take() else { return };
         // The engine may panic below, and must not be dropped then.
         let raw = ManuallyDrop::new(raw);
-        let idle = self.in_flight == 0 && !std::mem::take(&mut self.asked);
+        let idle = self.in_flight == 0 && !std::mem::take(&mut self.in_engine_call);
         if !idle {
-            std::mem::forget(self.scratch.take());
-            self.news.push(News::Silent { descriptors: self.in_flight });
+            std::mem::forget(self.bounce.take());
+            self.log_events.push(LogEvent::Abandoned { descriptors: self.in_flight });
         }
         let stats = raw.stats();
         self.counters.doorbells = stats.doorbells;
@@ -894,7 +898,7 @@ pub(crate) struct Admission<'a> {
     slot: u32,
     /// State of the planner before: pending descriptors, staged operations, and the fence.
     pending: usize,
-    staged: usize,
+    deferred: usize,
     fence: bool,
 }
 
@@ -906,17 +910,17 @@ impl Admission<'_> {
         match plan {
             Plan::Flat(src, dst) => self.push_flat(index, src, dst),
             Plan::Empty => {}
-            Plan::Lists(src, dst) => self.planner.stage(token, Work::Copy(Cursor::new(src)), dst),
+            Plan::Lists(src, dst) => self.planner.defer(token, OpKind::Copy(Cursor::new(src)), dst),
             Plan::CopyToBoth(mut src, [mut dst, mut also]) => {
                 let planner = &mut *self.planner;
                 if planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
-                    let work = Work::CopyToBoth(Cursor::new(src), Cursor::new(also));
-                    planner.stage(token, work, dst);
+                    let kind = OpKind::CopyToBoth(Cursor::new(src), Cursor::new(also));
+                    planner.defer(token, kind, dst);
                 } else {
                     src.extend_from_within(..);
                     dst.append(&mut also);
                     planner.lists.keep(also);
-                    planner.stage(token, Work::Copy(Cursor::new(src)), dst);
+                    planner.defer(token, OpKind::Copy(Cursor::new(src)), dst);
                 }
             }
             Plan::Query(query) => {
@@ -925,19 +929,19 @@ impl Admission<'_> {
                 (op.answers, op.result) = (true, query.initial());
                 if query.len() > 0 {
                     let native = planner.capabilities.contains(query.kind.capability());
-                    planner.stage(token, Work::Query(Running::new(query, native)), Vec::new());
+                    planner.defer(token, OpKind::Query(QueryProgress::new(query, native)), Vec::new());
                 }
             }
             Plan::Fill(pattern, dst) => {
-                let block = self.planner.scratch.as_ref().map(|block| block.buffer.0.segment());
-                let work = match block {
+                let block = self.planner.bounce.as_ref().map(|block| block.buffer.0.segment());
+                let kind = match block {
                     Some(block) if !self.planner.capabilities.contains(Capabilities::FILL) => {
-                        Work::FillFrom { pattern, block, phase: 0 }
+                        OpKind::FillFrom { pattern, block, phase: 0 }
                     }
-                    // `Means` was asked.
-                    _ => Work::Fill(pattern),
+                    // `QueueCaps` was asked.
+                    _ => OpKind::Fill(pattern),
                 };
-                self.planner.stage(token, work, dst);
+                self.planner.defer(token, kind, dst);
             }
         }
     }
@@ -955,7 +959,7 @@ impl Admission<'_> {
     pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
         let planner = &mut *self.planner;
         let token = token(self.slot, index);
-        if planner.staged.is_empty()
+        if planner.deferred.is_empty()
             && dst.len <= planner.max_transfer
             && (!planner.fence || planner.capabilities.contains(Capabilities::FENCE))
         {
@@ -966,7 +970,7 @@ impl Admission<'_> {
             let (mut from, mut to) = (planner.lists.take(), planner.lists.take());
             from.push(src);
             to.push(dst);
-            planner.stage(token, Work::Copy(Cursor::new(from)), to);
+            planner.defer(token, OpKind::Copy(Cursor::new(from)), to);
         }
     }
 
@@ -975,8 +979,8 @@ impl Admission<'_> {
     /// began with 0 bytes and as many operations as copies.
     #[inline]
     pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
-        let Planner { engine, max_transfer, pending, staged, fence, ops, .. } = &mut *self.planner;
-        if *fence || !staged.is_empty() {
+        let Planner { engine, max_transfer, pending, deferred, fence, ops, .. } = &mut *self.planner;
+        if *fence || !deferred.is_empty() {
             return false;
         }
         let (engine, slot, count) = (*engine, self.slot, copies.len());
@@ -1016,7 +1020,7 @@ impl Drop for Admission<'_> {
     fn drop(&mut self) {
         let planner = &mut *self.planner;
         planner.pending.truncate(self.pending);
-        planner.staged.truncate(self.staged);
+        planner.deferred.truncate(self.deferred);
         planner.fence = self.fence;
         planner.ops[self.slot as usize] = OpState::IDLE;
     }

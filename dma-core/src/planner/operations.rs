@@ -13,8 +13,8 @@ macro_rules! operations {
             /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill
             /// nor allocate memory to copy from.
             pub fn fill<D: $crate::Destination $(+ $send)?>(&self, dst: D, pattern: [u8; 8]) -> $result<D> {
-                self.submit_checked($crate::planner::error::Operation::Fill, dst, |means, dst, lists| {
-                    $crate::planner::check::fill(means, dst, pattern, lists)
+                self.submit_checked($crate::planner::error::Operation::Fill, dst, |caps, dst, lists| {
+                    $crate::planner::check::fill(caps, dst, pattern, lists)
                 })
             }
 
@@ -31,8 +31,8 @@ macro_rules! operations {
                 E: $crate::Destination $(+ $send)?,
             {
                 let operands = (src, dst, also);
-                self.submit_checked($crate::planner::error::Operation::CopyToBoth, operands, |means, (src, dst, also), lists| {
-                    $crate::planner::check::copy_to_both(means.engine, (src, dst, also), lists)
+                self.submit_checked($crate::planner::error::Operation::CopyToBoth, operands, |caps, (src, dst, also), lists| {
+                    $crate::planner::check::copy_to_both(caps.engine, (src, dst, also), lists)
                 })
             }
 
@@ -57,8 +57,8 @@ macro_rules! operations {
                 A: $crate::Source $(+ $send)?,
                 B: $crate::Source $(+ $send)?,
             {
-                self.submit_checked($crate::planner::error::Operation::Compare, (a, b), |means, (a, b), lists| {
-                    $crate::planner::check::query(means, $crate::planner::query::Kind::Compare, (a, Some(b)), 0, lists)
+                self.submit_checked($crate::planner::error::Operation::Compare, (a, b), |caps, (a, b), lists| {
+                    $crate::planner::check::query(caps, $crate::planner::query::QueryKind::Compare, (a, Some(b)), 0, lists)
                 })
             }
 
@@ -70,8 +70,8 @@ macro_rules! operations {
             ///
             /// With the operand: as [`compare`](Self::compare).
             pub fn crc32c<S: $crate::Source $(+ $send)?>(&self, src: S, seed: u32) -> $result<S, u32> {
-                self.submit_checked($crate::planner::error::Operation::Crc32c, src, |means, src, lists| {
-                    $crate::planner::check::query(means, $crate::planner::query::Kind::Crc32c, (src, None::<&S>), seed, lists)
+                self.submit_checked($crate::planner::error::Operation::Crc32c, src, |caps, src, lists| {
+                    $crate::planner::check::query(caps, $crate::planner::query::QueryKind::Crc32c, (src, None::<&S>), seed, lists)
                 })
             }
 
@@ -88,8 +88,8 @@ macro_rules! operations {
                 S: $crate::Source $(+ $send)?,
                 D: $crate::Destination $(+ $send)?,
             {
-                self.submit_checked($crate::planner::error::Operation::CopyCrc32c, (src, dst), |means, (src, dst), lists| {
-                    $crate::planner::check::query(means, $crate::planner::query::Kind::CopyCrc32c, (src, Some(dst)), seed, lists)
+                self.submit_checked($crate::planner::error::Operation::CopyCrc32c, (src, dst), |caps, (src, dst), lists| {
+                    $crate::planner::check::query(caps, $crate::planner::query::QueryKind::CopyCrc32c, (src, Some(dst)), seed, lists)
                 })
             }
 

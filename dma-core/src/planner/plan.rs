@@ -1,4 +1,4 @@
-//! [`Plan`]: an operation that passed all checks, and [`Means`] to carry it out.
+//! [`Plan`]: an operation that passed all checks, and [`QueueCaps`] to carry it out.
 
 use super::query::Query;
 use crate::{Capabilities, EngineId, Segment};
@@ -54,23 +54,23 @@ impl Plan {
     }
 }
 
-/// Means of a queue to carry out operations: the device's, and scratch memory.
+/// QueueCaps of a queue to carry out operations: the device's, and scratch memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Means {
+pub(crate) struct QueueCaps {
     pub(crate) engine: EngineId,
     pub(crate) capabilities: Capabilities,
     /// There is scratch memory to copy through.
-    pub(crate) has_scratch: bool,
+    pub(crate) has_bounce_buffer: bool,
 }
 
-impl Means {
+impl QueueCaps {
     /// Returns whether a fill can be done, natively or by copies.
     pub(crate) const fn can_fill(self) -> bool {
-        self.capabilities.contains(Capabilities::FILL) || self.has_scratch
+        self.capabilities.contains(Capabilities::FILL) || self.has_bounce_buffer
     }
 
     /// Returns whether an operation with a result can be done, natively or by the CPU.
     pub(crate) const fn can_answer(self, query: &Query) -> bool {
-        self.capabilities.contains(query.kind.capability()) || query.is_reachable() || self.has_scratch
+        self.capabilities.contains(query.kind.capability()) || query.is_reachable() || self.has_bounce_buffer
     }
 }

@@ -9,13 +9,13 @@ use super::cursor::Cursor;
 use crate::{Capabilities, Completion, Descriptor, Segment, racy_copy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum QueryKind {
     Compare,
     Crc32c,
     CopyCrc32c,
 }
 
-impl Kind {
+impl QueryKind {
     pub(crate) const fn capability(self) -> Capabilities {
         match self {
             Self::Compare => Capabilities::COMPARE,
@@ -28,7 +28,7 @@ impl Kind {
 /// A checked operation with a result. Lists hold no empty segment.
 #[derive(Debug)]
 pub(crate) struct Query {
-    pub(crate) kind: Kind,
+    pub(crate) kind: QueryKind,
     /// The source; of a comparison, one side.
     pub(crate) a: Vec<Segment>,
     /// The destination; of a comparison, the other side; of a CRC, nothing.
@@ -45,27 +45,27 @@ impl Query {
 
     /// Returns the result for no bytes.
     pub(crate) fn initial(&self) -> u64 {
-        if self.kind == Kind::Compare { Completion::EQUAL } else { self.seed.into() }
+        if self.kind == QueryKind::Compare { Completion::EQUAL } else { self.seed.into() }
     }
 
     /// Returns whether the CPU can do it without copies to the scratch block.
     pub(crate) const fn is_reachable(&self) -> bool {
         let [a, b] = self.cpu;
         match self.kind {
-            Kind::Compare => a && b,
-            Kind::Crc32c => a,
-            Kind::CopyCrc32c => a || b,
+            QueryKind::Compare => a && b,
+            QueryKind::Crc32c => a,
+            QueryKind::CopyCrc32c => a || b,
         }
     }
 }
 
 /// The longest piece that the CPU reads, in bytes: about 20 us, which bounds a poll.
-const CPU_PIECE: usize = 256 << 10;
+const CPU_CHUNK: usize = 256 << 10;
 
 /// A [`Query`] under way.
 #[derive(Debug)]
-pub(crate) struct Running {
-    kind: Kind,
+pub(crate) struct QueryProgress {
+    kind: QueryKind,
     /// True if the device does it.
     native: bool,
     reachable: bool,
@@ -78,12 +78,12 @@ pub(crate) struct Running {
     /// The result so far.
     pub(crate) result: u64,
     /// Descriptors of the piece under way that were handed to the device.
-    handed: usize,
+    submitted: usize,
 }
 
 /// A piece: one segment of each side.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct QueryChunk {
     a: Segment,
     b: Segment,
     /// Segments that the CPU reads after the copies.
@@ -94,13 +94,13 @@ struct Piece {
 
 /// The next step.
 pub(crate) enum Step {
-    /// Submit this, then call [`Running::handed`].
+    /// Submit this, then call [`QueryProgress::handed`].
     Submit(Descriptor<'static>),
-    /// Wait until all submitted descriptors are reported, then call [`Running::settle`].
+    /// Wait until all submitted descriptors are reported, then call [`QueryProgress::settle`].
     Settle,
 }
 
-impl Running {
+impl QueryProgress {
     pub(crate) fn new(query: Query, native: bool) -> Self {
         Self {
             kind: query.kind,
@@ -112,7 +112,7 @@ impl Running {
             result: query.initial(),
             a: Cursor::new(query.a),
             b: Cursor::new(query.b),
-            handed: 0,
+            submitted: 0,
         }
     }
 
@@ -121,7 +121,7 @@ impl Running {
     }
 
     /// Returns whether it copies to the scratch block.
-    pub(crate) const fn needs_scratch(&self) -> bool {
+    pub(crate) const fn needs_bounce(&self) -> bool {
         !self.native && !self.reachable
     }
 
@@ -130,65 +130,65 @@ impl Running {
     }
 
     /// Returns the next step of the current or next piece. `scratch` is given if it is needed.
-    pub(crate) fn next(&self, token: u64, max_transfer: usize, scratch: Option<Segment>) -> Step {
-        let Piece { a, b, copies, .. } = self.piece(max_transfer, scratch);
-        if self.native && self.handed == 0 {
+    pub(crate) fn next(&self, token: u64, max_transfer: usize, bounce: Option<Segment>) -> Step {
+        let QueryChunk { a, b, copies, .. } = self.chunk(max_transfer, bounce);
+        if self.native && self.submitted == 0 {
             let seed = self.result as u32;
             return Step::Submit(match self.kind {
-                Kind::Compare => Descriptor::compare(token, a, b),
-                Kind::Crc32c => Descriptor::crc32c(token, a, seed),
-                Kind::CopyCrc32c => Descriptor::copy_crc32c(token, a, b, seed),
+                QueryKind::Compare => Descriptor::compare(token, a, b),
+                QueryKind::Crc32c => Descriptor::crc32c(token, a, seed),
+                QueryKind::CopyCrc32c => Descriptor::copy_crc32c(token, a, b, seed),
             });
         }
-        match copies.iter().flatten().nth(self.handed) {
+        match copies.iter().flatten().nth(self.submitted) {
             Some((src, dst)) => Step::Submit(Descriptor::copy(token, *src, *dst)),
             None => Step::Settle,
         }
     }
 
     /// Returns the current piece: the same until it is settled.
-    fn piece(&self, max_transfer: usize, scratch: Option<Segment>) -> Piece {
-        let copies = self.kind == Kind::CopyCrc32c;
-        let half = scratch.map_or(usize::MAX, |scratch| scratch.len / 2);
-        let mut len = self.left.min(if self.native { max_transfer } else { CPU_PIECE.min(half) });
-        if copies || scratch.is_some() {
+    fn chunk(&self, max_transfer: usize, bounce: Option<Segment>) -> QueryChunk {
+        let copies = self.kind == QueryKind::CopyCrc32c;
+        let half = bounce.map_or(usize::MAX, |bounce| bounce.len / 2);
+        let mut len = self.left.min(if self.native { max_transfer } else { CPU_CHUNK.min(half) });
+        if copies || bounce.is_some() {
             len = len.min(max_transfer);
         }
         len = self.a.reach(1, len);
-        if self.kind != Kind::Crc32c {
+        if self.kind != QueryKind::Crc32c {
             len = self.b.reach(1, len);
         }
         let a = self.a.segment(len);
-        let b = if self.kind == Kind::Crc32c { a } else { self.b.segment(len) };
-        let mut piece = Piece { a, b, read: [a, b], copies: [None; 2] };
+        let b = if self.kind == QueryKind::Crc32c { a } else { self.b.segment(len) };
+        let mut chunk = QueryChunk { a, b, read: [a, b], copies: [None; 2] };
         if self.native {
-            return piece;
+            return chunk;
         }
         if copies {
-            piece.copies[0] = Some((a, b));
-            piece.read = if self.cpu[0] { [a, a] } else { [b, b] };
+            chunk.copies[0] = Some((a, b));
+            chunk.read = if self.cpu[0] { [a, a] } else { [b, b] };
         }
-        if let Some(scratch) = scratch {
-            let part = |n: usize| Segment { addr: scratch.addr.offset(n * half), len, ..scratch };
+        if let Some(bounce) = bounce {
+            let part = |n: usize| Segment { addr: bounce.addr.offset(n * half), len, ..bounce };
             match self.kind {
-                Kind::Compare => {
+                QueryKind::Compare => {
                     for (n, side) in [a, b].into_iter().enumerate().filter(|(n, _)| !self.cpu[*n]) {
-                        piece.read[n] = part(n);
-                        piece.copies[n] = Some((side, part(n)));
+                        chunk.read[n] = part(n);
+                        chunk.copies[n] = Some((side, part(n)));
                     }
                 }
-                Kind::Crc32c | Kind::CopyCrc32c => {
-                    piece.read = [part(0); 2];
-                    piece.copies[1] = Some((a, part(0)));
+                QueryKind::Crc32c | QueryKind::CopyCrc32c => {
+                    chunk.read = [part(0); 2];
+                    chunk.copies[1] = Some((a, part(0)));
                 }
             }
         }
-        piece
+        chunk
     }
 
-    /// Notes that the device took the descriptor of [`next`](Self::next).
-    pub(crate) const fn handed(&mut self) {
-        self.handed += 1;
+    /// TransferFlags that the device took the descriptor of [`next`](Self::next).
+    pub(crate) const fn record_submitted(&mut self) {
+        self.submitted += 1;
     }
 
     /// Adds the result of the current piece, once all of it was reported as done, the last descriptor with
@@ -198,13 +198,13 @@ impl Running {
     ///
     /// The operands are mapped and initialized, and no device writes what the CPU reads of them; the scratch
     /// block is this operation's.
-    pub(crate) unsafe fn settle(&mut self, answer: u64, max_transfer: usize, scratch: Option<Segment>) {
-        let Piece { a, read, .. } = self.piece(max_transfer, scratch);
-        self.handed = 0;
+    pub(crate) unsafe fn settle(&mut self, answer: u64, max_transfer: usize, bounce: Option<Segment>) {
+        let QueryChunk { a, read, .. } = self.chunk(max_transfer, bounce);
+        self.submitted = 0;
         let answer = match (self.native, self.kind) {
             (true, _) => answer,
             // SAFETY: the caller's promise.
-            (false, Kind::Compare) => unsafe {
+            (false, QueryKind::Compare) => unsafe {
                 let [left, right] = read.map(|side| side.addr.as_ptr().cast_const());
                 racy_copy::first_difference(left, right, a.len)
                     .map_or(Completion::EQUAL, |differs| differs as u64)
@@ -216,17 +216,17 @@ impl Running {
             }
         };
         self.a.advance(a.len);
-        if self.kind != Kind::Crc32c {
+        if self.kind != QueryKind::Crc32c {
             self.b.advance(a.len);
         }
         self.left -= a.len;
         match self.kind {
-            Kind::Compare if answer != Completion::EQUAL => {
+            QueryKind::Compare if answer != Completion::EQUAL => {
                 self.result = self.before as u64 + answer;
                 self.left = 0;
             }
-            Kind::Compare => self.before += a.len,
-            Kind::Crc32c | Kind::CopyCrc32c => self.result = answer,
+            QueryKind::Compare => self.before += a.len,
+            QueryKind::Crc32c | QueryKind::CopyCrc32c => self.result = answer,
         }
     }
 

@@ -94,13 +94,17 @@ fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32
         Ok(transfer) => transfer.wait().is_ok(),
         Err(_) => false,
     };
-    let room = queue.room();
+    let room = queue.available();
     let looks = panic_at_each_look(submit, || {
         queue.flush();
         while queue.poll() > 0 {}
         assert!(is_untouched(&dst), "the device got copies of a batch whose operands are gone");
         let counters = queue.counters();
-        assert_eq!((queue.room(), counters.submitted, counters.descriptors), (room, 0, 0), "{counters:?}");
+        assert_eq!(
+            (queue.available(), counters.submitted, counters.descriptors),
+            (room, 0, 0),
+            "{counters:?}"
+        );
     });
     assert!(looks >= least, "{looks} looks");
     assert!(!is_untouched(&dst), "what did not panic was copied");
@@ -130,7 +134,7 @@ fn a_shared_batch_that_panics_leaves_no_descriptor() {
     let looks = panic_at_each_look(submit, || {
         assert!(is_untouched(&dst));
         let counters = queue.counters();
-        assert_eq!((queue.room(), counters.submitted, counters.descriptors), (4, 0, 0), "{counters:?}");
+        assert_eq!((queue.available(), counters.submitted, counters.descriptors), (4, 0, 0), "{counters:?}");
     });
     assert!(looks >= 20, "{looks} looks");
     assert!(!is_untouched(&dst), "what did not panic was copied");

@@ -304,7 +304,7 @@ fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
     while count(&given_back) == 0 {
         rig.queue.poll();
     }
-    assert_eq!(rig.queue.room(), 64, "every slot is free, once");
+    assert_eq!(rig.queue.available(), 64, "every slot is free, once");
 }
 
 /// A task that a submission wakes need not wait for the next poll.

@@ -21,13 +21,13 @@ pub use transfer::Transfer;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, Operation};
-use crate::planner::handle::Notes;
+use crate::planner::handle::TransferFlags;
 use crate::planner::operations::operations;
-use crate::planner::plan::{Means, Plan};
+use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::slow_path::slow_path;
 use crate::planner::stall_detector::StallDetector;
 use crate::planner::wait;
-use crate::planner::{self, Answer, Batch, News, OpError, Planner};
+use crate::planner::{self, Answer, Batch, LogEvent, OpError, Planner};
 use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
 };
@@ -64,21 +64,21 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 ///   and for futures that move between them.
 /// - Dropping it closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
 pub struct Queue {
-    shared: Rc<RefCell<State>>,
+    shared: Rc<RefCell<QueueState>>,
     drop_timeout: Duration,
 }
 
 /// State shared by a queue and its transfers.
-struct State {
+struct QueueState {
     planner: Planner,
     free: Vec<u32>,
     waiters: Vec<Waiter>,
     /// Scratch: slots that ended and have a waiter.
     ended: Vec<u32>,
-    spare: Callbacks,
+    recycled: DeferredCallbacks,
     stall_timeout: Duration,
     /// Longest time that awaited operations wait for others; 0 if they do not.
-    gather: Duration,
+    doorbell_delay: Duration,
     /// Consulted when the queue is full.
     stall_detector: StallDetector,
     /// True without a [`Driver`]: an awaiting transfer asks to be polled again.
@@ -94,22 +94,22 @@ struct Waiter {
 
 /// User callbacks to run once the state is no longer borrowed.
 #[derive(Default)]
-struct Callbacks {
-    news: Vec<News>,
+struct DeferredCallbacks {
+    log_events: Vec<LogEvent>,
     backend: &'static str,
     wake: Vec<Waker>,
     drop: Vec<Box<dyn Any>>,
 }
 
-impl Callbacks {
+impl DeferredCallbacks {
     /// Runs all, and keeps the emptied lists. A panic is resumed after the last one.
-    fn run(mut self, shared: &RefCell<State>) {
+    fn run(mut self, shared: &RefCell<QueueState>) {
         let mut others = PanicCollector::default();
-        self.news.drain(..).for_each(|news| others.run(|| news.tell(self.backend)));
+        self.log_events.drain(..).for_each(|event| others.run(|| event.emit(self.backend)));
         self.drop.drain(..).for_each(|operands| others.run(|| drop(operands)));
         self.wake.drain(..).for_each(|waker| others.run(|| waker.wake()));
-        shared.borrow_mut().spare = self;
-        others.go_on();
+        shared.borrow_mut().recycled = self;
+        others.resume_panic();
     }
 }
 
@@ -128,50 +128,54 @@ impl PanicCollector {
         }
     }
 
-    fn go_on(self) {
+    fn resume_panic(self) {
         if let Some(panic) = self.panic {
             resume_unwind(panic);
         }
     }
 }
 
-impl State {
+impl QueueState {
     /// Returns whether an operation that is awaited should let other tasks submit theirs first.
-    fn gathers(&self) -> bool {
-        self.cooperative && !self.gather.is_zero() && self.planner.open_operations() > 1
+    fn delays_doorbell(&self) -> bool {
+        self.cooperative && !self.doorbell_delay.is_zero() && self.planner.open_operations() > 1
     }
 
     /// Flushes for a task, and polls the device; the caller runs the callbacks. A driver needs the doorbell
     /// at once, since the device wakes it.
-    fn drive(&mut self) -> Option<Callbacks> {
-        let limit = if self.cooperative { self.gather } else { Duration::ZERO };
-        self.planner.flush_gathered(|| true, limit, &mut self.ended);
+    fn drive(&mut self) -> Option<DeferredCallbacks> {
+        let limit = if self.cooperative { self.doorbell_delay } else { Duration::ZERO };
+        self.planner.flush_delayed(|| true, limit, &mut self.ended);
         self.planner.poll(&mut self.ended);
-        self.collect()
+        self.drain()
     }
 
     /// Polls the device; the caller runs the callbacks.
-    fn poll(&mut self) -> (usize, Option<Callbacks>) {
+    fn poll(&mut self) -> (usize, Option<DeferredCallbacks>) {
         let reported = self.planner.poll(&mut self.ended);
-        (reported, self.collect())
+        (reported, self.drain())
     }
 
     #[inline]
-    fn collect(&mut self) -> Option<Callbacks> {
-        if self.ended.is_empty() && self.planner.news.is_empty() { None } else { Some(self.collect_ended()) }
+    fn drain(&mut self) -> Option<DeferredCallbacks> {
+        if self.ended.is_empty() && self.planner.log_events.is_empty() {
+            None
+        } else {
+            Some(self.drain_ended())
+        }
     }
 
     /// Collects news for the log.
-    fn callbacks(&mut self) -> Callbacks {
-        let mut callbacks = std::mem::take(&mut self.spare);
+    fn callbacks(&mut self) -> DeferredCallbacks {
+        let mut callbacks = std::mem::take(&mut self.recycled);
         callbacks.backend = self.planner.backend;
-        callbacks.news.append(&mut self.planner.news);
+        callbacks.log_events.append(&mut self.planner.log_events);
         callbacks
     }
 
     #[cold]
-    fn collect_ended(&mut self) -> Callbacks {
-        let mut callbacks = if self.planner.is_wrecked() {
+    fn drain_ended(&mut self) -> DeferredCallbacks {
+        let mut callbacks = if self.planner.is_poisoned() {
             self.abandon();
             self.wake_all()
         } else {
@@ -195,9 +199,9 @@ impl State {
         callbacks
     }
 
-    fn flush(&mut self) -> Option<Callbacks> {
+    fn flush(&mut self) -> Option<DeferredCallbacks> {
         self.planner.flush(&mut self.ended);
-        self.collect()
+        self.drain()
     }
 
     /// Returns the time for which a device that has work has completed none of it, if that is too long.
@@ -210,7 +214,7 @@ impl State {
     }
 
     /// Wakes every task that waits.
-    fn wake_all(&mut self) -> Callbacks {
+    fn wake_all(&mut self) -> DeferredCallbacks {
         let mut callbacks = self.callbacks();
         callbacks.wake.extend(self.waiters.iter_mut().filter_map(|a| a.waker.take()));
         callbacks
@@ -227,12 +231,12 @@ impl State {
 }
 
 /// Abandons a queue that a panicking callback kept from being closed.
-impl Drop for State {
+impl Drop for QueueState {
     fn drop(&mut self) {
         if !self.planner.is_closed() {
             self.abandon();
             let (mut others, backend) = (PanicCollector::default(), self.planner.backend);
-            self.planner.news.drain(..).for_each(|news| others.run(|| news.tell(backend)));
+            self.planner.log_events.drain(..).for_each(|event| others.run(|| event.emit(backend)));
             // A panic may be under way already.
             std::mem::forget(others);
         }
@@ -240,20 +244,20 @@ impl Drop for State {
 }
 
 /// Runs callbacks, if there are any, once the state is no longer borrowed.
-fn run(callbacks: Option<Callbacks>, shared: &RefCell<State>) {
+fn run(callbacks: Option<DeferredCallbacks>, shared: &RefCell<QueueState>) {
     if let Some(callbacks) = callbacks {
         callbacks.run(shared);
     }
 }
 
 /// Polls the device once. Returns the number of descriptors reported.
-fn poll(shared: &RefCell<State>) -> usize {
+fn poll(shared: &RefCell<QueueState>) -> usize {
     let (reported, callbacks) = shared.borrow_mut().poll();
     run(callbacks, shared);
     reported
 }
 
-fn flush(shared: &RefCell<State>) {
+fn flush(shared: &RefCell<QueueState>) {
     let callbacks = shared.borrow_mut().flush();
     run(callbacks, shared);
 }
@@ -269,14 +273,14 @@ impl Queue {
         let slots = u32::try_from(depth).unwrap_or(u32::MAX);
         let planner = Planner::new(raw, info, depth, fill_block);
         Self {
-            shared: Rc::new(RefCell::new(State {
+            shared: Rc::new(RefCell::new(QueueState {
                 // Taken from the end: low slots first.
                 free: (0..slots).rev().collect(),
                 waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
                 ended: Vec::new(),
-                spare: Callbacks::default(),
+                recycled: DeferredCallbacks::default(),
                 stall_timeout: options.stall_timeout,
-                gather: planner.gather(options),
+                doorbell_delay: planner.doorbell_delay(options),
                 planner,
                 stall_detector: StallDetector::new(options.stall_timeout),
                 cooperative: true,
@@ -298,8 +302,8 @@ impl Queue {
     #[inline]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
         if !(S::SINGLE && D::SINGLE) {
-            return self.submit_checked(Operation::Copy, (src, dst), |means, (src, dst), lists| {
-                check::copy(means.engine, src, dst, lists)
+            return self.submit_checked(Operation::Copy, (src, dst), |caps, (src, dst), lists| {
+                check::copy(caps.engine, src, dst, lists)
             });
         }
         // While no destructor and no call can see the operands, the compiler moves them once.
@@ -314,30 +318,30 @@ impl Queue {
                     drop(guard);
                     // Nothing runs after this, so that the transfer is made in its place.
                     let operands = ManuallyDrop::into_inner(operands);
-                    return Ok(Transfer::new(shared, slot, Notes::new(Operation::Copy), operands));
+                    return Ok(Transfer::new(shared, slot, TransferFlags::new(Operation::Copy), operands));
                 }
                 state.free.push(slot);
             }
         }
         slow_path(ManuallyDrop::into_inner(operands), |operands| {
             let guard = self.shared.borrow_mut();
-            if guard.planner.has_gathered() {
-                self.hand_over(guard);
+            if guard.planner.has_full_batch() {
+                self.submit_pending(guard);
             } else {
                 drop(guard);
             }
-            self.submit_checked(Operation::Copy, operands, |means, (src, dst), lists| {
-                check::copy(means.engine, src, dst, lists)
+            self.submit_checked(Operation::Copy, operands, |caps, (src, dst), lists| {
+                check::copy(caps.engine, src, dst, lists)
             })
         })
     }
 
     /// Submits the pending descriptors.
     #[cold]
-    fn hand_over(&self, mut state: RefMut<'_, State>) {
-        let State { planner, ended, .. } = &mut *state;
-        planner.hand_over(ended);
-        let callbacks = state.collect();
+    fn submit_pending(&self, mut state: RefMut<'_, QueueState>) {
+        let QueueState { planner, ended, .. } = &mut *state;
+        planner.submit_pending(ended);
+        let callbacks = state.drain();
         drop(state);
         run(callbacks, &self.shared);
     }
@@ -347,11 +351,11 @@ impl Queue {
         &self,
         operation: Operation,
         operands: T,
-        check: impl FnOnce(Means, &T, &mut Lists) -> Result<Plan>,
+        check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SubmitResult<T, R> {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
-        let plan = match check(state.planner.means(), &operands, &mut state.planner.lists) {
+        let plan = match check(state.planner.caps(), &operands, &mut state.planner.lists) {
             Ok(plan) => plan,
             Err(e) => return Err(Self::refuse(state, operation, e, operands)),
         };
@@ -422,24 +426,24 @@ impl Queue {
     #[inline]
     fn pushed<T: 'static, R: Answer>(
         &self,
-        mut state: RefMut<'_, State>,
+        mut state: RefMut<'_, QueueState>,
         slot: u32,
         operation: Operation,
         operands: T,
     ) -> Transfer<T, R> {
-        let transfer = Transfer::new(Rc::clone(&self.shared), slot, Notes::new(operation), operands);
-        let State { planner, free, ended, .. } = &mut *state;
+        let transfer = Transfer::new(Rc::clone(&self.shared), slot, TransferFlags::new(operation), operands);
+        let QueueState { planner, free, ended, .. } = &mut *state;
         let taken = free.pop();
         debug_assert_eq!(taken, Some(slot), "the one that was admitted");
         planner.pushed(slot, ended);
-        let callbacks = state.collect();
+        let callbacks = state.drain();
         drop(state);
         run(callbacks, &self.shared);
         transfer
     }
 
     #[cold]
-    fn full<T>(state: &mut State, operation: Operation, plan: Plan, operands: T) -> OpError<T> {
+    fn full<T>(state: &mut QueueState, operation: Operation, plan: Plan, operands: T) -> OpError<T> {
         plan.discard(|list| state.planner.lists.keep(list));
         if state.planner.is_closed() {
             return Self::refuse(state, operation, error::closed(), operands);
@@ -452,7 +456,7 @@ impl Queue {
     }
 
     #[cold]
-    fn refuse<T>(state: &State, operation: Operation, error: Error, operands: T) -> OpError<T> {
+    fn refuse<T>(state: &QueueState, operation: Operation, error: Error, operands: T) -> OpError<T> {
         OpError::new(
             error.with_operation(operation.name()).with_backend(state.planner.backend),
             Some(operands),
@@ -490,7 +494,7 @@ impl Queue {
 
     /// Returns the number of operations that can be submitted before the queue is full.
     #[must_use]
-    pub fn room(&self) -> usize {
+    pub fn available(&self) -> usize {
         self.shared.borrow().free.len()
     }
 
@@ -541,7 +545,7 @@ impl Queue {
                 let mut guard = self.shared.borrow_mut();
                 let state = &mut *guard;
                 state.planner.stop(&mut state.ended);
-                state.collect()
+                state.drain()
             };
             run(callbacks, &self.shared);
             // A dead device must not hold the caller for long.
@@ -567,10 +571,10 @@ impl Queue {
 impl Copier for Queue {
     type Transfer = Transfer<Pair>;
 
-    fn facts(&self) -> Option<(Means, &'static str, Duration)> {
+    fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)> {
         let state = self.shared.borrow();
         let planner = &state.planner;
-        (!planner.is_closed()).then(|| (planner.means(), planner.backend, state.stall_timeout))
+        (!planner.is_closed()).then(|| (planner.caps(), planner.backend, state.stall_timeout))
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {
@@ -587,7 +591,7 @@ impl Copier for Queue {
         self.flush();
         let reported = self.poll();
         // Transfers that have ended belong to the caller, who waits for this call.
-        (self.room() > 0 || self.counters().in_flight > 0).then_some(reported)
+        (self.available() > 0 || self.counters().in_flight > 0).then_some(reported)
     }
 }
 
@@ -612,7 +616,7 @@ impl fmt::Debug for Queue {
 ///
 /// Dropping it returns to waking without a driver.
 pub struct Driver {
-    shared: Rc<RefCell<State>>,
+    shared: Rc<RefCell<QueueState>>,
     fd: std::os::fd::OwnedFd,
 }
 

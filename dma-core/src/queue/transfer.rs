@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{State, flush, poll, run};
-use crate::planner::handle::{Link, Notes, SPENT, transfer};
+use super::{QueueState, flush, poll, run};
+use crate::planner::handle::{QueueRef, SPENT, TransferFlags, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
@@ -29,11 +29,11 @@ transfer! {
     /// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands
     /// are freed when the device is done with them. Forgetting it leaks them. No use of it lets memory be
     /// touched while the device owns it. Waiting flushes first.
-    Transfer<T>, Rc<RefCell<State>>
+    Transfer<T>, Rc<RefCell<QueueState>>
 }
 
 impl<T: 'static, R: Answer> Transfer<T, R> {
-    fn has_ended(state: &State, slot: u32) -> bool {
+    fn has_ended(state: &QueueState, slot: u32) -> bool {
         // A spent transfer has no slot.
         state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
     }
@@ -142,7 +142,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if !op.has_ended() {
             // The device may write to them for ever.
             std::mem::forget(operands);
-            return Err(error::never_answered(self.notes.operation(), state.planner.backend));
+            return Err(error::never_answered(self.flags.operation(), state.planner.backend));
         }
         if op.outcome == Outcome::Done {
             state.release(slot);
@@ -152,11 +152,11 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         state.release(slot);
         let backend = state.planner.backend;
         drop(state);
-        Err(OpError::from_failures(failures, self.notes.operation(), backend, operands))
+        Err(OpError::from_failures(failures, self.flags.operation(), backend, operands))
     }
 }
 
-impl State {
+impl QueueState {
     /// Frees a slot.
     #[inline]
     fn release(&mut self, slot: u32) {
@@ -174,14 +174,14 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if Self::is_over(&state, self.slot) {
             return false;
         }
-        if self.notes.has_yielded() || !state.gathers() {
+        if self.flags.has_yielded() || !state.delays_doorbell() {
             let callbacks = state.drive();
             drop(state);
             run(callbacks, &self.queue);
         } else {
             // It asks to be polled again, below, after the other tasks.
             drop(state);
-            self.notes.set_yielded();
+            self.flags.set_yielded();
         }
         self.register_waker(waker)
     }
@@ -214,7 +214,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     }
 
     /// Returns whether the operation has ended, or never will.
-    fn is_over(state: &State, slot: u32) -> bool {
+    fn is_over(state: &QueueState, slot: u32) -> bool {
         Self::has_ended(state, slot) || state.planner.is_closed()
     }
 

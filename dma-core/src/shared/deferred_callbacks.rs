@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use crate::planner::News;
+use crate::planner::LogEvent;
 
 /// A user callback to run when no lock is held. It may block, panic, or use the queue.
 pub(super) enum DeferredCallback {
@@ -13,7 +13,7 @@ pub(super) enum DeferredCallback {
     /// Drops the operands of a transfer whose holder has gone. The slot is free.
     Drop(Box<dyn Any + Send>),
     /// Logs news of this backend.
-    Tell(News, &'static str),
+    Emit(LogEvent, &'static str),
 }
 
 impl DeferredCallback {
@@ -22,7 +22,7 @@ impl DeferredCallback {
         match self {
             Self::Wake(waker) => guarded("a task's waker", || waker.wake()),
             Self::Drop(operands) => guarded("the drop of a transfer's operands", || drop(operands)),
-            Self::Tell(news, backend) => guarded("the log", || news.tell(backend)),
+            Self::Emit(event, backend) => guarded("the log", || event.emit(backend)),
         };
     }
 }

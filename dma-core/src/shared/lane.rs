@@ -16,9 +16,9 @@ use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot};
 use super::wait_queue::WaitQueue;
 use crate::planner::check::Lists;
-use crate::planner::plan::Means;
+use crate::planner::plan::QueueCaps;
 use crate::planner::stall_detector::StallDetector;
-use crate::planner::{News, Planner};
+use crate::planner::{LogEvent, Planner};
 use crate::{Counters, EngineId, Outcome, QueueOptions, Segment};
 
 /// The lane's thread checks the inboxes.
@@ -43,10 +43,10 @@ pub(super) struct Lane {
     core: CachePadded<Mutex<Core>>,
     pub(super) engine: EngineId,
     pub(super) backend: &'static str,
-    pub(super) means: Means,
+    pub(super) caps: QueueCaps,
     pub(super) stall_timeout: Duration,
     /// Longest time that operations of tasks wait for others; 0 if they do not.
-    gather: Duration,
+    doorbell_delay: Duration,
     pub(super) slots: Box<[Slot]>,
     /// Slots that no operation uses.
     free: FreeSlots,
@@ -123,9 +123,9 @@ impl Lane {
         Self {
             engine: planner.engine,
             backend: planner.backend,
-            means: planner.means(),
+            caps: planner.caps(),
             stall_timeout: options.stall_timeout,
-            gather: planner.gather(options),
+            doorbell_delay: planner.doorbell_delay(options),
             slots: std::iter::repeat_with(Slot::new).take(depth).collect(),
             free: FreeSlots::new(depth),
             wait_queue,
@@ -242,14 +242,14 @@ impl Lane {
     }
 
     /// Returns the number of free slots.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn available(&self) -> usize {
         self.free.count()
     }
 
     /// Returns whether an operation that a task awaits should let other tasks submit theirs first: they share
     /// the device.
-    pub(super) fn gathers(&self) -> bool {
-        !self.gather.is_zero() && self.free.are_shared(self.slots.len())
+    pub(super) fn delays_doorbell(&self) -> bool {
+        !self.doorbell_delay.is_zero() && self.free.are_shared(self.slots.len())
     }
 
     /// Submits gathered requests and polls the device, unless another thread does. Does not block. Returns
@@ -258,7 +258,7 @@ impl Lane {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
             Err(TryLockError::WouldBlock) => return 0,
-            Err(TryLockError::Poisoned(e)) => self.wrecked(e.into_inner()),
+            Err(TryLockError::Poisoned(e)) => self.report_poisoned(e.into_inner()),
         };
         let progress = self.run(&mut core, caller);
         self.leave(core);
@@ -282,16 +282,16 @@ impl Lane {
 
     /// Locks the core for [`run`](Self::run). The guard goes to [`leave`](Self::leave).
     fn enter(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(|e| self.wrecked(e.into_inner()))
+        self.core.lock().unwrap_or_else(|e| self.report_poisoned(e.into_inner()))
     }
 
     /// Gives up an engine that panicked under the lock, because its state is unknown.
     #[cold]
-    fn wrecked<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+    fn report_poisoned<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         self.refuses.store(true, Ordering::SeqCst);
         self.give_up(&mut core);
         self.core.clear_poison();
-        core.callbacks.push(DeferredCallback::Tell(News::Wrecked, self.backend));
+        core.callbacks.push(DeferredCallback::Emit(LogEvent::Panicked, self.backend));
         core.callbacks.extend(self.wait_queue.all().into_iter().map(DeferredCallback::Wake));
         core
     }
@@ -335,9 +335,13 @@ impl Lane {
             }
             match caller {
                 Caller::Waiter(_) | Caller::Closer => core.planner.flush(&mut core.ended),
-                Caller::Task => core.planner.flush_gathered(|| true, self.gather, &mut core.ended),
+                Caller::Task => core.planner.flush_delayed(|| true, self.doorbell_delay, &mut core.ended),
                 Caller::Lane => {
-                    core.planner.flush_gathered(|| !self.gathers(), self.gather, &mut core.ended);
+                    core.planner.flush_delayed(
+                        || !self.delays_doorbell(),
+                        self.doorbell_delay,
+                        &mut core.ended,
+                    );
                 }
             }
             if core.planner.open_operations() > 0 {
@@ -391,8 +395,8 @@ impl Lane {
                     admission.commit();
                 }
                 core.accepted += 1;
-                if core.planner.has_gathered() {
-                    core.planner.hand_over(&mut core.ended);
+                if core.planner.has_full_batch() {
+                    core.planner.submit_pending(&mut core.ended);
                 }
                 continue;
             }
@@ -419,8 +423,8 @@ impl Lane {
         if core.planner.lists.has_spare() {
             self.lists().absorb(&mut core.planner.lists);
         }
-        if !core.planner.news.is_empty() {
-            self.tell(core);
+        if !core.planner.log_events.is_empty() {
+            self.emit(core);
         }
         for slot in core.ended.drain(..) {
             let (op, cell) = (&core.planner.ops[slot as usize], &self.slots[slot as usize]);
@@ -442,9 +446,10 @@ impl Lane {
     }
 
     #[cold]
-    fn tell(&self, core: &mut Core) {
-        core.callbacks
-            .extend(core.planner.news.drain(..).map(|news| DeferredCallback::Tell(news, self.backend)));
+    fn emit(&self, core: &mut Core) {
+        core.callbacks.extend(
+            core.planner.log_events.drain(..).map(|event| DeferredCallback::Emit(event, self.backend)),
+        );
     }
 
     pub(super) fn counters(&self) -> Counters {

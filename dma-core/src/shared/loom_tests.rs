@@ -63,7 +63,7 @@ fn run(after: Option<DeferredCallback>) -> bool {
             drop(operands);
             return true;
         }
-        Some(DeferredCallback::Tell(..)) | None => {}
+        Some(DeferredCallback::Emit(..)) | None => {}
     }
     false
 }

@@ -25,9 +25,9 @@ use wait_queue::WaitQueue;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, Operation};
-use crate::planner::handle::Notes;
+use crate::planner::handle::TransferFlags;
 use crate::planner::operations::operations;
-use crate::planner::plan::{Means, Plan};
+use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::deadline;
 use crate::planner::{Answer, Planner};
@@ -103,8 +103,8 @@ impl SharedQueueOptions {
 /// A queue for any number of threads and tasks. Clones share it; its transfers are `Send` futures.
 ///
 /// Submitting a copy of one range to another is lock-free. Operations of tasks wait for others for up to
-/// [`QueueOptions::gather`], to share a doorbell. A thread that waits for its transfer rings at once, and
-/// polls the device itself. Tasks must not block, so each lane has a thread that polls for them.
+/// [`QueueOptions::doorbell_delay`], to share a doorbell. A thread that waits for its transfer rings at once,
+/// and polls the device itself. Tasks must not block, so each lane has a thread that polls for them.
 ///
 /// - A full queue hands the operands back. [`ready`](Self::ready) waits until it has room, and
 ///   [`copy_when_ready`](Self::copy_when_ready) does both.
@@ -126,12 +126,12 @@ impl SharedQueueOptions {
 /// [`close`](Self::close) the queue with a short timeout, which ends every transfer, and open another queue,
 /// or another engine. [`Counters::abandoned`] counts the operations whose memory is lost.
 pub struct SharedQueue {
-    handle: Arc<Handle>,
+    handle: Arc<QueueHandle>,
 }
 
 /// One clone, shared with its transfers. Each has a reference count of its own, so that threads with their
 /// own clones do not contend for it.
-struct Handle {
+struct QueueHandle {
     hub: Arc<Hub>,
     /// Selects the lane, free list word and inbox that this clone uses first.
     submitter_id: usize,
@@ -139,7 +139,7 @@ struct Handle {
     first_lane: u16,
 }
 
-impl Handle {
+impl QueueHandle {
     #[inline]
     fn lane(&self, at: u16) -> &Lane {
         &self.hub.lanes[usize::from(at)]
@@ -210,7 +210,7 @@ impl SharedQueue {
     fn of(hub: Arc<Hub>) -> Self {
         let submitter_id = hub.clones.fetch_add(1, Ordering::Relaxed);
         let first_lane = (submitter_id % hub.lanes.len()) as u16;
-        Self { handle: Arc::new(Handle { hub, submitter_id, first_lane }) }
+        Self { handle: Arc::new(QueueHandle { hub, submitter_id, first_lane }) }
     }
 
     /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no
@@ -236,8 +236,8 @@ impl SharedQueue {
             {
                 let handle = Arc::clone(&self.handle);
                 let operands = ManuallyDrop::into_inner(operands);
-                let notes = Notes::new(Operation::Copy).with_lane(at);
-                let transfer = SharedTransfer::new(handle, slot, notes, operands);
+                let flags = TransferFlags::new(Operation::Copy).with_lane(at);
+                let transfer = SharedTransfer::new(handle, slot, flags, operands);
                 if lane.is_awake() {
                     return Ok(transfer);
                 }
@@ -249,8 +249,8 @@ impl SharedQueue {
             }
         }
         slow_path(ManuallyDrop::into_inner(operands), |operands| {
-            self.submit_checked(Operation::Copy, operands, |means, (src, dst), lists| {
-                check::copy(means.engine, src, dst, lists)
+            self.submit_checked(Operation::Copy, operands, |caps, (src, dst), lists| {
+                check::copy(caps.engine, src, dst, lists)
             })
         })
     }
@@ -293,11 +293,11 @@ impl SharedQueue {
         &self,
         operation: Operation,
         operands: T,
-        check: impl FnOnce(Means, &T, &mut Lists) -> Result<Plan>,
+        check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
         let lane = self.first_lane();
         // A cell, because several lanes may be asked but only one takes the request.
-        let plan = match check(lane.means, &operands, &mut lane.lists()) {
+        let plan = match check(lane.caps, &operands, &mut lane.lists()) {
             Ok(plan) => Cell::new(Some(plan)),
             Err(e) => return Err(refuse(lane, operation, e, operands)),
         };
@@ -396,8 +396,8 @@ impl SharedQueue {
             {
                 // The transfer holds the operands before the engine can run.
                 let handle = Arc::clone(&self.handle);
-                let notes = Notes::new(operation).with_lane(at);
-                let transfer = SharedTransfer::new(handle, slot, notes, operands);
+                let flags = TransferFlags::new(operation).with_lane(at);
+                let transfer = SharedTransfer::new(handle, slot, flags, operands);
                 lane.notice();
                 return Ok(transfer);
             }
@@ -432,8 +432,8 @@ impl SharedQueue {
     /// Returns the number of free places on all lanes together, for metrics and load shedding. Other threads
     /// take and free places meanwhile.
     #[must_use]
-    pub fn room(&self) -> usize {
-        self.handle.hub.lanes.iter().map(|lane| lane.room()).sum()
+    pub fn available(&self) -> usize {
+        self.handle.hub.lanes.iter().map(|lane| lane.available()).sum()
     }
 
     /// Returns the counters of all lanes together.
@@ -473,9 +473,9 @@ impl SharedQueue {
 impl Copier for SharedQueue {
     type Transfer = SharedTransfer<Pair>;
 
-    fn facts(&self) -> Option<(Means, &'static str, Duration)> {
+    fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)> {
         let lane = self.first_lane();
-        (!lane.refuses()).then_some((lane.means, lane.backend, lane.stall_timeout))
+        (!lane.refuses()).then_some((lane.caps, lane.backend, lane.stall_timeout))
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::Handle;
+use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::let_go;
 use crate::planner::error;
@@ -20,13 +20,13 @@ use crate::{Error, ErrorKind, Result};
 /// Dropping it leaves the wait list. It keeps the queue open as a clone does.
 #[must_use = "it does nothing unless it is awaited or waited for"]
 pub struct SharedReady {
-    handle: Arc<Handle>,
+    handle: Arc<QueueHandle>,
     /// This task's number in the wait queue, once it has joined.
     number: Option<u64>,
 }
 
 impl SharedReady {
-    pub(super) const fn new(handle: Arc<Handle>) -> Self {
+    pub(super) const fn new(handle: Arc<QueueHandle>) -> Self {
         Self { handle, number: None }
     }
 

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::Handle;
+use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
-use crate::planner::handle::{Link, Notes, SPENT, transfer};
+use crate::planner::handle::{QueueRef, SPENT, TransferFlags, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
@@ -26,13 +26,13 @@ transfer! {
     ///
     /// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its
     /// operands are freed when the device is done with them. Forgetting it leaks them.
-    SharedTransfer<T> where T: Send, Arc<Handle>
+    SharedTransfer<T> where T: Send, Arc<QueueHandle>
 }
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
     fn lane(&self) -> &Lane {
-        self.queue.lane(self.notes.lane())
+        self.queue.lane(self.flags.lane())
     }
 
     #[inline]
@@ -115,7 +115,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Returns the result or the failure of an ended operation.
     #[cold]
     fn explain(&self, seen: &Seen, slot: u32, operands: T) -> Result<R::With<T>, OpError<T>> {
-        let (operation, backend) = (self.notes.operation(), self.lane().backend);
+        let (operation, backend) = (self.flags.operation(), self.lane().backend);
         if *seen == Seen::Abandoned {
             // The device may write to them for ever.
             std::mem::forget(operands);
@@ -143,8 +143,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if self.look() != Seen::InFlight {
             return false;
         }
-        if !self.notes.has_yielded() && self.lane().gathers() {
-            self.notes.set_yielded();
+        if !self.flags.has_yielded() && self.lane().delays_doorbell() {
+            self.flags.set_yielded();
             if self.lane().slots[self.slot as usize].register_waker(waker) {
                 // The doorbell can wait until all tasks that can run have submitted. If this one is not
                 // polled again, the lane's thread rings.

@@ -76,7 +76,7 @@ fn rounds(engine: &RecordEngine, rounds: &[Vec<Step>]) -> u64 {
             submit(&queue, &src, &dst, at, *step);
         }
         queue.flush();
-        while queue.room() < queue.depth() {
+        while queue.available() < queue.depth() {
             queue.poll();
         }
     }

@@ -37,25 +37,25 @@ pub(super) struct FreeSet {
 #[derive(Default)]
 struct Waiting {
     /// Tasks without a block.
-    empty_handed: usize,
+    waiters_without_block: usize,
     /// The next task's number.
     next: u64,
     /// By number.
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<WaitingTask>,
 }
 
-struct Task {
+struct WaitingTask {
     number: u64,
-    state: State,
+    state: TaskState,
 }
 
-enum State {
-    Waits(Waker),
+enum TaskState {
+    Waiting(Waker),
     Has(u32),
 }
 
 /// The fate of a block that was given back.
-pub(super) enum Given {
+pub(super) enum Released {
     /// It is free, or a task has it, which is to be woken.
     Kept(Option<Waker>),
     /// The set is closed: the block is the caller's.
@@ -101,7 +101,7 @@ impl FreeSet {
 
     /// Returns the number of tasks that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.with(|waiting| waiting.empty_handed)
+        self.with(|waiting| waiting.waiters_without_block)
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Waiting) -> R) -> R {
@@ -141,28 +141,28 @@ impl FreeSet {
     }
 
     /// Gives a block back that [`give`] refused.
-    pub(super) fn give_with_lock(&self, block: u32) -> Given {
+    pub(super) fn give_with_lock(&self, block: u32) -> Released {
         let (word, bit) = self.place(block);
         self.with(|waiting| {
             if word.load(Ordering::Relaxed) & CLOSED != 0 {
-                return Given::Closed;
+                return Released::Closed;
             }
-            let first = waiting.tasks.iter_mut().find(|task| matches!(task.state, State::Waits(_)));
+            let first = waiting.tasks.iter_mut().find(|task| matches!(task.state, TaskState::Waiting(_)));
             let Some(task) = first else {
                 word.fetch_or(bit, Ordering::Release);
-                return Given::Kept(None);
+                return Released::Kept(None);
             };
-            let State::Waits(waker) = std::mem::replace(&mut task.state, State::Has(block)) else {
+            let TaskState::Waiting(waker) = std::mem::replace(&mut task.state, TaskState::Has(block)) else {
                 unreachable!("it waits")
             };
             self.one_waits_less(waiting);
-            Given::Kept(Some(waker))
+            Released::Kept(Some(waker))
         })
     }
 
     fn one_waits_less(&self, waiting: &mut Waiting) {
-        waiting.empty_handed -= 1;
-        if waiting.empty_handed == 0 {
+        waiting.waiters_without_block -= 1;
+        if waiting.waiters_without_block == 0 {
             self.set_waited(false);
         }
     }
@@ -194,13 +194,13 @@ impl FreeSet {
                 let at = waiting.tasks.binary_search_by_key(&number, |task| task.number);
                 let at = at.expect("a task with a number waits");
                 match &mut waiting.tasks[at].state {
-                    State::Has(block) => {
+                    TaskState::Has(block) => {
                         let block = *block;
                         _ = waiting.tasks.remove(at);
                         *task = None;
                         return Poll::Ready(block);
                     }
-                    State::Waits(known) => {
+                    TaskState::Waiting(known) => {
                         old = waker.take().map(|waker| std::mem::replace(known, waker));
                         return Poll::Pending;
                     }
@@ -209,16 +209,16 @@ impl FreeSet {
             self.set_waited(true);
             // A block that is given back from here on comes by the lock; one given back before is seen here.
             if let Some(block) = self.take() {
-                if waiting.empty_handed == 0 {
+                if waiting.waiters_without_block == 0 {
                     self.set_waited(false);
                 }
                 return Poll::Ready(block);
             }
             let number = waiting.next;
             waiting.next += 1;
-            waiting.empty_handed += 1;
+            waiting.waiters_without_block += 1;
             let waker = waker.take().expect("cloned above");
-            waiting.tasks.push_back(Task { number, state: State::Waits(waker) });
+            waiting.tasks.push_back(WaitingTask { number, state: TaskState::Waiting(waker) });
             *task = Some(number);
             Poll::Pending
         });
@@ -231,14 +231,14 @@ impl FreeSet {
         let left = self.with(|waiting| {
             let at = waiting.tasks.binary_search_by_key(&task, |task| task.number).ok()?;
             let left = waiting.tasks.remove(at)?;
-            if matches!(left.state, State::Waits(_)) {
+            if matches!(left.state, TaskState::Waiting(_)) {
                 self.one_waits_less(waiting);
             }
             Some(left)
         });
         match left?.state {
-            State::Has(block) => Some(block),
-            State::Waits(_) => None,
+            TaskState::Has(block) => Some(block),
+            TaskState::Waiting(_) => None,
         }
     }
 
@@ -286,11 +286,11 @@ mod loom_tests {
             return true;
         }
         match set.give_with_lock(block) {
-            Given::Kept(waker) => {
+            Released::Kept(waker) => {
                 waker.into_iter().for_each(Waker::wake);
                 true
             }
-            Given::Closed => false,
+            Released::Closed => false,
         }
     }
 

@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::contract::HUGE_PAGE;
-use crate::memory::region::{Handle, Range, Region, RegionInner};
+use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
     Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, RawExport,
     RawRegion, RegionInfo, Result,
 };
-use free_set::{FreeSet, Given};
+use free_set::{FreeSet, Released};
 pub use get::PoolGet;
 
 /// The most buffers of one size.
@@ -124,26 +124,26 @@ struct Class {
 }
 
 /// The place of a block in its pool.
-pub(crate) struct Home {
+pub(crate) struct PoolSlot {
     class: Arc<Class>,
     block: u32,
 }
 
-impl Home {
+impl PoolSlot {
     /// Takes the last handle of a block of a pool.
     #[inline]
-    pub(crate) fn give_back(last: Handle) {
+    pub(crate) fn give_back(last: RegionHandle) {
         let ptr = last.into_ptr();
         // No argument refers to the block or its class, because both may be gone as soon as it is free.
         // SAFETY: this was the last handle, and the block is still the caller's.
-        let Some(home) = &unsafe { ptr.as_ref() }.home else { unreachable!("a block of a pool") };
-        if home.class.process.is_over() {
+        let Some(pool_slot) = &unsafe { ptr.as_ref() }.pool_slot else { unreachable!("a block of a pool") };
+        if pool_slot.class.process.is_over() {
             // Locks may be held by threads that this process does not have.
             return;
         }
-        let (word, bit) = home.class.free.place(home.block);
+        let (word, bit) = pool_slot.class.free.place(pool_slot.block);
         if !free_set::give(word, bit) {
-            Class::give_with_lock(&Arc::clone(&home.class), home.block, ptr);
+            Class::give_with_lock(&Arc::clone(&pool_slot.class), pool_slot.block, ptr);
         }
     }
 }
@@ -152,10 +152,10 @@ impl Class {
     #[cold]
     fn give_with_lock(&self, block: u32, ptr: NonNull<RegionInner>) {
         match self.free.give_with_lock(block) {
-            Given::Kept(waker) => waker.into_iter().for_each(std::task::Waker::wake),
-            Given::Closed => {
+            Released::Kept(waker) => waker.into_iter().for_each(std::task::Waker::wake),
+            Released::Closed => {
                 // SAFETY: the block's last handle was given up, and the closed set did not take it.
-                let last = unsafe { Handle::from_ptr(ptr) };
+                let last = unsafe { RegionHandle::from_ptr(ptr) };
                 // SAFETY: as above.
                 unsafe { last.free() };
             }
@@ -164,11 +164,11 @@ impl Class {
 
     /// Returns the handle of a block, which the caller took off the free set.
     #[inline]
-    fn handle(&self, block: u32) -> Handle {
+    fn handle(&self, block: u32) -> RegionHandle {
         let ptr = self.blocks[block as usize].load(Ordering::Relaxed);
         let ptr = NonNull::new(ptr).expect("a block that is free has been made");
         // SAFETY: given up when it was made or came back, and the free set gives each block to one caller.
-        unsafe { Handle::from_ptr(ptr) }
+        unsafe { RegionHandle::from_ptr(ptr) }
     }
 
     /// Makes `len` bytes of a block that was taken off the free set a buffer.
@@ -224,12 +224,12 @@ impl Class {
         });
         for (i, number) in numbers.enumerate() {
             let block = Block::new(slab.region().clone(), i * stride, len);
-            let home = Home { class: Arc::clone(&class), block: number };
-            let region = Region::of_pool(Box::new(block), info.backend, home);
+            let pool_slot = PoolSlot { class: Arc::clone(&class), block: number };
+            let region = Region::of_pool(Box::new(block), info.backend, pool_slot);
             let ptr = region.0.into_ptr();
             class.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
             // SAFETY: just given up.
-            Home::give_back(unsafe { Handle::from_ptr(ptr) });
+            PoolSlot::give_back(unsafe { RegionHandle::from_ptr(ptr) });
         }
         Ok(class)
     }

@@ -113,9 +113,9 @@ struct Entry {
 }
 
 /// An owner as the region keeps it.
-struct Shared<M: ?Sized>(Arc<M>);
+struct SharedOwner<M: ?Sized>(Arc<M>);
 
-impl<M: AsRef<[u8]> + ?Sized> AsRef<[u8]> for Shared<M> {
+impl<M: AsRef<[u8]> + ?Sized> AsRef<[u8]> for SharedOwner<M> {
     fn as_ref(&self) -> &[u8] {
         (*self.0).as_ref()
     }
@@ -184,7 +184,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
         if let Some(hit) = self.kept().hit(&key) {
             return Ok(hit);
         }
-        let memory = HostMemory::from_read_only(Shared(Arc::clone(owner)));
+        let memory = HostMemory::from_read_only(SharedOwner(Arc::clone(owner)));
         // Asked again, an owner may have other bytes.
         let key = Key::new(owner, memory.as_ptr().addr().get(), memory.len());
         let (buffer, given_up) = {

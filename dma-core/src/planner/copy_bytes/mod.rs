@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::planner::plan::Means;
+use crate::planner::plan::QueueCaps;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{check, error};
 use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, OpError, Result};
@@ -19,7 +19,7 @@ pub(crate) trait Copier {
     type Transfer;
 
     /// Returns the backend's name and the stall timeout, too; `None` if the queue is closed.
-    fn facts(&self) -> Option<(Means, &'static str, Duration)>;
+    fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)>;
 
     fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
 
@@ -32,20 +32,20 @@ pub(crate) trait Copier {
 
 /// Copies `src` to `dst`, by the CPU or through buffers of `pool`.
 pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    let Some((means, backend, stall_timeout)) = queue.facts() else {
+    let Some((caps, backend, stall_timeout)) = queue.facts() else {
         return Err(error::closed().with_operation("copy bytes"));
     };
     let fail = |e: Error| e.with_operation("copy bytes").with_backend(backend);
     if src.len() != dst.len() {
         return Err(fail(check::lengths_differ(src.len() as u128, dst.len() as u128)));
     }
-    if pool.engine() != Some(means.engine) {
+    if pool.engine() != Some(caps.engine) {
         return Err(fail(
             Error::new(ErrorKind::WrongEngine, "the pool belongs to another engine than the queue")
                 .with_hint("make the pool on the engine that opened the queue"),
         ));
     }
-    if means.capabilities.contains(Capabilities::CPU_COPIES) {
+    if caps.capabilities.contains(Capabilities::CPU_COPIES) {
         dst.copy_from_slice(src);
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Shared queues whose users' code panics, calls the queue, or comes at a bad time; and engines that panic.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
-mod gather;
+mod doorbell_delay;
 mod ready;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -478,7 +478,7 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
         let transfer = SharedTransfer::<_>::new(
             Arc::clone(&rig.queue.handle),
             slot,
-            Notes::new(Operation::Copy),
+            TransferFlags::new(Operation::Copy),
             memory,
         );
         rig.lane().notice();

@@ -10,7 +10,7 @@ type Pair = (BufferMut, BufferMut);
 fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     let device = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
     let rig = Rig::of(ReferenceEngine::new(device), &QueueOptions::new().with_depth(2), work);
-    assert_eq!((rig.queue.depth(), rig.queue.room()), (2, 2));
+    assert_eq!((rig.queue.depth(), rig.queue.available()), (2, 2));
     rig
 }
 
@@ -19,7 +19,7 @@ fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     let rig = small(|_| ());
     let held = [rig.copy(|| ()), rig.copy(|| ())];
     (0..2).for_each(|_| _ = rig.lane().drive(Caller::Closer));
-    assert_eq!((rig.queue.counters().completed, rig.queue.room()), (2, 0));
+    assert_eq!((rig.queue.counters().completed, rig.queue.available()), (2, 0));
     (rig, held)
 }
 
@@ -111,7 +111,7 @@ fn many_tasks_pass_a_small_queue_without_a_busy_loop() {
         let refusals = refusals.into_inner();
         assert!(refusals > 0, "the queue was full");
         assert!(refusals <= copies * threads as u64, "{refusals} refusals for {copies} copies");
-        assert_eq!(rig.queue.room(), 2);
+        assert_eq!(rig.queue.available(), 2);
     }
 }
 

@@ -9,7 +9,7 @@ type Pair = (BufferMut, BufferMut);
 /// A queue whose operations wait for others for up to `gather`, with a thread that does `work`.
 fn rig(gather: Duration, work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     let device = ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() };
-    let options = QueueOptions::new().with_depth(64).with_gather(gather);
+    let options = QueueOptions::new().with_depth(64).with_doorbell_delay(gather);
     Rig::of(ReferenceEngine::new(device), &options, work)
 }
 
@@ -151,7 +151,7 @@ fn a_queue_rings_once_for_the_tasks_of_its_thread() {
     let engine = ReferenceEngine::new(ReferenceOptions { per_poll: 1, ..ReferenceOptions::default() });
     let memory = || engine.allocate(32).expect("memory");
     for (gather, doorbells) in [(FOR_EVER, 1), (Duration::ZERO, 8)] {
-        let queue = engine.open_queue(&QueueOptions::new().with_gather(gather)).expect("a queue");
+        let queue = engine.open_queue(&QueueOptions::new().with_doorbell_delay(gather)).expect("a queue");
         // The device reports one of these in a poll.
         let others: Vec<_> = (0..16).map(|_| queue.copy(memory(), memory()).expect("room")).collect();
         queue.flush();

@@ -1,17 +1,17 @@
 //! Cutting operations into descriptors that the device takes.
 
 use super::cursor::Cursor;
-use super::query::Running;
+use super::query::QueryProgress;
 use crate::{Descriptor, Segment};
 
 /// An operation that goes out piece by piece: it is too long, has too many segments, or waits for its turn.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct DeferredOp {
     /// The operation's slot and its index in a batch, as in its descriptors' tokens.
     pub(crate) token: u64,
     /// The fence before its first piece.
     pub(crate) fence: Fence,
-    work: Work,
+    kind: OpKind,
     dst: Cursor,
     left: usize,
 }
@@ -29,12 +29,12 @@ pub(crate) enum Fence {
 
 /// The kind of operation, with the sources. Segments are not empty.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum OpKind {
     Copy(Cursor),
     /// To a second destination, too.
     CopyToBoth(Cursor, Cursor),
     /// An operation with a result, which cuts itself, and has no other list.
-    Query(Running),
+    Query(QueryProgress),
     Fill([u8; 8]),
     /// A fill by copies out of a block, whose length is a multiple of 8. The planner makes it hold the
     /// pattern repeatedly before the first piece goes out.
@@ -47,7 +47,7 @@ pub(crate) enum Work {
 
 /// The segments of one piece, reused so that cutting allocates nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Piece {
+pub(crate) struct Chunk {
     src: Vec<Segment>,
     dst: Vec<Segment>,
     pattern: Option<[u8; 8]>,
@@ -56,7 +56,7 @@ pub(crate) struct Piece {
     len: usize,
 }
 
-impl Piece {
+impl Chunk {
     /// Makes the descriptor of this piece.
     pub(crate) fn descriptor(&self, token: u64) -> Descriptor<'_> {
         if let (Some(both), [src]) = (&self.both, &self.src[..]) {
@@ -70,25 +70,25 @@ impl Piece {
     }
 }
 
-impl Staged {
+impl DeferredOp {
     /// Stages `work` to `dst`, whose segments are not empty.
-    pub(crate) fn new(token: u64, fence: Fence, work: Work, dst: Vec<Segment>) -> Self {
+    pub(crate) fn new(token: u64, fence: Fence, kind: OpKind, dst: Vec<Segment>) -> Self {
         let left = dst.iter().map(|s| s.len).sum();
-        Self { token, fence, work, dst: Cursor::new(dst), left }
+        Self { token, fence, kind, dst: Cursor::new(dst), left }
     }
 
     /// Returns the operation, if it is one with a result.
-    pub(crate) const fn as_query(&mut self) -> Option<&mut Running> {
-        match &mut self.work {
-            Work::Query(running) => Some(running),
+    pub(crate) const fn as_query(&mut self) -> Option<&mut QueryProgress> {
+        match &mut self.kind {
+            OpKind::Query(running) => Some(running),
             _ => None,
         }
     }
 
     /// Returns the pattern that the block must hold for a fill by copies.
     pub(crate) const fn block_pattern(&self) -> Option<[u8; 8]> {
-        match self.work {
-            Work::FillFrom { pattern, .. } => Some(pattern),
+        match self.kind {
+            OpKind::FillFrom { pattern, .. } => Some(pattern),
             _ => None,
         }
     }
@@ -100,63 +100,63 @@ impl Staged {
 
     /// Describes the next piece, as long as the limits and both sides allow. Moves on only by
     /// [`advance`](Self::advance).
-    pub(crate) fn next_piece(&self, max_transfer: usize, max_segments: usize, piece: &mut Piece) {
-        piece.src.clear();
-        piece.dst.clear();
-        (piece.pattern, piece.both) = (None, None);
+    pub(crate) fn next_chunk(&self, max_transfer: usize, max_segments: usize, chunk: &mut Chunk) {
+        chunk.src.clear();
+        chunk.dst.clear();
+        (chunk.pattern, chunk.both) = (None, None);
         let mut len = self.dst.reach(max_segments, self.left.min(max_transfer));
-        match &self.work {
-            Work::Copy(src) => {
+        match &self.kind {
+            OpKind::Copy(src) => {
                 len = src.reach(max_segments, len);
-                src.peek(len, &mut piece.src);
+                src.peek(len, &mut chunk.src);
             }
-            Work::CopyToBoth(src, also) => {
+            OpKind::CopyToBoth(src, also) => {
                 len = also.reach(1, src.reach(1, self.dst.reach(1, len)));
-                piece.src.push(src.segment(len));
-                piece.both = Some([self.dst.segment(len), also.segment(len)]);
+                chunk.src.push(src.segment(len));
+                chunk.both = Some([self.dst.segment(len), also.segment(len)]);
             }
-            Work::Query(_) => unreachable!("queries cut themselves"),
-            Work::Fill(pattern) => {
+            OpKind::Query(_) => unreachable!("queries cut themselves"),
+            OpKind::Fill(pattern) => {
                 // A piece that others follow ends on a whole pattern if it can; else `advance` rotates the
                 // pattern.
                 if len < self.left && len > 8 {
                     len -= len % 8;
                 }
-                piece.pattern = Some(*pattern);
+                chunk.pattern = Some(*pattern);
             }
-            Work::FillFrom { block, phase, .. } => {
+            OpKind::FillFrom { block, phase, .. } => {
                 len = len.min(block.len - phase);
-                piece.src.push(Segment { key: block.key, addr: block.addr.offset(*phase), len });
+                chunk.src.push(Segment { key: block.key, addr: block.addr.offset(*phase), len });
             }
         }
-        self.dst.peek(len, &mut piece.dst);
-        piece.len = len;
+        self.dst.peek(len, &mut chunk.dst);
+        chunk.len = len;
     }
 
     /// Moves on, since the device took `piece`.
-    pub(crate) fn advance(&mut self, piece: &Piece) {
-        match &mut self.work {
-            Work::Copy(src) => src.advance(piece.len),
-            Work::CopyToBoth(src, also) => {
-                src.advance(piece.len);
-                also.advance(piece.len);
+    pub(crate) fn advance(&mut self, chunk: &Chunk) {
+        match &mut self.kind {
+            OpKind::Copy(src) => src.advance(chunk.len),
+            OpKind::CopyToBoth(src, also) => {
+                src.advance(chunk.len);
+                also.advance(chunk.len);
             }
-            Work::Query(_) => {}
-            Work::Fill(pattern) => pattern.rotate_left(piece.len % 8),
-            Work::FillFrom { phase, .. } => *phase = (*phase + piece.len) % 8,
+            OpKind::Query(_) => {}
+            OpKind::Fill(pattern) => pattern.rotate_left(chunk.len % 8),
+            OpKind::FillFrom { phase, .. } => *phase = (*phase + chunk.len) % 8,
         }
-        self.dst.advance(piece.len);
-        self.left -= piece.len;
+        self.dst.advance(chunk.len);
+        self.left -= chunk.len;
         self.fence = Fence::Clear;
     }
 
     /// Returns the lists for reuse.
     pub(crate) fn into_lists(self) -> [Vec<Segment>; 3] {
-        let [src, also] = match self.work {
-            Work::Copy(src) => [src.into_list(), Vec::new()],
-            Work::CopyToBoth(src, also) => [src.into_list(), also.into_list()],
-            Work::Query(running) => running.into_lists(),
-            Work::Fill(_) | Work::FillFrom { .. } => [Vec::new(), Vec::new()],
+        let [src, also] = match self.kind {
+            OpKind::Copy(src) => [src.into_list(), Vec::new()],
+            OpKind::CopyToBoth(src, also) => [src.into_list(), also.into_list()],
+            OpKind::Query(running) => running.into_lists(),
+            OpKind::Fill(_) | OpKind::FillFrom { .. } => [Vec::new(), Vec::new()],
         };
         [src, also, self.dst.into_list()]
     }
@@ -206,16 +206,16 @@ mod tests {
             let src = segments(1, &split(len, &src_cuts));
             let dst = segments(2, &split(len, &dst_cuts));
             let expected: Vec<_> = addresses(&src).into_iter().zip(addresses(&dst)).collect();
-            let mut staged = Staged::new(0, Fence::Clear, Work::Copy(Cursor::new(src)), dst);
-            let (mut piece, mut moved) = (Piece::default(), Vec::new());
-            while !staged.is_exhausted() {
-                staged.next_piece(max_transfer, max_segments, &mut piece);
-                let (src, dst) = (&piece.src, &piece.dst);
+            let mut deferred = DeferredOp::new(0, Fence::Clear, OpKind::Copy(Cursor::new(src)), dst);
+            let (mut chunk, mut moved) = (Chunk::default(), Vec::new());
+            while !deferred.is_exhausted() {
+                deferred.next_chunk(max_transfer, max_segments, &mut chunk);
+                let (src, dst) = (&chunk.src, &chunk.dst);
                 prop_assert_eq!(addresses(src).len(), addresses(dst).len());
                 prop_assert!((1..=max_transfer).contains(&addresses(src).len()));
                 prop_assert!(src.len() <= max_segments && dst.len() <= max_segments);
                 moved.extend(addresses(src).into_iter().zip(addresses(dst)));
-                staged.advance(&piece);
+                deferred.advance(&chunk);
             }
             prop_assert_eq!(moved, expected);
         }
@@ -232,19 +232,19 @@ mod tests {
             let dst = segments(2, &split(len, &cuts));
             let expected: Vec<_> = addresses(&dst).into_iter().zip(pattern.into_iter().cycle()).collect();
             let block = segments(1, &[32])[0];
-            let work =
-                if by_copy { Work::FillFrom { pattern, block, phase: 0 } } else { Work::Fill(pattern) };
-            let mut staged = Staged::new(0, Fence::Clear, work, dst);
-            let (mut piece, mut written) = (Piece::default(), Vec::new());
-            while !staged.is_exhausted() {
-                staged.next_piece(max_transfer, max_segments, &mut piece);
-                match piece.descriptor(0).operation() {
+            let kind =
+                if by_copy { OpKind::FillFrom { pattern, block, phase: 0 } } else { OpKind::Fill(pattern) };
+            let mut deferred = DeferredOp::new(0, Fence::Clear, kind, dst);
+            let (mut chunk, mut written) = (Chunk::default(), Vec::new());
+            while !deferred.is_exhausted() {
+                deferred.next_chunk(max_transfer, max_segments, &mut chunk);
+                match chunk.descriptor(0).operation() {
                     Operation::Fill { pattern, dst } => {
                         prop_assert!(!by_copy && addresses(dst).len() <= max_transfer);
                         written.extend(addresses(dst).into_iter().zip(pattern.into_iter().cycle()));
                     }
                     _ => {
-                        let (src, dst) = (&piece.src, &piece.dst);
+                        let (src, dst) = (&chunk.src, &chunk.dst);
                         prop_assert!(by_copy && addresses(dst).len() <= max_transfer);
                         let start = block.addr.0;
                         let bytes = addresses(src).into_iter().map(|a| {
@@ -254,7 +254,7 @@ mod tests {
                         written.extend(addresses(dst).into_iter().zip(bytes));
                     }
                 }
-                staged.advance(&piece);
+                deferred.advance(&chunk);
             }
             prop_assert_eq!(written, expected);
         }
