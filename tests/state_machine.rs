@@ -671,7 +671,7 @@ impl System {
             By::PlainBytes => match queue.copy_bytes(&self.copy_pool, &bytes, &mut buffer) {
                 Ok(()) => true,
                 Err(e) => {
-                    let is_full = e.kind() == ErrorKind::QueueFull && queue.room() == 0;
+                    let is_full = e.kind() == ErrorKind::QueueFull && queue.available() == 0;
                     assert!(!self.sound || is_full, "a sound engine copies plain bytes: {e}");
                     false
                 }
@@ -725,7 +725,7 @@ impl System {
                 let (error, operands) = e.into_parts();
                 let hangs = !self.sound && error.kind() == ErrorKind::TimedOut;
                 assert!(hangs || error.kind() == ErrorKind::QueueFull, "{error}");
-                assert_eq!(self.queue().room(), 0, "a queue that says it is full is");
+                assert_eq!(self.queue().available(), 0, "a queue that says it is full is");
                 let (sources, destinations) = by_hand(operands.expect("a refusal gives the operands back"));
                 Flight::ByHand(sources, destinations)
             }

@@ -30,7 +30,7 @@ struct Way {
 fn queue(engine: &dyn DmaEngine, gathers: bool) -> SharedQueue {
     let mut options = QueueOptions::new();
     if !gathers {
-        options = options.with_gather(Duration::ZERO);
+        options = options.with_doorbell_delay(Duration::ZERO);
     }
     engine.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).expect("a queue")
 }

@@ -34,7 +34,7 @@ fn recorded(folder: &Path, engine: &str, fills: bool) -> (PathBuf, u64) {
             }
         }
         queue.flush();
-        while queue.room() < queue.depth() {
+        while queue.available() < queue.depth() {
             queue.poll();
         }
     }

@@ -1,7 +1,7 @@
-//! Times of a `BufferPool`: taking a buffer and dropping it, on one thread and on two at once; and the
-//! allocations meanwhile, of which there are none.
+//! Measures the time to take and drop a buffer of a `BufferPool`, on one thread and on two at once, and
+//! counts allocations, of which there must be none.
 //!
-//! `cargo bench -p dma-core --features conformance --bench pool`; with `-- --test`, one short round.
+//! Run with `cargo bench -p dma-core --features conformance --bench pool`; `-- --test` makes one short round.
 
 #[path = "../../tests/counting/mod.rs"]
 mod counting;
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// Returns the time of the slowest thread, and the allocations of all.
+/// Returns the time of the slowest thread, and the number of allocations of all.
 fn round(pool: &BufferPool, threads: usize, gets: u32) -> (Duration, u64) {
     let start = Barrier::new(threads);
     let work = || {

@@ -7,8 +7,8 @@ use crate::{
     MemoryRequest, Place, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
-/// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them; none can override
-/// them.
+/// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them, and no engine can
+/// override them.
 pub trait DmaEngineExt: DmaEngine {
     /// Allocates `len` zeroed bytes of host memory that the device can reach. May block while the system maps
     /// and pins them.
@@ -22,15 +22,16 @@ pub trait DmaEngineExt: DmaEngine {
 
     /// Allocates host memory as `request` says. May block while the system maps and pins it.
     ///
-    /// On a [node](MemoryRequest::node), it is [`PageMemory`](crate::PageMemory) that is registered, or, if
-    /// peers may have it, the engine's, allocated while the thread takes memory from that node.
+    /// For a NUMA [node](MemoryRequest::node), registers [`PageMemory`](crate::PageMemory) of that node. If
+    /// peers may import the memory, the engine allocates it, while the thread's memory policy selects the
+    /// node.
     ///
     /// # Errors
     ///
     /// As [`allocate`](Self::allocate); `InvalidArgument` for another [place](Place) than the host. For a
-    /// node: `NotFound` if it does not exist, `OutOfMemory` if it has less, `InvalidArgument` if the process
-    /// may not use its memory, `PermissionDenied` if a sandbox forbids the choice, and `Unsupported` without
-    /// [`Capabilities::REGISTER`].
+    /// node: `NotFound` if it does not exist, `OutOfMemory` if it has too little memory, `InvalidArgument` if
+    /// the process may not use its memory, `PermissionDenied` if a sandbox forbids memory policies, and
+    /// `Unsupported` without [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
         let fail = |e: Error| e.with_operation("allocate").with_backend(self.info().backend);
         if request.place != Place::Host {
@@ -49,8 +50,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(BufferMut(range))
     }
 
-    /// Allocates memory that is reached by DMA and by copy only: host memory to be exported, or memory of the
-    /// device ([`MemoryRequest::with_place`]).
+    /// Allocates memory that is accessed by DMA and by copying in and out only: host memory to export, or
+    /// memory of the device ([`MemoryRequest::with_place`]).
     ///
     /// # Errors
     ///
@@ -80,8 +81,8 @@ pub trait DmaEngineExt: DmaEngine {
         self.allocate_window(&MemoryRequest::new(len).with_place(Place::Device))
     }
 
-    /// Registers memory of the caller's, by [`HostMemory::from_owner`]: a `Vec<u8>`, a `Box<[u8]>`, a
-    /// mapping. [`Region::deregister`] gives it back. Never copies; may block while the system pins it.
+    /// Registers existing memory ([`HostMemory::from_owner`]): a `Vec<u8>`, a `Box<[u8]>`, a mapping.
+    /// [`Region::deregister`] returns it. Never copies; may block while the system pins the memory.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ pub trait DmaEngineExt: DmaEngine {
         self.register_with(memory, &MemoryRequest::new(0))
     }
 
-    /// As [`register`](Self::register), with the rights that `request` says (its length and alignment are
-    /// ignored).
+    /// Registers existing memory as [`register`](Self::register) does, with the rights of `request` (its
+    /// length and alignment are ignored).
     ///
     /// # Errors
     ///
@@ -107,9 +108,9 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(BufferMut::sole(memory::register(self, memory, request)?))
     }
 
-    /// Registers memory that is to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
-    /// to write. The buffer can be a source only. Clones of `owner` may be read meanwhile.
-    /// [`Buffer::into_owner`] gives it back. Never copies; may block while the system pins it.
+    /// Registers read-only memory: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right to write. The
+    /// buffer can only be a source. Clones of `owner` may be read at the same time. [`Buffer::into_owner`]
+    /// returns the owner. Never copies; may block while the system pins it.
     ///
     /// ```
     /// # use dma_core::{Buffer, DmaEngineExt};
@@ -130,8 +131,8 @@ pub trait DmaEngineExt: DmaEngine {
         self.register_read_only_memory(HostMemory::from_read_only(owner))
     }
 
-    /// As [`register_read_only`](Self::register_read_only). The device may only read the memory, also if it
-    /// is [writable](HostMemory::from_owner).
+    /// Registers memory as [`register_read_only`](Self::register_read_only) does. The device may only read
+    /// it, even if it is [writable](HostMemory::from_owner).
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ pub trait DmaEngineExt: DmaEngine {
 
     /// Registers device memory that others have allocated, by its address ([`DeviceMemory::from_raw`]) or by
     /// its dma-buf ([`Window::dmabuf`], [`DeviceMemory::from_dmabuf`]). Never copies; may block.
-    /// [`Window::into_owner`] gives the owner back.
+    /// [`Window::into_owner`] returns the owner.
     ///
     /// # Errors
     ///
@@ -152,8 +153,8 @@ pub trait DmaEngineExt: DmaEngine {
         self.register_device_with(memory, &MemoryRequest::new(0))
     }
 
-    /// As [`register_device`](Self::register_device), with the rights that `request` says (all else of it is
-    /// ignored).
+    /// Registers device memory as [`register_device`](Self::register_device) does, with the rights of
+    /// `request` (its other fields are ignored).
     ///
     /// # Errors
     ///
@@ -162,8 +163,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Window::new(Range::whole(memory::register_device(self, memory, request)?)))
     }
 
-    /// Makes a peer's exported memory a source and destination for this engine's queues. May block for a
-    /// bounded time while the peer answers.
+    /// Imports a peer's exported memory, so that it can be a source and destination for this engine's queues.
+    /// May block for a bounded time while the peer answers.
     ///
     /// # Errors
     ///
@@ -185,8 +186,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Queue::new(raw, self.info(), options, bounce))
     }
 
-    /// Opens a queue that any number of threads and tasks can use, on one or more device queues with a thread
-    /// each.
+    /// Opens a queue that any number of threads and tasks can use. It has one or more device queues, each
+    /// with a thread.
     ///
     /// # Errors
     ///
@@ -204,11 +205,11 @@ pub trait DmaEngineExt: DmaEngine {
 
 impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
 
-/// A raw queue, and memory for operations that the device does not have.
+/// A raw queue, and a bounce buffer for operations that the device lacks.
 type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);
 
 fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Opened> {
-    /// Bytes of memory that fills and operands are copied through: enough to need few descriptors.
+    /// Length of the bounce buffer in bytes: long enough that operations need few descriptors.
     const BOUNCE_BUFFER_LEN: usize = 64 * 1024;
 
     let info = engine.info();

@@ -9,18 +9,18 @@
 //! Design choices:
 //!
 //! - **Ownership moves with the bytes.** A buffer moves into an operation and comes back with its completion.
-//!   Meanwhile nobody holds a reference to its bytes, whatever is dropped or forgotten. If a device never
-//!   answers, the memory is leaked rather than reused.
+//!   During the operation no reference to its bytes exists, even if handles are dropped or forgotten. If a
+//!   device never completes the operation, the memory is leaked rather than reused.
 //! - **Unique, shared, or by copy.** [`BufferMut`] is the only view of its bytes; [`Buffer`] is one of many,
 //!   read-only; [`Window`] is memory that a peer may write, reached by copy alone. An operation's source and
 //!   destination must not overlap.
-//! - **Back-pressure is a value.** A full queue hands the operands back. Waiting has a deadline; polling
-//!   never blocks.
+//! - **Back-pressure is a value.** A full queue returns the operands. Waiting has a deadline; polling never
+//!   blocks.
 //! - **Outcomes are not errors of polling.** The [`Outcome`] of an operation is done, failed, or aborted by a
 //!   reset.
-//! - **Dispatch per batch.** One virtual call submits many descriptors, one takes many completions.
-//! - **The library handles the device's limits.** Long copies and lists are cut; missing operations and
-//!   fences are made from copies, the CPU and waiting.
+//! - **Dispatch per batch.** One virtual call submits many descriptors, and one returns many completions.
+//! - **The library handles the device's limits.** Long copies and lists are split. Operations that the device
+//!   lacks are made from copies or by the CPU, and missing fences by waiting.
 //! - **Nothing is allocated per copy** once a queue is warm, except to keep the operands of a transfer that
 //!   is dropped early.
 //!

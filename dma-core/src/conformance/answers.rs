@@ -1,4 +1,4 @@
-//! Cases: operations with a result, and copies to two destinations, whether the device has them or not.
+//! Cases: operations with a result, and copies to two destinations, with and without support by the device.
 
 use super::expect::ACCEPTS;
 use super::{allocate, queue, sample};
@@ -6,14 +6,14 @@ use crate::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, OpError, SharedQueueOptions,
 };
 
-/// Computes CRC-32C bit by bit, by its definition: the oracle.
+/// Computes CRC-32C bit by bit, by its definition. This is the oracle.
 fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(!seed, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
     }) ^ u32::MAX
 }
 
-/// Submits until there is room: others use the queue, too.
+/// Submits until there is room, because other threads use the queue.
 fn until_accepted<T, R>(mut operands: T, submit: impl Fn(T) -> Result<R, OpError<T>>) -> R {
     loop {
         match submit(operands) {
@@ -27,7 +27,7 @@ fn until_accepted<T, R>(mut operands: T, submit: impl Fn(T) -> Result<R, OpError
     }
 }
 
-/// Lengths of no byte, of one piece, and of several pieces on engines with tight limits.
+/// Lengths of no byte, of one chunk, and of several chunks on engines with tight limits.
 const LENS: [usize; 9] = [0, 1, 7, 64, 99, 101, 1000, 4097, 70_001];
 
 /// Both destinations of a copy hold the source, and nothing else is written.
@@ -60,7 +60,7 @@ pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
     assert_eq!(refused.expect_err("one is shorter").kind(), ErrorKind::LengthMismatch);
 }
 
-/// A comparison finds the first byte that differs, wherever it is, and says so if none does.
+/// A comparison finds the first byte that differs, at any position, and reports if the bytes are equal.
 pub fn the_first_difference_is_found(engine: &dyn DmaEngine) {
     let q = queue(engine);
     for len in LENS {
@@ -81,7 +81,7 @@ pub fn the_first_difference_is_found(engine: &dyn DmaEngine) {
             b.copy_from_slice(&bytes);
         }
     }
-    // Lists on both sides, cut at different places; and the same bytes with themselves.
+    // Compare lists that are split at different places, and bytes with themselves.
     let bytes = sample(1, 1000);
     let mut whole = allocate(engine, 1000);
     whole.copy_from_slice(&bytes);
@@ -97,7 +97,7 @@ pub fn the_first_difference_is_found(engine: &dyn DmaEngine) {
     assert_eq!(refused.kind(), ErrorKind::LengthMismatch);
 }
 
-/// A CRC is of all bytes in their order, and goes on where another ended.
+/// A CRC covers all bytes in order, and can continue another one.
 pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
     assert_eq!(crc32c(0, b"123456789"), 0xe306_9283, "the oracle's check value");
     let q = queue(engine);
@@ -121,7 +121,7 @@ pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
         let (_, crc) = q.crc32c(lists, 7).expect(ACCEPTS).wait().expect("it completes");
         assert_eq!(crc, crc32c(7, &part), "of a list");
     }
-    // From several threads, through a shared queue, which hands results over.
+    // Several threads compute CRCs through a shared queue, which passes the results on.
     let shared =
         engine.open_shared_queue(&SharedQueueOptions::new()).expect("an engine opens a shared queue");
     let mut src = allocate(engine, 5000);
@@ -162,7 +162,7 @@ pub fn answers_keep_fences(engine: &dyn DmaEngine) {
     let (src, other) = (src.freeze(), other.freeze());
     let window = engine.allocate_window(&request).expect("memory is allocated");
     for _ in 0..20 {
-        // A queue may be of two operations.
+        // A queue may have a depth of two.
         let first = q.copy(src.clone(), window.clone()).expect(ACCEPTS);
         q.fence();
         let crc = q.crc32c(window.clone(), 0).expect(ACCEPTS);
@@ -181,7 +181,7 @@ pub fn answers_keep_fences(engine: &dyn DmaEngine) {
     }
 }
 
-/// Memory that the CPU does not reach is compared and summed, too.
+/// Memory that the CPU cannot reach is compared, and its CRC is computed.
 pub fn imported_memory_is_answered_for(engine: &dyn DmaEngine) {
     const LEN: usize = 100_000;
     if !engine.info().capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {

@@ -1,4 +1,4 @@
-//! Cases: bytes arrive, whatever the size, shape and number of operations.
+//! Cases: bytes arrive, for all sizes, shapes and numbers of operations.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, QueueOptions};
 
-/// Limits are usable and capabilities agree with what the engine does.
+/// Limits are usable, and capabilities agree with the engine's behaviour.
 pub fn info_is_consistent(engine: &dyn DmaEngine) {
     let info = engine.info();
     let limits = &info.limits;
@@ -37,7 +37,7 @@ pub fn info_is_consistent(engine: &dyn DmaEngine) {
     assert!(deep.depth() >= limits.max_queue_depth, "the greatest depth is granted");
 }
 
-/// Allocated memory is zeroed, aligned as asked, and writable.
+/// Allocated memory is zeroed, has the requested alignment, and is writable.
 pub fn allocation_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     for (len, align) in [(1, 1), (64, 64), (4096, 4096), (70_001, 4096), (100, 16_384)] {
         let request = MemoryRequest::new(len).with_align(align);
@@ -50,7 +50,7 @@ pub fn allocation_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     }
 }
 
-/// Copies of all sorts of sizes arrive whole.
+/// Copies of many sizes arrive whole.
 pub fn copies_of_every_size_arrive(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let sizes = (1..=130).chain([
@@ -106,16 +106,16 @@ pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
     }
 }
 
-/// Copies beyond the device's limit are cut up inside, and complete once.
+/// Copies beyond the device's limit are split internally, and complete once.
 pub fn long_copies_are_cut(engine: &dyn DmaEngine) {
     let max = engine.info().limits.max_transfer;
     let Some(max) = usize::try_from(max).ok().filter(|max| *max <= 32 << 20) else {
-        // Longer than a test should copy.
+        // This limit is longer than a test should copy.
         return;
     };
     let q = queue(engine);
     let longest = 3 * max + 7;
-    // One for all: making it takes longer than the copies.
+    // All copies share one sample, because making it takes longer than the copies.
     let mut src = allocate(engine, longest);
     src.copy_from_slice(&sample(3, longest));
     let whole = src.freeze();
@@ -138,7 +138,7 @@ pub fn long_copies_are_cut(engine: &dyn DmaEngine) {
     }
 }
 
-/// A fill writes its pattern from the first byte on, through cuts and scattered pieces.
+/// A fill writes its pattern from the first byte on, even if it is split or scattered.
 pub fn fills_keep_their_pattern(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let patterns = [[0; 8], [0xab; 8], *b"12345678"];
@@ -171,7 +171,8 @@ pub fn fills_keep_their_pattern(engine: &dyn DmaEngine) {
     );
 }
 
-/// Lists on either side, longer than the device takes, with pieces of every size, arrive as if they were one.
+/// Lists on either side, longer than the device's limit and with segments of every size, arrive like one
+/// range.
 pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let shapes: [(&[usize], &[usize]); 6] = [
@@ -210,7 +211,7 @@ pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     assert_eq!(&dst[..], b"headpayload");
 }
 
-/// Operations of no bytes complete, in all forms, and count.
+/// Operations of no bytes complete, in all forms, and are counted.
 pub fn empty_operations_complete(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let empty = || allocate(engine, 1).split_to(0);
@@ -223,7 +224,7 @@ pub fn empty_operations_complete(engine: &dyn DmaEngine) {
     assert_eq!(counters.bytes, 0, "operations of no bytes move none");
 }
 
-/// A queue's whole depth in flight at once, several times over.
+/// A queue completes its whole depth of operations in flight, several times.
 pub fn many_in_flight(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let depth = q.depth().min(1000);
@@ -236,7 +237,7 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
                 q.copy(src, allocate(engine, len)).expect("a queue takes as many operations as it is deep")
             })
             .collect();
-        // Taken in another order than submitted.
+        // The transfers are taken in another order than that of submission.
         for transfer in transfers.into_iter().rev() {
             let (src, dst) = transfer.wait().expect(COMPLETES);
             expect_arrived(
@@ -249,7 +250,7 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
     expect_all_completed(q.counters(), 3 * depth as u64, "after all were waited for");
 }
 
-/// A full queue hands the operands back, and takes them once there is room.
+/// A full queue returns the operands, and accepts them once there is room.
 pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
     let q = queue_of(engine, 4);
     let mut transfers = Vec::new();
@@ -269,7 +270,7 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
     expect_arrived(&[9; 64], &dst, "a copy that was refused once");
 }
 
-/// A batch completes as a whole, gives its operands back in order, and can be used again.
+/// A batch completes as a whole, returns its operands in order, and can be reused.
 pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut batch: Batch<_, _> = (0..50_u8)
@@ -291,7 +292,7 @@ pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
             assert!(src[..] == dst[..] && dst[0] == round && dst[99] == i, "copy {i} of round {round}");
         }
     }
-    // One bad copy, and none is submitted.
+    // If one copy is invalid, none is submitted.
     batch.push(allocate(engine, 1), allocate(engine, 2));
     let refused = q.submit(batch).expect_err("lengths differ");
     expect_kind(&refused, ErrorKind::LengthMismatch, "source and destination have one length");
@@ -303,8 +304,8 @@ pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
 /// An operation behind a fence sees the bytes written before the fence.
 pub fn fences_keep_order(engine: &dyn DmaEngine) {
     let q = queue(engine);
-    // A chain of copies, each of which reads what the one before it wrote: one window per link, so that they
-    // may overlap in time.
+    // A chain of copies, each of which reads the destination of the previous one. Each link has its own
+    // window, so that the copies may overlap in time.
     let window = |byte: u8| {
         let mut buffer = allocate(engine, 70_000);
         buffer.fill(byte);
@@ -331,7 +332,7 @@ pub fn fences_keep_order(engine: &dyn DmaEngine) {
 pub fn waits_have_deadlines(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut transfer = q.copy(allocate(engine, 1 << 20), allocate(engine, 1 << 20)).expect(ACCEPTS);
-    // It may or may not be over by then; either is right.
+    // The operation may or may not have ended by then; both are correct.
     if let Err(e) = transfer.wait_until(Instant::now()) {
         expect_kind(&e, ErrorKind::TimedOut, "a wait that is not over by its deadline says so");
     }
@@ -340,7 +341,7 @@ pub fn waits_have_deadlines(engine: &dyn DmaEngine) {
     transfer.wait().expect(COMPLETES);
 }
 
-/// Counts how often it is woken.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Count(std::sync::atomic::AtomicUsize);
 
@@ -350,8 +351,8 @@ impl Wake for Count {
     }
 }
 
-/// Transfers are futures: polled, they complete without any runtime, and a pending one arranges to be polled
-/// again.
+/// Transfers are futures: they complete without any runtime if they are polled, and a pending one arranges to
+/// be polled again.
 pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let count = std::sync::Arc::new(Count::default());
@@ -388,8 +389,8 @@ pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
     }
 }
 
-/// With a driver, waiting tasks are woken when the file descriptor says so, and sleeping on it misses
-/// nothing.
+/// With a driver, waiting tasks are woken when the file descriptor is readable, and sleeping on it misses no
+/// completion.
 pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
     use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -417,7 +418,7 @@ pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
             driver.run().expect("a driver arms the descriptor");
             if count.0.load(std::sync::atomic::Ordering::SeqCst) == woken {
                 let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-                // Not woken: the device will say so through the descriptor.
+                // The task was not woken, so the descriptor must become readable.
                 rustix::event::poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&second))
                     .expect("poll works");
             }

@@ -1,4 +1,4 @@
-//! Cases detect engines that break the contract, and say which rule.
+//! Tests that the cases detect engines that break the contract, and name the rule.
 #![expect(unsafe_code, reason = "implements the raw traits")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +18,13 @@ use crate::{
 /// The fault of each queue's third copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is never reported.
+    /// The copy is never reported.
     Lost,
-    /// It is reported as failed.
+    /// The copy is reported as failed.
     Failed,
-    /// It is reported twice.
+    /// The copy is reported twice.
     Twice,
-    /// Its first byte is wrong.
+    /// The first byte of the copy is wrong.
     Wrong,
 }
 
@@ -40,7 +40,8 @@ impl Broken {
     }
 }
 
-// SAFETY: the reference engine's, but for what its queues report, which nobody's memory depends on here.
+// SAFETY: every call goes to the reference engine. Only the reports of its queues are wrong, and these tests
+// keep all memory until the end.
 unsafe impl DmaEngine for Broken {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
@@ -56,7 +57,7 @@ unsafe impl DmaEngine for Broken {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         unsafe { self.inner.register_raw(memory, request) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -77,7 +78,7 @@ struct BrokenQueue {
     third: Option<(u64, Segment)>,
 }
 
-// SAFETY: the inner queue's, but for the third copy; what it writes once too often lies within that copy's
+// SAFETY: every call goes to the inner queue. Only the third copy differs: it is written once more within its
 // destination, before it is reported.
 unsafe impl RawQueue for BrokenQueue {
     fn engine_id(&self) -> EngineId {
@@ -87,7 +88,7 @@ unsafe impl RawQueue for BrokenQueue {
         self.inner.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: the caller's promise.
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         let n = unsafe { self.inner.submit(batch) }?;
         for descriptor in &batch[..n] {
             self.taken += 1;
@@ -115,9 +116,9 @@ unsafe impl RawQueue for BrokenQueue {
                 completions[n] = completions[at];
                 return n + 1;
             }
-            // Instead of another one, where there is no room.
+            // If there is no room, replaces another report.
             Fault::Twice => completions[(at + 1) % n] = completions[at],
-            // SAFETY: the destination is the device's until it is reported.
+            // SAFETY: the copy has not been reported, so its destination belongs to the device.
             Fault::Wrong => unsafe { *dst.addr.as_ptr() ^= 0xff },
         }
         n
@@ -142,11 +143,11 @@ fn complaint(fault: Fault, case: fn(&dyn DmaEngine)) -> String {
     *panicked.downcast::<String>().expect("cases panic with what they have to say")
 }
 
-/// Expected messages.
+/// Cases, and a part of the message that each must have.
 type Expected<'a> = (fn(&dyn DmaEngine), &'a [&'a str]);
 
-/// That each of these cases says what it is to, of an engine with this fault. They run at the same time,
-/// since some wait.
+/// Checks that each case reports the expected message for an engine with this fault. The cases run at the
+/// same time, because some of them wait.
 fn expect_complaints(fault: Fault, expected: &[Expected<'_>]) {
     std::thread::scope(|scope| {
         let complaints: Vec<_> =

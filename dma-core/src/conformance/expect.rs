@@ -4,13 +4,13 @@ use std::fmt::Display;
 
 use crate::{Counters, Error, ErrorKind};
 
-/// Of an operation that is submitted to a queue with room.
+/// The requirement on an operation that is submitted to a queue with room.
 pub(super) const ACCEPTS: &str = "a queue with room takes an operation that is right";
 
-/// Of an operation that was accepted.
+/// The requirement on an operation that was accepted.
 pub(super) const COMPLETES: &str = "a device that is well reports every descriptor it took as done, once";
 
-/// Panics unless `dst` holds the bytes of `src`: whatever is reported as done has been copied whole.
+/// Panics unless `dst` holds the bytes of `src`, because a copy that is reported as done must be complete.
 #[track_caller]
 pub(super) fn expect_arrived(src: &[u8], dst: &[u8], what: impl Display) {
     if src == dst {
@@ -27,7 +27,7 @@ pub(super) fn expect_arrived(src: &[u8], dst: &[u8], what: impl Display) {
     );
 }
 
-/// Panics unless `operations` were accepted, and are all done.
+/// Panics unless `operations` operations were accepted and all are done.
 #[track_caller]
 pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: impl Display) {
     let Counters { submitted, completed, failed, aborted, abandoned, in_flight, .. } = counters;

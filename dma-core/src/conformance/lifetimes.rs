@@ -1,4 +1,4 @@
-//! Cases: memory outlives what the device does with it, in whatever order things are dropped.
+//! Cases: memory outlives the device's accesses, in whatever order values are dropped.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory};
 
-/// A dropped transfer goes on, and its place and memory come free.
+/// A dropped transfer continues, and its slot and memory become free.
 pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let source = allocate(engine, 10_000).freeze();
@@ -35,7 +35,7 @@ pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
     region.deregister().expect("nothing uses the memory any more");
 }
 
-/// A forgotten transfer leaks its memory and nothing else.
+/// A forgotten transfer leaks only its memory.
 pub fn forgotten_transfers_are_harmless(engine: &dyn DmaEngine) {
     let q = queue(engine);
     std::mem::forget(q.copy(allocate(engine, 5000), allocate(engine, 5000)).expect(ACCEPTS));
@@ -75,7 +75,7 @@ pub fn dropping_a_queue_completes_its_transfers(engine: &dyn DmaEngine) {
     expect_arrived(&[3; 3000], &dst, "a copy that the drop of its queue completed");
 }
 
-/// Memory and queues outlive the views, regions and handles they came from.
+/// Memory and queues stay valid after the handles that they came from are dropped.
 pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 64);
@@ -90,7 +90,7 @@ pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
     expect_arrived(&tail, &dst, "a copy");
 }
 
-/// A region in use cannot be deregistered; one that is not can.
+/// A region cannot be deregistered while it is in use, and can be afterwards.
 pub fn deregistration_refuses_while_in_use(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let src = allocate(engine, 4096);
@@ -104,26 +104,26 @@ pub fn deregistration_refuses_while_in_use(engine: &dyn DmaEngine) {
     assert!(region.deregister().expect("nothing names it").is_none(), "the engine's own memory is freed");
 }
 
-/// The caller's memory is copied from and to in place, and comes back.
+/// Registered memory is source and destination in place, and is returned.
 pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         return;
     }
     let q = queue(engine);
-    // Aligned as the engine asks: a run of aligned bytes inside of a vector that is long enough.
+    // The engine requires an alignment, so use the aligned bytes inside a vector that is long enough.
     let align = engine.info().limits.register_alignment.max(1);
     let len = 4 * align.max(1024);
     let mut vector = vec![0_u8; len];
     vector.copy_from_slice(&sample(5, len));
     if !vector.as_ptr().addr().is_multiple_of(align) {
-        // The engine needs memory that a vector does not give.
+        // The engine needs memory that a vector cannot provide.
         return;
     }
     let src = engine.register(HostMemory::from_owner(vector)).expect("a vector can be registered");
     let address = src.as_ptr().addr();
     let (src, dst) = q.copy(src, allocate(engine, len)).expect(ACCEPTS).wait().expect(COMPLETES);
     expect_arrived(&src, &dst, "a copy from registered memory");
-    // And as a destination.
+    // The memory is also a destination.
     let (dst, src) = q.copy(dst, src).expect(ACCEPTS).wait().expect(COMPLETES);
     drop(dst);
     let src = src.into_owner::<String>().expect_err("it is no string");
@@ -137,7 +137,7 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     expect_arrived(&sample(5, len), &vector, "a copy to registered memory");
 }
 
-/// The caller's memory that nobody may write is read in place, is never a destination, and comes back.
+/// Registered read-only memory is read in place, is never a destination, and is returned.
 pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         let e = engine.register_read_only([1; 64]).expect_err("it registers nothing");
@@ -145,7 +145,7 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     }
     let align = engine.info().limits.register_alignment.max(1);
     let len = 2 * align.max(4096);
-    // Aligned as the engine asks, inside of a vector that is long enough.
+    // The engine requires an alignment, so use the aligned bytes inside a vector that is long enough.
     let mut vector = vec![0; len + align];
     let skip = vector.as_ptr().addr().next_multiple_of(align) - vector.as_ptr().addr();
     vector[skip..skip + len].copy_from_slice(&sample(6, len));
@@ -153,7 +153,7 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     let e = engine.register(HostMemory::from_read_only(shared.clone())).expect_err("it would be writable");
     expect_kind(&e, ErrorKind::InvalidArgument, "read-only memory makes no writable buffer");
     let src = match engine.register_read_only(shared.clone()) {
-        // Some devices reach only special pages.
+        // Some devices can reach special pages only.
         Err(e) if align > 4096 => return expect_kind(&e, ErrorKind::AccessDenied, "memory out of reach"),
         registered => registered.expect("memory of the heap can be registered to be read"),
     };
@@ -166,7 +166,7 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     let owner: bytes::Bytes = src.into_owner().expect("it is the last view");
     assert_eq!(owner.as_ptr(), shared.as_ptr(), "it never moved");
 
-    // A constant of the program lies in pages that cannot be written. Systems may refuse to pin those.
+    // A constant of the program lies in read-only pages, which the system may refuse to pin.
     #[repr(align(4096))]
     struct Page([u8; 4096]);
     static CONSTANT: Page = Page([0x5c; 4096]);
@@ -212,7 +212,7 @@ pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
     drop((src, half));
     assert!(region.deregister().is_err(), "the bytes keep it registered");
     expect_arrived(&[8; 100], &bytes, "a copy to a buffer that was frozen");
-    // Frozen memory becomes writable again once nobody else sees it.
+    // Frozen memory becomes writable again once no other view exists.
     let (one, other) = {
         let buffer = allocate(engine, 10).freeze();
         (buffer.clone(), buffer)

@@ -1,8 +1,9 @@
 //! The conformance suite: tests that every engine must pass, as plain functions for any backend.
 //!
 //! Each case takes an engine and panics with an explanation if it breaks the contract. Cases depend on the
-//! engine's [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never on its name; a case
-//! whose capability is missing checks that the engine says so. New cases may come with any release.
+//! engine's [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never on its name. If a
+//! capability is missing, its case checks that the engine fails with `Unsupported`. Any release may add
+//! cases.
 //!
 //! ```
 //! # use dma_core::conformance;
@@ -42,14 +43,14 @@ pub use sharing::*;
 use crate::{BufferMut, DmaEngine, DmaEngineExt, Queue, QueueOptions};
 use expect::{ACCEPTS, COMPLETES, expect_all_completed, expect_arrived, expect_kind};
 
-/// A case: a name and what to call.
+/// A case: its name and its function.
 pub type Case = (&'static str, fn(&dyn DmaEngine));
 
 /// Every case.
 pub const CASES: &[Case] = crate::conformance_tests!(@every @table);
 
-/// Makes one `#[test]` of every case, in a module of the name given, on the engine that the expression opens.
-/// Without a name, the module is called `conformance`.
+/// Makes one `#[test]` of every case, in a module with the given name, on the engine that the expression
+/// opens. Without a name, the module is called `conformance`.
 ///
 /// ```
 /// dma_core::conformance_tests!(my_engine, dma_core::conformance::doc_engine());
@@ -131,7 +132,7 @@ macro_rules! conformance_tests {
 ///
 /// # Panics
 ///
-/// If a case fails, with its name and what went wrong.
+/// If a case fails, with its name and the reason.
 pub fn run_all(engine: &dyn DmaEngine) {
     for (name, case) in CASES {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(engine)));
@@ -146,14 +147,14 @@ pub fn run_all(engine: &dyn DmaEngine) {
     }
 }
 
-/// An engine for this module's examples.
+/// Returns an engine for the examples of the documentation.
 #[doc(hidden)]
 #[must_use]
 pub fn doc_engine() -> ReferenceEngine {
     ReferenceEngine::new(ReferenceOptions::default())
 }
 
-/// Time limit for a completion in a case, and the stall timeout of its queues.
+/// Time limit for a completion in a case, and stall timeout of its queues.
 const SOON: Duration = Duration::from_secs(10);
 
 fn queue(engine: &dyn DmaEngine) -> Queue {

@@ -6,7 +6,7 @@ use crate::{
     PoolOptions, SharedQueueOptions,
 };
 
-/// Buffers of a pool are copied like others, and come back when the device is done with them.
+/// Buffers of a pool are copied like others, and return when the device is done with them.
 pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
     let pool = match BufferPool::new(engine, &options) {
@@ -26,7 +26,7 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
         drop((src, dst));
         assert_eq!(in_use(), 0, "all buffers of the pool are back");
     }
-    // A transfer that is dropped gives them back when it ends.
+    // A dropped transfer returns its buffers when it ends.
     drop(q.copy(pool.try_get(5000).expect("free"), pool.try_get(5000).expect("free")).expect(ACCEPTS));
     let _ = q.close(SOON);
     assert_eq!(in_use(), 0, "all buffers of the pool are back after the close");
@@ -47,7 +47,7 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
 }
 
-/// Plain bytes are copied, whatever the size of the pool's buffers.
+/// Plain bytes are copied through buffers of any size.
 pub fn plain_bytes_are_copied(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::ALLOCATE) {
         return;
@@ -84,7 +84,7 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
     let request = MemoryRequest::new(5000).with_align(8192).with_node(node);
     let pool = PoolOptions::new().with_class(5000, 2).with_node(node);
     let (mut src, dst) = match (engine.allocate_with(&request), BufferPool::new(engine, &pool)) {
-        // A container may forbid the choice.
+        // A container may forbid memory policies.
         (Err(e), _) if e.kind() == ErrorKind::PermissionDenied => return,
         (src, pool) => {
             let pool = pool.expect("a pool on a node");
@@ -99,7 +99,7 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
 
     let mut requests = vec![request.clone()];
     if has(Capabilities::EXPORT) {
-        // Some devices export for both ways only.
+        // Some devices export only with both rights.
         let exported = request.exportable(Access::all());
         engine
             .allocate_window(&exported)

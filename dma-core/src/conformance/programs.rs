@@ -9,16 +9,17 @@ use crate::{
     MemoryRequest, PageMemory, PoolOptions, Queue, RegistrationCache, RegistrationCacheOptions, Transfer,
 };
 
-/// Buffers, sources and operations in flight that a program has at most, each.
+/// Maximum numbers of buffers, of sources, and of operations in flight of a program.
 const MOST: usize = 8;
-/// The longest buffer, in bytes.
+/// Length of the longest buffer, in bytes.
 const LONGEST: usize = 5000;
-/// Up to this alignment, memory is registered at every turn; beyond, it is longer and takes longer.
+/// Up to this alignment, any step may register memory. Larger alignments need longer memory and more time, so
+/// fewer steps do.
 const SHORT_ALIGNMENT: usize = 4096;
 
-/// Bytes of buffers of pools, of the engine and of the program, and of read-only memory that is registered
-/// for once or kept in a cache, are where they belong after any sequence of copies, also if transfers and
-/// buffers are dropped on the way. All memory comes back.
+/// After any sequence of copies, all bytes are correct, even if transfers and buffers are dropped early. The
+/// memory comes from pools, the engine and the program, and read-only memory is registered once or through a
+/// cache. All memory is returned.
 pub fn random_programs_keep_all_bytes(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::ALLOCATE) {
         return;
@@ -32,7 +33,7 @@ pub fn random_programs_keep_all_bytes(engine: &dyn DmaEngine) {
     }
 }
 
-/// Pseudo-random numbers by xorshift64.
+/// A generator of pseudo-random numbers (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -44,7 +45,7 @@ impl Random {
     }
 }
 
-/// A copy of `expected` from a part of a source to the front of a buffer.
+/// A copy of `expected` from a part of a source to the beginning of a buffer.
 struct Flight {
     transfer: Transfer<(Buffer, BufferMut)>,
     expected: Vec<u8>,
@@ -57,12 +58,12 @@ struct Program<'a> {
     random: Random,
     queue: Queue,
     pool: BufferPool,
-    /// For plain bytes.
+    /// The pool for copies of plain bytes.
     copy_pool: BufferPool,
     cache: RegistrationCache<&'a dyn DmaEngine>,
-    /// Memory that is passed to the cache again and again, and its bytes.
+    /// Memory that is passed to the cache repeatedly, and its bytes.
     owners: Vec<(Arc<PageMemory>, Vec<u8>)>,
-    /// Buffers at rest, and their bytes.
+    /// Buffers that no operation uses, and their bytes.
     buffers: Vec<(BufferMut, Vec<u8>)>,
     /// Memory to copy from, and its bytes.
     sources: Vec<(Buffer, Vec<u8>)>,
@@ -83,7 +84,7 @@ impl<'a> Program<'a> {
             queue: queue_of(engine, 4),
             pool: pool(&[(200, 2), (LONGEST, 3)]),
             copy_pool: pool(&[(1000, 4)]),
-            // Fewer than there are owners.
+            // The cache has fewer entries than there are owners.
             cache: RegistrationCache::new(engine, &RegistrationCacheOptions::new().with_entries(2)),
             owners: Vec::new(),
             buffers: Vec::new(),
@@ -106,7 +107,7 @@ impl<'a> Program<'a> {
         sample(self.random.below(1 << 20) as u64, len)
     }
 
-    /// Makes memory of the program that the engine registers, and its bytes.
+    /// Makes memory that the engine can register, and its bytes.
     fn read_only(&mut self) -> (PageMemory, Vec<u8>) {
         let alignment = self.engine.info().limits.register_alignment.max(1);
         let len = self.len().next_multiple_of(alignment);
@@ -116,7 +117,7 @@ impl<'a> Program<'a> {
         (memory, bytes)
     }
 
-    /// Returns whether this turn registers memory.
+    /// Returns whether this step registers memory.
     fn registers(&mut self) -> bool {
         let alignment = self.engine.info().limits.register_alignment;
         !self.owners.is_empty() && (alignment <= SHORT_ALIGNMENT || self.random.below(8) == 0)
@@ -154,7 +155,7 @@ impl<'a> Program<'a> {
             }
             _ => self.engine.allocate(len).expect("an engine allocates memory"),
         };
-        // A pool's holds the bytes of its last user.
+        // A pool's buffer holds the bytes of its last user.
         let bytes = buffer.to_vec();
         self.buffers.push((buffer, bytes));
     }
@@ -170,7 +171,7 @@ impl<'a> Program<'a> {
             let (owner, bytes) = &self.owners[self.random.below(self.owners.len())];
             match self.cache.get(owner) {
                 Ok(source) => (source, bytes.clone()),
-                // All entries are in use, and the device takes memory only once.
+                // All entries are in use, and the device accepts memory only once.
                 Err(e) => return expect_kind(&e, ErrorKind::InUse, "memory that was registered before"),
             }
         };
@@ -216,7 +217,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Puts a buffer back.
+    /// Joins a buffer again after a copy, and checks it.
     fn land(&mut self, mut dst: BufferMut, mut bytes: Vec<u8>, rest: (BufferMut, Vec<u8>)) {
         dst.unsplit(rest.0).expect("it was split off there");
         bytes.extend(rest.1);
@@ -225,7 +226,7 @@ impl<'a> Program<'a> {
 
     fn wait(&mut self) {
         if self.flights.is_empty() {
-            // Those that were dropped fill the queue.
+            // Dropped transfers may fill the queue.
             self.queue.poll();
             return;
         }
@@ -236,7 +237,7 @@ impl<'a> Program<'a> {
         self.land(dst, expected, rest);
     }
 
-    /// Drops something, which comes back to its origin.
+    /// Drops a buffer or source, whose memory returns to its origin.
     fn let_go(&mut self) {
         match self.random.below(3) {
             0 if !self.buffers.is_empty() => {

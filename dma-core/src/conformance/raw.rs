@@ -9,14 +9,14 @@ use crate::{
     QueueOptions, RawQueue, RawRegion,
 };
 
-/// The longest copy of these cases.
+/// Length of the longest copy of these cases, in bytes.
 const LEN: usize = 16 << 10;
 
 fn memory(engine: &dyn DmaEngine, len: usize) -> Box<dyn RawRegion> {
     engine.allocate_raw(&MemoryRequest::new(len)).expect("an engine allocates memory")
 }
 
-/// Descriptors that are to be reported: one place for each token, counted from `first`.
+/// Descriptors that must be reported, with one entry for each token from `first` on.
 struct Awaited {
     first: u64,
     reported: Vec<bool>,
@@ -43,9 +43,9 @@ impl Awaited {
         }
     }
 
-    /// Polls until all are reported. `what` says when that was to be.
+    /// Polls until all are reported. `what` describes the situation for messages.
     fn all(&mut self, q: &mut dyn RawQueue, what: &str, mut check: impl FnMut(Completion)) {
-        // Fewer than there are, so that what does not fit has to wait.
+        // The buffer is shorter than the number of completions, so that some have to wait.
         let mut completions = [Completion::done(u64::MAX); 3];
         let begun = Instant::now();
         while let Some(missing) = self.reported.iter().position(|reported| !reported) {
@@ -90,18 +90,19 @@ pub fn regions_have_names_of_their_own(engine: &dyn DmaEngine) {
     drop(regions);
 }
 
-/// A queue reports every descriptor that it took, once, and nothing else; in the order of submission if it
-/// claims that.
+/// A queue reports every accepted descriptor once, and nothing else; in the order of submission if it
+/// declares `IN_ORDER`.
 pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
     let depth = engine.info().limits.max_queue_depth.min(16);
     let most = usize::try_from(engine.info().limits.max_transfer).map_or(LEN, |most| most.min(LEN));
-    // Dropped after the queue.
+    // The memory is declared first, so that it is dropped after the queue.
     let (src, dst) = (memory(engine, most), memory(engine, depth * most));
     let mut q =
         engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue");
     let mut first = 1;
     for _ in 0..16 {
-        // Long ones first: what copies with several hands at a time is done with a later one before.
+        // Long copies come first, so that an engine that copies several at a time completes later ones
+        // earlier.
         let descriptors: Vec<_> = (0..depth)
             .map(|i| {
                 let len = if i % 4 == 0 { most } else { 1 };
@@ -113,8 +114,8 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
             })
             .collect();
         let mut awaited = Awaited::new(engine, first, depth);
-        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from
-        // each other and from the source.
+        // SAFETY: the ranges lie in this engine's regions, which outlive the queue, and the destinations
+        // overlap neither each other nor the source.
         let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
         assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
         q.flush();
@@ -130,10 +131,10 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
     }
 }
 
-/// A stopped queue reports every descriptor that it took once, and takes no more.
+/// A stopped queue reports every accepted descriptor once, and accepts no more.
 pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
     let depth = engine.info().limits.max_queue_depth.min(8);
-    // Dropped after the queue.
+    // The memory is declared first, so that it is dropped after the queue.
     let (src, dst) = (memory(engine, 64), memory(engine, depth * 64));
     for rung in [false, true] {
         let mut q =
@@ -142,8 +143,8 @@ pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
             .map(|i| Descriptor::copy(i as u64, src.info().segment(0, 64), dst.info().segment(i * 64, 64)))
             .collect();
         let mut awaited = Awaited::new(engine, 0, depth);
-        // SAFETY: ranges of this engine's regions, which outlive the queue; the destinations are apart from
-        // each other and from the source.
+        // SAFETY: the ranges lie in this engine's regions, which outlive the queue, and the destinations
+        // overlap neither each other nor the source.
         let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
         assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
         if rung {
@@ -151,7 +152,8 @@ pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
         }
         q.stop();
         q.stop();
-        // SAFETY: as above.
+        // SAFETY: the ranges lie in this engine's regions, which outlive the queue, and the destinations
+        // overlap neither each other nor the source.
         match unsafe { q.submit(&descriptors) } {
             Ok(n) => panic!("a stopped queue takes {n} descriptors instead of answering `Closed`"),
             Err(e) => {

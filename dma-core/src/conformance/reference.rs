@@ -1,4 +1,4 @@
-//! [`ReferenceEngine`]: the smallest engine that conforms, with limits as tight as one likes.
+//! [`ReferenceEngine`]: the smallest conforming engine, with configurable limits.
 #![expect(unsafe_code, reason = "implements the raw traits")]
 
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReferenceOptions {
-    /// The longest descriptor in bytes. Default 1 MiB.
+    /// Maximum length of a descriptor in bytes. Default: 1 MiB.
     pub max_transfer: u64,
-    /// The longest list. Default 4.
+    /// Maximum number of segments in a list. Default: 4.
     pub max_segments: usize,
-    /// The deepest queue, and the default depth. Default 64.
+    /// Maximum and default queue depth. Default: 64.
     pub depth: usize,
-    /// True if it has every operation, and keeps fences, natively.
+    /// True if the engine executes every operation and observes fences natively.
     pub native: bool,
-    /// Descriptors done by one poll, at least 1; out of order. Default 3.
+    /// Number of descriptors that one poll executes, out of order; at least 1. Default: 3.
     pub per_poll: usize,
 }
 
@@ -32,11 +32,11 @@ impl Default for ReferenceOptions {
     }
 }
 
-/// The smallest engine that conforms: it copies inside of `poll`, a few descriptors at a time and in no
-/// particular order.
+/// The smallest conforming engine. It copies inside `poll`, a few descriptors at a time and in no particular
+/// order.
 ///
-/// It is what the conformance suite uses as "another engine", what tests of the safe API run on with limits
-/// as tight as they like, and an example of a backend. It is not fast.
+/// The conformance suite uses it as "another engine", tests of the safe API run on it with tight limits, and
+/// it is an example of a backend. It is not fast.
 #[derive(Debug)]
 pub struct ReferenceEngine {
     id: EngineId,
@@ -45,7 +45,7 @@ pub struct ReferenceEngine {
 }
 
 impl ReferenceEngine {
-    /// An engine with these limits.
+    /// Makes an engine with these limits.
     #[must_use]
     pub fn new(options: ReferenceOptions) -> Self {
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
@@ -67,7 +67,7 @@ impl ReferenceEngine {
     }
 }
 
-// SAFETY: its queues take what the options say, as `info` does.
+// SAFETY: the queues and `info` use the same options, so `info` describes what every queue accepts.
 unsafe impl DmaEngine for ReferenceEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -123,8 +123,8 @@ struct Memory {
     _owned: Option<HostMemory>,
 }
 
-// SAFETY: nothing changes, and the memory stays mapped until the drop: it is allocated here, or the registrar
-// promised.
+// SAFETY: `info` never changes. The memory stays mapped until the region is dropped, because the region owns
+// it or the caller of `register_raw` promised so.
 unsafe impl RawRegion for Memory {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -156,7 +156,7 @@ struct Accepted {
     pattern: Option<[u8; 8]>,
     src: Vec<Segment>,
     dst: Vec<Segment>,
-    /// Of an operation with a result: its CRC so far, or nothing for a comparison.
+    /// For an operation with a result: the CRC so far, or nothing for a comparison.
     answer: Option<Option<u32>>,
 }
 
@@ -165,18 +165,18 @@ fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
     list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).as_ptr()))
 }
 
-/// The bytes of `list`, which the caller of `submit` promised can be read until the completion.
+/// Returns the bytes of `list`. The caller of `submit` promised that they can be read until the completion.
 fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;
-        // SAFETY: that promise.
+        // SAFETY: the caller of `submit` promised that the bytes can be read until the completion.
         unsafe { racy_copy::copy(&raw mut byte, from, 1) };
         byte
     })
 }
 
 impl Accepted {
-    /// Does it, and returns its result.
+    /// Executes the operation and returns its result.
     fn run(&self) -> u64 {
         let result = match self.answer {
             None => 0,
@@ -189,16 +189,15 @@ impl Accepted {
         let pattern = self.pattern.iter().flat_map(|p| p.iter().cycle()).map(std::ptr::from_ref);
         let from = bytes(&self.src).map(<*mut u8>::cast_const).chain(pattern);
         for (from, to) in from.zip(bytes(&self.dst)) {
-            // SAFETY: `submit`'s caller promised that the sources can be read until the completion, and the
-            // destinations written.
+            // SAFETY: the caller of `submit` promised that sources can be read and destinations written until
+            // the completion.
             unsafe { racy_copy::copy(to, from, 1) };
         }
         result
     }
 }
 
-// SAFETY: every accepted descriptor is reported once, by the poll that did its work; nothing else touches
-// memory.
+// SAFETY: the poll that executes a descriptor reports it once, and nothing else accesses memory.
 unsafe impl RawQueue for ReferenceQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -234,7 +233,7 @@ unsafe impl RawQueue for ReferenceQueue {
                     answer = Some(Some(seed));
                     (vec![src], vec![dst])
                 }
-                // Read twice, as gathered copies may.
+                // The source is read twice, which is permitted.
                 Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
             };
             let both = matches!(descriptor.operation(), Operation::CopyToBoth { .. });
@@ -258,7 +257,8 @@ unsafe impl RawQueue for ReferenceQueue {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         while n < completions.len().min(self.options.per_poll.max(1)) {
-            // Operations that may start: with a doorbell, and without a fence except at the very front.
+            // Operations that may start: those with a doorbell and without a fence, unless the fence is at
+            // the front.
             let fence = self.accepted.iter().position(|a| a.fence && a.number > self.reported_before());
             let rung = self.accepted.partition_point(|a| a.number < self.rung || self.stopped);
             let may = fence.map_or(rung, |at| if at == 0 { rung.min(1) } else { rung.min(at) });
@@ -297,9 +297,10 @@ unsafe impl RawQueue for ReferenceQueue {
 }
 
 impl ReferenceQueue {
-    /// Fences of descriptors before this number are in force no more: nothing older is left.
+    /// Returns the number below which fences no longer apply, because all older descriptors have been
+    /// reported.
     fn reported_before(&self) -> u64 {
-        // A fence at the front of the queue has nothing before it.
+        // A fence at the front of the queue does not delay anything.
         self.accepted.front().map_or(self.submitted, |first| first.number)
     }
 }

@@ -1,4 +1,5 @@
-//! Cases: invalid requests are refused before they reach the device, with the reason and the operands.
+//! Cases: invalid requests are refused before they reach the device, and the error has the reason and the
+//! operands.
 
 use super::{COMPLETES, ReferenceEngine, ReferenceOptions, allocate, expect_kind, queue};
 use crate::{
@@ -18,7 +19,7 @@ pub fn lengths_must_match(engine: &dyn DmaEngine) {
     assert_eq!(q.counters().submitted, 0, "nothing was accepted");
 }
 
-/// Windows that overlap within one operation are refused; those that only touch are not.
+/// Windows that overlap within one operation are refused, and windows that only touch are accepted.
 pub fn overlap_is_rejected(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let window = allocate(engine, 100).share();
@@ -90,7 +91,7 @@ pub fn inner_memory_is_rejected(engine: &dyn DmaEngine, inner: &dyn DmaEngine) {
     }
 }
 
-/// A region's rights hold: no write without WRITE, no read without READ.
+/// A region's rights are enforced: no write without WRITE, no read without READ.
 pub fn missing_rights_are_rejected(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let with = |access| engine.allocate_with(&MemoryRequest::new(64).with_access(access));
@@ -106,7 +107,7 @@ pub fn missing_rights_are_rejected(engine: &dyn DmaEngine) {
     }
 }
 
-/// Requests that make no sense, or go beyond the limits, answer with the right kind and numbers.
+/// Requests that are invalid or exceed the limits fail with the right kind and numbers.
 pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     let limits = &engine.info().limits;
     assert_eq!(engine.allocate(0).expect_err("no bytes").kind(), ErrorKind::InvalidArgument);
@@ -118,7 +119,7 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     let e = engine.allocate(usize::MAX).expect_err("too much");
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
     assert!(e.hint().contains("less"), "it says what to do: {e}");
-    // The contract is everybody's to call, not only the safe API's.
+    // Programs may call the contract directly, without the safe API.
     for request in [
         MemoryRequest::new(0),
         MemoryRequest::new(64).with_align(3),

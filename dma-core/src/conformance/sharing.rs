@@ -17,7 +17,7 @@ fn shared(engine: &dyn DmaEngine, depth: usize) -> SharedQueue {
     engine.open_shared_queue(&options).expect("an engine opens a shared queue")
 }
 
-/// Threads that wait, await and drop, all on one shared queue.
+/// Threads wait for, await and drop transfers, all on one shared queue.
 pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
     let q = shared(engine, 32);
     const PER_THREAD: u64 = 100;
@@ -63,7 +63,7 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
         };
         let threads: Vec<_> = (0..4).map(|thread| scope.spawn(work(thread))).collect();
         for thread in threads {
-            // Else all that is said is that a thread panicked.
+            // Otherwise the message would only say that a thread panicked.
             thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
         }
     });
@@ -76,7 +76,7 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
     expect_all_completed(q.close(SOON), 4 * PER_THREAD + 11, "after a close that came after everything else");
 }
 
-/// Blocks this thread on a future.
+/// Runs a future on this thread.
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -92,12 +92,12 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
             std::task::Poll::Ready(output) => return output,
             std::task::Poll::Pending => std::thread::park_timeout(SOON),
         }
-        // Awaiting has no end of its own.
+        // Awaiting has no timeout of its own.
         assert!(begun.elapsed() < SOON, "{COMPLETES}: one that was awaited has timed out after {SOON:?}");
     }
 }
 
-/// Closing a shared queue drains it, refuses what comes later, and closes for all clones.
+/// Closing a shared queue drains it, refuses later operations, and closes it for all clones.
 pub fn shared_queues_close_cleanly(engine: &dyn DmaEngine) {
     let q = shared(engine, 16);
     let held: Vec<_> =
@@ -113,7 +113,7 @@ pub fn shared_queues_close_cleanly(engine: &dyn DmaEngine) {
         transfer.wait().expect(COMPLETES);
     }
     assert_eq!(q.close(SOON).completed, n, "closing again says the same");
-    // Dropped with transfers in flight, it drains too.
+    // A queue that is dropped with transfers in flight also drains.
     let q = shared(engine, 16);
     let transfer = q.copy(allocate(engine, 1000), allocate(engine, 1000)).expect(ACCEPTS);
     drop(q);
@@ -163,11 +163,11 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     assert!(late.into_operands().is_some(), "a failure that was reported gives the operands back");
     let e = engine.import(&descriptor).expect_err("it is revoked");
     expect_kind(&e, ErrorKind::Revoked, "importing what was taken back answers `Revoked`");
-    // The queue goes on.
+    // The queue still works.
     q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }
 
-/// An export grants its range and rights, not those of the memory it is part of.
+/// An export grants only its range and rights, not those of the whole memory.
 pub fn exports_grant_only_what_they_say(engine: &dyn DmaEngine) {
     let capabilities = engine.info().capabilities;
     if !capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
@@ -179,7 +179,7 @@ pub fn exports_grant_only_what_they_say(engine: &dyn DmaEngine) {
         local.export(Access::WRITE).expect_err("the memory is not exportable for writing").kind(),
         ErrorKind::AccessDenied
     );
-    // Some devices cannot grant reading alone.
+    // Some devices cannot grant reading only.
     let (rights, export) = match local.slice(100..200).export(Access::READ) {
         Err(e) if e.kind() == ErrorKind::Unsupported => {
             let rights = Access::READ | Access::WRITE;
@@ -197,7 +197,7 @@ pub fn exports_grant_only_what_they_say(engine: &dyn DmaEngine) {
         let refused = q.copy(allocate(engine, 100), remote.clone()).expect_err("it cannot be written");
         expect_kind(&refused, ErrorKind::AccessDenied, "memory exported for reading is not written");
     }
-    // A descriptor altered to grant more gets an error, or no more than was granted.
+    // A descriptor that was altered to grant more fails, or grants no more than before.
     let d = export.descriptor();
     let wider = ExportDescriptor::new(d.backend(), Access::all(), 8092, d.native()).expect("well formed");
     if let Ok(window) = engine.import(&wider) {

@@ -14,13 +14,13 @@ pub(crate) struct Addresses {
     size: usize,
 }
 
-// SAFETY: addresses that this value owns, without memory.
+// SAFETY: this value owns the addresses and nothing is mapped there, so another thread may own them instead.
 unsafe impl Send for Addresses {}
-// SAFETY: nothing behind them can be accessed.
+// SAFETY: a shared reference gives out addresses only, and any access to them faults.
 unsafe impl Sync for Addresses {}
 
 impl Addresses {
-    /// Reserves `len` addresses, from a page's first on.
+    /// Reserves `len` addresses, beginning at the start of a page.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl Addresses {
         let size = request.len.checked_next_multiple_of(rustix::param::page_size());
         let size = size.ok_or_else(|| request.out_of_memory())?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping, anywhere, that nobody can access.
+        // SAFETY: the kernel chooses an unused place for the new mapping, and the mapping grants no access.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), size, ProtFlags::empty(), flags) };
         let start = start.ok().and_then(|start| NonNull::new(start.cast::<u8>()));
         Ok(Self { start: start.ok_or_else(|| request.out_of_memory())?, size })

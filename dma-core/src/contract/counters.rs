@@ -6,7 +6,8 @@ use std::ops::Sub;
 /// Counts of a queue's operations so far. Every accepted operation is in exactly one of `completed`,
 /// `failed`, `aborted`, `abandoned` and `in_flight`; operations of a batch count one by one.
 ///
-/// As text, those that are not 0, by name. Later counters minus earlier ones are those of the time between.
+/// `Display` writes the counters that are not 0, by name. Later counters minus earlier ones give the counts
+/// of the time between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -17,7 +18,7 @@ pub struct Counters {
     pub completed: u64,
     /// Operations that failed.
     pub failed: u64,
-    /// Operations that a device reset or a close ended; safe to submit again.
+    /// Operations that a device reset or a close ended. It is safe to submit them again.
     pub aborted: u64,
     /// Operations that had not ended when the queue was closed. The device may still access their memory,
     /// which is never reused.
@@ -78,8 +79,8 @@ each_field!(
 impl Sub for Counters {
     type Output = Self;
 
-    /// Returns what was counted since `earlier`, a former state of the same counters. `in_flight`, which is
-    /// no count of events, stays that of `self`. A difference below 0 is 0.
+    /// Returns the counts since `earlier`, a former state of the same counters. `in_flight` is not a count of
+    /// events, so the result has that of `self`. A difference below 0 is 0.
     fn sub(self, earlier: Self) -> Self {
         Self { in_flight: self.in_flight, ..self.with(earlier, u64::saturating_sub) }
     }

@@ -7,19 +7,19 @@ use crate::{DeviceAddr, Operation, RegionKey, Segment};
 
 /// One unit of work for a device: an [`Operation`], a token and a fence.
 ///
-/// Most descriptors copy one segment. So it has no enum inside and fills one cache line: making and reading a
-/// copy costs next to nothing.
+/// Most descriptors copy one segment. Therefore the struct contains no enum and fills one cache line, which
+/// makes it cheap to write and read.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Descriptor<'a> {
     token: u64,
-    /// The length of each segment, or of a list in all.
+    /// The length of each segment, or the total length of a list.
     len: usize,
     /// The sides, as `kind` says.
     src: Side<'a>,
     dst: Side<'a>,
-    /// The [`Kind`] in the lowest byte, the fence in the next bit, the seed in the upper half. One word: a
-    /// load that spans several recent stores stalls.
+    /// The [`Kind`] in the lowest byte, the fence in the next bit, the seed in the upper half. They share one
+    /// word, because a load that spans several recent stores stalls.
     word: u64,
 }
 
@@ -76,7 +76,7 @@ const fn one<'a>(segment: Segment) -> Side<'a> {
     Side { one: (segment.key, segment.addr) }
 }
 
-/// [`usize::MAX`] for lists that add up to more, which no queue submits.
+/// Returns the total length, or [`usize::MAX`] if it is greater. No queue submits such a list.
 fn total(list: &[Segment]) -> usize {
     list.iter().fold(0, |total: usize, segment| total.saturating_add(segment.len))
 }
@@ -150,7 +150,7 @@ impl<'a> Descriptor<'a> {
         self
     }
 
-    /// Returns the token, which comes back in the completion; the queue ignores it.
+    /// Returns the token. The completion returns it; the queue does not interpret it.
     #[inline]
     #[must_use]
     pub const fn token(&self) -> u64 {
@@ -188,29 +188,36 @@ impl<'a> Descriptor<'a> {
     pub const fn operation(&self) -> Operation<'a> {
         let seed = (self.word >> 32) as u32;
         match DescriptorKind::of(self.word) {
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::Copy => unsafe {
                 Operation::Copy { src: self.segment(self.src), dst: self.segment(self.dst) }
             },
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::CopyLists => unsafe {
                 Operation::CopyLists { src: self.src.list, dst: self.dst.list }
             },
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::Fill => unsafe {
                 Operation::Fill { pattern: self.src.pattern, dst: self.dst.list }
             },
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::Compare => unsafe {
                 Operation::Compare { a: self.segment(self.src), b: self.segment(self.dst) }
             },
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::Crc32c => unsafe { Operation::Crc32c { src: self.segment(self.src), seed } },
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::CopyCrc32c => unsafe {
                 Operation::CopyCrc32c { src: self.segment(self.src), dst: self.segment(self.dst), seed }
             },
-            // SAFETY: as `Kind` says.
+            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+            // changes them.
             DescriptorKind::CopyToBoth => unsafe {
                 Operation::CopyToBoth { src: self.segment(self.src), dst: self.dst.pair }
             },
@@ -218,11 +225,11 @@ impl<'a> Descriptor<'a> {
     }
 
     /// Returns the source and the destination of an [`Operation::Copy`] without a fence. Costs one
-    /// comparison: for the fast paths of engines.
+    /// comparison, for the fast paths of engines.
     #[must_use]
     #[inline]
     pub const fn as_unfenced_copy(&self) -> Option<(Segment, Segment)> {
-        // The word of a fence or a seed is another one.
+        // With a fence or a seed, the word differs.
         match self.operation() {
             Operation::Copy { src, dst } if self.word == DescriptorKind::Copy as u64 => Some((src, dst)),
             _ => None,
@@ -234,7 +241,7 @@ impl<'a> Descriptor<'a> {
     /// `side` holds `one`.
     #[inline]
     const unsafe fn segment(&self, side: Side<'a>) -> Segment {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller ensures that `side` holds `one`.
         let (key, addr) = unsafe { side.one };
         Segment { key, addr, len: self.len }
     }

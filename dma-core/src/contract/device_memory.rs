@@ -8,8 +8,8 @@ use super::addresses::Addresses;
 use super::host_memory::Owner;
 use crate::{DeviceAddr, Result};
 
-/// Device memory that others have allocated, to register, with its owner: a GPU array of another library, or
-/// the memory behind a dma-buf.
+/// Device memory to register, with its owner: a GPU array that another library has allocated, or the memory
+/// behind a dma-buf.
 ///
 /// [`DmaEngineExt::register_device`](crate::DmaEngineExt::register_device) makes a
 /// [`Window`](crate::Window) of it. The window's region keeps the owner until no operation uses the memory
@@ -29,8 +29,8 @@ impl DeviceMemory {
     /// # Safety
     ///
     /// The bytes stay allocated while `owner` lives. No reference to them exists in this process while this
-    /// value or a region made from it exists. Work of others on the device that accesses the bytes at the
-    /// same time finds them undefined, as do the operations.
+    /// value or a region made from it exists. If other work on the device accesses the bytes at the same
+    /// time, both it and the operations read undefined bytes.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for an address")]
     pub unsafe fn from_raw(addr: DeviceAddr, len: usize, owner: impl Send + Sync + 'static) -> Self {
@@ -41,7 +41,7 @@ impl DeviceMemory {
     /// does). An engine with [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)
     /// registers them.
     ///
-    /// Their address, which only descriptors name, is one at which the process has nothing: it is reserved
+    /// The bytes get an address at which the process maps nothing. Only descriptors use it. It stays reserved
     /// while this value or a region made from it exists.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl DeviceMemory {
         self.len
     }
 
-    /// Returns whether there are no bytes.
+    /// Returns whether the length is 0.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -105,7 +105,7 @@ impl DeviceMemory {
         self.owner.is::<M>()
     }
 
-    /// Returns the owner, if it is an `M`. That of a dma-buf's memory is not returned.
+    /// Returns the owner, if it is an `M`. For memory behind a dma-buf, drops the owner instead.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn memory_of_a_device_gives_its_owner_back() {
         #[expect(unsafe_code, reason = "an address that is never accessed")]
-        // SAFETY: no operation and no reference uses the address.
+        // SAFETY: the test makes no reference to the address and submits no operation with it.
         let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(64), 3, "owner".to_owned()) };
         assert_eq!((memory.addr(), memory.len(), memory.dmabuf().is_none()), (DeviceAddr(64), 3, true));
         let memory = memory.into_owner::<u8>().unwrap_err();
@@ -147,7 +147,7 @@ mod tests {
         let dmabuf = |len| {
             let file = std::fs::File::open("/dev/null").unwrap();
             #[expect(unsafe_code, reason = "a file that is never accessed")]
-            // SAFETY: no operation uses the file, and it has no bytes.
+            // SAFETY: the test submits no operation on the file, which is empty.
             unsafe {
                 DeviceMemory::from_dmabuf(file.into(), 4096, len, ())
             }

@@ -1,4 +1,4 @@
-//! The contract: all that an implementer of an engine provides, in reading order.
+//! The traits that an engine implements and the types that they use, in reading order.
 //!
 //! [`DmaEngine`] opens memory ([`RawRegion`]) and queues ([`RawQueue`]). A queue takes [`Descriptor`]s, whose
 //! [`Operation`]s name bytes by [`Segment`], and reports each by a [`Completion`].
@@ -19,20 +19,20 @@ use crate::{
 /// An opened DMA device. Users call it by `DmaEngineExt`.
 ///
 /// - Regions and queues keep working after the engine is dropped.
-/// - All methods may be called from several threads at once. The engine serializes if the vendor's library
-///   cannot create objects in parallel.
+/// - All methods may be called from several threads at once. If the vendor's library cannot create objects in
+///   parallel, the engine serializes the calls.
 /// - A queue accepts a region's keys exactly if both report the same [`EngineId`], that of the engine.
-/// - Capabilities and limits are asked of the device, never assumed. An operation that is not declared
-///   answers [`ErrorKind::Unsupported`].
+/// - Capabilities and limits are asked of the device, never assumed. An operation that is not declared fails
+///   with [`ErrorKind::Unsupported`].
 ///
 /// # Safety
 ///
-/// The safe API trusts [`info`](Self::info) when it makes descriptors. An implementer promises that its
-/// capabilities and limits are those of every queue that [`open_queue_raw`](Self::open_queue_raw) returns,
-/// and these take the regions of the same [`EngineId`]. An engine that forwards to another one forwards its
-/// `info`, too.
+/// The safe API trusts [`info`](Self::info) when it makes descriptors. An implementer promises that every
+/// queue supports these capabilities and limits that [`open_queue_raw`](Self::open_queue_raw) returns, and
+/// these take the regions of the same [`EngineId`]. An engine that forwards to another one also forwards its
+/// `info`.
 pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
-    /// Describes the engine. Constant, and costs nothing.
+    /// Describes the engine. The description never changes, and the call is cheap.
     fn info(&self) -> &EngineInfo;
 
     /// Returns the id that all regions and queues of this engine have. Constant, and costs nothing.
@@ -41,8 +41,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// that memory of an inner engine is refused by its queues.
     fn id(&self) -> EngineId;
 
-    /// Describes the engine's work so far and its reasons, in lines for people. `None` if the queues'
-    /// [`Counters`](crate::Counters) have all.
+    /// Describes the engine's decisions so far and the reasons for them, in lines for people. Returns `None`
+    /// if the engine has nothing to add to the queues' [`Counters`](crate::Counters).
     fn explain(&self) -> Option<String> {
         None
     }
@@ -66,12 +66,11 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// Until the returned region is dropped, `memory` must stay mapped and initialized, and nobody may access
-    /// it other than through that region's views (see [`RawRegion`]).
+    /// Until the returned region is dropped, `memory` must stay mapped and initialized, and it must be
+    /// accessed only through that region's views (see [`RawRegion`]).
     ///
-    /// If it [is read-only](HostMemory::is_read_only), others may read it, too. `request.access` is to read
-    /// then, the views never write, and neither does the engine, which may be given pages that cannot be
-    /// written.
+    /// [Read-only](HostMemory::is_read_only) memory may also be read by others. Then `request.access` grants
+    /// reading only, and neither the views nor the engine write. Its pages may be write-protected.
     ///
     /// # Errors
     ///
@@ -93,9 +92,9 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     ///
     /// `Unsupported` without the capability
     /// ([`Capabilities::REGISTER_DEVICE`](crate::Capabilities::REGISTER_DEVICE),
-    /// [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)) or for memory without a
-    /// dma-buf if that is the only one; `InvalidArgument` for memory that is not the device's, as far as the
-    /// driver knows; `PermissionDenied`; `OutOfResources`.
+    /// [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)), or for memory without a
+    /// dma-buf if the engine registers memory by dma-buf only; `InvalidArgument` for memory that is not the
+    /// device's, as far as the driver knows; `PermissionDenied`; `OutOfResources`.
     unsafe fn register_device_raw(
         &self,
         memory: &DeviceMemory,
@@ -111,11 +110,11 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// `Unsupported` without [`Capabilities::IMPORT`](crate::Capabilities::IMPORT) or for a descriptor of
-    /// another backend; `Revoked` if the peer took the export back or is gone; `Malformed` if the backend's
+    /// another backend; `Revoked` if the peer revoked the export or has exited; `Malformed` if the backend's
     /// part of the descriptor is damaged; `PermissionDenied`.
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>>;
 
-    /// Opens a queue of at least one descriptor, and of as many as [`QueueOptions::depth_on`] says.
+    /// Opens a queue with a depth of [`QueueOptions::depth_on`], at least 1.
     ///
     /// # Errors
     ///
@@ -142,9 +141,9 @@ pub struct RegionInfo {
     pub cpu: Option<NonNull<u8>>,
 }
 
-// SAFETY: a pointer that nobody may use but by the promises of `RawRegion`; all else is numbers.
+// SAFETY: the pointer is only a value here. Using it is unsafe, and `RawRegion` states when that is sound.
 unsafe impl Send for RegionInfo {}
-// SAFETY: as above.
+// SAFETY: the pointer is only a value here. Using it is unsafe, and `RawRegion` states when that is sound.
 unsafe impl Sync for RegionInfo {}
 
 impl RegionInfo {
@@ -170,7 +169,7 @@ impl RegionInfo {
     ///
     /// # Panics
     ///
-    /// If they are not inside of the region.
+    /// If they are not inside the region.
     #[must_use]
     pub fn segment(&self, offset: usize, len: usize) -> Segment {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
@@ -183,16 +182,16 @@ impl RegionInfo {
 ///
 /// # Safety
 ///
-/// The safe API makes slices and destroys memory because of this trait, so an implementer promises:
+/// The safe API relies on this trait when it makes slices and frees memory, so an implementer promises:
 /// - `info` never changes. `addr + len` is at most [`u64::MAX`].
 /// - `key` is not that of another region with the same engine id, also if both are of the same bytes. Engines made
 ///   of engines find what they know of a region by its key. [`RegionKey::unique`] makes one for devices that need
 ///   no key.
 /// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
 ///   the CPU until this value is dropped; for registered memory that is read-only, for reads. The engine
-///   itself touches them only as the descriptors submitted to its queues say.
-/// - Dropping deregisters. The safe API drops a region only when no descriptor that names it is in flight, or
-///   never.
+///   accesses them only as submitted descriptors require.
+/// - Dropping deregisters the memory. The safe API drops a region only while no descriptor that names it is
+///   in flight; otherwise it leaks the region.
 pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     /// Returns the region's constants.
     fn info(&self) -> &RegionInfo;
@@ -201,9 +200,10 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// Until the export is revoked, or for ever if revoking fails, the peer may read these bytes, and with
-    /// [`Access::WRITE`] write them, at any time: there is no reference to them in this process, unless to be
-    /// read only while `rights` are to read only. [`Window::export`](crate::Window::export) ensures that.
+    /// The peer may read these bytes, and with [`Access::WRITE`] write them, at any time until the export is
+    /// revoked (or permanently, if revoking fails). During that time, this process has no reference to them;
+    /// if `rights` grant reading only, shared references are allowed.
+    /// [`Window::export`](crate::Window::export) ensures that.
     ///
     /// # Errors
     ///
@@ -212,8 +212,8 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>>;
 
     /// Returns a dma-buf of the memory, and the offset of the region's first byte in it, so that the engine
-    /// of another device can register the memory without a mapping of the CPU's. The descriptor keeps the
-    /// memory allocated, but another device must use it only while the region exists.
+    /// of another device can register the memory without a CPU mapping. The descriptor keeps the memory
+    /// allocated, but another device must use it only while the region exists.
     ///
     /// # Errors
     ///
@@ -226,36 +226,36 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
 
 /// Memory granted to a peer. Dropping revokes, with a deadline of the engine's choice.
 pub trait RawExport: fmt::Debug + Send + Sync {
-    /// Returns the backend's own blob, at most 64 KiB: all that its `import_raw` needs. [`ExportDescriptor`]
-    /// frames it.
+    /// Returns the backend's own blob, at most 64 KiB, which contains everything that its `import_raw` needs.
+    /// [`ExportDescriptor`] frames it.
     fn native(&self) -> &[u8];
 
-    /// Takes the grant back: once this returns `Ok`, no peer reads or writes the memory any more. Idempotent.
-    /// Waits for peers' copies in progress up to `timeout`.
+    /// Revokes the grant: once this returns `Ok`, no peer accesses the memory any more. Idempotent. Waits for
+    /// peers' copies in progress up to `timeout`.
     ///
     /// # Errors
     ///
-    /// `TimedOut` if a peer is still copying: then the memory must not be reused.
+    /// `TimedOut` if a peer is still copying; the memory must then not be reused.
     fn revoke(&mut self, timeout: Duration) -> Result<()>;
 }
 
 /// A device's submission and completion path, used by one thread at a time.
 ///
-/// Nothing here blocks, and once warm nothing allocates.
+/// No method blocks. None allocates once the queue is warm.
 ///
 /// # Safety
 ///
-/// The safe API gives memory back to its owner because of this trait, so an implementer promises:
+/// The safe API relies on this trait when it returns memory to its owner, so an implementer promises:
 /// - Every accepted descriptor is reported by `poll` exactly once, or never (a lost completion, a dead
 ///   device).
 /// - Memory named by an accepted descriptor is accessed only until it is reported, and not at all once it is;
 ///   on `Done` all its bytes are visible to the thread that polled.
-/// - Nothing outside of the destination is written.
-/// - A descriptor may start at any time from `submit` on. Once `flush` was called, and fences and the
-///   device's health permit it, it must start by itself; of a software device, it may wait for a `poll`
-///   instead, if its event then signals that.
-/// - Dropping a queue with descriptors in flight either makes sure that the device touches their memory no
-///   more, or leaks. (The safe API never does it.)
+/// - Nothing outside the destination is written.
+/// - A descriptor may start at any time from `submit` on. After `flush`, it must start without further calls
+///   as soon as fences permit and if the device works. On a software device it may instead wait for a `poll`,
+///   if the queue's event signals that.
+/// - Dropping a queue with descriptors in flight either ensures that the device no longer accesses their
+///   memory, or leaks the queue. (The safe API never drops such a queue.)
 pub unsafe trait RawQueue: fmt::Debug + Send {
     /// Returns the engine whose regions this queue takes.
     fn engine_id(&self) -> EngineId;
@@ -270,10 +270,10 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// # Safety
     ///
     /// For every descriptor: its regions belong to this queue's engine and grant the access; its segments lie
-    /// inside of them; it keeps to the engine's capabilities and limits; no byte that it writes is named
-    /// twice. Until its completion, or for ever if none comes, the regions stay registered, nobody writes the
-    /// source, and nobody reads or writes the destination (but for memory shared with a peer, whose bytes are
-    /// then undefined).
+    /// inside them; it respects the engine's capabilities and limits; it names no written byte twice. Until
+    /// its completion (or permanently, if there is none), the regions stay registered, the source is not
+    /// written, and the destination is neither read nor written. Memory shared with a peer is an exception:
+    /// if the peer accesses it, its bytes are undefined.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// `Closed`, and the device's own refusals. A full queue is *not* an error: 0 is returned.
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize>;
 
-    /// Rings the doorbell for all that was submitted. Failures show up in completions.
+    /// Rings the doorbell for all submitted descriptors. Failures show up in completions.
     fn flush(&mut self);
 
     /// Makes progress, writes completions to the front of `completions`, and returns their number. Never
@@ -291,15 +291,15 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// Returns the name and description of a completion's `native` code.
     fn explain(&self, native: i32) -> NativeError;
 
-    /// Makes the device give up what it has not finished: later polls report those descriptors as `Aborted`.
-    /// Returns at once; afterwards `submit` answers `Closed`. Idempotent.
+    /// Makes the device abort unfinished descriptors, which later polls report as `Aborted`. Returns at once;
+    /// afterwards `submit` answers `Closed`. Idempotent.
     fn stop(&mut self);
 
     /// Returns the device counters.
     fn stats(&self) -> QueueStats;
 
-    /// Returns a file descriptor to sleep on until there is something to poll for; `None` for a queue that is
-    /// only polled. Constant for the life of the queue.
+    /// Returns a file descriptor that becomes readable when a poll has something to report; `None` for a
+    /// queue that is only polled. Constant for the life of the queue.
     fn events(&mut self) -> Option<&mut dyn QueueEvents>;
 }
 
@@ -314,19 +314,19 @@ pub trait QueueEvents {
     /// [`arm`](Self::arm) fails, too. `OutOfResources`, `PermissionDenied`, `Os`.
     fn fd(&self) -> Result<BorrowedFd<'_>>;
 
-    /// Makes the next completion signal the descriptor. Returns `false` if completions may be waiting
-    /// already: poll instead of sleeping. Never misses a completion between the last poll and this call.
+    /// Makes the next completion signal the descriptor. Returns `false` if completions may already be
+    /// waiting; then poll instead of sleeping. Never misses a completion between the last poll and this call.
     ///
     /// # Errors
     ///
     /// Those of [`fd`](Self::fd); `Os` if the system refuses.
     fn arm(&mut self) -> Result<bool>;
 
-    /// Clears the descriptor's readiness, after a wake or an `arm` that is not needed.
+    /// Clears the descriptor's readiness after a wake, or when an `arm` is no longer needed.
     fn disarm(&mut self);
 }
 
-/// The address of a byte for the device. For memory of this process, it is the CPU's.
+/// The address that the device uses for a byte. For memory of this process, it equals the CPU's address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceAddr(pub u64);
 
@@ -338,8 +338,8 @@ impl DeviceAddr {
         Self(ptr.as_ptr().expose_provenance() as u64)
     }
 
-    /// Returns the CPU's pointer to the byte, for engines that copy by CPU. It may be used as far as the
-    /// descriptor allows, and only if the CPU reaches the region.
+    /// Returns the CPU's pointer to the byte, for engines that copy by CPU. Use it only as the descriptor
+    /// allows, and only if the CPU can reach the region.
     #[inline]
     #[must_use]
     pub fn as_ptr(self) -> *mut u8 {
@@ -366,7 +366,7 @@ impl fmt::Debug for DeviceAddr {
     }
 }
 
-/// An engine's key for a region in its descriptors, opaque to all others.
+/// The key by which an engine's descriptors name a region. It has no meaning outside the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionKey(pub usize);
 
@@ -394,8 +394,8 @@ pub struct Segment {
 /// The operation of a [`Descriptor`].
 ///
 /// Reads `src` (or `a` and `b`) and writes `dst`. Without lists, all segments have the same length; lists
-/// have the same total length and are taken piece after piece. `seed` is the CRC-32C of the bytes before,
-/// or 0. The result is that of the [`Completion`].
+/// have the same total length, and their segments are used in order. `seed` is the CRC-32C of the preceding
+/// bytes, or 0. The [`Completion`] carries the result.
 ///
 /// No list and no segment is empty. Lists, except the pair of `CopyToBoth`, have at most
 /// [`Limits::max_segments`](crate::Limits::max_segments) segments. Each side has at most
@@ -424,12 +424,12 @@ pub enum Operation<'a> {
     CopyToBoth { src: Segment, dst: &'a [Segment; 2] },
 }
 
-/// The end of a descriptor.
+/// The way in which a descriptor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// All bytes are in place and visible to the CPU.
     Done,
-    /// The device, or the rules of memory, refused or broke it. The destination is undefined.
+    /// The device or its memory protection refused or aborted it. The destination is undefined.
     Failed(ErrorKind),
     /// The device was reset before it reported this descriptor; submitting it again is safe.
     Aborted,
@@ -440,11 +440,11 @@ pub enum Outcome {
 pub struct Completion {
     /// The descriptor's token.
     pub token: u64,
-    /// The result of the [`Operation`] if it is `Done`; else, and for operations without a result, 0.
+    /// The result of the [`Operation`] if the outcome is `Done` and the operation has a result; otherwise 0.
     pub result: u64,
-    /// The device's or library's code of a failure, for [`RawQueue::explain`]; 0 if there is none.
+    /// The failure code of the device or library, for [`RawQueue::explain`]; 0 if there is none.
     pub native: i32,
-    /// The end.
+    /// The outcome.
     pub outcome: Outcome,
 }
 

@@ -13,13 +13,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument makes no sense by itself: a zero depth, an alignment that is no power of two.
+    /// An argument is invalid by itself: a depth of zero, or an alignment that is not a power of two.
     InvalidArgument,
-    /// A range reaches outside of its region, or a number outside of what the engine allows.
+    /// A range exceeds its region, or a number exceeds what the engine allows.
     OutOfRange,
     /// Source and destination of a copy differ in length.
     LengthMismatch,
-    /// Source and destination, or two pieces of the destination, share bytes.
+    /// Source and destination overlap, or two parts of the destination do.
     Overlap,
     /// The region does not grant the right that the operation needs.
     AccessDenied,
@@ -28,9 +28,9 @@ pub enum ErrorKind {
     /// The engine cannot do this at all; its [`Capabilities`](crate::Capabilities) say so beforehand.
     Unsupported,
     /// The queue is full: poll it, or await a shared queue's [`ready`](crate::SharedQueue::ready), then
-    /// submit again. The operands come back.
+    /// submit again. The operands are returned.
     QueueFull,
-    /// Something still uses what was to be closed, freed or reconfigured.
+    /// An object cannot be closed, freed or reconfigured because it is still in use.
     InUse,
     /// Memory, host or device, is exhausted.
     OutOfMemory,
@@ -43,23 +43,23 @@ pub enum ErrorKind {
     /// The time allowed ran out. The operation may still be in flight; if it was refused, because the queue
     /// is full and its device hangs, the operands come back.
     TimedOut,
-    /// The device reported a failure that does not lie in the request: arguments were checked before, and
-    /// rights, revoked memory and a lost device have kinds of their own. A bus error may be gone at the next
-    /// try; a page that cannot be reached stays so. The destination is undefined; submitting again is safe.
+    /// The device reported a failure that the request did not cause. (Arguments are checked before
+    /// submission; missing rights, revoked memory and a lost device have kinds of their own.) A bus error may
+    /// be transient; an unreachable page is not. The destination is undefined; submitting again is safe.
     DeviceFault,
     /// The device was reset before it reported this operation. The destination is undefined; submitting again
     /// is safe.
     Aborted,
-    /// The device is gone and does not come back: open another.
+    /// The device is lost and does not recover; open another.
     DeviceLost,
-    /// The peer that exported the memory took it back, or died.
+    /// The peer that exported the memory has revoked it or exited.
     Revoked,
-    /// The queue, channel or export is closed: open another. An operation that the close ended has this kind,
-    /// too; its destination is undefined.
+    /// The queue, channel or export is closed: open another. An operation that was ended by the close also
+    /// has this kind; its destination is undefined.
     Closed,
-    /// Bytes that should be an export descriptor or another encoded thing are not.
+    /// Bytes are not the valid encoding that they should be, such as an export descriptor.
     Malformed,
-    /// A version that this library does not speak.
+    /// The version is not supported by this library.
     VersionMismatch,
     /// A vendor's library or driver is not installed or not complete.
     MissingSdk,
@@ -128,24 +128,24 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Chances of a retry.
+/// Advice whether and when to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Retry {
-    /// Not without a change to the request or to the machine.
+    /// Never, unless the request or the machine changes.
     Never,
-    /// At once.
+    /// Immediately.
     Now,
-    /// At once, a few times (three, say). If the fault is not transient, each try costs a reset of the queue
-    /// on many devices (BlueField, I/OAT), which aborts other operations there.
+    /// Immediately, but only a few times (for example three). On many devices (BlueField, I/OAT), each failed
+    /// try resets the queue, which aborts its other operations.
     FewTimes,
     /// Once the queue has been polled, or the user of the resource is done.
     AfterProgress,
-    /// After a while: others may free the resource.
+    /// After some time, when others may have freed the resource.
     Later,
 }
 
-/// A code of the vendor's library or of the device, with its name.
+/// An error code of the vendor's library or of the device, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeError {
     /// The code as the library or device gave it.
@@ -176,8 +176,8 @@ impl fmt::Display for NativeError {
 /// branch on. An error without detail (a full queue) costs no allocation.
 pub struct Error {
     kind: ErrorKind,
-    /// The cause behind an [`OpError`](crate::OpError), which printed everything: `Display` is the kind's
-    /// name.
+    /// True for the cause of an [`OpError`](crate::OpError). That error prints everything, so `Display` of
+    /// the cause writes only the kind's name.
     told: bool,
     detail: Option<Arc<Detail>>,
 }
@@ -214,7 +214,7 @@ impl Error {
 
     fn detail_mut(&mut self) -> &mut Detail {
         let detail = self.detail.get_or_insert_default();
-        // A cause never leaves its `OpError`, which drops it before its error can be changed.
+        // A cause never leaves its `OpError`, which drops it before the error itself can be changed.
         Arc::get_mut(detail).expect("nobody else has the detail")
     }
 
@@ -272,7 +272,7 @@ impl Error {
     }
 }
 
-/// Defines how a text is set and read.
+/// Defines the methods that set and return a text.
 macro_rules! texts {
     ($($(#[$doc:meta])* $with:ident, $text:ident;)+) => {
         impl Error {$(
@@ -359,7 +359,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message, for `unwrap` and for a `main` that returns it; `{:#?}` has the fields.
+/// Writes the message, because `unwrap` and a `main` that returns an error print this form. `{:#?}` prints
+/// the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
@@ -500,7 +501,7 @@ mod tests {
         );
         let own = Error::bare(ErrorKind::QueueFull).with_operation("copy").with_hint("close it");
         assert_eq!(own.to_string(), "copy: queue full; close it");
-        // A `main` that returns it prints this; a debugger's view has the fields.
+        // A `main` that returns the error prints `{:?}`. `{:#?}` prints the fields.
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(format!("{error:#?}").contains("kind: OutOfRange"));
     }
@@ -522,7 +523,7 @@ mod tests {
             std::io::Error::from(Error::bare(ErrorKind::QueueFull)).kind(),
             std::io::ErrorKind::WouldBlock
         );
-        // One of the operating system comes back as it was.
+        // An error of the operating system is returned unchanged.
         let os = Error::from(std::io::Error::from(std::io::ErrorKind::AddrInUse));
         assert_eq!(std::io::Error::from(os).kind(), std::io::ErrorKind::AddrInUse);
     }

@@ -1,4 +1,5 @@
-//! The contract through pointers. A method that is added to a trait and not forwarded here does not compile.
+//! Implements the contract for pointers to engines, regions and queues. A trait method that is not forwarded
+//! here is a compile error.
 #![expect(unsafe_code, reason = "forwards traits whose implementers promise something")]
 
 use std::os::fd::OwnedFd;
@@ -64,7 +65,8 @@ macro_rules! forward_engine {
                 memory: &$crate::HostMemory,
                 request: &$crate::MemoryRequest,
             ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
-                // SAFETY: the caller's promise is the one that the inner engine asks for.
+                // SAFETY: this method and the inner one have the same requirements, and the caller meets
+                // them.
                 unsafe { $crate::ForwardEngine::forward_to(self).register_raw(memory, request) }
             }
             unsafe fn register_device_raw(
@@ -72,7 +74,8 @@ macro_rules! forward_engine {
                 memory: &$crate::DeviceMemory,
                 request: &$crate::MemoryRequest,
             ) -> $crate::Result<Box<dyn $crate::RawRegion>> {
-                // SAFETY: the caller's promise is the one that the inner engine asks for.
+                // SAFETY: this method and the inner one have the same requirements, and the caller meets
+                // them.
                 unsafe { $crate::ForwardEngine::forward_to(self).register_device_raw(memory, request) }
             }
             fn import_raw(
@@ -113,7 +116,8 @@ macro_rules! forward_region {
                 (**self).info()
             }
             unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-                // SAFETY: the caller's promise is the one that the inner region asks for.
+                // SAFETY: this method and the inner one have the same requirements, and the caller meets
+                // them.
                 unsafe { (**self).export(offset, len, rights) }
             }
             fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
@@ -136,7 +140,8 @@ macro_rules! forward_queue {
                 (**self).depth()
             }
             unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-                // SAFETY: the caller's promise is the one that the inner queue asks for.
+                // SAFETY: this method and the inner one have the same requirements, and the caller meets
+                // them.
                 unsafe { (**self).submit(batch) }
             }
             fn flush(&mut self) {

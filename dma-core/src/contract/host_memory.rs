@@ -9,7 +9,7 @@ use crate::{Access, Error, ErrorKind, Result};
 /// Alignment for huge pages, in bytes: their size on x86-64, and on aarch64 with pages of 4 KiB.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// The place of memory.
+/// The place in which memory lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -47,12 +47,12 @@ pub struct MemoryRequest {
     pub align: usize,
     /// Rights of the local device; empty only for memory that is exported. Default: read and write.
     pub access: Access,
-    /// The most rights that an export may grant; empty (the default) for memory that is not exported.
+    /// The rights that an export may grant at most; empty (the default) for memory that is not exported.
     pub export: Access,
     /// Prefers huge pages. Default false.
     pub huge_pages: bool,
-    /// The NUMA node to take memory from, by its number; `None`, the default, where the system chooses.
-    /// Ignored when registering, and by engines: [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
+    /// The NUMA node to take memory from, by its number; `None`, the default, lets the system choose. Ignored
+    /// when registering, and by engines: [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
     pub node: Option<u32>,
     /// The place to allocate in. Default: the host. Ignored when registering.
     pub place: Place,
@@ -88,8 +88,8 @@ impl MemoryRequest {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is no power of two, no
-    /// rights, neither for the device nor for a peer, or a NUMA node for device memory.
+    /// `InvalidArgument` for a length of 0 or beyond `isize::MAX`, an alignment that is not a power of two,
+    /// memory without rights for the device or a peer, or a NUMA node for device memory.
     pub fn validate(&self) -> Result<()> {
         let bad = |what: String| Error::new(ErrorKind::InvalidArgument, what);
         if self.len == 0 {
@@ -139,8 +139,8 @@ impl MemoryRequest {
         Ok(())
     }
 
-    /// Makes the error `OutOfMemory` with the length and the alignment, and a hint which of them to lower. A
-    /// backend may set another hint.
+    /// Makes the error `OutOfMemory` with the length and the alignment, and a hint to lower one of them. A
+    /// backend may replace the hint.
     #[must_use]
     pub fn out_of_memory(&self) -> Error {
         let hint = if self.align > self.len.max(HUGE_PAGE) {
@@ -153,27 +153,27 @@ impl MemoryRequest {
     }
 }
 
-/// Memory of the caller's to register, with its owner.
+/// Existing memory to register, with its owner.
 ///
-/// The region made from it keeps the owner until it is deregistered, and gives it back then.
+/// The region made from it keeps the owner until it is deregistered, and then returns it.
 pub struct HostMemory {
     ptr: NonNull<u8>,
     len: usize,
-    /// Others may read the bytes at the same time, and nobody may write them.
+    /// The bytes are shared: others may read them at the same time, and no one may write them.
     read_only: bool,
     fd: Option<(std::os::fd::OwnedFd, u64)>,
     owner: Owner,
 }
 
-/// A boxed value behind a raw pointer, and its type. Moving a `Box`, or a reference to its value, would
-/// assert that nobody else points into it, but `HostMemory` does.
+/// A boxed value behind a raw pointer, and its type. A `Box` cannot be used, because moving it asserts that
+/// no other pointer leads into the value, and `HostMemory` has one.
 pub(crate) struct Owner(NonNull<dyn Any + Send + Sync>, TypeId);
 
 #[expect(unsafe_code, reason = "a raw pointer to an owned value")]
 // SAFETY: the value is Send, and this pointer is its only owner.
 unsafe impl Send for Owner {}
 #[expect(unsafe_code, reason = "a raw pointer to an owned value")]
-// SAFETY: the value is Sync, and a shared reference to this type gives out its type only.
+// SAFETY: the value is Sync, and a shared reference to the owner exposes only its type.
 unsafe impl Sync for Owner {}
 
 impl Owner {
@@ -205,7 +205,7 @@ impl Drop for Owner {
     }
 }
 
-/// Memory of the allocator.
+/// Memory from the global allocator.
 struct Aligned {
     start: NonNull<u8>,
     layout: std::alloc::Layout,
@@ -222,11 +222,11 @@ impl Aligned {
 }
 
 #[expect(unsafe_code, reason = "memory that this value owns")]
-// SAFETY: as above.
+// SAFETY: this value owns the memory, and any thread may free memory of the global allocator.
 unsafe impl Send for Aligned {}
 
 #[expect(unsafe_code, reason = "memory that this value owns")]
-// SAFETY: as above; its bytes are reached through `&mut` only.
+// SAFETY: a shared reference exposes no bytes; they are reached through `&mut` only.
 unsafe impl Sync for Aligned {}
 
 impl AsMut<[u8]> for Aligned {
@@ -253,13 +253,13 @@ impl HostMemory {
     /// Takes the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type with
     /// exclusive bytes.
     ///
-    /// `as_mut` is called once; `owner` is not touched again until the memory is deregistered.
+    /// Calls `as_mut` once, and does not use `owner` again until the memory is deregistered.
     #[must_use]
     pub fn from_owner<M: AsMut<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
         // Boxed first, so that bytes inside the owner itself do not move afterwards.
         let owner = Owner::new(owner);
         #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
-        // SAFETY: the box holds an `M`, and nobody else has a reference to it.
+        // SAFETY: the box was made from an `M` just above, so this is the only reference to it.
         let bytes = unsafe { owner.0.cast::<M>().as_mut() }.as_mut();
         let len = bytes.len();
         let ptr = NonNull::from(bytes).cast();
@@ -267,15 +267,15 @@ impl HostMemory {
     }
 
     /// Takes the bytes of `owner` to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
-    /// to write, or another type with shared bytes. Clones of `owner` may be read meanwhile.
+    /// to write, or another type with shared bytes. Clones of `owner` may be read at the same time.
     ///
-    /// [`DmaEngineExt::register_read_only`](crate::DmaEngineExt::register_read_only) registers it. `as_ref`
-    /// is called once; `owner` is not touched again until the memory is deregistered.
+    /// [`DmaEngineExt::register_read_only`](crate::DmaEngineExt::register_read_only) registers it. It calls
+    /// `as_ref` once, and does not use `owner` again until the memory is deregistered.
     #[must_use]
     pub fn from_read_only<M: AsRef<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
         let owner = Owner::new(owner);
         #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
-        // SAFETY: the box holds an `M`, and nobody has a unique reference to it.
+        // SAFETY: the box was made from an `M` just above, so no unique reference to it exists.
         let bytes = unsafe { owner.0.cast::<M>().as_ref() }.as_ref();
         let len = bytes.len();
         let ptr = NonNull::from(bytes).cast();
@@ -283,12 +283,12 @@ impl HostMemory {
     }
 
     /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
-    /// up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at such an
-    /// address. May write every page of it.
+    /// up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at an address
+    /// with that alignment. May write every page of it.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the alignment is no power of two or `len` is too long, `OutOfMemory`.
+    /// `InvalidArgument` if the alignment is not a power of two or `len` is too long; `OutOfMemory`.
     pub fn aligned(len: usize, limits: &crate::Limits) -> Result<Self> {
         let alignment = limits.register_alignment.max(1);
         let layout = len
@@ -306,8 +306,8 @@ impl HostMemory {
         Ok(Self::from_owner(owner))
     }
 
-    /// Allocates zeroed memory of the length and alignment that `request` says, for an engine's
-    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the rest of it. May write every page.
+    /// Allocates zeroed memory with the length and alignment of `request`, for an engine's
+    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the other fields. May write every page.
     ///
     /// # Errors
     ///
@@ -319,20 +319,20 @@ impl HostMemory {
         Ok(Self::from_owner(owner))
     }
 
-    /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that lives for ever).
+    /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that is never freed).
     ///
     /// # Safety
     ///
-    /// The bytes must be mapped, initialized, valid for reads and writes, and accessed by nobody else while
-    /// `owner` lives and this value or a region made from it exists.
+    /// The bytes must be mapped, initialized, valid for reads and writes, and not accessed by anything else
+    /// while `owner` lives and this value or a region made from it exists.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
     pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
         Self { ptr, len, read_only: false, fd: None, owner: Owner::new(owner) }
     }
 
-    /// Declares the bytes a mapping of `fd` from byte `offset` on: a dma-buf or memfd, which some engines
-    /// register by descriptor. Their devices then access the file, and not the bytes by address.
+    /// Declares that the bytes map `fd` from byte `offset` on. Some engines register a dma-buf or memfd by
+    /// this descriptor. Their devices then access the file, and not the bytes by address.
     ///
     /// # Safety
     ///
@@ -358,7 +358,7 @@ impl HostMemory {
         self.len
     }
 
-    /// Returns whether there are no bytes.
+    /// Returns whether the length is 0.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -383,7 +383,7 @@ impl HostMemory {
         self.fd.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
     }
 
-    /// Gives the owner back, if it is an `M`.
+    /// Returns the owner, if it is an `M`.
     ///
     /// # Errors
     ///
@@ -397,10 +397,10 @@ impl HostMemory {
 }
 
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: the bytes belong to `owner`, which is Send and Sync, and are written by nobody else.
+// SAFETY: the bytes belong to `owner`, which is Send and Sync, and no other code writes them.
 unsafe impl Send for HostMemory {}
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: a shared reference gives out the pointer and the length only, and `owner` is Sync.
+// SAFETY: a shared reference exposes only the pointer and the length, and `owner` is Sync.
 unsafe impl Sync for HostMemory {}
 
 impl fmt::Debug for HostMemory {

@@ -7,21 +7,22 @@ use bitflags::bitflags;
 
 use crate::Place;
 
-/// Tells the regions and queues of one opened engine from those of all others in this process.
+/// Identifies one opened engine in this process, and its regions and queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineId(u64);
 
 impl EngineId {
-    /// An id that no engine in this process has had.
+    /// Returns an id that no engine in this process has had.
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The id together with rights, in one number: what every copy compares.
+    /// Combines the id with rights in one number, which every copy compares.
     pub(crate) const fn tag(self, access: Access) -> u64 {
-        // No process opens 2^60 engines. A bit that is no right would make it another engine's.
+        // The id fits, because no process opens 2^60 engines. An unknown bit in the rights would change the
+        // id.
         self.0 << 4 | (access.bits() & Access::all().bits()) as u64
     }
 }
@@ -33,15 +34,16 @@ impl EngineId {
 pub struct EngineInfo {
     /// The backend's short name, as in engine names: `cpu`, `sim`, `doca`, `ioat`.
     pub backend: &'static str,
-    /// The device: a PCI address, or words for a software device.
+    /// The device: a PCI address, or a description of a software device.
     pub device: String,
     /// The version of the library or driver behind it.
     pub version: String,
-    /// For a modelled device: the profile's name and source, and the changes to it. `None` if the engine
-    /// moves bytes as fast as it can.
+    /// For a modelled device: the profile's name and source, and the changes to it. `None` for an engine that
+    /// is not modelled.
     pub model: Option<String>,
-    /// The NUMA node that the device is attached to. `None` for software, on a machine of one node, and where
-    /// the system does not say. [`NumaNodes::cores`](crate::NumaNodes::cores) lists the node's cores.
+    /// The NUMA node that the device is attached to. `None` for software engines, on machines with one node,
+    /// and if the system does not report it. [`NumaNodes::cores`](crate::NumaNodes::cores) lists the node's
+    /// cores.
     pub numa_node: Option<u32>,
     /// Native capabilities.
     pub capabilities: Capabilities,
@@ -50,7 +52,7 @@ pub struct EngineInfo {
 }
 
 impl EngineInfo {
-    /// The description of an engine with no capability but to copy and with default [`Limits`].
+    /// Describes an engine that only copies, with default [`Limits`].
     #[must_use]
     pub fn new(backend: &'static str, device: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -79,7 +81,7 @@ impl EngineInfo {
         Place::ALL.into_iter().filter(move |place| capabilities.contains(Capabilities::allocate_in(*place)))
     }
 
-    /// Says that the device is a model, and of what.
+    /// Marks the device as a model and describes what it models.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
@@ -90,13 +92,14 @@ impl EngineInfo {
 bitflags! {
     /// Native capabilities of an engine. Copying is not listed: every engine copies.
     ///
-    /// The safe API supplies missing operations, `FENCE` and lists (see [`Limits::max_segments`]) by copies,
-    /// the CPU, waiting and cutting. Other missing capabilities answer `Unsupported`.
+    /// The safe API emulates missing operations by copies or by the CPU, a missing `FENCE` by waiting, and
+    /// missing lists (see [`Limits::max_segments`]) by several descriptors. Requests that need another
+    /// missing capability fail with `Unsupported`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Capabilities: u32 {
         /// Fills memory with a pattern of 8 bytes.
         const FILL = 1 << 0;
-        /// Keeps the fence of a descriptor by itself.
+        /// The device itself observes a descriptor's fence.
         const FENCE = 1 << 1;
         /// Allocates [host](crate::Place::Host) memory.
         const ALLOCATE = 1 << 2;
@@ -106,14 +109,14 @@ bitflags! {
         const EXPORT = 1 << 4;
         /// Imports a peer's memory.
         const IMPORT = 1 << 5;
-        /// The CPU makes the copies, and a doorbell costs no more than a call: operations do not wait for
-        /// others to share one (see [`QueueOptions::doorbell_delay`](crate::QueueOptions::doorbell_delay)).
+        /// The CPU makes the copies, and a doorbell costs no more than a function call. So operations do not
+        /// wait to share one (see [`QueueOptions::doorbell_delay`](crate::QueueOptions::doorbell_delay)).
         const CPU_COPIES = 1 << 6;
         /// Allocates [device](crate::Place::Device) memory.
         const ALLOCATE_DEVICE = 1 << 7;
-        /// Completions of one queue are reported in the order of submission. The conformance suite checks the
-        /// claim; only direct users of [`RawQueue`](crate::RawQueue) may rely on it. It does not order memory
-        /// accesses: that takes a fence.
+        /// Completions of one queue are reported in the order of submission. The conformance suite checks
+        /// this. Only direct users of [`RawQueue`](crate::RawQueue) may rely on it. It does not order memory
+        /// accesses, which takes a fence.
         const IN_ORDER = 1 << 8;
         /// Compares memory: [`Operation::Compare`](crate::Operation::Compare).
         const COMPARE = 1 << 9;
@@ -123,9 +126,9 @@ bitflags! {
         const COPY_CRC32C = 1 << 11;
         /// Copies one source to two destinations: [`Operation::CopyToBoth`](crate::Operation::CopyToBoth).
         const COPY_TO_BOTH = 1 << 12;
-        /// Registers memory of its device that others have allocated, by address.
+        /// Registers device memory that others have allocated, by address.
         const REGISTER_DEVICE = 1 << 13;
-        /// Registers memory of other devices by dma-buf, without a mapping of the CPU's.
+        /// Registers memory of other devices by dma-buf, without a CPU mapping.
         const REGISTER_DMABUF = 1 << 14;
     }
 }
@@ -141,7 +144,7 @@ impl Capabilities {
     }
 }
 
-/// Writes names as `fill, fence`.
+/// Writes the names, separated by commas: `fill, fence`.
 fn write_names<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
     let mut first = true;
     for name in names {
@@ -169,14 +172,14 @@ impl fmt::Display for Access {
 mod serialized {
     use serde::{Serialize, Serializer};
 
-    /// As a list of names, such as `COPY_TO_BOTH`.
+    /// Serializes as a list of names, such as `COPY_TO_BOTH`.
     impl Serialize for super::Capabilities {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.collect_seq(self.iter_names().map(|(name, _)| name))
         }
     }
 
-    /// As a list of names: `READ`, `WRITE`.
+    /// Serializes as a list of names: `READ`, `WRITE`.
     impl Serialize for super::Access {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.collect_seq(self.iter_names().map(|(name, _)| name))
@@ -184,7 +187,7 @@ mod serialized {
     }
 }
 
-/// The numbers that bound an engine.
+/// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -202,8 +205,8 @@ pub struct Limits {
     /// The alignment in bytes, a power of two, that registered memory must have (address and length); 1 for
     /// none.
     pub register_alignment: usize,
-    /// The alignment in bytes, a power of two, from which copies run at full speed; 1 if it makes no
-    /// difference.
+    /// The smallest alignment at which copies run at full speed, in bytes, a power of two; 1 if alignment
+    /// does not matter.
     pub preferred_alignment: usize,
 }
 
@@ -279,12 +282,12 @@ impl Limits {
 }
 
 bitflags! {
-    /// Rights to memory: of the local device for a region, of the peer for an export.
+    /// Rights to memory. A region's are those of the local device, an export's are those of the peer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
-        /// May be read, as the source of a copy.
+        /// The memory may be read, as the source of a copy.
         const READ = 1 << 0;
-        /// May be written, as the destination of a copy or a fill.
+        /// The memory may be written, as the destination of a copy or a fill.
         const WRITE = 1 << 1;
     }
 }

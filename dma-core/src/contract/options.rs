@@ -12,28 +12,29 @@ pub struct QueueOptions {
     pub depth: usize,
     /// Cache hint. Default [`CacheHint::Auto`].
     pub hint: CacheHint,
-    /// Time that the device may have work on this queue, or lane, and complete none of it before it counts as
-    /// hanging. Default 30 s, of the computer's clock, also on devices with a clock of their own.
+    /// Time after which a device that completes none of its work on this queue, or lane, counts as stalled.
+    /// Default 30 s, measured by the computer's clock, even for devices with a clock of their own.
     ///
-    /// Then a blocking wait without a deadline of its own ends with `TimedOut`. A submission that finds the
-    /// queue full is refused with `TimedOut` rather than `QueueFull`, if the queue was polled all the time:
-    /// by the threads of a [`SharedQueue`](crate::SharedQueue), or by the owner of a [`Queue`](crate::Queue).
-    /// [`SharedQueue::stalled`](crate::SharedQueue::stalled) reports it, too.
+    /// Then a blocking wait without a deadline of its own fails with `TimedOut`. A submission to a full queue
+    /// fails with `TimedOut` instead of `QueueFull`, if the queue was polled during that time, by the threads
+    /// of a [`SharedQueue`](crate::SharedQueue) or by the owner of a [`Queue`](crate::Queue).
+    /// [`SharedQueue::stalled`](crate::SharedQueue::stalled) reports the stall.
     ///
-    /// It ends no operation: one that is awaited, or whose transfer was dropped, goes on until the device
-    /// completes it or the queue is closed.
+    /// The timeout does not end operations. An awaited operation, or one whose transfer was dropped,
+    /// continues until the device completes it or the queue is closed.
     pub stall_timeout: Duration,
-    /// Time that dropping the queue waits for operations in flight. Default 5 s. The rest is aborted then,
-    /// which takes up to a second more.
+    /// Time that dropping the queue waits for operations in flight. Default 5 s. Operations that have not
+    /// ended by then are aborted, which takes up to one second more.
     pub drop_timeout: Duration,
-    /// Longest time that an awaited operation waits for others, so that they share a doorbell. Default 50 us;
-    /// 0 rings one for each. At most half of `stall_timeout` counts.
+    /// Longest time that an awaited operation waits for others, so that they share a doorbell. Default: 50
+    /// us. With 0, every operation rings its own doorbell. The delay is at most half of `stall_timeout`.
     ///
-    /// An operation that is the only one of its queue does not wait; transfers that have ended count as long
-    /// as they are held. Others are handed over together as soon as every task that can run has submitted its
-    /// own, as many wait as are in flight, or 32 wait. Threads that block in a wait ring at once, and so do
-    /// [`Queue::flush`](crate::Queue::flush) and tasks of a queue with a [`Driver`](crate::Driver). On an
-    /// engine whose doorbell costs nothing ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), none waits.
+    /// An operation that is the only one of its queue does not wait. (A transfer counts until it is taken or
+    /// dropped.) Waiting operations are submitted together as soon as every runnable task has submitted its
+    /// own, the number of waiting operations equals that in flight, or 32 wait. The doorbell is not delayed
+    /// for threads that block in a wait, for [`Queue::flush`](crate::Queue::flush) or for tasks of a queue
+    /// with a [`Driver`](crate::Driver). On an engine whose doorbell is free
+    /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), no operation waits.
     pub doorbell_delay: Duration,
 }
 
@@ -50,7 +51,7 @@ impl Default for QueueOptions {
 }
 
 impl QueueOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -79,14 +80,14 @@ impl QueueOptions {
     }
 }
 
-/// A hint whether a queue's data is in the CPU's caches. Engines that bypass them ignore it.
+/// A hint whether a queue's data is in the CPU's caches. Engines that bypass the caches ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheHint {
     /// Unknown: the engine finds out from its own timings.
     #[default]
     Auto,
-    /// Read or written shortly before, or to be read soon: keep it in the caches.
+    /// The data was used recently or will be read soon: keep it in the caches.
     Hot,
-    /// Used once: keep it out of the caches.
+    /// The data is used once: keep it out of the caches.
     Cold,
 }

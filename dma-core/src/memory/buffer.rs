@@ -10,8 +10,8 @@ use crate::memory::region::{Range, Region, view_methods};
 
 /// A unique, writable view of local registered memory.
 ///
-/// It is the only view of its bytes. It splits into disjoint views without a copy, moves into an operation,
-/// and comes back with the completion. So nobody holds a slice of bytes that a device may be writing.
+/// It is the only view of its bytes. It splits into disjoint views without copying. It moves into an
+/// operation, and the completion returns it. So no slice exists of bytes that a device may be writing.
 ///
 /// ```
 /// # fn demo(buffer: dma_core::BufferMut) {
@@ -33,7 +33,7 @@ impl BufferMut {
         Self(Range::whole(region))
     }
 
-    /// Joins `next`, which must begin where `self` ends. No copy.
+    /// Joins `next`, which must begin where `self` ends, without copying.
     ///
     /// # Errors
     ///
@@ -47,13 +47,13 @@ impl BufferMut {
         }
     }
 
-    /// Fills it from its front, by [`std::io::Write`] or [`bytes::BufMut`].
+    /// Returns a writer that fills the buffer from its beginning, by [`std::io::Write`] or [`bytes::BufMut`].
     #[must_use]
     pub const fn writer(self) -> BufferWriter {
         BufferWriter::new(self)
     }
 
-    /// Makes it read-only and shared. No copy.
+    /// Makes the buffer read-only and shared, without copying.
     #[must_use]
     pub fn freeze(self) -> Buffer {
         Buffer(self.0)
@@ -64,13 +64,14 @@ impl BufferMut {
 macro_rules! into_owner {
     ($view:ident) => {
         impl $view {
-            /// Deregisters, and gives back the owner of registered memory, if it is an `M` and this is the
-            /// last view of its region, which may be a part of it. May block while the system unpins it.
+            /// Deregisters the region and returns the owner of its memory, if the owner is an `M` and this is
+            /// the last view of the region. The view may be a part of the region. May block while the system
+            /// unpins it.
             ///
             /// # Errors
             ///
-            /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region,
-            /// the owner is of another type, or the memory is the engine's or a pool's.
+            /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region, the
+            /// owner is of another type, or the memory belongs to the engine or to a pool.
             pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
                 let Range { region, addr, len } = self.0;
                 region.into_owner().map_err(|region| Self(Range { region, addr, len }))
@@ -93,7 +94,8 @@ impl Deref for BufferMut {
 
 impl DerefMut for BufferMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is borrowed exclusively.
+        // SAFETY: the range lies in a CPU-visible region that it keeps alive, whose bytes are initialized.
+        // This is the only view of them, and it is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.0.addr.as_ptr(), self.0.len) }
     }
 }
@@ -119,7 +121,7 @@ pub struct Buffer(pub(crate) Range);
 view_methods!(Buffer: split slice);
 
 impl Buffer {
-    /// Makes it writable again, if it is the last view of its region. No copy.
+    /// Makes the buffer writable again, without copying, if it is the last view of its region.
     ///
     /// # Errors
     ///
@@ -134,8 +136,8 @@ impl Buffer {
         self.0.region.is_sole()
     }
 
-    /// Returns true for memory of [`register_read_only`](crate::DmaEngineExt::register_read_only), which is
-    /// never made writable.
+    /// Returns true for memory that was registered by
+    /// [`register_read_only`](crate::DmaEngineExt::register_read_only). It never becomes writable.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.0.region.is_read_only()

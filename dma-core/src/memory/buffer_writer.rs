@@ -1,4 +1,4 @@
-//! [`BufferWriter`]: a buffer that is filled from its front.
+//! [`BufferWriter`]: a buffer that is filled from its beginning.
 #![expect(unsafe_code, reason = "implements `BufMut`")]
 
 use std::fmt;
@@ -9,7 +9,7 @@ use bytes::buf::UninitSlice;
 
 use crate::BufferMut;
 
-/// A [`BufferMut`] that is filled from its front: by [`std::io::Write`] or [`bytes::BufMut`]. Made by
+/// A [`BufferMut`] that is filled from its beginning, by [`std::io::Write`] or [`bytes::BufMut`]. Made by
 /// [`BufferMut::writer`]. To read a buffer, use `&buffer[..]`, or [`std::io::Cursor`] around it.
 ///
 /// ```
@@ -32,13 +32,13 @@ impl BufferWriter {
         Self { buffer, filled: 0 }
     }
 
-    /// Returns what was written.
+    /// Returns the written part.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
-    /// Returns what was written, and the rest. No copy: [`BufferMut::unsplit`] joins them again.
+    /// Returns the written part and the rest, without copying. [`BufferMut::unsplit`] joins them again.
     #[must_use]
     pub fn into_parts(self) -> (BufferMut, BufferMut) {
         let mut filled = self.buffer;
@@ -48,7 +48,7 @@ impl BufferWriter {
 }
 
 impl Write for BufferWriter {
-    /// Writes as much of `bytes` as there is room for, and returns the length; 0 once it is full.
+    /// Writes the part of `bytes` that fits, and returns its length; 0 if the buffer is full.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = &mut self.buffer[self.filled..];
         let n = bytes.len().min(room.len());
@@ -62,7 +62,7 @@ impl Write for BufferWriter {
     }
 }
 
-// SAFETY: `chunk_mut` is all of the room that `remaining_mut` counts, always at the same place, and
+// SAFETY: `chunk_mut` returns the whole room that `remaining_mut` counts, at a fixed address, and
 // `advance_mut` does not go beyond it.
 unsafe impl BufMut for BufferWriter {
     fn remaining_mut(&self) -> usize {
@@ -71,7 +71,7 @@ unsafe impl BufMut for BufferWriter {
 
     /// # Panics
     ///
-    /// If there is less room.
+    /// If fewer than `n` bytes are left.
     unsafe fn advance_mut(&mut self, n: usize) {
         assert!(n <= self.remaining_mut(), "{n} bytes do not fit");
         self.filled += n;
@@ -124,7 +124,7 @@ mod tests {
     fn no_more_is_put_than_fits() {
         let engine = ReferenceEngine::new(ReferenceOptions::default());
         let mut writer = engine.allocate(8).unwrap().writer();
-        // SAFETY: the bytes are initialized; it refuses.
+        // SAFETY: the bytes are initialized; the call panics because there is too little room.
         unsafe { writer.advance_mut(9) };
     }
 }

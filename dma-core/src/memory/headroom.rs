@@ -5,15 +5,15 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Room in bytes for smaller allocations besides, and to start a thread.
+/// Additional headroom in bytes, for smaller allocations and to start a thread.
 const SMALL: usize = 1 << 20;
-/// Bytes of the stack of a thread that the standard library starts.
+/// Stack size, in bytes, of a thread that the standard library starts.
 const STACK: usize = 2 << 20;
 
-/// Fails if the system lacks `bytes` of memory and 1 MiB more. An engine calls it before it opens a queue,
-/// because Rust's collections end the process when memory is short.
+/// Fails if the system cannot provide `bytes` of memory and 1 MiB more. An engine calls it before it opens a
+/// queue, because Rust's collections end the process when memory is short.
 ///
-/// Reserves nothing: other threads may allocate the memory meanwhile.
+/// Reserves nothing: other threads may allocate the memory in the meantime.
 ///
 /// # Errors
 ///
@@ -26,10 +26,11 @@ pub fn check_headroom(bytes: usize) -> Result<()> {
             "free some memory, raise the limit of the address space, or open fewer or shallower queues",
         )
     };
-    // Not by the allocator, which learns from what it is asked for.
-    // SAFETY: a new mapping, anywhere.
+    // The probe bypasses the allocator, because allocators adapt to the sizes of requests.
+    // SAFETY: the kernel
+    // chooses an unused place for the new mapping.
     let probe = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.map_err(out_of_memory)?;
-    // SAFETY: the mapping just made, which nobody else knows of.
+    // SAFETY: this function has just made the mapping, and nothing else refers to it.
     unsafe { munmap(probe, len) }.map_err(out_of_memory)
 }
 
@@ -42,7 +43,7 @@ pub fn spawn_thread(
     name: String,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<std::thread::JoinHandle<()>> {
-    // A thread that runs out of memory as it starts ends the process.
+    // If a thread runs out of memory while it starts, the process aborts, so check first.
     check_headroom(STACK)?;
     std::thread::Builder::new().name(name).spawn(body).map_err(|e| {
         Error::new(ErrorKind::OutOfResources, format!("the system starts no thread: {e}"))

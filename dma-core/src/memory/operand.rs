@@ -11,7 +11,7 @@ pub(crate) mod sealed {
         /// True if there is always exactly one view.
         const SINGLE: bool;
 
-        /// True if nothing can overlap its bytes.
+        /// True if no other operand can overlap its bytes.
         const UNIQUE: bool;
 
         /// Calls `f` with every view, in order.
@@ -26,9 +26,9 @@ pub(crate) mod sealed {
 use sealed::Operand;
 
 /// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed
-/// slice, array or tuple of up to eight of those, read one after the other.
+/// slice, array or tuple of up to eight of those, which are read in order.
 ///
-/// It moves into the operation and comes back with the completion.
+/// It moves into the operation, and the completion returns it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not memory that a device can read",
     label = "not registered memory",
@@ -38,9 +38,9 @@ use sealed::Operand;
 pub trait Source: Operand {}
 
 /// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array
-/// or tuple of up to eight of those, written one after the other.
+/// or tuple of up to eight of those, which are written in order.
 ///
-/// It moves into the operation and comes back with the completion.
+/// It moves into the operation, and the completion returns it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not memory that a device can write",
     label = "not registered writable memory",

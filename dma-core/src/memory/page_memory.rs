@@ -10,9 +10,9 @@ use super::numa::{self, NumaNodes};
 use crate::contract::HUGE_PAGE;
 use crate::{Error, MemoryRequest, Result};
 
-/// Zeroed memory of whole pages for this process alone. It is resident, so no copy meets a page fault.
+/// Zeroed, private memory of whole pages. It is resident, so copies cause no page faults.
 ///
-/// [`HostMemory::from_owner`](crate::HostMemory::from_owner) takes it, to be registered.
+/// To register it, pass it to [`HostMemory::from_owner`](crate::HostMemory::from_owner).
 #[derive(Debug)]
 pub struct PageMemory {
     base: NonNull<u8>,
@@ -22,14 +22,14 @@ pub struct PageMemory {
     size: usize,
 }
 
-// SAFETY: memory that this value owns.
+// SAFETY: this value owns the mapping, and nothing about it depends on a thread.
 unsafe impl Send for PageMemory {}
-// SAFETY: as above; its bytes are reached through `&mut`, or by a pointer that promises nothing.
+// SAFETY: a shared reference gives no access to the bytes, apart from a pointer whose use is unsafe.
 unsafe impl Sync for PageMemory {}
 
 impl PageMemory {
-    /// Maps memory of the length, alignment and kind of pages that `request` says, on its node. Ignores
-    /// rights. Blocks while the system clears the pages.
+    /// Maps memory with the length, alignment, page size and NUMA node of `request`. Ignores its rights.
+    /// Blocks while the system clears the pages.
     ///
     /// # Errors
     ///
@@ -44,14 +44,14 @@ impl PageMemory {
         }
     }
 
-    /// As [`new`](Self::new), on a machine with these nodes.
+    /// Maps memory as [`new`](Self::new) does, on a machine with these nodes.
     pub(crate) fn on_node_of(nodes: &NumaNodes, request: &MemoryRequest) -> Result<Self> {
         let Some(node) = request.node else { return Self::map(request, |_| Ok(())) };
         nodes.check_room(node, request.len)?;
         Self::map(request, |memory| numa::bind(nodes, node, memory.start, memory.size))
     }
 
-    /// Maps, lets `place` choose where pages are taken from, and has the system provide them.
+    /// Maps memory, lets `place` set its memory policy, and populates the pages.
     fn map(request: &MemoryRequest, place: impl FnOnce(&Self) -> Result<()>) -> Result<Self> {
         let failed = |errno| match errno {
             Errno::NOMEM => request.out_of_memory(),
@@ -63,7 +63,7 @@ impl PageMemory {
         let size = request.len.checked_next_multiple_of(page).and_then(|size| size.checked_add(slack));
         let size = size.ok_or_else(|| request.out_of_memory())?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let start =
             unsafe { mmap_anonymous(ptr::null_mut(), size, access, MapFlags::PRIVATE) }.map_err(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| request.out_of_memory())?;
@@ -75,31 +75,32 @@ impl PageMemory {
         Ok(memory)
     }
 
-    /// Makes the system provide the pages now.
+    /// Populates the pages.
     fn populate(&self, huge: bool) -> Result<(), Errno> {
         let page = rustix::param::page_size();
         // Alignments below a page leave the start of the mapping as it is.
         let len = self.len.next_multiple_of(page);
         if huge {
-            // SAFETY: within the mapping, which starts at a page. A refusal does no harm.
+            // SAFETY: the advice covers this mapping only, which starts at a page, and changes no contents.
             let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
-        // SAFETY: as above; nobody else knows of the mapping yet.
+        // SAFETY: the advice covers this mapping only, and nothing else refers to the mapping yet.
         match unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
             Ok(()) => return Ok(()),
             Err(Errno::NOMEM) => return Err(Errno::NOMEM),
-            // Linux before 5.14 does not know it.
+            // Linux before 5.14 does not have this advice.
             Err(_) => {}
         }
         for at in (0..self.len).step_by(page) {
-            // SAFETY: a byte of the mapping, which nobody else knows of yet. Volatile: it is zero already.
+            // SAFETY: the byte lies in the mapping, to which nothing else refers yet. The write is volatile
+            // because it changes no value and the compiler might remove it.
             unsafe { self.base.as_ptr().wrapping_add(at).write_volatile(0) };
         }
         Ok(())
     }
 
-    /// Returns the first byte, which has the requested alignment. Valid until this value is dropped. For an
-    /// owner that keeps this value and hands out no reference to its bytes.
+    /// Returns a pointer to the first byte, which has the requested alignment. It is valid until this value
+    /// is dropped. Meant for an owner that keeps this value and makes no reference to its bytes.
     #[must_use]
     pub const fn as_ptr(&self) -> NonNull<u8> {
         self.base
@@ -122,7 +123,7 @@ impl AsMut<[u8]> for PageMemory {
 
 impl Drop for PageMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map`, and nobody uses it any more.
+        // SAFETY: `map` made the mapping, and no reference into it outlives this value.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
         debug_assert!(unmapped.is_ok(), "a mapping of our own: {unmapped:?}");
     }

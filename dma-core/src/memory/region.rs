@@ -12,48 +12,51 @@ use crate::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment,
 };
 
-/// Registered memory: allocated, the caller's own, or imported from a peer.
+/// Memory that is registered with an engine: allocated by it, existing memory, or imported from a peer.
 ///
-/// A region is a handle; its bytes are reached through views: [`BufferMut`](crate::BufferMut),
+/// A region is a handle. Programs reach its bytes through views: [`BufferMut`](crate::BufferMut),
 /// [`Buffer`](crate::Buffer) and [`Window`](crate::Window). Views, transfers in flight and exports keep it
-/// registered, so that memory is neither freed nor deregistered while a device may access it, whatever the
-/// order of drops.
+/// registered, so that memory is neither freed nor deregistered while a device may access it, in whatever
+/// order values are dropped.
 #[derive(Clone)]
 pub struct Region(pub(crate) RegionHandle);
 
-/// The shared part of all views of a region, with a copy of the raw region's constants, which every copy
-/// reads.
+/// The part of a region that all views share. It holds a copy of the raw region's constants, because every
+/// copy operation reads them.
 #[repr(C)]
 pub(crate) struct RegionInner {
     /// The engine and the rights: [`EngineId::tag`].
     pub(crate) tag: u64,
     pub(crate) info: RegionInfo,
-    // Dropped first: deregistered before the memory is given back.
+    // This field is dropped first, so that the memory is deregistered before its owner gets it back.
     raw: Box<dyn RawRegion>,
     memory: Option<Registered>,
     pub(crate) backend: &'static str,
-    /// The number of handles; 1 while the region lies idle in a pool.
+    /// The number of handles. It is 1 while the region lies free in a pool.
     users: AtomicUsize,
-    /// The pool that it goes back to.
+    /// The pool that the region returns to.
     pub(crate) pool_slot: Option<PoolSlot>,
 }
 
-/// Memory of the caller's that a region keeps.
+/// Existing memory that a region keeps alive.
 #[derive(Debug)]
 pub(crate) enum Registered {
     Host(HostMemory),
     Device(DeviceMemory),
 }
 
-/// A counted reference to a region, as `Arc` has them. The last one gives a pool's region back to the pool.
+/// A counted reference to a region, like `Arc`. When the last one is dropped, a pool's region returns to the
+/// pool.
 ///
-/// Never null, but not a [`NonNull`]: an `Option` of operands would keep its tag there, and moving them would
-/// touch this word apart from its neighbour (see [`Range`]).
+/// The pointer is never null, but is not a [`NonNull`]: an `Option` of operands would store its tag in it,
+/// and moving operands would then access this word separately from its neighbour (see [`Range`]).
 pub(crate) struct RegionHandle(*mut RegionInner);
 
-// SAFETY: a shared reference to what is `Send` and `Sync`, with an atomic count of its users.
+// SAFETY: the handle is a shared reference to a `RegionInner`, which is `Send` and `Sync`, and its count of
+// users is atomic.
 unsafe impl Send for RegionHandle {}
-// SAFETY: as above.
+// SAFETY: the handle is a shared reference to a `RegionInner`, which is `Send` and `Sync`, and its count of
+// users is atomic.
 unsafe impl Sync for RegionHandle {}
 
 impl RegionHandle {
@@ -61,25 +64,24 @@ impl RegionHandle {
         Self(Box::into_raw(Box::new(inner)))
     }
 
-    /// Gives the handle up without counting, for [`from_ptr`](Self::from_ptr).
+    /// Converts the handle to a pointer without changing the count, for [`from_ptr`](Self::from_ptr).
     pub(crate) fn into_ptr(self) -> NonNull<RegionInner> {
-        // SAFETY: made from a box, or from another handle.
+        // SAFETY: the pointer came from a box or from another handle, so it is not null.
         unsafe { NonNull::new_unchecked(std::mem::ManuallyDrop::new(self).0) }
     }
 
-    /// Takes a handle back.
+    /// Converts a pointer of [`into_ptr`](Self::into_ptr) back to the handle.
     ///
     /// # Safety
     ///
-    /// The pointer is that of a handle which was given up by [`into_ptr`](Self::into_ptr),
-    /// and nobody else takes it back.
+    /// [`into_ptr`](Self::into_ptr) returned the pointer, and it is converted back only once.
     #[inline]
     pub(crate) const unsafe fn from_ptr(inner: NonNull<RegionInner>) -> Self {
         Self(inner.as_ptr())
     }
 
-    /// Returns true if this is the only handle, so that nobody else can make another one. Everything
-    /// that other handles did happened before.
+    /// Returns true if this is the only handle. Then no other thread can make another one, and everything
+    /// that was done through other handles happened before.
     #[inline]
     fn is_sole(&self) -> bool {
         self.users.load(Ordering::Acquire) == 1
@@ -90,13 +92,13 @@ impl RegionHandle {
         self.users.load(Ordering::Relaxed)
     }
 
-    /// Takes the region apart, of which this is the only handle.
+    /// Returns the region's parts. This must be its only handle.
     ///
     /// # Safety
     ///
-    /// [`is_sole`](Self::is_sole) has said so.
+    /// [`is_sole`](Self::is_sole) has returned true.
     unsafe fn into_inner(self) -> RegionInner {
-        // SAFETY: `new` made the pointer of a box, and nobody else has it.
+        // SAFETY: `new` made the pointer from a box, and there is no other handle to it.
         *unsafe { Box::from_raw(self.into_ptr().as_ptr()) }
     }
 
@@ -104,9 +106,9 @@ impl RegionHandle {
     ///
     /// # Safety
     ///
-    /// As for [`into_inner`](Self::into_inner).
+    /// See [`into_inner`](Self::into_inner).
     pub(crate) unsafe fn free(self) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller ensures that `is_sole` has returned true.
         drop(unsafe { self.into_inner() });
     }
 }
@@ -116,7 +118,7 @@ impl Deref for RegionHandle {
 
     #[inline]
     fn deref(&self) -> &RegionInner {
-        // SAFETY: lives while there is a handle.
+        // SAFETY: the region is freed only by its last handle, and `self` is a handle.
         unsafe { &*self.0 }
     }
 }
@@ -124,7 +126,7 @@ impl Deref for RegionHandle {
 impl Clone for RegionHandle {
     #[inline]
     fn clone(&self) -> Self {
-        // As `Arc` does: forgotten handles must not make the count wrap.
+        // Like `Arc`, aborts before forgotten handles can make the count wrap.
         if self.users.fetch_add(1, Ordering::Relaxed) > isize::MAX as usize {
             std::process::abort();
         }
@@ -139,21 +141,21 @@ impl Drop for RegionHandle {
             if self.users.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            // Not a fence, which ThreadSanitizer does not know.
+            // A load is used instead of a fence, because ThreadSanitizer does not understand fences.
             self.users.load(Ordering::Acquire);
             self.users.store(1, Ordering::Relaxed);
         }
         let last = Self(self.0);
         match &self.pool_slot {
-            // SAFETY: the count says so.
+            // SAFETY: the count has reached 0, so this is the last handle.
             None => unsafe { last.free() },
             Some(_) => PoolSlot::give_back(last),
         }
     }
 }
 
-/// Nothing in it changes while it is shared, so a panic leaves no partial update. Windows may be half written
-/// in any case.
+/// A shared region never changes, so a panic cannot leave a partial update. The bytes of a window may be half
+/// written at any time.
 impl RefUnwindSafe for RegionInner {}
 
 impl Region {
@@ -167,7 +169,7 @@ impl Region {
         Self::of(info, raw, memory, backend, None)
     }
 
-    /// Makes the region of a block of a pool, which the last handle goes back to.
+    /// Makes the region of a pool's block. The last handle returns to the pool.
     pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, pool_slot: PoolSlot) -> Self {
         Self::of(*raw.info(), raw, None, backend, Some(pool_slot))
     }
@@ -222,22 +224,23 @@ impl Region {
         self.0.info.cpu.is_some()
     }
 
-    /// Returns whether references to the bytes are allowed while there is one view of them.
+    /// Returns whether references to the bytes are allowed if there is only one view of them.
     pub(crate) fn can_be_buffer(&self) -> bool {
         self.is_cpu_visible() && !matches!(self.0.memory, Some(Registered::Device(_)))
     }
 
-    /// Returns whether this is the only handle, so that nobody else can make another one.
+    /// Returns whether this is the only handle, so that no other thread can make another one.
     pub(crate) fn is_sole(&self) -> bool {
         self.0.is_sole()
     }
 
-    /// Returns whether nobody may write the bytes, not even the CPU.
+    /// Returns whether the bytes are read-only for both the devices and the CPU.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(&self.0.memory, Some(Registered::Host(memory)) if memory.is_read_only())
     }
 
-    /// Deregisters, and gives back the caller's memory if its owner is an `M` and this is the only handle.
+    /// Deregisters the region and returns the owner of its memory, if the owner is an `M` and this is the
+    /// only handle.
     pub(crate) fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
         let is_owner = match &self.0.memory {
             Some(Registered::Host(memory)) => memory.is_owned_by::<M>(),
@@ -255,20 +258,21 @@ impl Region {
         Ok(owner.expect("a region with memory of an `M`"))
     }
 
-    /// Returns the engine's own region, for features of one backend; see [`RawRegion`]. For a block of a
-    /// [`BufferPool`](crate::BufferPool), it is one that stands for the block.
+    /// Returns the raw region, for features of one backend; see [`RawRegion`]. For a block of a
+    /// [`BufferPool`](crate::BufferPool), the raw region describes that block.
     #[must_use]
     pub fn as_raw(&self) -> &dyn RawRegion {
         &*self.0.raw
     }
 
-    /// Deregisters, and gives back the caller's host memory. `None` for memory that the engine allocated or
-    /// imported, for [`DeviceMemory`], whose owner is dropped (see
-    /// [`Window::into_owner`](crate::Window::into_owner)), and for a pool's, which goes back to the pool.
+    /// Deregisters the region and returns its host memory, if existing memory was registered. Returns `None`
+    /// for memory that the engine allocated or imported, for [`DeviceMemory`] (whose owner is dropped: see
+    /// [`Window::into_owner`](crate::Window::into_owner)), and for a pool's memory (which returns to the
+    /// pool).
     ///
     /// # Errors
     ///
-    /// `InUse`, with the region, while a view, a transfer in flight or an export still names it.
+    /// `InUse`, with the region, while a view, a transfer in flight or an export still uses it.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
         Ok(match self.take_apart()? {
             Some(Registered::Host(memory)) => Some(memory),
@@ -276,13 +280,13 @@ impl Region {
         })
     }
 
-    /// Deregisters, and returns the caller's memory.
+    /// Deregisters the region and returns the memory that was registered.
     fn take_apart(self) -> Result<Option<Registered>, (Self, Error)> {
         if self.is_sole() {
             if self.0.pool_slot.is_some() {
                 return Ok(None);
             }
-            // SAFETY: just asked, and no pool takes it back.
+            // SAFETY: `is_sole` has just returned true, and the region belongs to no pool.
             let RegionInner { raw, memory, .. } = unsafe { self.0.into_inner() };
             drop(raw);
             return Ok(memory);
@@ -318,7 +322,7 @@ macro_rules! view_methods {
                 self.0.len
             }
 
-            /// Returns whether there are no bytes.
+            /// Returns whether the length is 0.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.0.len == 0
@@ -345,11 +349,11 @@ macro_rules! view_methods {
     };
     (@slice $view:ident) => {
         impl $view {
-            /// Returns the bytes that `range` names as a view of their own. No copy.
+            /// Returns a view of the bytes in `range`, without copying them.
             ///
             /// # Panics
             ///
-            /// If the range is not inside of this view.
+            /// If the range is not inside this view.
             #[must_use]
             pub fn slice(&self, range: impl std::ops::RangeBounds<usize>) -> Self {
                 Self(self.0.slice(range))
@@ -382,10 +386,10 @@ macro_rules! view_methods {
 }
 pub(crate) use view_methods;
 
-/// A range of a region, shared by all views.
+/// A range of a region. All views consist of one.
 ///
-/// Aligned, so that the compiler always moves it in the same two halves: a load that spans two recent stores
-/// costs a dozen cycles, and operands move several times per operation.
+/// The alignment makes the compiler always move it as the same two halves, because a load that spans two
+/// recent stores costs a dozen cycles, and operands move several times per operation.
 #[derive(Clone)]
 #[repr(align(16))]
 pub(crate) struct Range {
@@ -395,7 +399,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The whole region.
+    /// Returns the range of the whole region.
     pub(crate) fn whole(region: Region) -> Self {
         let (addr, len) = (region.0.info.addr, region.0.info.len);
         Self { region, addr, len }
@@ -438,7 +442,7 @@ impl Range {
         Segment { key: self.region.0.info.key, addr: self.addr, len: self.len }
     }
 
-    /// The sub-range that `bounds` names.
+    /// Returns the sub-range `bounds`.
     pub(crate) fn slice(&self, bounds: impl std::ops::RangeBounds<usize>) -> Self {
         use std::ops::Bound;
         let begin = match bounds.start_bound() {

@@ -7,13 +7,13 @@ use crate::{
     Access, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, HostMemory, MemoryRequest, Place, Result,
 };
 
-/// Registers memory that is to be read only.
+/// Registers memory that the device may only read.
 pub(crate) fn register_read_only<E: DmaEngine + ?Sized>(engine: &E, memory: HostMemory) -> Result<Buffer> {
     let region = register(engine, memory, &MemoryRequest::new(0).with_access(Access::READ))?;
     Ok(Buffer(Range::whole(region)))
 }
 
-/// Registers memory, with the rights that `request` says.
+/// Registers memory with the rights of `request`.
 pub(crate) fn register<E: DmaEngine + ?Sized>(
     engine: &E,
     memory: HostMemory,
@@ -42,7 +42,7 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
     Ok(region)
 }
 
-/// Registers device memory, with the rights that `request` says.
+/// Registers device memory with the rights of `request`.
 pub(crate) fn register_device<E: DmaEngine + ?Sized>(
     engine: &E,
     memory: DeviceMemory,
@@ -79,7 +79,7 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
         return Ok(Range::whole(Region::new(raw, None, info.backend)));
     };
     if !request.export.is_empty() {
-        // Only the engine can make memory that peers reach.
+        // Only the engine can allocate memory that peers can import.
         let nodes = NumaNodes::of_system();
         nodes.check_room(node, request.len).map_err(fail)?;
         let raw = numa::with_policy(&nodes, node, || engine.allocate_raw(request)).map_err(fail)?;
@@ -89,10 +89,10 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
         let message = "the engine takes no memory that was placed on a NUMA node";
         return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("name no node")));
     }
-    // Placed before the device pins it.
+    // Place the memory before the device pins it.
     let alignment = info.limits.register_alignment.max(1);
     let mut placed = request.clone().with_align(request.align.max(alignment));
-    // Too much is refused below.
+    // `PageMemory` refuses a length that is too great.
     placed.len = request.len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
     let memory = HostMemory::from_owner(PageMemory::new(&placed).map_err(fail)?);
     let mut range = Range::whole(register(engine, memory, request)?);

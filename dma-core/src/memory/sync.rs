@@ -27,7 +27,8 @@ pub(crate) fn deadline(timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + DECADES)
 }
 
-/// A fence under loom, which models sequentially consistent accesses as weaker than they are.
+/// Adds a fence under loom only, because loom models sequentially consistent accesses as weaker than they
+/// are.
 #[inline]
 pub(crate) fn in_order() {
     #[cfg(loom)]
@@ -51,8 +52,8 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// The waker of a waiting task. Callers clone and drop wakers outside of it, because that may run user code
-/// and panic.
+/// The waker of a waiting task. Callers clone and drop wakers without holding its lock, because wakers may
+/// run user code and panic.
 #[derive(Debug)]
 pub(crate) struct WakerCell(Mutex<Option<Waker>>);
 
@@ -67,7 +68,7 @@ impl WakerCell {
         held.as_ref().is_some_and(|held| held.will_wake(waker))
     }
 
-    /// Puts `waker` in and takes out what was there.
+    /// Stores `waker` and returns the previous one.
     pub(crate) fn replace(&self, waker: Option<Waker>) -> Option<Waker> {
         std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), waker)
     }

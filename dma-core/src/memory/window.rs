@@ -1,5 +1,4 @@
-//! [`Window`]: memory that others may read or write at any time; and [`Export`], the grant of access to a
-//! peer.
+//! [`Window`]: memory that others may read or write at any time. [`Export`]: the grant of access to a peer.
 #![expect(unsafe_code, reason = "copies in and out of memory that others write")]
 
 use std::fmt;
@@ -16,7 +15,7 @@ use crate::{
 /// own memory ([`Place::Device`](crate::Place::Device)), which the CPU may not reach. The name is that of
 /// MPI's one-sided communication (`MPI_Win`).
 ///
-/// There are no references to its bytes. They move by DMA (a window is a source and a destination), by
+/// No references to its bytes exist. They move by DMA (a window is a source and a destination), by
 /// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
 /// a file by [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other.
 /// An operation whose own source and destination overlap is rejected if their addresses show it; a region
@@ -27,7 +26,7 @@ pub struct Window(pub(crate) Range);
 view_methods!(Window: slice);
 
 impl BufferMut {
-    /// Makes it a window: reached by copy from here on, never by reference.
+    /// Converts the buffer to a window, whose bytes are copied in and out and never borrowed.
     #[must_use]
     pub fn share(self) -> Window {
         Window::new(self.0)
@@ -58,72 +57,73 @@ impl Window {
         Ok(self.0.addr.offset(offset).as_ptr())
     }
 
-    /// Copies bytes from `offset` on into `to`. Bytes written by others meanwhile may be old or new.
+    /// Copies bytes from `offset` on into `to`. Bytes that others write at the same time may be old or new.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange`.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<()> {
         let from = self.check("read shared memory", offset, to.len())?;
-        // SAFETY: in range by `check`; the region is mapped while `self` lives. Nobody has a reference to its
-        // bytes, and `to` is exclusive.
+        // SAFETY: `check` has checked the range, and the region stays mapped while `self` lives. No reference
+        // to a window's bytes exists, and `to` is exclusive.
         unsafe { racy_copy::copy(to.as_mut_ptr(), from, to.len()) };
         Ok(())
     }
 
-    /// Copies `from` into the bytes from `offset` on. A peer can see it half done.
+    /// Copies `from` into the bytes from `offset` on. A peer can see a part of the bytes changed.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange`.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange`.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
         let to = self.check("write shared memory", offset, from.len())?;
-        // SAFETY: in range by `check`; the region is mapped and writable by the CPU while `self` lives.
-        // Nobody has a reference to its bytes.
+        // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self` lives.
+        // No reference to a window's bytes exists.
         unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
         Ok(())
     }
 
     /// Reads up to `len` bytes of `file`, from its byte `file_offset` on, into the bytes from `offset` on, by
-    /// `pread` without an intermediate copy. A peer can see it half done.
+    /// `pread` without an intermediate copy. A peer can see a part of the bytes changed.
     ///
     /// Returns the number of bytes read: fewer than `len` at the end of the file or if the kernel stops
-    /// early, and 0 only at the end. Resumes after signals. Blocks as reading the file does.
+    /// early, and 0 only at the end. Resumes after signals. Blocks while the file is read.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange` for the
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange` for the
     /// window or the file's offset; `Os` for errors of the read, with the source.
     pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         let fd = file.as_fd();
         self.with_file("read a file into shared memory", offset, len, file_offset, |to, at| {
-            // SAFETY: in range by `check`; the region is mapped and writable while `self` lives. No reference
-            // is made: the kernel writes the bytes as a device would.
+            // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self`
+            // lives. No reference is made: the kernel writes the bytes as a device would.
             unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
         })
     }
 
     /// Writes up to `len` of the bytes from `offset` on to `file`, from its byte `file_offset` on, by
-    /// `pwrite` without an intermediate copy. Bytes written by others meanwhile may be old or new.
+    /// `pwrite` without an intermediate copy. Bytes that others write at the same time may be old or new.
     ///
-    /// Returns the number of bytes written: fewer than `len` if the kernel stops early (a full disk takes
-    /// what fits, and the next call fails). Resumes after signals. Blocks as writing the file does.
+    /// Returns the number of bytes written: fewer than `len` if the kernel stops early (if the disk becomes
+    /// full, it writes what fits, and the next call fails). Resumes after signals. Blocks while the file is
+    /// written.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported, or a device's); `OutOfRange` for the
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange` for the
     /// window or the file's offset; `Os` for errors of the write, with the source.
     pub fn write_to(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         let fd = file.as_fd();
         self.with_file("write shared memory to a file", offset, len, file_offset, |from, at| {
-            // SAFETY: in range by `check`; the region is mapped and initialized while `self` lives. No
-            // reference is made: the kernel reads the bytes as a device would.
+            // SAFETY: `check` has checked the range, and the region stays mapped and initialized while `self`
+            // lives. No reference is made: the kernel reads the bytes as a device would.
             unsafe { libc::pwrite(fd.as_raw_fd(), from.cast_const().cast(), len, at) }
         })
     }
 
-    /// Calls `transfer` with the address of byte `offset` and the file's offset, again while signals
-    /// interrupt it.
+    /// Calls `transfer` with the address of byte `offset` and the file's offset, and repeats the call if a
+    /// signal interrupts it.
     fn with_file(
         &self,
         operation: &'static str,
@@ -153,9 +153,9 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not
-    /// allocated as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for
-    /// an empty window or no rights; `OutOfResources`.
+    /// `Unsupported` if the engine cannot export this memory; `AccessDenied` if the memory was not allocated
+    /// as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for an empty
+    /// window or no rights; `OutOfResources`.
     pub fn export(&self, rights: Access) -> Result<Export> {
         let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
         if self.is_empty() || rights.is_empty() {
@@ -164,8 +164,8 @@ impl Window {
                 "nothing to grant: no bytes or no rights",
             )));
         }
-        // SAFETY: no reference to a window's bytes is ever made, and it becomes no buffer while the export
-        // lives, which keeps the region.
+        // SAFETY: no reference to a window's bytes is ever made. The export keeps the region, so the window
+        // cannot become a buffer while the export lives.
         let raw =
             unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
         let descriptor =
@@ -175,8 +175,9 @@ impl Window {
     }
 
     /// Returns these bytes as memory that the engine of another device can
-    /// [register](crate::DmaEngineExt::register_device): by dma-buf, without a mapping of the CPU's. So a
-    /// GPU's memory becomes the source of an RDMA write. The other engine's window keeps this one's region.
+    /// [register](crate::DmaEngineExt::register_device) by dma-buf, without a CPU mapping. For example, GPU
+    /// memory can become the source of an RDMA write. The other engine's window keeps this one's region
+    /// alive.
     ///
     /// # Errors
     ///
@@ -192,14 +193,14 @@ impl Window {
             ));
         }
         let (fd, offset) = region.as_raw().dmabuf().map_err(fail)?;
-        // SAFETY: the owner is a handle of the region, which keeps the memory allocated. Nobody has a
-        // reference to the bytes of a window, nor gets one while there is another handle.
+        // SAFETY: the owner is a handle of the region, which keeps the memory allocated. No reference to a
+        // window's bytes exists, and none can be made while another handle exists.
         let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
         // SAFETY: the region's bytes begin at `offset` of the dma-buf, as `RawRegion::dmabuf` promises.
         Ok(unsafe { memory.with_dmabuf(fd, offset + self.offset() as u64) })
     }
 
-    /// Deregisters, and returns the owner of the memory that was registered, if it is an `M` and this is the
+    /// Deregisters the region and returns the owner of its memory, if the owner is an `M` and this is the
     /// last view of the region.
     ///
     /// # Errors
@@ -211,7 +212,7 @@ impl Window {
         region.into_owner().map_err(|region| Self(Range { region, addr, len }))
     }
 
-    /// Makes it a unique buffer again, if it is the last view of local memory and no export of it is left.
+    /// Converts the window back to a unique buffer, if it is the last view of local memory and has no export.
     ///
     /// # Errors
     ///
@@ -226,13 +227,13 @@ impl Window {
     }
 }
 
-/// Time that dropping an export waits for peers.
+/// Time for which dropping an export waits for peers.
 const DROP_WAITS: Duration = Duration::from_secs(1);
 
 /// A grant of memory to a peer. Dropping it revokes the grant and waits up to 2 s for a peer that is still
 /// copying; memory that the peer does not release is leaked.
 pub struct Export {
-    // Dropped first: revoked before the region can go.
+    // This field is dropped first, so that the grant is revoked before the region can be dropped.
     raw: Box<dyn RawExport>,
     descriptor: ExportDescriptor,
     region: Region,
@@ -241,7 +242,7 @@ pub struct Export {
 impl Drop for Export {
     fn drop(&mut self) {
         if let Err(error) = self.raw.revoke(DROP_WAITS) {
-            // First, because a log subscriber may panic.
+            // Leak the region before logging, because a log subscriber may panic.
             std::mem::forget(self.region.clone());
             let backend = self.region.backend();
             tracing::error!(backend, %error, "a peer does not let go of exported memory, which is leaked");
@@ -256,8 +257,8 @@ impl Export {
         &self.descriptor
     }
 
-    /// Takes the grant back. After `Ok`, no peer touches the memory any more; its copies fail as `Revoked`.
-    /// Waits up to `timeout` for copies of peers in progress.
+    /// Revokes the grant. After `Ok`, no peer accesses the memory any more, and its copies fail as `Revoked`.
+    /// Waits up to `timeout` for peers' copies in progress.
     ///
     /// # Errors
     ///
@@ -308,7 +309,7 @@ mod tests {
         let mut arrived = vec![0; 3000];
         std::os::unix::fs::FileExt::read_exact_at(&target, &mut arrived, 70).expect("readable");
         assert_eq!(arrived, sample[500..3500]);
-        // At the end of the file there is less, and then nothing.
+        // A read at the end of the file returns fewer bytes, and the next one returns 0.
         assert_eq!(window.read_from(0, 5000, &source, 9_990).expect("read"), 10);
         assert_eq!(window.read_from(0, 5000, &source, 10_000).expect("read"), 0);
         assert_eq!(window.read_from(5000, 0, &source, 0).expect("no bytes"), 0);
@@ -335,7 +336,7 @@ mod tests {
         }
     }
 
-    /// A peer that does not let go.
+    /// An export whose peer never releases the memory.
     #[derive(Debug)]
     struct Held;
 
@@ -368,7 +369,7 @@ mod tests {
         let export = Export { raw: Box::new(Held), descriptor, region };
         let (export, error) = export.revoke(Duration::ZERO).expect_err("a peer has it");
         assert_eq!(error.to_string(), "revoke an export on reference: timed out");
-        // Its drop would wait and leak.
+        // Dropping it would wait, and then leak.
         std::mem::forget(export);
     }
 

@@ -10,8 +10,8 @@ use crate::{DmaEngine, EngineInfo};
 
 /// A kind of engine: finds, opens and diagnoses its devices.
 ///
-/// A backend is a `static` value of this trait. The facade's registry lists those of its build, and takes
-/// others.
+/// A backend is a `static` value that implements this trait. The facade's registry lists the backends of its
+/// build, and programs can add others.
 pub trait Backend: fmt::Debug + Send + Sync {
     /// Returns the name that engine names begin with, such as `doca`: a lowercase letter, then lowercase
     /// letters, digits, `-` and `_`.
@@ -20,13 +20,13 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Describes its engines in one line.
     fn about(&self) -> &'static str;
 
-    /// Returns the backend whose engines it opens, if it has none of its own. Such a name is neither
-    /// discovered nor diagnosed.
+    /// Returns the backend whose engines this one opens, if it has none of its own. Discovery and diagnosis
+    /// skip such a name.
     fn delegates_to(&self) -> Option<&'static str> {
         None
     }
 
-    /// Describes a device in engine names, such as `a PCI address, such as 03:00.0`. `None`: names have no
+    /// Describes a device in engine names, such as `a PCI address, such as 03:00.0`. `None` if names have no
     /// device.
     fn device(&self) -> Option<&'static str>;
 
@@ -36,7 +36,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Returns the options that engine names can have.
     fn options(&self) -> &'static [OptionInfo];
 
-    /// Opens the engine of that name, whose backend this is.
+    /// Opens the engine `name`, which names this backend.
     ///
     /// # Errors
     ///
@@ -44,10 +44,10 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// valid ones; errors of opening the engine.
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>>;
 
-    /// Lists its devices, and the reason for each that cannot be used. Without a device there is one entry
-    /// that says so.
+    /// Lists its devices, and the reason for each that cannot be used. If there is no device, returns one
+    /// entry with that reason.
     ///
-    /// May open each for a moment, and load the vendor's libraries.
+    /// May open each device briefly, and load the vendor's libraries.
     fn discover(&self) -> Vec<Discovered>;
 
     /// Checks the requirements of its engines on this machine, apart from opening them.
@@ -66,7 +66,7 @@ impl EngineName {
     /// # Errors
     ///
     /// `InvalidArgument` for an option that `backend` does not have, with those that it has, or for a device
-    /// if it takes none; errors of `set`. All of them name the backend.
+    /// if its names have none; errors of `set`. Every error names the backend.
     pub fn read_options(
         &self,
         backend: &dyn Backend,
@@ -77,7 +77,7 @@ impl EngineName {
             .map_err(|e| e.with_backend(backend.name()))
     }
 
-    /// Checks that `backend` has these options, and takes a device if there is one.
+    /// Checks that `backend` has these options, and that it takes a device if the name has one.
     fn check_form(&self, backend: &dyn Backend) -> Result<()> {
         if let (Some(device), None) = (self.device(), backend.device()) {
             return Err(invalid(format!("`{device}` is no option, and {} takes no device", backend.name()))
@@ -133,13 +133,14 @@ pub struct OptionInfo {
     pub default: &'static str,
     /// Its effect, in one line.
     pub about: &'static str,
-    /// The value chooses code that this process loads, files that it opens, or a network by which it or its
-    /// memory can be reached. Untrusted names must not have it: see [`EngineName::refuse_untrusted`].
+    /// True if the value chooses code that this process loads, files that it opens, or a network over which
+    /// the process or its memory can be reached. Untrusted names must not contain such an option: see
+    /// [`EngineName::refuse_untrusted`].
     pub needs_trust: bool,
 }
 
 impl OptionInfo {
-    /// An option that untrusted names may have.
+    /// Makes an option that untrusted names may have.
     #[must_use]
     pub const fn new(
         key: &'static str,
@@ -157,7 +158,7 @@ impl OptionInfo {
     }
 }
 
-/// One engine that could be opened, or the reason why not.
+/// One engine that can be opened, or the reason why it cannot.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Discovered {
@@ -168,13 +169,13 @@ pub struct Discovered {
 }
 
 impl Discovered {
-    /// An engine of that name.
+    /// Makes an entry for the engine `name`.
     #[must_use]
     pub const fn new(name: EngineName, info: Result<EngineInfo>) -> Self {
         Self { name, info }
     }
 
-    /// An engine that was opened, or why it could not be.
+    /// Makes an entry from the result of opening the engine.
     #[must_use]
     pub fn opened(name: EngineName, engine: Result<impl DmaEngine>) -> Self {
         Self::new(name, engine.map(|engine| engine.info().clone()))
@@ -184,11 +185,11 @@ impl Discovered {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// As it should be.
+    /// Everything is in order.
     Ok,
-    /// It may cost speed, or only matters at times.
+    /// It may reduce speed, or matters only in some cases.
     Warning,
-    /// The backend cannot be used like this.
+    /// The backend cannot be used in this state.
     Bad,
 }
 
@@ -200,7 +201,7 @@ pub struct Finding {
     pub what: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The state found.
+    /// The state that was found.
     pub found: String,
     /// The remedy; empty if there is nothing to do.
     pub fix: String,

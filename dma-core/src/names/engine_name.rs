@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use crate::contract::error::{Error, ErrorKind, Result};
 
-/// The name of an engine: a backend, a device of it, and options.
+/// The name of an engine: a backend, one of its devices, and options.
 ///
-/// Written `BACKEND[:DEVICE][,KEY=VALUE...]` or, without a device, `BACKEND:KEY=VALUE[,KEY=VALUE...]`. It
-/// prints as it was written. Parsing checks the form alone: the facade knows the backends, and each
-/// [`Backend`](crate::Backend) its devices and options.
+/// Written `BACKEND[:DEVICE][,KEY=VALUE...]` or, without a device, `BACKEND:KEY=VALUE[,KEY=VALUE...]`.
+/// `Display` writes it as it was parsed. Parsing checks only the form; the facade checks the backend, and
+/// each [`Backend`](crate::Backend) checks its devices and options.
 ///
 /// ```
 /// use dma_core::EngineName;
@@ -33,7 +33,7 @@ impl EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `backend` has a colon, which ends a backend's name.
+    /// `InvalidArgument` if `backend` contains a colon, which ends a backend's name.
     pub fn new(backend: impl Into<String>) -> Result<Self> {
         let backend = backend.into();
         if backend.contains(':') {
@@ -51,7 +51,7 @@ impl EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is empty, or has a comma or an equals sign, which cannot be written.
+    /// `InvalidArgument` if it is empty, or contains a comma or an equals sign, which the notation reserves.
     pub fn with_device(mut self, device: impl Into<String>) -> Result<Self> {
         let device = device.into();
         if device.is_empty() || device.contains([',', '=']) {
@@ -66,8 +66,8 @@ impl EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is an option of that key already, if the key is empty or has one of `:,=`,
-    /// or if the value has a comma.
+    /// `InvalidArgument` if the name already has an option with this key, if the key is empty or contains one
+    /// of `:,=`, or if the value contains a comma.
     pub fn with_option(mut self, key: &str, value: &str) -> Result<Self> {
         if key.is_empty() || key.contains([',', '=']) || value.contains(',') {
             return Err(no_option(&format!("{key}={value}")));
@@ -100,7 +100,7 @@ impl EngineName {
     ///
     /// # Errors
     ///
-    /// Those of parsing it.
+    /// Errors of parsing the device.
     pub fn device_as<T: FromStr<Err = Error>>(&self) -> Result<Option<T>> {
         self.device().map(str::parse).transpose()
     }
@@ -140,8 +140,8 @@ impl FromStr for EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if nothing follows the colon, if what follows the device is no option, or if an
-    /// option is given twice.
+    /// `InvalidArgument` if nothing follows the colon, if the text after the device is not an option, or if
+    /// an option is given twice.
     fn from_str(text: &str) -> Result<Self> {
         let named = |e: Error| e.with_operation(format!("open engine `{text}`"));
         let (backend, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));

@@ -27,19 +27,19 @@ impl<'a> OptionValue<'a> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is none; `OutOfRange`, with the numbers, if it is not in `range`.
+    /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if it is not in `range`.
     pub fn number<N>(self, range: RangeInclusive<N>) -> Result<N>
     where
         N: Copy + TryFrom<u64> + TryInto<u64>,
     {
-        // Of 64 bits at most, as all numbers of options are.
+        // Numbers of options have at most 64 bits.
         let bound = |n: N| n.try_into().unwrap_or(u64::MAX);
         let (min, max) = (bound(*range.start()), bound(*range.end()));
         let hint = format!("give a whole number from {min} to {max}");
         if self.text.is_empty() || !self.text.bytes().all(|b| b.is_ascii_digit()) {
             return Err(self.bad(hint));
         }
-        // More digits than 64 bits hold are out of any range.
+        // A number that does not fit into 64 bits is outside any range.
         let number = self.text.parse().unwrap_or(u64::MAX);
         let within = (min..=max).contains(&number) && self.text.parse::<u64>().is_ok();
         let read = within.then(|| N::try_from(number).ok()).flatten();
@@ -50,7 +50,7 @@ impl<'a> OptionValue<'a> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is none; `OutOfRange`, with the numbers, if it is not in `range`.
+    /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if it is not in `range`.
     pub fn size(self, range: RangeInclusive<u64>) -> Result<u64> {
         let (min, max) = range.into_inner();
         match parse_size(self.text) {
@@ -62,11 +62,11 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Reads one of a few words, which stand for values.
+    /// Reads one of a few words, each of which stands for a value.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for another word, with those that there are.
+    /// `InvalidArgument` for another word, with a list of the valid ones.
     pub fn choice<V: Copy>(self, choices: &[(&str, V)]) -> Result<V> {
         let found = choices.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
         found.ok_or_else(|| {
@@ -93,7 +93,7 @@ impl<'a> OptionValue<'a> {
         if self.text.is_empty() { Err(self.bad("give a path")) } else { Ok(self.text.into()) }
     }
 
-    /// The text, which is not empty.
+    /// Returns the text, which is not empty.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl<'a> OptionValue<'a> {
         read(self.text).map_err(|e| self.bad(e.to_string()))
     }
 
-    /// Makes the error for an option that a backend lists, but does not read.
+    /// Makes the error for an option that a backend lists but does not read.
     #[must_use]
     pub fn not_read(self) -> Error {
         Error::new(ErrorKind::Unsupported, format!("option {}={} is not read", self.key, self.text))

@@ -8,8 +8,8 @@ use crate::contract::error::{Error, ErrorKind, Result};
 
 /// The PCI address of a device's function.
 ///
-/// Written `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal: the kernel's spelling (`lspci -D`) and
-/// the short one. It prints as the first.
+/// Written `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal. The first form is the kernel's (`lspci
+/// -D`), and `Display` writes it.
 ///
 /// ```
 /// use dma_core::PciAddress;
@@ -21,7 +21,7 @@ use crate::contract::error::{Error, ErrorKind, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
-    /// 0 on most machines. The kernel gives those of virtual bridges more than four digits, up to eight.
+    /// 0 on most machines. The kernel gives domains of virtual bridges five to eight digits.
     pub domain: u32,
     /// The bus.
     pub bus: u8,
@@ -40,8 +40,8 @@ impl fmt::Display for PciAddress {
 impl FromStr for PciAddress {
     type Err = Error;
 
-    /// Reads `DDDD:BB:DD.F` or `BB:DD.F`; letters may be large or small, and the domain may have up to eight
-    /// digits.
+    /// Reads `DDDD:BB:DD.F` or `BB:DD.F`; letters may be in upper or lower case, and the domain may have up
+    /// to eight digits.
     ///
     /// # Errors
     ///

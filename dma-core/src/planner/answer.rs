@@ -1,4 +1,4 @@
-//! [`Answer`]: the result of an operation, besides its operands.
+//! [`Answer`]: the result of an operation.
 
 use crate::Completion;
 
@@ -6,10 +6,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The result of an operation, besides its operands: none (`()`), the CRC-32C (`u32`), or the offset of the
-/// first byte that differs (`Option<usize>`; `None` if none does).
+/// The result of an operation: nothing (`()`), a CRC-32C (`u32`), or the offset of the first byte that
+/// differs (`Option<usize>`; `None` if the bytes are equal).
 pub trait Answer: sealed::Sealed + 'static {
-    /// Operands and result: a pair; the operands alone if there is no result.
+    /// The pair of operands and result, or only the operands if the operation has no result.
     type With<T>;
 
     #[doc(hidden)]

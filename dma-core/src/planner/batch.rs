@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::{Destination, Source};
 
-/// Copies that are submitted together, with one doorbell and one completion. Its memory is reused: filling it
-/// again allocates nothing.
+/// Copies that are submitted together, with one doorbell and one completion. Filling a batch again reuses its
+/// memory.
 ///
 /// ```
 /// # use dma_core::{Buffer, BufferMut, Queue, Result};
@@ -22,13 +22,13 @@ pub struct Batch<S, D> {
 }
 
 impl<S: Source, D: Destination> Batch<S, D> {
-    /// An empty batch.
+    /// Makes an empty batch.
     #[must_use]
     pub const fn new() -> Self {
         Self { pairs: Vec::new() }
     }
 
-    /// An empty batch with room for `copies`.
+    /// Makes an empty batch with room for `copies`.
     #[must_use]
     pub fn with_capacity(copies: usize) -> Self {
         Self { pairs: Vec::with_capacity(copies) }
@@ -46,25 +46,25 @@ impl<S: Source, D: Destination> Batch<S, D> {
         self.pairs.len()
     }
 
-    /// Returns whether there are no copies.
+    /// Returns whether the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// The operands, in the order in which they were added.
+    /// Returns the operands in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, (S, D)> {
         self.pairs.iter()
     }
 
-    /// The operands, in the order in which they were added, to change them before the batch is submitted
-    /// again.
+    /// Returns the operands in the order in which they were added, to change them before the batch is
+    /// submitted again.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, (S, D)> {
         self.pairs.iter_mut()
     }
 
-    /// Takes the operands out, in the order in which they were added. The batch is empty afterwards and keeps
-    /// its room.
+    /// Removes the operands and returns them in the order in which they were added. The empty batch keeps its
+    /// memory.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (S, D)> {
         self.pairs.drain(..)
     }
@@ -92,7 +92,8 @@ impl<S, D> IntoIterator for Batch<S, D> {
     type Item = (S, D);
     type IntoIter = std::vec::IntoIter<(S, D)>;
 
-    /// The operands, in the order in which they were added. [`drain`](Self::drain) keeps the batch's memory.
+    /// Returns the operands in the order in which they were added. To keep the batch's memory, use
+    /// [`drain`](Self::drain).
     fn into_iter(self) -> Self::IntoIter {
         self.pairs.into_iter()
     }

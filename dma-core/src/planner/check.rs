@@ -12,13 +12,13 @@ use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 #[inline]
 pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
     let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
-    // Ranges of one length overlap if they begin closer together than that. Ends are not computed, because
-    // they may overflow.
+    // Ranges of equal length overlap if the distance of their first bytes is less than that length. Ends are
+    // not computed, because they may overflow.
     let disjoint = D::UNIQUE || distance(src, dst) >= dst.len as u64;
     granted & (src.len == dst.len) & (dst.len.wrapping_sub(1) < max) & disjoint
 }
 
-/// Returns the distance between the beginnings of two ranges.
+/// Returns the distance between the first bytes of two ranges.
 #[inline]
 fn distance(src: &Range, dst: &Range) -> u64 {
     src.addr.0.abs_diff(dst.addr.0)
@@ -27,7 +27,8 @@ fn distance(src: &Range, dst: &Range) -> u64 {
 /// Returns whether `range` belongs to `engine` and grants `access`.
 #[inline]
 fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
-    // With the other rights added, the tag equals the engine's with all rights.
+    // If the range grants `access`, then its tag with all other rights added is the engine's tag with all
+    // rights.
     range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all())
 }
 
@@ -155,7 +156,7 @@ pub(crate) fn query<A: Operand, B: Operand>(
     Err(error)
 }
 
-/// Returns whether the CPU reaches all of it.
+/// Returns whether the CPU can reach every range of `side`.
 fn is_reachable<T: Operand>(side: &T) -> bool {
     let mut all = true;
     side.each(&mut |range| all &= range.region.is_cpu_visible());
@@ -177,7 +178,7 @@ pub(crate) fn batch<S: Operand, D: Operand>(
     copies: &[(S, D)],
     lists: &mut Lists,
 ) -> Result<u64> {
-    // Windows of the same bytes may add up to more than there is memory.
+    // Windows may name the same bytes repeatedly, so the sum may exceed the size of memory.
     let mut bytes = 0_u128;
     for (index, (src, dst)) in copies.iter().enumerate() {
         let plan = copy(engine, src, dst, lists).map_err(|e| {
@@ -201,7 +202,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// The most lists kept.
+    /// Maximum number of vectors that are kept.
     const MOST: usize = 64;
 
     pub(crate) fn take(&mut self) -> Vec<Segment> {
@@ -212,7 +213,7 @@ impl Lists {
         !self.spare.is_empty()
     }
 
-    /// Takes over the vectors of `other`.
+    /// Moves the vectors of `other` into this collection.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
         while self.spare.len() < Self::MOST
             && let Some(list) = other.spare.pop()
@@ -221,8 +222,8 @@ impl Lists {
         }
     }
 
-    /// Returns `plan` of a checked length, or an empty one, or the error; keeps the lists of a plan that is
-    /// not returned.
+    /// Returns `plan` if `checked` is a length above 0, an empty plan if it is 0, or its error. Keeps the
+    /// lists of a plan that is not returned.
     fn plan(&mut self, checked: Result<usize>, plan: Plan) -> Result<Plan> {
         if let Ok(1..) = checked {
             return Ok(plan);
@@ -267,7 +268,7 @@ fn refuse(engine: EngineId, range: &Range, access: Access) -> Error {
     error.with_backend(region.backend)
 }
 
-/// Returns the length of an operation as `usize`, in which the planner counts.
+/// Converts the length of an operation to `usize`, the type in which the planner counts.
 fn countable(len: u128) -> Result<usize> {
     usize::try_from(len).map_err(|_| {
         Error::new(ErrorKind::OutOfRange, format!("an operation of {len} bytes"))
@@ -293,8 +294,8 @@ fn overlap(bytes: u64, in_destination: bool) -> Error {
         .with_hint("a device copies in no particular direction: use disjoint ranges")
 }
 
-/// Checks every view of one side and appends its segments to `out`, but for empty ones. Returns the total
-/// length, which may exceed `usize` for repeated windows.
+/// Checks every view of one side and appends its non-empty segments to `out`. Returns the total length, which
+/// may exceed `usize` if windows are repeated.
 fn collect_segments<T: Operand>(
     engine: EngineId,
     side: &T,
@@ -313,17 +314,17 @@ fn collect_segments<T: Operand>(
     result.map(|()| total)
 }
 
-/// Checks that no byte of `dst` is named twice, by it or by `src`. `scratch` is left empty.
+/// Checks that neither `src` nor another segment of `dst` names a byte of `dst`. Leaves `scratch` empty.
 fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(u64, u64, bool)>) -> Result<()> {
     scratch.clear();
     for (list, written) in [(src, false), (dst, true)] {
         for s in list.iter().filter(|s| s.len > 0) {
-            // The last byte, because the end may overflow.
+            // Use the last byte, because the end may overflow.
             scratch.push((s.addr.0, s.addr.offset(s.len - 1).0, written));
         }
     }
     scratch.sort_unstable();
-    // The highest last bytes so far, of written and of read segments.
+    // The highest last byte so far of written segments, and of read ones.
     let (mut written_to, mut read_to) = (None, None);
     let mut result = Ok(());
     for (first, last, written) in scratch.drain(..) {

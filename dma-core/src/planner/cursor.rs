@@ -7,7 +7,7 @@ use crate::Segment;
 pub(crate) struct Cursor {
     list: Vec<Segment>,
     at: usize,
-    /// Bytes of `list[at]` that are done.
+    /// Bytes of `list[at]` that have been passed.
     done: usize,
 }
 
@@ -16,7 +16,7 @@ impl Cursor {
         Self { list, at: 0, done: 0 }
     }
 
-    /// Returns the next `len` bytes, which lie in the segment here.
+    /// Returns the next `len` bytes, which all lie in the current segment.
     pub(crate) fn segment(&self, len: usize) -> Segment {
         let segment = self.list[self.at];
         Segment { addr: segment.addr.offset(self.done), len, ..segment }
@@ -30,7 +30,7 @@ impl Cursor {
     pub(crate) fn reach(&self, max: usize, limit: usize) -> usize {
         let mut bytes = 0;
         for (i, segment) in self.list[self.at..].iter().take(max).enumerate() {
-            // A source may name the same bytes again and again.
+            // A source may name the same bytes repeatedly.
             let rest = segment.len - if i == 0 { self.done } else { 0 };
             bytes = rest.saturating_add(bytes);
             if bytes >= limit {

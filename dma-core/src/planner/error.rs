@@ -1,12 +1,12 @@
-//! [`OpError`]: an operation that was refused or did not succeed, with its operands; and the errors of
-//! queues.
+//! [`OpError`]: an operation that was refused or did not succeed, with its operands. Also the errors that
+//! queues return.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, NativeError, Outcome, Retry};
 
-/// The operation of a transfer, for messages.
+/// The kind of a transfer's operation, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Copy,
@@ -19,7 +19,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// All, by number.
+    /// Every operation, by number.
     pub(super) const ALL: [Self; 7] = [
         Self::Copy,
         Self::Fill,
@@ -46,26 +46,26 @@ impl Operation {
 /// The hint for a closed queue.
 const REOPEN: &str = "open another queue";
 
-/// The error for a submission to a closed queue, or to one whose engine was given up.
+/// Makes the error for a submission to a closed or abandoned queue.
 #[cold]
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the queue takes nothing more").with_hint(REOPEN)
 }
 
-/// The error for an operation that was submitted after the lane had stopped.
+/// Makes the error for an operation that was submitted after the lane had stopped.
 #[cold]
 pub(crate) fn never_reached() -> Error {
     Error::new(ErrorKind::Closed, "the queue was closed before the operation reached the device")
         .with_hint(REOPEN)
 }
 
-/// The error for a fill that neither the device nor a copy can do.
+/// Makes the error for a fill that neither the device nor a copy can do.
 #[cold]
 pub(crate) fn no_fill() -> Error {
     Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from")
 }
 
-/// The error for a wait that gave up after `stall` without a completion.
+/// Makes the error for a wait that gave up after `stall` without a completion.
 #[cold]
 pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, stall: Duration) -> OpError<T> {
     let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"));
@@ -73,7 +73,7 @@ pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, sta
     OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
 }
 
-/// The error for an operation that was in flight on a device that never answered. The caller leaks the
+/// Makes the error for an operation that was in flight on a device that never answered. The caller leaks the
 /// operands.
 #[cold]
 pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str) -> OpError<T> {
@@ -82,7 +82,7 @@ pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str) -> 
     OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
 }
 
-/// The error for an operation that neither the device nor the CPU can do.
+/// Makes the error for an operation that neither the device nor the CPU can do.
 #[cold]
 pub(crate) fn beyond_reach() -> Error {
     Error::new(
@@ -92,7 +92,7 @@ pub(crate) fn beyond_reach() -> Error {
     .with_hint("copy the bytes to memory of this engine first")
 }
 
-/// The error for a submission to a full queue on a device that hangs.
+/// Makes the error for a submission to a full queue of a stalled device.
 #[cold]
 pub(crate) fn stalled(stalled_for: Duration) -> Error {
     let message = format!("the queue is full, and the device has completed nothing for {stalled_for:.1?}");
@@ -104,13 +104,13 @@ pub(crate) fn stalled(stalled_for: Duration) -> Error {
 /// An operation that did not succeed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Its index in the batch; 0 if it is none.
+    /// Its index in the batch; 0 for a single operation.
     pub(crate) index: u32,
     pub(crate) outcome: Outcome,
     pub(crate) native: Option<NativeError>,
-    /// The engine's error, if it did not take the descriptor.
+    /// The engine's error, if the engine refused the descriptor.
     pub(crate) refusal: Option<Error>,
-    /// The queue was being closed, which aborts descriptors.
+    /// True if the queue was being closed, which aborts descriptors.
     pub(crate) closing: bool,
 }
 
@@ -149,14 +149,14 @@ impl Failure {
     }
 }
 
-/// An operation that was refused, or that did not succeed. The operands come back with it.
+/// An operation that was refused, or that did not succeed. The error returns the operands.
 ///
-/// It turns into an [`Error`] by `?`, which drops the operands.
+/// `?` converts it into an [`Error`] and drops the operands.
 ///
-/// `Display` is one line with everything. The [`source`](std::error::Error::source) is that [`Error`] itself,
-/// so that code that has only the chain of causes (`anyhow`, `Box<dyn Error>`) finds its
-/// [`kind`](Error::kind) and [`retry`](Error::retry). Its `Display` there is only the name of the kind, as in
-/// `kind Aborted`, because the line was printed already.
+/// `Display` writes one line with all details. The [`source`](std::error::Error::source) is that [`Error`]
+/// itself, so that code that sees only the chain of causes (`anyhow`, `Box<dyn Error>`) can find its
+/// [`kind`](Error::kind) and [`retry`](Error::retry). When it is printed as a source, the error writes only
+/// the name of the kind, such as `kind Aborted`, because `Display` has already written the details.
 ///
 /// ```
 /// use dma_core::{Error, Retry};
@@ -170,26 +170,25 @@ impl Failure {
 /// # assert!(is_worth_a_retry(&Error::bare(dma_core::ErrorKind::Aborted)));
 /// ```
 ///
-/// An `OpError` keeps the operands, and their memory, as long as it lives; `.map_err(dma::Error::from)` drops
-/// them.
+/// An `OpError` keeps the operands and their memory alive; `.map_err(dma::Error::from)` drops them.
 pub struct OpError<T> {
     error: Error,
-    /// The error as its own cause: see the type's documentation.
+    /// The copy of the error that `source` returns (see the type's documentation).
     cause: Error,
     rest: Rest<T>,
 }
 
-/// The operands and the failures of a batch. Clippy's limit for an error is 128 bytes, operands included. So
-/// the tag is in the pointer of a box of two words, and an `Option` of operands, which has no place for a
-/// tag, is avoided.
+/// The operands and the failures of a batch. Clippy limits an error to 128 bytes, including the operands. An
+/// `Option` of operands would need extra bytes for its tag, so this enum stores its tag in the pointer of a
+/// box.
 enum Rest<T> {
-    /// The operands come back.
+    /// The operands are returned.
     Back(T, Box<[OpFailure]>),
-    /// The device may still use them.
+    /// The device may still use the operands.
     Kept(Box<[OpFailure]>),
 }
 
-/// One operation of a batch that did not succeed; the others did.
+/// One operation of a batch that did not succeed. Operations that are not listed did.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpFailure {
@@ -213,7 +212,7 @@ impl<T> OpError<T> {
         Self { cause: error.to_cause(), error, rest }
     }
 
-    /// Builds the error of an operation or batch of which some or all did not succeed.
+    /// Builds the error of an operation or batch from its failures.
     pub(crate) fn from_failures(
         failures: Vec<Failure>,
         operation: Operation,
@@ -228,7 +227,7 @@ impl<T> OpError<T> {
             .into_iter()
             .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation.name(), backend) })
             .collect();
-        // An abort or close is only a consequence of another failure.
+        // Report the first other failure, because aborts and closes are consequences of one.
         let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);
         let worst = failures.iter().find(|f| !only_ended(f.error.kind())).or(failures.first());
         let error = worst.map_or(Error::bare(ErrorKind::DeviceFault), |worst| {
@@ -309,7 +308,7 @@ impl<T> fmt::Display for OpError<T> {
     }
 }
 
-/// As that of [`Error`].
+/// Writes the same as [`Error`] does.
 impl<T> fmt::Debug for OpError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
@@ -335,7 +334,7 @@ mod tests {
 
     use super::*;
 
-    /// Lines that `anyhow`'s `{:#}` prints.
+    /// Returns the lines that `anyhow` prints for `{:#}`.
     fn chain(first: &(dyn std::error::Error + 'static)) -> Vec<String> {
         std::iter::successors(Some(first), |e| (*e).source()).map(ToString::to_string).collect()
     }
@@ -361,7 +360,7 @@ mod tests {
             .expect("the chain has it");
         assert_eq!((found.kind(), found.hint()), (ErrorKind::Aborted, "submit it again"));
         assert_eq!(format!("{found:?}"), line, "to a programmer it says all");
-        // Without detail, too.
+        // An error without detail behaves in the same way.
         let full = OpError::full(());
         assert_eq!(full.retry(), Retry::AfterProgress);
         assert_eq!(full.error().hint(), ErrorKind::QueueFull.default_hint());
@@ -369,7 +368,7 @@ mod tests {
             chain(&full),
             ["queue full; poll it or wait for a transfer, then submit again", "kind QueueFull"]
         );
-        // Out of its chain it is an error as any other, and can be added to.
+        // After it is taken out of its source chain, it is an ordinary error, to which context can be added.
         let taken: Error = OpError::new(reset(), Some(())).into();
         assert_eq!(chain(&taken.with_operation("fill")), [&line.replace("copy", "fill"), "the cable"]);
         let (taken, _) = OpError::new(reset(), Some(())).into_parts();

@@ -1,4 +1,5 @@
-//! The handle of an operation in flight: parts and methods that both kinds of transfer have.
+//! The parts and methods that both kinds of transfer share. A transfer is the handle of an operation in
+//! flight.
 #![expect(unsafe_code, reason = "ends the life of a value in a field by hand")]
 
 use std::mem::MaybeUninit;
@@ -6,14 +7,14 @@ use std::ops::Deref;
 
 use super::error::Operation;
 
-/// The slot of a transfer whose operands were given back. No queue is that deep.
+/// The slot number of a transfer whose operands were returned. No queue is deep enough to have such a slot.
 pub(crate) const SPENT: u32 = u32::MAX;
 
-/// A transfer's share of its queue.
+/// A transfer's reference to its queue.
 ///
-/// Neither this nor [`TransferFlags`] has bytes that are never valid: an `Option` or `Result` would keep its
-/// tag there, and moving a transfer would touch parts of words. Such moves are most of the cost of a short
-/// copy.
+/// Neither this type nor [`TransferFlags`] has invalid bit patterns. An `Option` or `Result` would store its
+/// tag in such a pattern, and moving a transfer would then access parts of words. Such moves dominate the
+/// cost of a short copy.
 pub(crate) struct QueueRef<P>(MaybeUninit<P>);
 
 impl<P> QueueRef<P> {
@@ -28,7 +29,7 @@ impl<P> Deref for QueueRef<P> {
 
     #[inline]
     fn deref(&self) -> &P {
-        // SAFETY: it was made with a value, which only the destructor takes.
+        // SAFETY: `new` stores a value, and only the destructor drops it.
         unsafe { self.0.assume_init_ref() }
     }
 }
@@ -36,17 +37,17 @@ impl<P> Deref for QueueRef<P> {
 impl<P> Drop for QueueRef<P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: `new` stores a value, and nothing else drops it.
         unsafe { self.0.assume_init_drop() };
     }
 }
 
-/// The [`Operation`] in the low byte, [`YIELDED`](Self::YIELDED), and the lane in the upper half.
+/// The [`Operation`] in the low byte, the flag [`YIELDED`](Self::YIELDED), and the lane in the upper half.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
 impl TransferFlags {
-    /// Its task has let others submit before the doorbell.
+    /// The transfer's task has yielded once, to let other tasks submit before the doorbell.
     const YIELDED: u32 = 1 << 8;
 
     #[inline]
@@ -76,21 +77,21 @@ impl TransferFlags {
     }
 }
 
-/// Declares a transfer, and the methods that all have.
+/// Declares a type of transfer with the methods that both types share.
 macro_rules! transfer {
     ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty) => {
         $(#[$doc])*
         #[must_use = "dropping a transfer gives up its operands"]
         pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
             queue: QueueRef<$queue>,
-            /// [`SPENT`] once the operands were given back.
+            /// [`SPENT`] once the operands have been returned.
             slot: u32,
             flags: TransferFlags,
             operands: ManuallyDrop<T>,
             answer: PhantomData<fn() -> R>,
         }
 
-        /// No field is ever pinned: the operands' memory is elsewhere.
+        /// No field is ever pinned, because the operands' memory is elsewhere.
         impl<T $(: $send)?, R: Answer> Unpin for $transfer<T, R> {}
 
         impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
@@ -100,36 +101,39 @@ macro_rules! transfer {
                 Self { queue: QueueRef::new(queue), slot, flags, operands, answer: PhantomData }
             }
 
-            /// Takes the operands out. The destructor of the spent transfer leaves them alone.
+            /// Takes the operands out and marks the transfer as spent, so that its destructor does not drop
+            /// them.
             #[inline]
             fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
                 assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
                 *slot = SPENT;
-                // SAFETY: they were not taken before, since the transfer was not spent.
+                // SAFETY: the transfer was not spent, so the operands have not been taken before.
                 unsafe { ManuallyDrop::take(operands) }
             }
 
-            /// Waits until the operation has ended and gives its operands back. The calling thread polls the
-            /// device meanwhile. Gives up when the device has completed nothing on this queue, or lane, for
-            /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
+            /// Waits until the operation has ended and returns its operands. While it waits, the calling
+            /// thread polls the device. Gives up when the device has completed nothing on this queue, or
+            /// lane, for [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
             ///
             /// # Errors
             ///
             /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands;
-            /// `Closed` with them if the queue was closed before; `TimedOut` without them: the queue keeps
-            /// them until the device is done.
+            /// `Closed`, with the operands, if the queue was closed before; `TimedOut` without them, because
+            /// the queue keeps them until the device is done.
             ///
             /// # Panics
             ///
-            /// If it was polled as a future before and was ready.
+            /// If the future has already returned its result.
             #[inline]
             pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
-                // While no destructor and no call can see the operands, the compiler moves them once.
+                // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only
+                // once.
                 let this = ManuallyDrop::new(self);
                 if let Some(result) = this.release_if_done() {
-                    // SAFETY: of a value that is not used any more.
+                    // SAFETY: `this` is not used after the two reads, and its destructor does not run.
                     drop(unsafe { ptr::read(&this.queue) });
-                    // SAFETY: as above. A spent transfer is never done, so that its operands are there.
+                    // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent
+                    // transfer is never done, so the operands have not been taken.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
                 slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
@@ -154,7 +158,7 @@ macro_rules! transfer {
                 if over { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
             }
 
-            /// As [`wait_until`](Self::wait_until), `timeout` from now.
+            /// Waits as [`wait_until`](Self::wait_until) does, until `timeout` from now.
             ///
             /// # Errors
             ///
@@ -167,13 +171,13 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
             type Output = Result<R::With<T>, OpError<T>>;
 
-            /// As `wait`, without giving up on a stalled device.
+            /// Returns the same result as `wait`, but never gives up on a stalled device.
             ///
             /// # Panics
             ///
-            /// If polled again after it was ready.
+            /// If it is polled again after it was ready.
             fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-                // The slot may serve another operation by now.
+                // The slot may already serve another operation.
                 assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
                 if self.is_pending(context.waker()) { Poll::Pending } else { Poll::Ready(self.finish()) }
             }

@@ -1,8 +1,8 @@
 //! The planner translates operations, which users count, into descriptors, which devices take.
 //!
-//! It owns the raw queue, stages operations that do not go out as one descriptor, submits in batches, and
-//! turns completions into the end of operations. The layers above keep waiters and operands: the
-//! single-threaded [`Queue`](crate::Queue) and the lanes of [`SharedQueue`](crate::SharedQueue).
+//! It owns the raw queue, defers operations that are more than one descriptor, submits descriptors in
+//! batches, and ends operations when their completions arrive. The layers above keep waiters and operands:
+//! the single-threaded [`Queue`](crate::Queue) and the lanes of [`SharedQueue`](crate::SharedQueue).
 #![expect(unsafe_code, reason = "hands checked descriptors to the raw queue")]
 
 mod answer;
@@ -43,26 +43,26 @@ use plan::{Plan, QueueCaps};
 use query::{QueryProgress, Step};
 use split::{Chunk, DeferredOp, Fence, OpKind};
 
-/// Memory that a planner allocates for each place of its depth, in bytes.
+/// Memory that a planner allocates for each operation of its depth, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
 
-/// Number of pending descriptors that are handed to the device without a flush, with or before the next.
+/// Number of pending descriptors at which they are submitted without a flush.
 const SUBMIT_BATCH: usize = 32;
-/// Completions taken from the device at a time, and rounds of that in one poll.
+/// Maximum number of completions in one call of the engine, and of such calls in one poll.
 const MAX_COMPLETIONS: usize = 128;
 const MAX_ROUNDS: usize = 8;
 
-/// One operation or batch, by slot.
+/// The state of one operation or batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpState {
-    /// Descriptors handed over or pending that have not been reported.
+    /// Submitted or pending descriptors that have not been reported.
     descriptors: u32,
-    /// Operations that are not completely cut yet.
+    /// Deferred operations that have not been split completely.
     deferred: u32,
     /// Number of operations: more than 1 for a batch.
     operations: u32,
     phase: Phase,
-    /// True if the layer above waits for its end.
+    /// True if the layer above waits for the end.
     pub(crate) has_waiter: bool,
     /// The worst outcome of its descriptors so far.
     pub(crate) outcome: Outcome,
@@ -75,9 +75,9 @@ pub(crate) struct OpState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Open, as [`Planner::push_plain`] began it: one descriptor is left, and nothing has failed.
+    /// Open with exactly one descriptor, as [`Planner::push_plain`] started it, and without a failure.
     Plain,
-    /// Ended, with the outcome.
+    /// Ended with `outcome`.
     Ended,
 }
 
@@ -102,13 +102,13 @@ impl OpState {
     }
 }
 
-/// Events for the log, told once nothing is borrowed or locked, because a log subscriber may panic or use the
-/// queue.
+/// An event for the log. It is logged when nothing is borrowed or locked, because a log subscriber may panic
+/// or use the queue.
 #[derive(Debug)]
 pub(crate) enum LogEvent {
     /// A descriptor was refused, or did not succeed.
     Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
-    /// The device was given up with this many descriptors.
+    /// The device was abandoned with this many descriptors in flight.
     Abandoned { descriptors: usize },
     /// The engine panicked.
     Panicked,
@@ -134,7 +134,7 @@ const fn token(slot: u32, index: u32) -> u64 {
     (slot as u64) | (index as u64 * ONE_INDEX)
 }
 
-/// The difference between the tokens of neighbours.
+/// The difference between the tokens of consecutive indices.
 const ONE_INDEX: u64 = 1 << 32;
 
 const fn slot_of(token: u64) -> u32 {
@@ -149,18 +149,18 @@ const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
     (slot, 0)..=(slot, u32::MAX)
 }
 
-/// Memory for operations that the device does not have.
+/// Memory for operations that the device lacks.
 struct BounceBuffer {
     buffer: BufferMut,
     used_for: ScratchUse,
 }
 
-/// The use of the scratch block. It changes only while nothing is in flight.
+/// The use of the bounce buffer. It changes only while nothing is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScratchUse {
-    /// Fills are copied from it.
+    /// The buffer repeats this pattern, and fills are copied from it.
     Pattern([u8; 8]),
-    /// The operation of this slot is copied to it, for the CPU to read.
+    /// The operands of the operation in this slot are copied to the buffer, for the CPU to read.
     Operands(u32),
 }
 
@@ -175,30 +175,30 @@ pub(crate) struct Planner {
     pub(crate) ops: Box<[OpState]>,
     /// Failures, by slot and index in the batch.
     failures: BTreeMap<(u32, u32), Failure>,
-    /// Descriptors that go out unchanged; those before `handed` have gone.
+    /// Descriptors that are submitted unchanged. The first `submitted` of them have been submitted.
     pending: Vec<Descriptor<'static>>,
     submitted: usize,
-    /// Operations that go out piece by piece, after all pending descriptors.
+    /// Operations that are submitted in chunks, after all pending descriptors.
     deferred: VecDeque<DeferredOp>,
     chunk: Chunk,
     pub(crate) lists: Lists,
     /// Descriptors that the device has.
     in_flight: usize,
-    /// The next operation carries a fence.
+    /// True if the next operation carries a fence.
     fence: bool,
-    /// The device has descriptors without a doorbell.
+    /// True if the device has descriptors without a doorbell.
     doorbell_pending: bool,
-    /// Pending and staged work goes out, with a doorbell, as soon as there is room.
+    /// True if polls submit pending and deferred work, with a doorbell, as soon as there is room.
     push: bool,
-    /// The time since which operations wait for others, to share a doorbell.
+    /// The time since which operations have been waiting to share a doorbell.
     delayed_since: Option<Instant>,
-    /// A call into the engine is active. If it is found set, the engine has panicked; its state is unknown,
-    /// and it is not called again.
+    /// True during a call into the engine. If it is true at the start of a call, the engine has panicked. Its
+    /// state is then unknown, and it is not called again.
     in_engine_call: bool,
-    /// The device was stopped, since the queue is closed.
+    /// True once the device was stopped, because the queue is closing.
     stopped: bool,
     bounce: Option<BounceBuffer>,
-    /// Pieces that the CPU did in place of the device.
+    /// Number of chunks that the CPU executed instead of the device.
     cpu_chunks: u64,
     counters: Counters,
     /// Events that the layer above logs.
@@ -219,8 +219,8 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// Makes a planner with room for `slots` operations on `raw`. `scratch` is memory for operations that the
-    /// device does not have; its length is a multiple of 8.
+    /// Makes a planner for `slots` operations on `raw`. `bounce` is memory for operations that the device
+    /// lacks; its length is a multiple of 8.
     pub(crate) fn new(
         raw: Box<dyn RawQueue>,
         info: &EngineInfo,
@@ -292,13 +292,13 @@ impl Planner {
         self.raw.is_none()
     }
 
-    /// Returns whether operations are open and all of them are with the device.
+    /// Returns whether operations are open and the device has all of them.
     pub(crate) fn is_at_device(&self) -> bool {
         let flushed = self.push || (self.submitted == self.pending.len() && self.deferred.is_empty());
         self.open_operations() > 0 && flushed && !self.doorbell_pending
     }
 
-    /// Returns the number of descriptors reported so far, and of pieces that the CPU did.
+    /// Returns the number of reported descriptors and of chunks that the CPU executed.
     pub(crate) fn reported(&self) -> u64 {
         self.counters.descriptors - self.in_flight as u64 + self.cpu_chunks
     }
@@ -308,13 +308,13 @@ impl Planner {
         self.counters.polls
     }
 
-    /// Delays operations submitted from here on until all before have completed.
+    /// Delays operations that are submitted after this call until all earlier ones have completed.
     pub(crate) fn fence(&mut self) {
         self.fence = true;
     }
 
-    /// Begins `operations` operations of `bytes` in all under `slot`, which was idle. Nothing of them reaches
-    /// the device before [`Admission::commit`] and [`pushed`](Self::pushed).
+    /// Begins `operations` operations with `bytes` in total in `slot`, which was idle. The device sees none
+    /// of them before [`Admission::commit`] and [`pushed`](Self::pushed).
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -329,8 +329,9 @@ impl Planner {
         Admission { planner: self, slot, pending, deferred, fence }
     }
 
-    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not, others
-    /// are [handed over](Self::submit_pending) first, or it is staged, or not valid.
+    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not,
+    /// pending descriptors must be [submitted](Self::submit_pending) first, or the copy must be deferred, or
+    /// it is invalid.
     #[inline]
     pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
         check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
@@ -346,14 +347,14 @@ impl Planner {
         len <= self.max_transfer && !self.fence && self.deferred.is_empty()
     }
 
-    /// Returns whether enough is pending for [`submit_pending`](Self::submit_pending).
+    /// Returns whether enough descriptors are pending for [`submit_pending`](Self::submit_pending).
     #[inline]
     pub(crate) fn has_full_batch(&self) -> bool {
         self.pending.len() - self.submitted >= SUBMIT_BATCH
     }
 
-    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, under `slot`, which was idle. The
-    /// caller puts the operands into a transfer before anything else can run.
+    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, in `slot`, which was idle. The
+    /// caller must put the operands into a transfer before anything else can run.
     #[inline]
     pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
         self.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
@@ -361,7 +362,7 @@ impl Planner {
         self.counters.submitted += 1;
     }
 
-    /// Submits committed operations, if enough have gathered. The layer above holds the operands by now.
+    /// Submits committed operations if a full batch is pending. The layer above already holds their operands.
     #[inline]
     pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
         self.end_if_over(slot, ended);
@@ -386,7 +387,7 @@ impl Planner {
         self.deferred.push_back(DeferredOp::new(token, fence, kind, dst));
     }
 
-    /// Hands over pending descriptors as far as the device has room.
+    /// Submits pending descriptors while the device has room.
     pub(crate) fn submit_pending(&mut self, ended: &mut Vec<u32>) {
         if self.in_engine_call {
             return self.report_poisoned();
@@ -395,13 +396,14 @@ impl Planner {
             let Some(raw) = &mut self.raw else { return };
             self.in_engine_call = true;
             // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and
-            // rights, and for overlap; its operands are with a transfer, which keeps them untouched and
-            // registered until the completion, or for ever.
+            // rights, and for overlap. A transfer owns its operands. It keeps them untouched and registered
+            // until the completion, or leaks them.
             let taken = unsafe { raw.submit(&self.pending[self.submitted..]) };
             self.in_engine_call = false;
             match taken {
                 Ok(0) => {
-                    // A queue that stays full must not accumulate sent descriptors.
+                    // Remove submitted descriptors, so that they do not accumulate while the queue stays
+                    // full.
                     if self.submitted >= self.pending.len() / 2 {
                         self.pending.drain(..self.submitted);
                         self.submitted = 0;
@@ -429,7 +431,7 @@ impl Planner {
         self.submitted = 0;
     }
 
-    /// Hands over pending and staged work as far as the device has room and fences allow.
+    /// Submits pending and deferred work while the device has room and fences allow it.
     fn pump(&mut self, ended: &mut Vec<u32>) {
         self.submit_pending(ended);
         while self.pending.is_empty() {
@@ -448,7 +450,7 @@ impl Planner {
                 && block.used_for != ScratchUse::Pattern(pattern)
             {
                 if self.in_flight > 0 {
-                    // A fill with another pattern may still be reading the block.
+                    // A fill with another pattern may still be reading the bounce buffer.
                     break;
                 }
                 block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
@@ -458,9 +460,9 @@ impl Planner {
             let token = front.token;
             let descriptor = self.chunk.descriptor(token).with_fence(front.fence == Fence::Device);
             self.in_engine_call = true;
-            // SAFETY: the piece lies within an operation that was checked as in `submit_pending`, and within
-            // the limits; the block that fills are read from is this planner's, and is written only while
-            // nothing is in flight.
+            // SAFETY: the chunk lies within a checked operation, whose operands a transfer owns, and within
+            // the device's limits. The bounce buffer that fills read belongs to this planner and is written
+            // only while nothing is in flight.
             let taken = unsafe { raw.submit(&[descriptor]) };
             self.in_engine_call = false;
             match taken {
@@ -488,7 +490,7 @@ impl Planner {
         }
     }
 
-    /// Advances the query at the front. Returns whether to continue at once.
+    /// Advances the query at the front of the deferred operations. Returns whether to continue at once.
     #[cold]
     fn pump_query(&mut self, ended: &mut Vec<u32>) -> bool {
         let Self { deferred, raw: Some(raw), ops, bounce, .. } = self else { return false };
@@ -497,7 +499,7 @@ impl Planner {
         let slot = slot_of(token);
         let op = &mut ops[slot as usize];
         let Some(query) = front.as_query() else { return false };
-        // The CPU's part must wait for the fence, too.
+        // The CPU's work must also wait for the fence.
         if fence == Fence::Device && !query.is_native() && self.in_flight > 0 {
             return false;
         }
@@ -517,9 +519,8 @@ impl Planner {
             Step::Submit(descriptor) => {
                 let fenced = fence == Fence::Device && query.is_native();
                 self.in_engine_call = true;
-                // SAFETY: the piece lies within an operation that was checked, within the limits, and in the
-                // scratch block, which nobody else uses while the operation does; the operands are with a
-                // transfer, as in `submit_pending`.
+                // SAFETY: the chunk lies within a checked operation, whose operands a transfer owns, and
+                // within the device's limits. The bounce buffer is used by this operation only.
                 let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
                 self.in_engine_call = false;
                 match taken {
@@ -542,8 +543,8 @@ impl Planner {
             Step::Settle if op.descriptors > 0 => false,
             Step::Settle => {
                 let cpu_chunks = !query.is_native();
-                // SAFETY: no descriptor of the operation is in flight, and its operands are with a transfer;
-                // only operands that the CPU reaches are read, or the scratch block.
+                // SAFETY: no descriptor of the operation is in flight, and a transfer owns its operands. Only
+                // the bounce buffer and operands that the CPU can reach are read.
                 unsafe { query.settle(op.result, self.max_transfer, block) };
                 let over = query.is_over();
                 op.result = query.result;
@@ -554,7 +555,7 @@ impl Planner {
                     self.end_if_over(slot, ended);
                 }
                 self.cpu_chunks += u64::from(cpu_chunks);
-                // The CPU does one piece in each poll, which bounds its time.
+                // The CPU executes one chunk in each poll, which bounds the poll's time.
                 !cpu_chunks
             }
         }
@@ -572,7 +573,7 @@ impl Planner {
         }
     }
 
-    /// Moves the fence of a refused descriptor to the next one.
+    /// Passes the fence of a refused descriptor on to the next one.
     fn pass_on_fence(&mut self, fence: bool) {
         if !fence {
         } else if let Some(next) = self.pending.get_mut(self.submitted) {
@@ -595,8 +596,8 @@ impl Planner {
         }
     }
 
-    /// Hands over all accepted work and rings the doorbell. Later polls hand over the rest when the device
-    /// has room.
+    /// Submits all accepted work and rings the doorbell. Later polls submit the rest when the device has
+    /// room.
     #[inline]
     pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
         if self.in_engine_call {
@@ -610,17 +611,17 @@ impl Planner {
         self.ring();
     }
 
-    /// Returns the longest time that awaited operations wait for others, by these options.
+    /// Returns the longest time for which awaited operations may wait to share a doorbell.
     pub(crate) fn doorbell_delay(&self, options: &QueueOptions) -> Duration {
         if self.capabilities.contains(Capabilities::CPU_COPIES) {
             return Duration::ZERO;
         }
-        // Operations that wait for a doorbell must not look like a stalled device.
+        // Operations that wait for a doorbell must not be mistaken for a stalled device.
         options.doorbell_delay.min(options.stall_timeout / 2)
     }
 
-    /// Flushes if enough has gathered for a doorbell: as many descriptors as are in flight, [`SUBMIT_BATCH`]
-    /// of them, or one that has waited for `limit`. If none is in flight, `idle` decides.
+    /// Flushes if enough descriptors wait for a doorbell: at least the number in flight, [`SUBMIT_BATCH`] of
+    /// them, or one that has waited for `limit`. If none is in flight, `idle` decides.
     #[inline]
     pub(crate) fn flush_delayed(
         &mut self,
@@ -633,15 +634,15 @@ impl Planner {
             return;
         }
         let enough = if self.in_flight == 0 { idle() } else { gathered >= self.in_flight };
-        // Without a doorbell, the device has a full hand. With `push`, polls hand over what finds room.
+        // Without a pending doorbell there is nothing to ring. With `push`, polls submit the rest.
         let due = enough || self.doorbell_pending || self.push || limit.is_zero();
         if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
             self.flush(ended);
         }
     }
 
-    /// Makes progress. Returns the number of descriptors reported; adds slots that ended and have a waiter to
-    /// `ended`.
+    /// Polls the device. Returns the number of reported descriptors, and adds the slots that ended and have a
+    /// waiter to `ended`.
     pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
         if self.in_engine_call {
             self.report_poisoned();
@@ -674,7 +675,7 @@ impl Planner {
                 let slot = slot_of(token);
                 let mut run = 1;
                 if outcome == Outcome::Done {
-                    // Completions of one batch are counted before its state is touched.
+                    // Count the completions of one batch first, so that its state is updated once.
                     let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
                     run = self.reports[at..n].iter().take_while(same).count();
                 }
@@ -705,13 +706,13 @@ impl Planner {
         total + (self.cpu_chunks - cpu_chunks) as usize
     }
 
-    /// Ends operations of one descriptor that reports say are done, up to the first other report. Returns
+    /// Ends operations of one descriptor that are reported as done, up to the first other report. Returns
     /// their number.
     #[inline]
     fn complete_singles(&mut self, reports: std::ops::Range<usize>, ended: &mut Vec<u32>) -> usize {
         let Self { ops, counters, .. } = self;
         let reports = &self.reports[reports];
-        // In locals, because sums in memory are written for each.
+        // Local variables stay in registers, whereas sums in memory are written at each step.
         let (mut at, mut bytes) = (0, counters.bytes);
         for Completion { token, outcome, .. } in reports {
             let slot = slot_of(*token);
@@ -720,7 +721,7 @@ impl Planner {
                 break;
             }
             (op.descriptors, op.phase) = (0, Phase::Ended);
-            // Repeated windows may add up to more than there is memory.
+            // Saturate, because windows may name the same bytes repeatedly and exceed the size of memory.
             bytes = bytes.saturating_add(op.bytes);
             at += 1;
             if op.has_waiter {
@@ -752,7 +753,7 @@ impl Planner {
         self.record_failure(token, Failure { index, outcome, native, refusal: None, closing });
     }
 
-    /// Records a failed piece of an operation, and drops pieces that have not gone out.
+    /// Records a failed part of an operation, and drops the parts that have not been submitted.
     fn record_failure(&mut self, token: u64, failure: Failure) {
         let slot = slot_of(token);
         let Failure { index, outcome, .. } = failure;
@@ -787,7 +788,7 @@ impl Planner {
         let operations = u64::from(op.operations);
         if op.outcome == Outcome::Done {
             self.counters.completed += operations;
-            // Repeated windows may add up to more than there is memory.
+            // Saturate, because windows may name the same bytes repeatedly and exceed the size of memory.
             self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
         } else {
             let mut record_failed = 0;
@@ -814,7 +815,7 @@ impl Planner {
         failures
     }
 
-    /// Stops the device. Pending and staged work is aborted.
+    /// Stops the device. Pending and deferred work is aborted.
     pub(crate) fn stop(&mut self, ended: &mut Vec<u32>) {
         if self.in_engine_call {
             return self.report_poisoned();
@@ -837,12 +838,12 @@ impl Planner {
         }
     }
 
-    /// Returns whether the engine has panicked: the layer above must [`abandon`](Self::abandon) it.
+    /// Returns whether the engine has panicked. Then the layer above must [`abandon`](Self::abandon) it.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.in_engine_call
     }
 
-    /// Makes the layer above collect events.
+    /// Logs the panic once, which makes the layer above collect events.
     #[cold]
     fn report_poisoned(&mut self) {
         if !self.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {
@@ -850,9 +851,9 @@ impl Planner {
         }
     }
 
-    /// Gives up an engine that reported a descriptor twice, or one that it does not have. Not every such
-    /// report is detected, because the slot may serve another operation by then: that is why `RawQueue` is
-    /// unsafe.
+    /// Abandons an engine that reported a descriptor twice, or one that it does not have. Some such reports
+    /// go unnoticed, because the slot may already serve another operation; therefore `RawQueue` is unsafe to
+    /// implement.
     #[cold]
     fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
         self.in_engine_call = true;
@@ -862,11 +863,11 @@ impl Planner {
         );
     }
 
-    /// Gives up the device. Operations that have not ended never will: their holders leak the operands.
+    /// Abandons the device. Operations that have not ended never will, and their holders leak the operands.
     pub(crate) fn abandon(&mut self) {
         self.counters.abandoned += self.open_operations();
         let Some(raw) = self.raw.take() else { return };
-        // The engine may panic below, and must not be dropped then.
+        // If the engine panics below, it must not be dropped.
         let raw = ManuallyDrop::new(raw);
         let idle = self.in_flight == 0 && !std::mem::take(&mut self.in_engine_call);
         if !idle {
@@ -881,7 +882,7 @@ impl Planner {
         }
     }
 
-    /// Returns the queue's events, if it has some and is not closed.
+    /// Returns the queue's events, if the engine has events and the queue is open.
     pub(crate) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         self.raw.as_mut()?.events()
     }
@@ -889,14 +890,14 @@ impl Planner {
 
 /// An operation or batch whose descriptors are being added to a planner.
 ///
-/// Dropped without [`commit`](Self::commit), after a refusal or a panic, it removes all of them. Otherwise
-/// they would be submitted after their operands are gone.
+/// If it is dropped without [`commit`](Self::commit), after a refusal or a panic, it removes these
+/// descriptors, because their operands may be freed.
 #[derive(Debug)]
 #[must_use = "dropping an admission takes its descriptors back"]
 pub(crate) struct Admission<'a> {
     planner: &'a mut Planner,
     slot: u32,
-    /// State of the planner before: pending descriptors, staged operations, and the fence.
+    /// The planner's previous state: number of pending descriptors, number of deferred operations, and fence.
     pending: usize,
     deferred: usize,
     fence: bool,
@@ -938,7 +939,7 @@ impl Admission<'_> {
                     Some(block) if !self.planner.capabilities.contains(Capabilities::FILL) => {
                         OpKind::FillFrom { pattern, block, phase: 0 }
                     }
-                    // `QueueCaps` was asked.
+                    // `QueueCaps::can_fill` has checked this.
                     _ => OpKind::Fill(pattern),
                 };
                 self.planner.defer(token, kind, dst);
@@ -946,7 +947,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Adds the copy `index` of a batch that passed [`check::batch`].
+    /// Adds the copy `index` of a batch that [`check::batch`] has checked.
     pub(crate) fn push_checked<S: Operand, D: Operand>(&mut self, index: u32, src: &S, dst: &D) {
         match check::copy(self.planner.engine, src, dst, &mut self.planner.lists) {
             Ok(plan) => self.push(index, plan),
@@ -975,8 +976,8 @@ impl Admission<'_> {
     }
 
     /// Adds copies of one range to another, from index 0 on, and their bytes, if all are plain
-    /// ([`check::is_plain`]) and nothing is staged before them. Else adds none and returns false. The caller
-    /// began with 0 bytes and as many operations as copies.
+    /// ([`check::is_plain`]) and nothing is deferred before them. Otherwise adds none and returns false. The
+    /// admission must have been made with 0 bytes and one operation for each copy.
     #[inline]
     pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
         let Planner { engine, max_transfer, pending, deferred, fence, ops, .. } = &mut *self.planner;
@@ -984,11 +985,11 @@ impl Admission<'_> {
             return false;
         }
         let (engine, slot, count) = (*engine, self.slot, copies.len());
-        // With longer ones, their sum might overflow.
+        // This bound keeps the sum of the lengths from overflowing.
         let max = (*max_transfer).min(usize::MAX / count.max(1));
         pending.reserve(count);
         let (mut bytes, mut token) = (0, token(slot, 0));
-        // A loop over places, because closures would keep the sums in memory.
+        // A loop keeps the sums in registers, whereas closures would keep them in memory.
         for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
             let (src, dst) = (src.single(), dst.single());
             if !check::is_plain::<D>(engine, src, dst, max) {
@@ -997,15 +998,15 @@ impl Admission<'_> {
             place.write(Descriptor::copy(token, src.segment(), dst.segment()));
             (bytes, token) = (bytes + dst.len, token + ONE_INDEX);
         }
-        // SAFETY: there was room for `count` more, and the loop has written them.
+        // SAFETY: `reserve` made room for `count` more, and the loop has written them all.
         unsafe { pending.set_len(pending.len() + count) };
         let op = &mut ops[slot as usize];
         (op.descriptors, op.bytes) = (op.operations, bytes as u64);
         true
     }
 
-    /// Leaves all of it to the planner. The caller puts the operands into a transfer before anything else can
-    /// run.
+    /// Passes the operations to the planner. The caller must put the operands into a transfer before anything
+    /// else can run.
     #[inline]
     pub(crate) fn commit(self) {
         let mut admission = ManuallyDrop::new(self);
@@ -1026,7 +1027,7 @@ impl Drop for Admission<'_> {
     }
 }
 
-/// Returns the worse of two outcomes: failed, aborted, done.
+/// Returns the worse of two outcomes, where failed is worse than aborted, and aborted worse than done.
 fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |o| match o {
         Outcome::Done => 0,

@@ -1,12 +1,12 @@
-//! Operations that both kinds of queue have alike.
+//! Operations that both kinds of queue have.
 
-/// Defines the methods of a queue whose operands are `$send` besides.
+/// Defines the operations of a queue. Operands must also implement `$send`.
 macro_rules! operations {
     ($queue:ty, $result:ident $(, $send:ident)?) => {
         impl $queue {
-            /// Fills `dst` with the bytes of `pattern` over and over, beginning at its first byte. `[x; 8]`
-            /// sets every byte to `x`. Does not block. If the device has no fill, it copies from memory that
-            /// holds the pattern.
+            /// Fills `dst` with repetitions of `pattern`, from its first byte on. `[x; 8]` sets every byte to
+            /// `x`. Does not block. If the device cannot fill, the queue copies from memory that holds the
+            /// pattern.
             ///
             /// # Errors
             ///
@@ -19,7 +19,7 @@ macro_rules! operations {
             }
 
             /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps
-            /// another. Does not block. If the device has no such operation, it copies twice.
+            /// another. Does not block. If the device lacks this operation, the queue copies twice.
             ///
             /// # Errors
             ///
@@ -37,8 +37,8 @@ macro_rules! operations {
             }
 
             /// Compares `a` with `b`, which have the same length. The result is the offset of the first byte
-            /// that differs. Does not block. If the device does not compare, the CPU does so in polls; memory
-            /// that it cannot reach is copied first.
+            /// that differs. Does not block. If the device cannot compare, the CPU compares during polls;
+            /// memory that the CPU cannot reach is copied first.
             ///
             /// ```
             /// # use dma_core::{Buffer, Queue, Result};
@@ -62,9 +62,9 @@ macro_rules! operations {
                 })
             }
 
-            /// Computes the CRC-32C of `src`, as iSCSI and NVMe have it. `seed` is the CRC-32C of the bytes
-            /// before, or 0. Does not block. If the device has no CRC, the CPU computes it in polls; memory
-            /// that it cannot reach is copied first.
+            /// Computes the CRC-32C of `src`, as defined for iSCSI and NVMe. `seed` is the CRC-32C of the
+            /// preceding bytes, or 0. Does not block. If the device cannot compute it, the CPU does during
+            /// polls; memory that the CPU cannot reach is copied first.
             ///
             /// # Errors
             ///
@@ -76,9 +76,10 @@ macro_rules! operations {
             }
 
             /// Copies `src` to `dst` and computes the CRC-32C of the bytes. `seed` is the CRC-32C of the
-            /// bytes before, or 0. Does not block. If the device has no such operation, the CPU computes the
-            /// CRC of each copied piece: of the source if it reaches that, else of the destination. For a
-            /// window that a peer writes meanwhile, the CRC may differ from that of the destination.
+            /// preceding bytes, or 0. Does not block. If the device lacks this operation, the CPU computes
+            /// the CRC of each copied chunk, from the source if it can reach the source, otherwise from the
+            /// destination. If a peer writes a window at the same time, the CRC may differ from that of the
+            /// destination.
             ///
             /// # Errors
             ///
@@ -93,23 +94,25 @@ macro_rules! operations {
                 })
             }
 
-            /// Copies the bytes of `src` to `dst`, which have the same length, and blocks until that is done.
+            /// Copies the bytes of `src` to `dst`, which have the same length, and blocks until the copy is
+            /// done.
             ///
-            /// For bytes that are not registered. On an engine whose copies the CPU makes
+            /// The bytes need not be registered. On an engine whose copies the CPU makes
             /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), the calling thread copies them. Any other
-            /// engine copies through buffers of `pool`, which is of the same engine: up to 8 pieces are in
-            /// flight, each as long as half of its longest buffers. The device never has the slices. Waits up
-            /// to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for buffers and places
-            /// that others have, and for a device that completes nothing.
+            /// engine copies through buffers of `pool`, which must belong to the same engine. Up to 8 chunks
+            /// are in flight, each half as long as the pool's longest buffers. The device never accesses the
+            /// slices. Waits up to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for
+            /// buffers and queue places that others use, and for a device that completes nothing.
             ///
             /// # Errors
             ///
-            /// Before a byte is written: `LengthMismatch`; `WrongEngine` for a pool of another engine;
+            /// Before any byte is written: `LengthMismatch`; `WrongEngine` for a pool of another engine;
             /// `InvalidArgument` for a pool of buffers of 1 byte; `Closed`.
             ///
-            /// Later, with a part of `dst` written: `OutOfResources` or `QueueFull` if there is no buffer or
-            /// place in time; `TimedOut` if the device completes nothing, in which case the pool's buffers
-            /// stay with the queue; a failure of the device, as [`Transfer::wait`](crate::Transfer::wait).
+            /// Later, when a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no
+            /// buffer or place becomes free in time; `TimedOut` if the device completes nothing (then the
+            /// queue keeps the pool's buffers); a failure of the device, as
+            /// [`Transfer::wait`](crate::Transfer::wait).
             pub fn copy_bytes(&self, pool: &$crate::BufferPool, src: &[u8], dst: &mut [u8]) -> $crate::Result<()> {
                 $crate::planner::copy_bytes::copy_bytes(self, pool, src, dst)
             }

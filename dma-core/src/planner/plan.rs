@@ -1,4 +1,4 @@
-//! [`Plan`]: an operation that passed all checks, and [`QueueCaps`] to carry it out.
+//! [`Plan`]: a checked operation. [`QueueCaps`]: the capabilities with which a queue executes it.
 
 use super::query::Query;
 use crate::{Capabilities, EngineId, Segment};
@@ -21,8 +21,8 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// Returns the number of bytes that it writes, or else reads. It fits, because [`check`](super::check)
-    /// refuses lists where it does not.
+    /// Returns the number of bytes that the operation writes, or reads if it writes none. It does not
+    /// overflow, because [`check`](super::check) refuses such lists.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Empty => 0,
@@ -33,7 +33,7 @@ impl Plan {
         }
     }
 
-    /// Gives its lists to `keep`.
+    /// Passes the plan's lists to `keep`.
     pub(crate) fn discard(self, mut keep: impl FnMut(Vec<Segment>)) {
         match self {
             Self::Empty | Self::Flat(..) => {}
@@ -54,22 +54,22 @@ impl Plan {
     }
 }
 
-/// QueueCaps of a queue to carry out operations: the device's, and scratch memory.
+/// The capabilities of a queue: those of the device, and its bounce buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueCaps {
     pub(crate) engine: EngineId,
     pub(crate) capabilities: Capabilities,
-    /// There is scratch memory to copy through.
+    /// True if the queue has a bounce buffer.
     pub(crate) has_bounce_buffer: bool,
 }
 
 impl QueueCaps {
-    /// Returns whether a fill can be done, natively or by copies.
+    /// Returns whether the queue can fill, natively or by copies.
     pub(crate) const fn can_fill(self) -> bool {
         self.capabilities.contains(Capabilities::FILL) || self.has_bounce_buffer
     }
 
-    /// Returns whether an operation with a result can be done, natively or by the CPU.
+    /// Returns whether the queue can execute an operation with a result, natively or by the CPU.
     pub(crate) const fn can_answer(self, query: &Query) -> bool {
         self.capabilities.contains(query.kind.capability()) || query.is_reachable() || self.has_bounce_buffer
     }

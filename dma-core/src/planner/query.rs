@@ -1,8 +1,9 @@
-//! Operations with a result: done by the device if it has them, else by the CPU with copies around it.
+//! Operations with a result. The device executes them if it can; otherwise the CPU does, with copies to or
+//! from memory that it can reach.
 //!
-//! One piece is in flight at a time, because a piece begins with the result of the one before, and a
-//! comparison ends at the first difference. Pieces that the CPU does first copy memory that it cannot reach
-//! to the scratch block.
+//! One chunk is in flight at a time, because a chunk needs the result of the previous one, and a comparison
+//! ends at the first difference. If the CPU cannot reach an operand, the device first copies the chunk to the
+//! bounce buffer.
 #![expect(unsafe_code, reason = "reads the operands of an operation under way")]
 
 use super::cursor::Cursor;
@@ -25,7 +26,7 @@ impl QueryKind {
     }
 }
 
-/// A checked operation with a result. Lists hold no empty segment.
+/// A checked operation with a result. Its lists contain no empty segment.
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) kind: QueryKind,
@@ -34,7 +35,7 @@ pub(crate) struct Query {
     /// The destination; of a comparison, the other side; of a CRC, nothing.
     pub(crate) b: Vec<Segment>,
     pub(crate) seed: u32,
-    /// True for each side that the CPU reaches.
+    /// For each side, true if the CPU can reach it.
     pub(crate) cpu: [bool; 2],
 }
 
@@ -48,7 +49,7 @@ impl Query {
         if self.kind == QueryKind::Compare { Completion::EQUAL } else { self.seed.into() }
     }
 
-    /// Returns whether the CPU can do it without copies to the scratch block.
+    /// Returns whether the CPU can execute it without copies to the bounce buffer.
     pub(crate) const fn is_reachable(&self) -> bool {
         let [a, b] = self.cpu;
         match self.kind {
@@ -59,44 +60,44 @@ impl Query {
     }
 }
 
-/// The longest piece that the CPU reads, in bytes: about 20 us, which bounds a poll.
+/// The longest chunk that the CPU reads, in bytes. It takes about 20 us, which bounds a poll.
 const CPU_CHUNK: usize = 256 << 10;
 
-/// A [`Query`] under way.
+/// A [`Query`] in progress.
 #[derive(Debug)]
 pub(crate) struct QueryProgress {
     kind: QueryKind,
-    /// True if the device does it.
+    /// True if the device executes it.
     native: bool,
     reachable: bool,
     cpu: [bool; 2],
     a: Cursor,
     b: Cursor,
     left: usize,
-    /// Bytes compared before this piece.
+    /// Number of bytes before this chunk.
     before: usize,
     /// The result so far.
     pub(crate) result: u64,
-    /// Descriptors of the piece under way that were handed to the device.
+    /// Number of descriptors of the current chunk that were submitted.
     submitted: usize,
 }
 
-/// A piece: one segment of each side.
+/// A chunk: one segment of each side.
 #[derive(Clone, Copy, Debug)]
 struct QueryChunk {
     a: Segment,
     b: Segment,
     /// Segments that the CPU reads after the copies.
     read: [Segment; 2],
-    /// Copies that the device does first.
+    /// Copies that the device makes first.
     copies: [Option<(Segment, Segment)>; 2],
 }
 
 /// The next step.
 pub(crate) enum Step {
-    /// Submit this, then call [`QueryProgress::handed`].
+    /// Submit this descriptor, then call [`QueryProgress::record_submitted`].
     Submit(Descriptor<'static>),
-    /// Wait until all submitted descriptors are reported, then call [`QueryProgress::settle`].
+    /// Wait until all submitted descriptors have been reported, then call [`QueryProgress::settle`].
     Settle,
 }
 
@@ -120,7 +121,7 @@ impl QueryProgress {
         self.native
     }
 
-    /// Returns whether it copies to the scratch block.
+    /// Returns whether it copies to the bounce buffer.
     pub(crate) const fn needs_bounce(&self) -> bool {
         !self.native && !self.reachable
     }
@@ -129,7 +130,8 @@ impl QueryProgress {
         self.left == 0
     }
 
-    /// Returns the next step of the current or next piece. `scratch` is given if it is needed.
+    /// Returns the next step of the current chunk. `bounce` is required if
+    /// [`needs_bounce`](Self::needs_bounce).
     pub(crate) fn next(&self, token: u64, max_transfer: usize, bounce: Option<Segment>) -> Step {
         let QueryChunk { a, b, copies, .. } = self.chunk(max_transfer, bounce);
         if self.native && self.submitted == 0 {
@@ -146,7 +148,7 @@ impl QueryProgress {
         }
     }
 
-    /// Returns the current piece: the same until it is settled.
+    /// Returns the current chunk, which stays the same until it is settled.
     fn chunk(&self, max_transfer: usize, bounce: Option<Segment>) -> QueryChunk {
         let copies = self.kind == QueryKind::CopyCrc32c;
         let half = bounce.map_or(usize::MAX, |bounce| bounce.len / 2);
@@ -186,24 +188,26 @@ impl QueryProgress {
         chunk
     }
 
-    /// TransferFlags that the device took the descriptor of [`next`](Self::next).
+    /// Records that the device took the descriptor of [`next`](Self::next).
     pub(crate) const fn record_submitted(&mut self) {
         self.submitted += 1;
     }
 
-    /// Adds the result of the current piece, once all of it was reported as done, the last descriptor with
-    /// `answer`. The limit and the scratch block are those of [`next`](Self::next).
+    /// Combines the result of the current chunk with those before. All its descriptors must have been
+    /// reported as done, the last one with `answer`. The limit and the bounce buffer must be those of
+    /// [`next`](Self::next).
     ///
     /// # Safety
     ///
-    /// The operands are mapped and initialized, and no device writes what the CPU reads of them; the scratch
-    /// block is this operation's.
+    /// The operands are mapped and initialized, no device writes the parts that the CPU reads, and only this
+    /// operation uses the bounce buffer.
     pub(crate) unsafe fn settle(&mut self, answer: u64, max_transfer: usize, bounce: Option<Segment>) {
         let QueryChunk { a, read, .. } = self.chunk(max_transfer, bounce);
         self.submitted = 0;
         let answer = match (self.native, self.kind) {
             (true, _) => answer,
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller ensures that the operands are mapped and initialized and that no device
+            // writes the parts to read.
             (false, QueryKind::Compare) => unsafe {
                 let [left, right] = read.map(|side| side.addr.as_ptr().cast_const());
                 racy_copy::first_difference(left, right, a.len)
@@ -211,7 +215,8 @@ impl QueryProgress {
             },
             (false, _) => {
                 let from = read[0].addr.as_ptr();
-                // SAFETY: as above.
+                // SAFETY: the caller ensures that the operand is mapped and initialized and that no device
+                // writes the part to read.
                 unsafe { racy_copy::crc32c(self.result as u32, from, a.len) }.into()
             }
         };

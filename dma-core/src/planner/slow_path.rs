@@ -1,12 +1,12 @@
-//! [`slow_path`]: calls that leave a fast path's values in registers.
+//! [`slow_path`]: calls a function without forcing a fast path's values into memory.
 
 use std::mem::MaybeUninit;
 
-/// Returns `call(input)`, out of line, for the rare case at the end of a fast path.
+/// Returns `call(input)`. The call is out of line, for the rare case at the end of a fast path.
 ///
-/// A call writes its result to memory. Were that the memory of the fast path's own result, a transfer would
-/// be put together there and moved from there: loads that span several recent stores, a dozen cycles each. So
-/// the result comes with bytes that the caller drops, because the compiler does not see through that.
+/// A call writes its result to memory. If the fast path shared that memory for its own result, it would
+/// assemble a transfer there and then move it, with loads that span several recent stores (a dozen cycles
+/// each). The extra bytes in the result keep the compiler from sharing the memory.
 #[inline]
 pub(crate) fn slow_path<T, R>(input: T, call: impl FnOnce(T) -> R) -> R {
     #[cold]

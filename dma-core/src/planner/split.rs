@@ -1,15 +1,16 @@
-//! Cutting operations into descriptors that the device takes.
+//! Splits operations into descriptors that the device accepts.
 
 use super::cursor::Cursor;
 use super::query::QueryProgress;
 use crate::{Descriptor, Segment};
 
-/// An operation that goes out piece by piece: it is too long, has too many segments, or waits for its turn.
+/// An operation that is submitted in chunks, because it is too long, has too many segments, or waits for its
+/// turn.
 #[derive(Debug)]
 pub(crate) struct DeferredOp {
-    /// The operation's slot and its index in a batch, as in its descriptors' tokens.
+    /// The token of the operation's descriptors: its slot, and its index in a batch.
     pub(crate) token: u64,
-    /// The fence before its first piece.
+    /// The fence before its first chunk.
     pub(crate) fence: Fence,
     kind: OpKind,
     dst: Cursor,
@@ -19,25 +20,25 @@ pub(crate) struct DeferredOp {
 /// The state of an operation's fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// None, or observed already.
+    /// No fence, or one that has been observed.
     Clear,
     /// The first descriptor carries it.
     Device,
-    /// The device has no fences: the operation is held back until nothing is in flight.
+    /// The device has no fences, so the operation is held back until nothing is in flight.
     Drain,
 }
 
-/// The kind of operation, with the sources. Segments are not empty.
+/// The kind of operation, with its sources. No segment is empty.
 #[derive(Debug)]
 pub(crate) enum OpKind {
     Copy(Cursor),
-    /// To a second destination, too.
+    /// A copy to two destinations: the source, and the second destination.
     CopyToBoth(Cursor, Cursor),
-    /// An operation with a result, which cuts itself, and has no other list.
+    /// An operation with a result. It makes its own chunks and holds all its lists.
     Query(QueryProgress),
     Fill([u8; 8]),
-    /// A fill by copies out of a block, whose length is a multiple of 8. The planner makes it hold the
-    /// pattern repeatedly before the first piece goes out.
+    /// A fill by copies from a block, whose length is a multiple of 8. Before the first chunk, the planner
+    /// fills the block with the pattern.
     FillFrom {
         pattern: [u8; 8],
         block: Segment,
@@ -45,19 +46,19 @@ pub(crate) enum OpKind {
     },
 }
 
-/// The segments of one piece, reused so that cutting allocates nothing.
+/// The segments of one chunk. It is reused, so that splitting allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     src: Vec<Segment>,
     dst: Vec<Segment>,
     pattern: Option<[u8; 8]>,
-    /// The two destinations, if there are two.
+    /// Both destinations, of a copy to two.
     both: Option<[Segment; 2]>,
     len: usize,
 }
 
 impl Chunk {
-    /// Makes the descriptor of this piece.
+    /// Makes the descriptor of this chunk.
     pub(crate) fn descriptor(&self, token: u64) -> Descriptor<'_> {
         if let (Some(both), [src]) = (&self.both, &self.src[..]) {
             return Descriptor::copy_to_both(token, *src, both);
@@ -71,13 +72,13 @@ impl Chunk {
 }
 
 impl DeferredOp {
-    /// Stages `work` to `dst`, whose segments are not empty.
+    /// Makes a deferred operation of `kind` with the destination `dst`, whose segments are not empty.
     pub(crate) fn new(token: u64, fence: Fence, kind: OpKind, dst: Vec<Segment>) -> Self {
         let left = dst.iter().map(|s| s.len).sum();
         Self { token, fence, kind, dst: Cursor::new(dst), left }
     }
 
-    /// Returns the operation, if it is one with a result.
+    /// Returns the query, if this is an operation with a result.
     pub(crate) const fn as_query(&mut self) -> Option<&mut QueryProgress> {
         match &mut self.kind {
             OpKind::Query(running) => Some(running),
@@ -85,7 +86,7 @@ impl DeferredOp {
         }
     }
 
-    /// Returns the pattern that the block must hold for a fill by copies.
+    /// Returns the pattern that the block must hold, for a fill by copies.
     pub(crate) const fn block_pattern(&self) -> Option<[u8; 8]> {
         match self.kind {
             OpKind::FillFrom { pattern, .. } => Some(pattern),
@@ -93,13 +94,13 @@ impl DeferredOp {
         }
     }
 
-    /// Returns whether every byte has been handed over.
+    /// Returns whether every byte has been submitted.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.left == 0
     }
 
-    /// Describes the next piece, as long as the limits and both sides allow. Moves on only by
-    /// [`advance`](Self::advance).
+    /// Writes the longest next chunk within the limits and the segments of both sides to `chunk`. Only
+    /// [`advance`](Self::advance) moves on.
     pub(crate) fn next_chunk(&self, max_transfer: usize, max_segments: usize, chunk: &mut Chunk) {
         chunk.src.clear();
         chunk.dst.clear();
@@ -117,8 +118,8 @@ impl DeferredOp {
             }
             OpKind::Query(_) => unreachable!("queries cut themselves"),
             OpKind::Fill(pattern) => {
-                // A piece that others follow ends on a whole pattern if it can; else `advance` rotates the
-                // pattern.
+                // Unless it is the last, a chunk ends with a whole pattern if possible; otherwise `advance`
+                // rotates the pattern.
                 if len < self.left && len > 8 {
                     len -= len % 8;
                 }
@@ -133,7 +134,7 @@ impl DeferredOp {
         chunk.len = len;
     }
 
-    /// Moves on, since the device took `piece`.
+    /// Moves past `chunk`, which the device took.
     pub(crate) fn advance(&mut self, chunk: &Chunk) {
         match &mut self.kind {
             OpKind::Copy(src) => src.advance(chunk.len),
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
     use crate::{DeviceAddr, Operation, RegionKey};
 
-    /// Segments of these lengths, far enough apart not to touch, in a region of their own.
+    /// Makes segments of these lengths in one region, far enough apart not to touch.
     fn segments(key: usize, lens: &[usize]) -> Vec<Segment> {
         let mut at = 1 << 20;
         lens.iter()
@@ -185,7 +186,7 @@ mod tests {
         list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).0)).collect()
     }
 
-    /// Cuts `len` bytes at random places.
+    /// Splits `len` bytes at random places.
     fn split(len: usize, cuts: &[prop::sample::Index]) -> Vec<usize> {
         let mut at: Vec<usize> = cuts.iter().map(|c| c.index(len + 1)).collect();
         at.extend([0, len]);

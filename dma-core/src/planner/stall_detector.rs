@@ -1,11 +1,11 @@
-//! [`StallDetector`]: detects devices that hang, off the copy path.
+//! [`StallDetector`]: detects stalled devices, outside the copy path.
 
 use std::time::{Duration, Instant};
 
-/// Measures how long a device that has work has completed none of it.
+/// Measures the time for which a device has had work and completed none of it.
 ///
-/// Only time in which the device was polled counts: a program that was stopped or busy elsewhere must not
-/// blame the device, and a software device may have been kept from running, or waits to be polled.
+/// Only time during which the device was polled counts. Otherwise a pause of the program would look like a
+/// stall, and so would a software device that could not run or that waits for a poll.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     limit: Duration,
@@ -14,9 +14,9 @@ pub(crate) struct StallDetector {
 
 #[derive(Debug)]
 struct Wait {
-    /// Completions of the device when the wait began.
+    /// The device's number of completions when the wait began.
     completed: u64,
-    /// Polls before the wait began, and up to the last observation.
+    /// Number of polls before the wait began (`first`), and up to the last observation (`polls`).
     first: u64,
     polls: u64,
     last: Instant,
@@ -24,15 +24,15 @@ struct Wait {
 }
 
 impl StallDetector {
-    /// The limit is spread over at least this many polls.
+    /// A stall takes at least this many polls, each of which counts for at most this fraction of the limit.
     const POLLS: u32 = 64;
 
     pub(crate) const fn new(limit: Duration) -> Self {
         Self { limit, wait: None }
     }
 
-    /// Called while the device has work, with its completions and polls so far. Returns the time without a
-    /// completion, once it exceeds the limit.
+    /// Records the device's completions and polls so far, while the device has work. Returns the time without
+    /// a completion once it exceeds the limit.
     pub(crate) fn observe(&mut self, completed: u64, polls: u64, now: Instant) -> Option<Duration> {
         let Some(wait) = self.wait.as_mut().filter(|wait| wait.completed == completed) else {
             self.wait = Some(Wait { completed, first: polls, polls, last: now, watched: Duration::ZERO });
@@ -46,7 +46,7 @@ impl StallDetector {
         enough.then_some(wait.watched)
     }
 
-    /// Called when the device has no work.
+    /// Ends the measurement, because the device has no work.
     pub(crate) fn reset(&mut self) {
         self.wait = None;
     }
@@ -70,7 +70,7 @@ mod tests {
             Self { detector: StallDetector::new(limit), now: Instant::now(), polls: 0 }
         }
 
-        /// Asks after `time`, in which there were `polls`.
+        /// Advances the clock by `time` and the polls by `polls`, and observes.
         fn ask(&mut self, completed: u64, time: Duration, polls: u64) -> Option<Duration> {
             self.now += time;
             self.polls += polls;
@@ -102,7 +102,7 @@ mod tests {
         let mut rig = Rig::new(LIMIT);
         for _ in 0..10 {
             assert_eq!(rig.ask(0, 3600 * 1000 * MS, 0), None);
-            // A program that was stopped, and its devices that are programs, too.
+            // The program was stopped, and so were software devices.
             assert_eq!(rig.ask(0, 3600 * 1000 * MS, 1), None);
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting: spins, then yields, then reads the clock.
+//! Back-off for waiting loops: spins first, then yields, then reads the clock.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Idle polls before yielding, and polls between readings of the clock.
+    /// Idle polls before yielding (`SPINS`), and polls between readings of the clock (`CLOCK`).
     const SPINS: u32 = 64;
     const CLOCK: u32 = 16;
-    /// Idle polls after which a wait may sleep, and reads the clock after each poll.
+    /// Idle polls after which a wait may sleep, and after which it reads the clock at each poll.
     const SLEEP_AFTER: u32 = 2_000;
 
     pub(crate) const fn new() -> Self {
@@ -26,13 +26,14 @@ impl Backoff {
         self.idle > Self::SLEEP_AFTER
     }
 
-    /// Backs off after a poll that reported `progress` descriptors. Returns whether the deadline, which is
-    /// checked now and then, has passed.
+    /// Backs off after a poll that reported `progress` descriptors. Returns whether the deadline has passed,
+    /// which it checks only at some polls.
     pub(crate) fn idle(&mut self, progress: usize, deadline: impl FnOnce() -> Instant) -> bool {
         self.polls = self.polls.wrapping_add(1);
         if progress > 0 {
             self.idle = 0;
-            // Progress may go on for long: a long operation, or those of others.
+            // Check the deadline even during progress, because a long operation or those of others may
+            // continue for long.
             return self.polls.is_multiple_of(Self::CLOCK) && Instant::now() >= deadline();
         }
         self.pause();

@@ -1,5 +1,5 @@
-//! A panic while an operation is being submitted leaves nothing of it behind, because its operands are gone
-//! then.
+//! Tests that a panic during submission leaves no part of the operation in the queue, because its operands
+//! are then dropped.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::{
 };
 
 thread_local! {
-    /// Counts down to the access of an operand that panics; 0 is none.
+    /// Counts down to the access at which an operand panics; 0 for no panic.
     static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -45,7 +45,7 @@ impl<const SINGLE: bool> Destination for Bomb<SINGLE> {}
 const COPIES: usize = 5;
 const LEN: usize = 100;
 
-/// An engine, and memory on it: what the copies write, and what they read.
+/// Makes an engine, the copies' destination, and their source.
 fn memory(max_transfer: u64) -> (ReferenceEngine, Window, Window) {
     let engine = ReferenceEngine::new(ReferenceOptions { max_transfer, ..ReferenceOptions::default() });
     let window = || engine.allocate_window(&MemoryRequest::new(COPIES * LEN)).expect("memory");
@@ -59,8 +59,8 @@ fn batch<const SINGLE: bool>(src: &Window, dst: &Window) -> Batch<Bomb<SINGLE>, 
     (0..COPIES).map(|i| (part(src, i), part(dst, i))).collect()
 }
 
-/// Submits with a panic at each look in turn, until there are no more, and says how many there were. After
-/// each, `check` is called.
+/// Submits repeatedly, with a panic at the first access to an operand, then at the second, and so on until
+/// none panics. Calls `check` after each. Returns the number of accesses.
 fn panic_at_each_look(submit: impl Fn() -> bool, check: impl Fn()) -> u32 {
     for nth in 1.. {
         LOOKS.set(nth + 1);
@@ -83,7 +83,7 @@ fn is_untouched(dst: &Window) -> bool {
     bytes == [0; COPIES * LEN]
 }
 
-/// Covers all shapes of operands, with and without a fence, whole and in pieces.
+/// Covers all shapes of operands, with and without a fence, whole and split.
 fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32) {
     let (engine, src, dst) = memory(max_transfer);
     let queue: Queue = engine.open_queue(&QueueOptions::new().with_depth(64)).expect("a queue");
@@ -113,7 +113,7 @@ fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32
 
 #[test]
 fn a_batch_that_panics_leaves_no_descriptor() {
-    // The usual batch looks at each operand once.
+    // A plain batch accesses each operand once.
     leaves_nothing::<true>(1 << 20, false, 10);
     // A batch that is not plain is checked before it is added.
     leaves_nothing::<true>(1 << 20, true, 20);

@@ -1,4 +1,5 @@
-//! Queues on a device that injects faults: it refuses, fails, delays, repeats or never reports descriptors.
+//! Tests of queues on a device that injects faults: it refuses, fails, delays, repeats or never reports
+//! descriptors.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::cell::RefCell;
@@ -18,36 +19,36 @@ use crate::{
     QueueStats, RawQueue, Result, Retry,
 };
 
-/// The faults to inject, and the observed calls. Descriptors are identified by their lengths, which tests use
-/// once each.
+/// The faults to inject, and the observed calls. A descriptor is identified by its length, which a test uses
+/// once.
 #[derive(Debug, Default)]
 struct Script {
-    /// Refused, once.
+    /// Lengths that are refused once.
     refuse: Vec<usize>,
-    /// Reported so.
+    /// Outcomes to report, by length.
     fail: HashMap<usize, (Outcome, i32)>,
-    /// Refused, always.
+    /// Lengths that are always refused.
     refuse_all: bool,
-    /// Takes nothing.
+    /// True if the device accepts nothing.
     full: bool,
-    /// Reports nothing.
+    /// True if the device reports nothing.
     mute: bool,
-    /// Calls of `poll`.
+    /// Number of calls of `poll`.
     polls: u64,
-    /// Polls that report nothing; each later one reports one descriptor.
+    /// Number of polls that report nothing; each later poll reports one descriptor.
     silent: Option<u64>,
-    /// Polls that report nothing once it was stopped, the last one first: what each of them takes.
+    /// Durations of the polls that report nothing after the stop, the last one first.
     stops_late: Vec<Duration>,
-    /// Panics after it took something.
+    /// True if the device panics after it accepted a descriptor.
     panics: bool,
-    /// Reports the first one again: beside the others, or instead of the last one.
+    /// Reports the first descriptor again, in addition to the others or instead of the last one.
     again: Option<Again>,
-    /// Lengths of descriptors taken, and their fences.
+    /// Lengths and fences of the accepted descriptors.
     taken: Vec<(usize, bool)>,
     dropped: bool,
     /// True if the next completion signals the event fd.
     armed: bool,
-    /// Calls of `arm`.
+    /// Number of calls of `arm`.
     arms: u64,
 }
 
@@ -78,7 +79,8 @@ fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
     script.lock().expect("no test fails while it has it")
 }
 
-// SAFETY: the inner queue's, with fewer descriptors and other outcomes.
+// SAFETY: every call goes to the inner queue. The faults only withhold descriptors or change outcomes, and
+// these tests do not rely on the bytes of those.
 unsafe impl RawQueue for Odd {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -98,7 +100,8 @@ unsafe impl RawQueue for Odd {
             return Err(Error::new(ErrorKind::OutOfRange, "told to"));
         }
         let batch = &batch[..refused.unwrap_or(batch.len())];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller meets the requirements for every descriptor of the batch, of which this is the
+        // beginning.
         let n = unsafe { self.inner.submit(batch) }?;
         for descriptor in &batch[..n] {
             script.taken.push((descriptor.len(), descriptor.fence()));
@@ -187,7 +190,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// On a device that keeps fences itself and takes descriptors of up to 64 bytes.
+    /// Makes a queue on a device that observes fences itself and accepts descriptors of up to 64 bytes.
     fn new() -> Self {
         Self::with(QueueOptions::new().with_depth(64).with_stall_timeout(Duration::from_secs(5)))
     }
@@ -223,8 +226,8 @@ impl Rig {
         self.queue.copy(src, dst).expect("room")
     }
 
-    /// Runs copies of these lengths, each with a fence before it if it is negative. Returns their ends, and
-    /// what the device took.
+    /// Runs copies of these lengths; a negative length stands for a fence before the copy. Returns their
+    /// results, and the lengths that the device accepted.
     fn run(&self, lens: &[isize]) -> (Vec<Option<ErrorKind>>, Vec<(usize, bool)>) {
         lock(&self.script).taken.clear();
         let transfers: Vec<_> = lens
@@ -251,7 +254,7 @@ impl Rig {
         lock(&self.script).refuse.push(len);
     }
 
-    /// A copy to memory that tells when it is given back.
+    /// A copy to memory that reports its release.
     fn copy_to_owned(&self, len: usize) -> (Pair, Arc<Mutex<u32>>) {
         let given_back = Arc::<Mutex<u32>>::default();
         let owner = Owner(vec![0; len], Arc::clone(&given_back));
@@ -259,7 +262,7 @@ impl Rig {
         (self.queue.copy(self.pair(len).0, dst).expect("room"), given_back)
     }
 
-    /// Returns whether the device has, or may have, the copy of this length.
+    /// Returns whether the device has accepted the copy of this length.
     fn took(&self, len: usize) -> bool {
         lock(&self.script).taken.iter().any(|taken| taken.0 == len)
     }
@@ -276,7 +279,7 @@ fn poll(transfer: &mut Pair, waker: &Waker) -> Poll<std::result::Result<(), Erro
     end.map(|end| end.map(drop).map_err(|e| e.kind()))
 }
 
-/// True if it panics.
+/// True if the call panics.
 fn panics(act: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err()
 }
@@ -291,7 +294,7 @@ fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
     lock(&rig.script).full = false;
     lock(&rig.script).mute = true;
     rig.refuse(33);
-    // 32 are handed over by the next, without being asked for: the first of them is refused then.
+    // The next copy submits the 32 before it, of which the first is refused.
     let others: Vec<_> = (0..32).map(|_| rig.copy(10)).collect();
     assert_eq!(poll(&mut refused, Waker::noop()), Poll::Ready(Err(ErrorKind::OutOfRange)));
     let (transfer, given_back) = rig.copy_to_owned(44);
@@ -307,7 +310,7 @@ fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
     assert_eq!(rig.queue.available(), 64, "every slot is free, once");
 }
 
-/// A task that a submission wakes need not wait for the next poll.
+/// A task that a submission wakes does not wait for the next poll.
 #[test]
 fn a_refusal_while_submitting_wakes_who_awaits() {
     struct Flag(AtomicBool);
@@ -330,7 +333,7 @@ fn a_refusal_while_submitting_wakes_who_awaits() {
 }
 
 thread_local! {
-    /// Values that [`Dropper`]'s wakers drop.
+    /// The values that [`Dropper`]'s wakers drop.
     static HELD: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -349,7 +352,7 @@ impl Dropper {
     );
 
     fn waker() -> Waker {
-        // SAFETY: the table's functions use no data and may be called by anybody.
+        // SAFETY: the functions of the table do not use the data pointer and are thread-safe.
         unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &Self::TABLE)) }
     }
 
@@ -387,7 +390,7 @@ fn wakers_may_use_the_queue_whenever_they_run() {
     drop(waker);
 }
 
-/// A log that does something at every event.
+/// A log subscriber that calls a closure at every event.
 struct Log<F>(F);
 
 impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for Log<F> {
@@ -406,13 +409,13 @@ impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for Log<F> {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// Runs `act` with a log that does `event`.
+/// Runs `act` with a log subscriber that calls `event`.
 pub(crate) fn with_log<R>(
     event: impl Fn(&tracing::Event<'_>) + Send + Sync + 'static,
     act: impl FnOnce() -> R,
 ) -> R {
-    // With a thread's log alone, `tracing` caches for an event that another thread reaches first that no
-    // thread wants it (`tracing-core` 0.1.36, `Dispatchers::has_just_one`). So there is a second log.
+    // A second subscriber exists, because with only one, `tracing` may cache that no thread wants an event if
+    // another thread reaches it first (`tracing-core` 0.1.36, `Dispatchers::has_just_one`).
     static GLOBAL: std::sync::Once = std::sync::Once::new();
     GLOBAL.call_once(|| {
         tracing::subscriber::set_global_default(Log(|_: &tracing::Event<'_>| ())).expect("the only one")
@@ -483,7 +486,7 @@ fn the_log_may_use_the_queue() {
     drop(LOGGED.take());
 }
 
-/// However much is reported meanwhile.
+/// The deadline holds even if the device reports much in the meantime.
 #[test]
 fn deadlines_hold_while_the_device_makes_progress() {
     const LONG: usize = 1 << 20;
@@ -495,11 +498,11 @@ fn deadlines_hold_while_the_device_makes_progress() {
     assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Closed);
 }
 
-/// A software device may not run for a while, least of all on a busy machine.
+/// A software device may not run for some time, especially on a busy machine.
 #[test]
 fn a_device_that_takes_its_time_to_stop_is_not_dead() {
     let rig = Rig::new();
-    // The clock is read after some of the polls in between.
+    // The wait reads the clock after some of the polls.
     lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
     let long = rig.copy(1 << 20);
     let counters = rig.queue.close(Duration::ZERO);
@@ -513,7 +516,7 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
     assert!(e.into_operands().is_some(), "they come back");
 }
 
-/// A wait may not have run since its last poll, and the device goes on meanwhile.
+/// The device continues while a waiting thread does not run.
 #[test]
 fn a_wait_does_not_time_out_at_a_poll_that_reports() {
     let wait = |silent: Option<u64>| {
@@ -527,12 +530,12 @@ fn a_wait_does_not_time_out_at_a_poll_that_reports() {
     };
     let (done, polls) = wait(Some(u64::MAX));
     assert!(!done, "the device is silent");
-    // The last of them reports the other copy.
+    // The last poll reports the other copy.
     assert!(wait(Some(polls - 1)).0, "the device has just completed something");
     assert!(!wait(Some(polls)).0, "so many polls are all");
 }
 
-/// A nap on the event is some milliseconds.
+/// A nap on the event takes some milliseconds.
 #[test]
 fn a_wait_that_sleeps_looks_at_the_clock_after_each_nap() {
     let rig = Rig::new();
@@ -562,7 +565,7 @@ fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
     rig.queue.flush();
     let mut context = Context::from_waker(Waker::noop());
     while Pin::new(&mut spent).poll(&mut context).is_pending() {}
-    // Its slot serves another one, that does not end.
+    // The slot now serves another operation, which does not end.
     lock(&rig.script).mute = true;
     let _other = rig.copy(12);
     assert!(spent.is_done());
@@ -573,8 +576,8 @@ fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
     lock(&rig.script).mute = false;
 }
 
-/// The descriptors that it took before are unknown: handing them over again could have the device write to
-/// memory that was given back.
+/// It is unknown which descriptors the engine accepted before it panicked. If they were submitted again, the
+/// device could write to memory that was returned.
 #[test]
 fn an_engine_that_panics_is_given_up() {
     let rig = Rig::new();
@@ -635,7 +638,7 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     let refused = rig.copy(33);
     let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
     let given_back = Arc::<Mutex<u32>>::default();
-    // A list is with the planner before the others are handed over.
+    // The planner has a list before the other copies are submitted.
     let panicked = with_log(
         |_| panic!("the log is full"),
         || {
@@ -654,7 +657,7 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     drop((refused, others));
 }
 
-/// A queue that a waker keeps from being closed.
+/// A queue that cannot be closed, because a waker borrows it.
 #[test]
 fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
     struct Bad;
@@ -769,7 +772,7 @@ fn waiting_leaves_the_event_to_the_driver() {
     assert!(lock(&rig.script).armed);
 }
 
-/// Rights that there are not do not make another engine's memory this one's.
+/// Undefined bits in the rights do not make another engine's memory acceptable.
 #[test]
 fn unknown_rights_are_none() {
     let engines: Vec<_> = (0..4).map(|_| ReferenceEngine::new(ReferenceOptions::default())).collect();
@@ -795,7 +798,7 @@ fn a_refused_descriptor_fails_its_own_operation_and_no_other() {
         expected[at] = refused;
         assert_eq!(rig.run(&[11, 12, 13]).0, expected);
     }
-    // Of one that is cut: its first piece, and its last.
+    // The refused chunk is the first or the last of a split operation.
     rig.refuse(64);
     assert_eq!(rig.run(&[11, 100, 13]).0, [None, refused, None]);
     rig.refuse(36);
@@ -816,21 +819,21 @@ fn a_refusal_says_what_the_engine_said() {
 #[test]
 fn a_fence_outlives_the_refusal_of_what_carries_it() {
     let refused = Some(ErrorKind::OutOfRange);
-    // On to the next that waits,
+    // The fence passes to the next waiting operation,
     let rig = Rig::new();
     rig.refuse(12);
     let (ends, taken) = rig.run(&[11, -12, 13]);
     assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
-    // to one that is cut, of which the first piece carries it,
+    // to a split operation, whose first chunk carries it,
     rig.refuse(12);
     let (ends, taken) = rig.run(&[11, -12, 100]);
     assert_eq!(ends, [None, refused, None]);
     assert_eq!(taken, [(11, false), (64, true), (36, false)]);
-    // from one that is cut,
+    // from a split operation,
     rig.refuse(64);
     let (ends, taken) = rig.run(&[11, -100, 13]);
     assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
-    // and, where nothing waits, to whatever comes.
+    // and, if none waits, to the next submitted operation.
     for len in [12, 100] {
         rig.refuse(if len == 12 { 12 } else { 64 });
         assert_eq!(rig.run(&[-len]), (vec![refused], vec![]));
@@ -855,7 +858,7 @@ fn nothing_overtakes_a_fence_that_waits() {
     let taken = lock(&rig.script).taken.clone();
     assert_eq!(taken[..2], [(64, true), (36, false)], "{taken:?}");
     assert_eq!(taken.len(), 5);
-    // A batch carries a fence, too: the first of it that goes out.
+    // In a batch, the first submitted copy carries the fence.
     lock(&rig.script).taken.clear();
     rig.queue.fence();
     let batch: Batch<_, _> = [15, 16].map(|len| rig.pair(len)).into_iter().collect();
@@ -925,7 +928,7 @@ fn a_device_that_does_not_answer_is_never_taken_apart() {
     assert!(!lock(&script).dropped);
 }
 
-/// All of a batch is checked before any of it goes out, like a single copy.
+/// All copies of a batch are checked before any is submitted, like a single copy.
 #[test]
 fn a_batch_with_one_bad_copy_is_refused_whole() {
     let rig = Rig::new();
@@ -956,7 +959,7 @@ fn a_batch_with_one_bad_copy_is_refused_whole() {
     }
     rig.queue.flush();
     assert_eq!(lock(&rig.script).taken, [], "nothing of them went out");
-    // Side by side is not overlapping.
+    // Adjacent ranges do not overlap.
     let batch: Batch<_, _> = [(whole.slice(..16), whole.slice(16..)), (both(), both())].into_iter().collect();
     rig.queue.submit(batch).expect("room").wait().expect("done");
 }
@@ -979,7 +982,7 @@ fn copies_of_a_batch_are_cut_and_left_out_like_others() {
     }
 }
 
-/// Memory that tells when it is given back.
+/// Memory that reports its release.
 struct Owner(Vec<u8>, Arc<Mutex<u32>>);
 
 impl AsMut<[u8]> for Owner {
@@ -1035,17 +1038,17 @@ fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
     let head = middle.unsplit(head).expect_err("it comes before");
     middle.unsplit(tail).expect("they were one");
     assert_eq!((head.len(), middle.len()), (10, 90));
-    // Neighbours of two regions.
+    // The ranges are adjacent but in two regions.
     let mut memory = vec![0_u8; 64];
     let half = |at: usize, memory: &mut [u8]| {
         let pointer = std::ptr::NonNull::from(&mut memory[at..at + 32]).cast();
-        // SAFETY: `memory` outlives the regions, and nobody else touches it meanwhile.
+        // SAFETY: `memory` outlives the regions, and the test does not access it during that time.
         engine.register(unsafe { HostMemory::from_raw(pointer, 32, ()) }).expect("registered")
     };
     let (mut first, second) = (half(0, &mut memory), half(32, &mut memory));
     drop(first.unsplit(second).expect_err("of another region"));
     drop(first);
-    // A window with other views does not become a buffer; an empty range cannot be granted.
+    // A window with other views does not become a buffer, and an empty range cannot be exported.
     let window = make().share();
     let other = window.clone();
     let window = window.try_into_mut().expect_err("there is another");
@@ -1057,8 +1060,8 @@ fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
     assert_eq!(e.kind(), ErrorKind::OutOfRange);
 }
 
-/// A queue of 8 on a device that hangs at once for who has no stall_detector, and the copies in it: 7 that
-/// were dropped.
+/// Makes a queue of depth 8 whose stall timeout is zero, on a device that reports nothing, with 7 copies
+/// whose transfers were dropped.
 fn hung() -> (Rig, crate::Transfer<(BufferMut, BufferMut)>) {
     let rig = Rig::with(QueueOptions::new().with_depth(8).with_stall_timeout(Duration::ZERO));
     lock(&rig.script).mute = true;
@@ -1109,7 +1112,7 @@ fn a_full_queue_does_not_blame_a_device_that_nobody_polls_or_flushes() {
     lock(&rig.script).mute = false;
     rig.queue.poll();
     assert!(last.is_done());
-    // Seven places are free, but for what holds the last.
+    // Seven slots are free, and one operation holds the last.
     let held: Vec<_> = (0..7).map(|len| rig.copy(30 + len)).collect();
     rig.queue.flush();
     while rig.queue.poll() > 0 {}

@@ -36,15 +36,15 @@ use crate::{
 /// covers software devices on a busy machine.
 const STOP: Duration = Duration::from_secs(1);
 
-/// Memory that a queue allocates for each place of its depth, in bytes.
+/// Memory that a queue allocates for each operation of its depth, in bytes.
 pub(crate) const SLOT_BYTES: usize = planner::SLOT_BYTES + size_of::<Waiter>() + size_of::<u32>();
 
-/// A transfer, or the operands handed back with the reason.
+/// A transfer, or an error that returns the operands.
 pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 
 /// One thread's submission and completion path to a device.
 ///
-/// Operations take their operands by value and give them back when they are done:
+/// Operations take their operands by value and return them when they are done:
 ///
 /// ```
 /// # use dma_core::{Buffer, BufferMut, Queue, Result};
@@ -54,12 +54,13 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// # Ok(()) }
 /// ```
 ///
-/// - Submitting never blocks: a full queue hands the operands back ([`ErrorKind::QueueFull`], or
-///   [`ErrorKind::TimedOut`] if the device hangs). An operation counts against the depth until its
+/// - Submitting never blocks: a full queue returns the operands with an error ([`ErrorKind::QueueFull`], or
+///   [`ErrorKind::TimedOut`] if the device is stalled). An operation counts against the depth until its
 ///   [`Transfer`] is taken or dropped.
-/// - Operations gather until [`flush`](Self::flush), a wait, or an await: one doorbell for all of them.
+/// - Operations are collected until [`flush`](Self::flush), a wait, or an await, which rings one doorbell for
+///   all of them.
 /// - Order between operations is not promised, except across a [`fence`](Self::fence).
-/// - Operations beyond the device's length and segment limits are cut into several descriptors.
+/// - Operations beyond the device's length and segment limits are split into several descriptors.
 /// - A queue belongs to the thread that opened it. [`SharedQueue`](crate::SharedQueue) is for many threads,
 ///   and for futures that move between them.
 /// - Dropping it closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
@@ -73,15 +74,15 @@ struct QueueState {
     planner: Planner,
     free: Vec<u32>,
     waiters: Vec<Waiter>,
-    /// Scratch: slots that ended and have a waiter.
+    /// Slots that have just ended and have a waiter (reused between polls).
     ended: Vec<u32>,
     recycled: DeferredCallbacks,
     stall_timeout: Duration,
-    /// Longest time that awaited operations wait for others; 0 if they do not.
+    /// Longest time for which awaited operations wait to share a doorbell; 0 if they do not.
     doorbell_delay: Duration,
     /// Consulted when the queue is full.
     stall_detector: StallDetector,
-    /// True without a [`Driver`]: an awaiting transfer asks to be polled again.
+    /// True without a [`Driver`]. Then an awaiting transfer asks to be polled again.
     cooperative: bool,
 }
 
@@ -102,7 +103,8 @@ struct DeferredCallbacks {
 }
 
 impl DeferredCallbacks {
-    /// Runs all, and keeps the emptied lists. A panic is resumed after the last one.
+    /// Runs all callbacks and keeps the emptied lists for reuse. If one panics, resumes the panic after the
+    /// last one.
     fn run(mut self, shared: &RefCell<QueueState>) {
         let mut others = PanicCollector::default();
         self.log_events.drain(..).for_each(|event| others.run(|| event.emit(self.backend)));
@@ -113,7 +115,7 @@ impl DeferredCallbacks {
     }
 }
 
-/// Runs user callbacks to the end, whichever of them panic.
+/// Runs user callbacks and collects their panics, so that each of them runs.
 #[derive(Default)]
 struct PanicCollector {
     /// The last panic.
@@ -123,7 +125,7 @@ struct PanicCollector {
 impl PanicCollector {
     fn run(&mut self, f: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
-            // The payload may panic, too, when it is dropped.
+            // Dropping the payload may also panic.
             std::mem::forget(self.panic.replace(panic));
         }
     }
@@ -136,13 +138,13 @@ impl PanicCollector {
 }
 
 impl QueueState {
-    /// Returns whether an operation that is awaited should let other tasks submit theirs first.
+    /// Returns whether an awaited operation should let other tasks submit theirs first.
     fn delays_doorbell(&self) -> bool {
         self.cooperative && !self.doorbell_delay.is_zero() && self.planner.open_operations() > 1
     }
 
-    /// Flushes for a task, and polls the device; the caller runs the callbacks. A driver needs the doorbell
-    /// at once, since the device wakes it.
+    /// Flushes for a task and polls the device. The caller runs the callbacks. With a driver, the doorbell is
+    /// not delayed, because the device wakes the driver.
     fn drive(&mut self) -> Option<DeferredCallbacks> {
         let limit = if self.cooperative { self.doorbell_delay } else { Duration::ZERO };
         self.planner.flush_delayed(|| true, limit, &mut self.ended);
@@ -150,7 +152,7 @@ impl QueueState {
         self.drain()
     }
 
-    /// Polls the device; the caller runs the callbacks.
+    /// Polls the device. The caller runs the callbacks.
     fn poll(&mut self) -> (usize, Option<DeferredCallbacks>) {
         let reported = self.planner.poll(&mut self.ended);
         (reported, self.drain())
@@ -165,7 +167,7 @@ impl QueueState {
         }
     }
 
-    /// Collects news for the log.
+    /// Collects the events for the log.
     fn callbacks(&mut self) -> DeferredCallbacks {
         let mut callbacks = std::mem::take(&mut self.recycled);
         callbacks.backend = self.planner.backend;
@@ -183,7 +185,8 @@ impl QueueState {
         };
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
-            // Its holder may have seen the end and left; the slot's next operation has not ended.
+            // The holder may have taken the result already, and the slot may serve an operation that has not
+            // ended.
             if !op.has_ended() || !op.has_waiter {
                 continue;
             }
@@ -204,7 +207,8 @@ impl QueueState {
         self.drain()
     }
 
-    /// Returns the time for which a device that has work has completed none of it, if that is too long.
+    /// Returns the time for which the device has had work and completed none of it, if that exceeds the stall
+    /// timeout.
     fn stalled(&mut self) -> Option<Duration> {
         if !self.planner.is_at_device() {
             self.stall_detector.reset();
@@ -220,30 +224,30 @@ impl QueueState {
         callbacks
     }
 
-    /// Gives up the device, and leaks the memory that it may write.
+    /// Abandons the device, and leaks the memory that it may write.
     fn abandon(&mut self) {
-        // First, since the engine may panic.
+        // Leak the operands first, because the engine may panic.
         self.waiters.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
         self.planner.abandon();
-        // Without a free slot, submitting answers `Closed`.
+        // Without free slots, submitting fails with `Closed`.
         self.free.clear();
     }
 }
 
-/// Abandons a queue that a panicking callback kept from being closed.
+/// Abandons a queue that could not be closed because a callback panicked.
 impl Drop for QueueState {
     fn drop(&mut self) {
         if !self.planner.is_closed() {
             self.abandon();
             let (mut others, backend) = (PanicCollector::default(), self.planner.backend);
             self.planner.log_events.drain(..).for_each(|event| others.run(|| event.emit(backend)));
-            // A panic may be under way already.
+            // Do not resume their panics, because the thread may already be panicking.
             std::mem::forget(others);
         }
     }
 }
 
-/// Runs callbacks, if there are any, once the state is no longer borrowed.
+/// Runs callbacks, if any. The state must not be borrowed.
 fn run(callbacks: Option<DeferredCallbacks>, shared: &RefCell<QueueState>) {
     if let Some(callbacks) = callbacks {
         callbacks.run(shared);
@@ -274,7 +278,7 @@ impl Queue {
         let planner = Planner::new(raw, info, depth, fill_block);
         Self {
             shared: Rc::new(RefCell::new(QueueState {
-                // Taken from the end: low slots first.
+                // Slots are taken from the end, so low numbers come first.
                 free: (0..slots).rev().collect(),
                 waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
                 ended: Vec::new(),
@@ -291,12 +295,12 @@ impl Queue {
 
     /// Copies `src` to `dst`, which have the same length and do not overlap.
     ///
-    /// Does not block, and need not start before [`flush`](Self::flush). A copy of no bytes is done at once.
+    /// Does not block. The copy may start only at [`flush`](Self::flush). A copy of no bytes is done at once.
     ///
     /// # Errors
     ///
-    /// With the operands, before anything has reached the device: `QueueFull`; `TimedOut` if, besides, the
-    /// device was polled for [`QueueOptions::stall_timeout`] and completed nothing; `LengthMismatch`;
+    /// With the operands, before the device sees the copy: `QueueFull`; `TimedOut` if the queue is full and
+    /// the device has completed nothing in [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`;
     /// `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of another engine;
     /// `Closed`.
     #[inline]
@@ -306,7 +310,7 @@ impl Queue {
                 check::copy(caps.engine, src, dst, lists)
             });
         }
-        // While no destructor and no call can see the operands, the compiler moves them once.
+        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
         let operands = ManuallyDrop::new((src, dst));
         if let Ok(mut guard) = self.shared.try_borrow_mut() {
             let state = &mut *guard;
@@ -316,7 +320,7 @@ impl Queue {
                     let shared = Rc::clone(&self.shared);
                     state.planner.push_plain(slot, from.segment(), to.segment(), false);
                     drop(guard);
-                    // Nothing runs after this, so that the transfer is made in its place.
+                    // No other code runs after this, so the transfer can be made in place.
                     let operands = ManuallyDrop::into_inner(operands);
                     return Ok(Transfer::new(shared, slot, TransferFlags::new(Operation::Copy), operands));
                 }
@@ -368,12 +372,12 @@ impl Queue {
         Ok(self.pushed(guard, slot, operation, operands))
     }
 
-    /// Submits every copy of `batch` and flushes. The batch takes one place of the queue's depth and
+    /// Submits every copy of `batch` and flushes. The batch counts as one operation of the queue's depth and
     /// completes as a whole.
     ///
-    /// All copies are checked before any is handed to the device. Copies of one batch are unordered. No
-    /// destination may be named by another copy of the batch: buffers cannot, windows must not, or their
-    /// bytes are undefined.
+    /// All copies are checked before any is submitted. Copies of one batch are unordered. No other copy of
+    /// the batch may name a destination's bytes. Buffers cannot overlap; if windows do, their bytes are
+    /// undefined.
     ///
     /// # Errors
     ///
@@ -385,7 +389,7 @@ impl Queue {
             Ok(operations) => operations,
             Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
         };
-        // A batch of plain copies is checked and handed to the planner in one go.
+        // A batch of plain copies is checked and passed to the planner in one loop.
         let mut admitted = None;
         if S::SINGLE
             && D::SINGLE
@@ -421,8 +425,8 @@ impl Queue {
         Ok(transfer)
     }
 
-    /// Makes the transfer of a committed operation before anything can panic, because the transfer keeps the
-    /// operands that the device uses.
+    /// Makes the transfer of a committed operation. Nothing before it may panic, because the transfer
+    /// protects the operands that the device uses.
     #[inline]
     fn pushed<T: 'static, R: Answer>(
         &self,
@@ -463,12 +467,12 @@ impl Queue {
         )
     }
 
-    /// Delays operations submitted from here on until everything submitted before has completed.
+    /// Delays operations that are submitted after this call until all earlier ones have completed.
     pub fn fence(&self) {
         self.shared.borrow_mut().planner.fence();
     }
 
-    /// Hands everything submitted so far to the device and rings its doorbell once. Does not block.
+    /// Passes all operations to the device and rings its doorbell once. Does not block.
     pub fn flush(&self) {
         flush(&self.shared);
     }
@@ -486,7 +490,7 @@ impl Queue {
         self.shared.borrow().planner.counters()
     }
 
-    /// Returns the most operations in flight.
+    /// Returns the maximum number of operations in flight.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.shared.borrow().planner.ops.len()
@@ -498,9 +502,9 @@ impl Queue {
         self.shared.borrow().free.len()
     }
 
-    /// Takes over waking. From here on, awaiting transfers are woken only by [`poll`](Self::poll) and
-    /// [`Driver::run`], which the caller runs when the [`Driver`]'s file descriptor is readable. Without a
-    /// driver, awaiting transfers poll the device whenever their task runs, and ask to be run again at once.
+    /// Makes a driver, which takes over waking: only [`poll`](Self::poll) and [`Driver::run`] wake awaiting
+    /// transfers. The caller calls `run` when the [`Driver`]'s file descriptor is readable. Without a driver,
+    /// an awaiting transfer polls the device whenever its task runs, and asks to run again at once.
     ///
     /// # Errors
     ///
@@ -521,14 +525,15 @@ impl Queue {
         Ok(Driver { shared: Rc::clone(&self.shared), fd })
     }
 
-    /// Flushes, waits up to `timeout` for everything in flight, and closes. Aborts the rest. Operations that
-    /// the device does not give back within a second after that are abandoned; their memory is never reused.
+    /// Flushes, waits up to `timeout` for operations in flight, aborts the rest, and closes the queue.
+    /// Operations that the device does not end within one more second are abandoned; their memory is never
+    /// reused.
     ///
-    /// Transfers still held learn their outcome as usual. Returns the final counters.
+    /// Transfers that are still held return their outcome as usual. Returns the final counters.
     #[must_use = "the counters tell whether every operation completed"]
     pub fn close(self, timeout: Duration) -> Counters {
         let counters = self.close_by(timeout);
-        // Closing again finds nothing in flight.
+        // A closed queue has nothing in flight.
         drop(self);
         counters
     }
@@ -548,10 +553,10 @@ impl Queue {
                 state.drain()
             };
             run(callbacks, &self.shared);
-            // A dead device must not hold the caller for long.
+            // A dead device must not block the caller for long.
             let grace = Instant::now() + STOP;
             let mut backoff = wait::Backoff::new();
-            // A device that still answers is not dead.
+            // Continue while the device still reports completions.
             let mut is_dead = || {
                 let reported = poll(&self.shared);
                 backoff.idle(reported, || grace) && reported == 0
@@ -590,7 +595,7 @@ impl Copier for Queue {
     fn make_room(&self) -> Option<usize> {
         self.flush();
         let reported = self.poll();
-        // Transfers that have ended belong to the caller, who waits for this call.
+        // The caller holds the transfers that have ended, and waits for this call.
         (self.available() > 0 || self.counters().in_flight > 0).then_some(reported)
     }
 }
@@ -611,22 +616,22 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Wakes a queue's awaiting transfers from a file descriptor, for event loops: wait until it is readable,
-/// call [`run`](Self::run), and repeat. Made by [`Queue::driver`].
+/// Wakes a queue's awaiting transfers from an event loop: wait until its file descriptor is readable, call
+/// [`run`](Self::run), and repeat. Made by [`Queue::driver`].
 ///
-/// Dropping it returns to waking without a driver.
+/// When it is dropped, transfers poll the device themselves again.
 pub struct Driver {
     shared: Rc<RefCell<QueueState>>,
     fd: std::os::fd::OwnedFd,
 }
 
 impl Driver {
-    /// Polls the device until nothing is left to report, and arms the descriptor. Call it before the first
-    /// sleep and after every wake. Does not block.
+    /// Polls the device until it has nothing to report, and arms the file descriptor. Call it before the
+    /// first sleep and after every wake. Does not block.
     ///
     /// # Errors
     ///
-    /// `Os` and other errors of arming the event; `Closed` once the queue is.
+    /// `Os` and other errors of arming the event; `Closed` once the queue is closed.
     pub fn run(&self) -> Result<()> {
         loop {
             if let Some(events) = self.shared.borrow_mut().planner.events() {
@@ -634,7 +639,7 @@ impl Driver {
             }
             flush(&self.shared);
             while poll(&self.shared) > 0 {}
-            // There were events when this was made.
+            // The engine has events, because a driver exists.
             if self.shared.borrow_mut().planner.events().ok_or(ErrorKind::Closed)?.arm()? {
                 return Ok(());
             }

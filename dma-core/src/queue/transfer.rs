@@ -23,18 +23,18 @@ use crate::planner::{Answer, OpError, OpState, error};
 use crate::{Error, ErrorKind, Outcome, Result};
 
 transfer! {
-    /// An operation in flight. It owns the operands (`T`) until the operation is done; then they come back,
-    /// with the result ([`R`](Answer)) if there is one.
+    /// An operation in flight. It owns the operands (`T`) until the operation is done, and then returns them,
+    /// with the result ([`R`](Answer)) if the operation has one.
     ///
-    /// Wait for it, poll it, await it on any executor, or drop it: the operation goes on, and its operands
-    /// are freed when the device is done with them. Forgetting it leaks them. No use of it lets memory be
-    /// touched while the device owns it. Waiting flushes first.
+    /// Wait for it, poll it, or await it on any executor. Waiting flushes first. If it is dropped, the
+    /// operation continues, and its operands are freed when the device is done with them. If it is forgotten,
+    /// they leak. In every case, the memory stays inaccessible while the device owns it.
     Transfer<T>, Rc<RefCell<QueueState>>
 }
 
 impl<T: 'static, R: Answer> Transfer<T, R> {
     fn has_ended(state: &QueueState, slot: u32) -> bool {
-        // A spent transfer has no slot.
+        // A spent transfer has an invalid slot number.
         state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
     }
 
@@ -57,7 +57,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     #[inline]
     fn release_if_done(&self) -> Option<u64> {
         let mut state = self.queue.try_borrow_mut().ok()?;
-        // A spent transfer has no slot.
+        // A spent transfer has an invalid slot number.
         let op = state.planner.ops.get(self.slot as usize)?;
         if !op.has_ended() || op.outcome != Outcome::Done {
             return None;
@@ -75,7 +75,8 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         self.queue.borrow().planner.backend
     }
 
-    /// Polls until the operation is over (true), `until` has passed, or nothing has completed for `stall`.
+    /// Polls until the operation is over (then returns true), `until` has passed, or nothing has completed
+    /// for `stall`.
     fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         flush(&self.queue);
         let mut backoff = Backoff::new();
@@ -93,7 +94,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
                 until.unwrap_or(stalled)
             });
             if over {
-                // The deadline may have passed while this thread was not running.
+                // Poll once more, because the deadline may have passed while this thread was not running.
                 if poll(&self.queue) > 0 && until.is_none() {
                     last_progress = None;
                     continue;
@@ -125,7 +126,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if let Some(fd) = fd {
             let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
             let fd = fd.as_fd();
-            // Interrupted or refused, the caller polls again all the same.
+            // Errors are ignored, because the caller polls again in any case.
             let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
         }
         if let Some(events) = self.queue.borrow_mut().planner.events() {
@@ -133,14 +134,14 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
     }
 
-    /// Gives the operands of an ended operation back.
+    /// Returns the operands of an ended operation.
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let slot = self.slot;
         let mut state = self.queue.borrow_mut();
         let operands = Self::take(&mut self.slot, &mut self.operands);
         let op = state.planner.ops[slot as usize];
         if !op.has_ended() {
-            // The device may write to them for ever.
+            // The device may still write to them, so leak them.
             std::mem::forget(operands);
             return Err(error::never_answered(self.flags.operation(), state.planner.backend));
         }
@@ -160,7 +161,7 @@ impl QueueState {
     /// Frees a slot.
     #[inline]
     fn release(&mut self, slot: u32) {
-        // A closed queue has no slots to give out.
+        // A closed queue must have no free slots.
         if !self.planner.is_closed() {
             self.free.push(slot);
         }
@@ -168,7 +169,7 @@ impl QueueState {
 }
 
 impl<T: 'static, R: Answer> Transfer<T, R> {
-    /// Polls for a task. Returns false if the operation is over.
+    /// Polls the device for a task. Returns false if the operation is over.
     fn is_pending(&mut self, waker: &Waker) -> bool {
         let mut state = self.queue.borrow_mut();
         if Self::is_over(&state, self.slot) {
@@ -179,19 +180,19 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             drop(state);
             run(callbacks, &self.queue);
         } else {
-            // It asks to be polled again, below, after the other tasks.
+            // `register_waker` below asks for another poll, after the other tasks have run.
             drop(state);
             self.flags.set_yielded();
         }
         self.register_waker(waker)
     }
 
-    /// Drops a transfer that still has its operands.
+    /// Drops the operands of a transfer that is not spent.
     fn drop_held(&mut self) {
         let slot = self.slot;
         let Ok(mut state) = self.queue.try_borrow_mut() else {
-            // The queue is at work: a panic unwinds through it, or its callback drops transfers. The device
-            // may have the operands, so that they are leaked.
+            // The queue is borrowed, because a panic unwinds through it or its callback drops transfers. The
+            // operands are leaked, because the device may be using them.
             return;
         };
         let operands = Self::take(&mut self.slot, &mut self.operands);
@@ -201,7 +202,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             drop(state);
             drop(operands);
         } else if state.planner.is_closed() {
-            // The device may write to them for ever.
+            // The device may still write to them, so leak them.
             std::mem::forget(operands);
         } else {
             state.planner.ops[slot as usize].has_waiter = true;
@@ -213,7 +214,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
     }
 
-    /// Returns whether the operation has ended, or never will.
+    /// Returns whether the operation has ended or never will.
     fn is_over(state: &QueueState, slot: u32) -> bool {
         Self::has_ended(state, slot) || state.planner.is_closed()
     }
@@ -225,7 +226,8 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if !Self::is_over(&state, self.slot)
             && !state.waiters[self.slot as usize].waker.as_ref().is_some_and(|known| known.will_wake(waker))
         {
-            // Cloning and dropping wakers may run user code that uses the queue, so that nothing is borrowed.
+            // Nothing may be borrowed here, because cloning and dropping wakers may run user code that uses
+            // the queue.
             drop(state);
             new = Some(waker.clone());
             state = self.queue.borrow_mut();

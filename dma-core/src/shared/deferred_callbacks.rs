@@ -1,4 +1,4 @@
-//! [`DeferredCallback`]: users' code that the end of an operation leads to, run when no lock is held.
+//! [`DeferredCallback`]: user code that runs after an operation has ended, when no lock is held.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,14 +10,14 @@ use crate::planner::LogEvent;
 pub(super) enum DeferredCallback {
     /// Wakes the task that waits.
     Wake(Waker),
-    /// Drops the operands of a transfer whose holder has gone. The slot is free.
+    /// Drops the operands of a transfer that was dropped early. The slot is free.
     Drop(Box<dyn Any + Send>),
-    /// Logs news of this backend.
+    /// Logs an event of this backend.
     Emit(LogEvent, &'static str),
 }
 
 impl DeferredCallback {
-    /// Runs it and catches its panic, because other operations need this thread.
+    /// Runs the callback and catches its panic, because other operations need this thread.
     pub(super) fn run(self) {
         match self {
             Self::Wake(waker) => guarded("a task's waker", || waker.wake()),
@@ -40,7 +40,7 @@ pub(super) fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
 
 #[cold]
 fn report(what: &str, panic: Box<dyn Any + Send>) {
-    // The log subscriber may panic, too, and so may the payload when it is dropped.
+    // The log subscriber may also panic, and so may the payload when it is dropped.
     let reported = catch_unwind(AssertUnwindSafe(move || {
         let message = panic
             .downcast_ref::<&str>()

@@ -5,14 +5,14 @@ use crate::memory::sync::{AtomicU32, AtomicU64, Ordering, in_order};
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// Slots with a request for the lane: any thread pushes one, and the lane takes all, each with one atomic
-/// operation.
+/// A list of slots with requests for the lane. Any thread can push a slot, and the lane takes all slots, each
+/// with one atomic operation.
 #[derive(Debug)]
 pub(super) struct Inbox {
     newest: AtomicU32,
 }
 
-/// The slot that was pushed before each slot.
+/// For each slot, the one that was pushed before it.
 #[derive(Debug)]
 pub(super) struct Links(Box<[AtomicU32]>);
 
@@ -27,8 +27,8 @@ impl Inbox {
         Self { newest: AtomicU32::new(NONE) }
     }
 
-    /// Adds a slot that is in no inbox. Releases the caller's writes to the lane. Sequentially consistent
-    /// with [`is_empty`](Self::is_empty).
+    /// Adds a slot, which must be in no inbox. Publishes the caller's writes to the lane (release).
+    /// Sequentially consistent with [`is_empty`](Self::is_empty).
     #[inline]
     pub(super) fn push(&self, links: &Links, slot: u32) {
         let mut newest = self.newest.load(Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Inbox {
         let mut slot = self.newest.swap(NONE, Ordering::Acquire);
         while slot != NONE {
             out.push(slot);
-            // It is not pushed again before the lane has completed it.
+            // The slot is not pushed again before the lane has completed it.
             slot = links.0[slot as usize].load(Ordering::Relaxed);
         }
         out[first..].reverse();
@@ -61,12 +61,12 @@ impl Inbox {
     }
 }
 
-/// Free slots: a bit each, in words on cache lines of their own, so that threads with different submitter ids
-/// do not contend.
+/// The set of free slots. Each is one bit, and the words are in separate cache lines, so that threads with
+/// different submitter ids do not contend.
 #[derive(Debug)]
 pub(super) struct FreeSlots {
     words: Box<[Word]>,
-    /// Submitters begin at the word of their id under this mask.
+    /// The word at which a submitter starts is its id modulo the number of words; this is the mask for that.
     mask: usize,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct FreeSlots {
 struct Word(AtomicU64);
 
 impl FreeSlots {
-    /// All of them free.
+    /// Makes a set in which all slots are free.
     pub(super) fn new(slots: usize) -> Self {
         let word = |i: usize| {
             let bits = slots.saturating_sub(i * 64).min(64);
@@ -86,7 +86,7 @@ impl FreeSlots {
         Self { words, mask }
     }
 
-    /// Takes a free slot, beginning at the submitter's word. Returns `None` if there is none.
+    /// Takes a free slot, starting at the submitter's word. Returns `None` if no slot is free.
     #[inline]
     pub(super) fn take(&self, submitter_id: usize) -> Option<u32> {
         let (before, after) = self.words.split_at_checked(submitter_id & self.mask)?;
@@ -95,7 +95,7 @@ impl FreeSlots {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let lowest = bits & bits.wrapping_neg();
-                // Acquire: what the slot's last user did to it.
+                // Acquire makes the writes of the slot's previous user visible.
                 match word.compare_exchange_weak(bits, bits & !lowest, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Some(at as u32 * 64 + lowest.trailing_zeros()),
                     Err(now) => bits = now,
@@ -105,20 +105,21 @@ impl FreeSlots {
         None
     }
 
-    /// Gives a slot back. Sequentially consistent with [`any`](Self::any): either the caller sees a waiting
-    /// task, or that task sees the slot.
+    /// Returns a slot to the set. Sequentially consistent with [`any`](Self::any): either the caller sees a
+    /// waiting task, or that task sees the slot.
     pub(super) fn give(&self, slot: u32) {
         self.words[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::SeqCst);
         in_order();
     }
 
-    /// Returns whether there is a free slot.
+    /// Returns whether any slot is free.
     pub(super) fn any(&self) -> bool {
         in_order();
         self.words.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
     }
 
-    /// Returns whether two of `slots` slots or more are taken. Other threads take and give slots meanwhile.
+    /// Returns whether at least two of `slots` slots are taken. The result may be outdated, because other
+    /// threads take and return slots.
     pub(super) fn are_shared(&self, slots: usize) -> bool {
         let mut taken = 0;
         self.words.iter().zip((0..slots).step_by(64)).any(|(word, first)| {

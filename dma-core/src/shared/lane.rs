@@ -33,74 +33,76 @@ thread_local! {
     static ON_LANE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this is a lane thread, which must not join lanes: itself, or one that might join it.
+/// Returns whether this is a lane thread. Lane threads must not join lanes, because they would wait for
+/// themselves or for each other.
 pub(super) fn on_lane() -> bool {
     ON_LANE.get()
 }
 
 pub(super) struct Lane {
-    /// Declared before the slots, so that it is dropped before their memory, which the device may use.
+    /// This field is declared before the slots, so that the device is dropped before memory that it may use.
     core: CachePadded<Mutex<Core>>,
     pub(super) engine: EngineId,
     pub(super) backend: &'static str,
     pub(super) caps: QueueCaps,
     pub(super) stall_timeout: Duration,
-    /// Longest time that operations of tasks wait for others; 0 if they do not.
+    /// Longest time for which operations of tasks wait to share a doorbell; 0 if they do not.
     doorbell_delay: Duration,
     pub(super) slots: Box<[Slot]>,
     /// Slots that no operation uses.
     free: FreeSlots,
     /// Tasks that wait for a slot, on any lane of the queue.
     wait_queue: Arc<WaitQueue>,
-    /// Slots with a request. Several inboxes, so that threads which submit at the same time seldom contend.
+    /// Slots with a request. There are several inboxes, so that threads that submit at the same time seldom
+    /// contend.
     submitted: [CachePadded<Inbox>; Self::INBOXES],
     links: Links,
     /// Emptied lists of callbacks, for reuse.
     spare: Mutex<Vec<Vec<DeferredCallback>>>,
     lists: Mutex<Lists>,
     full: AtomicU64,
-    /// Count of polls with progress by threads other than the lane's own.
+    /// Number of polls with progress by threads other than the lane's own.
     driven: CachePadded<AtomicU64>,
-    /// Count of polls in which the device reported something. Written under the lock.
+    /// Number of polls in which the device reported something. Written under the lock.
     reports: CachePadded<AtomicU64>,
-    /// The count of `reports` at which the lane's thread found the device to hang, and the time since when it
-    /// has completed nothing. The next report invalidates it.
+    /// The value of `reports` at which the lane's thread detected a stall, and the time of the last
+    /// completion. The next report invalidates it.
     stalled_at: Mutex<Option<(u64, Instant)>>,
     thread: OnceLock<Thread>,
     /// `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
-    /// The deadline to drain by, once closed.
+    /// The deadline for draining, once the lane is closed.
     closing: Mutex<Option<Instant>>,
     refuses: AtomicBool,
 }
 
 struct Core {
     planner: Planner,
-    /// The device has been given up; requests end as `Closed`.
+    /// True once the device is closed or abandoned. Requests then end as `Closed`.
     over: bool,
-    /// Scratch: slots taken from inboxes, the number of them handed to the planner, and slots that ended.
+    /// Reused lists: slots taken from inboxes, the number of them that the planner has, and slots that ended.
     taken: Vec<u32>,
     accepted: usize,
     ended: Vec<u32>,
-    /// Callbacks to run once the lock is free.
+    /// Callbacks to run after unlocking.
     callbacks: Vec<DeferredCallback>,
     runs: u32,
 }
 
-/// The one for whom the device is polled, which decides when the doorbell rings.
+/// The caller on whose behalf the device is polled, which decides when the doorbell rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
-    /// A thread with this submitter id that waits: at once. Its own requests come first.
+    /// A waiting thread with this submitter id: rings at once, and takes its own requests first.
     Waiter(usize),
-    /// A task, after other tasks had their turn: once enough has gathered.
+    /// A task, after other tasks could submit: rings when enough requests wait.
     Task,
-    /// The lane's thread: as for a task, but not for a device that is idle only because tasks still gather.
+    /// The lane's thread: rings as for a task, but leaves a device idle while tasks are still submitting.
     Lane,
-    /// A thread that closes the queue: at once.
+    /// A thread that closes the queue: rings at once.
     Closer,
 }
 
-/// A slot that is being filled in. It is given back if that panics.
+/// A slot that is being filled. If filling panics, the slot is returned.
 struct Taken<'a> {
     slot: u32,
     free: &'a FreeSlots,
@@ -161,28 +163,29 @@ impl Lane {
     /// Submits a request, or returns `None` if every slot is taken. Lock-free. Callers with different
     /// `submitter_id`s seldom contend.
     ///
-    /// From here on the device may use the memory: the caller puts the operands into a transfer first, and
-    /// only then calls [`notice`](Self::notice), which may run the engine.
+    /// After this call the device may use the memory. So the caller first puts the operands into a transfer,
+    /// and then calls [`notice`](Self::notice), which may run the engine.
     pub(super) fn submit(&self, submitter_id: usize, fill: impl FnOnce(&mut Request)) -> Option<u32> {
         let slot = Taken { slot: self.free.take(submitter_id)?, free: &self.free };
-        // SAFETY: the slot was free.
+        // SAFETY: `free.take` returned this slot to this thread only.
         unsafe { self.slots[slot.slot as usize].submit(fill) };
         let slot = ManuallyDrop::new(slot).slot;
         self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
         Some(slot)
     }
 
-    /// As [`submit`](Self::submit), for a copy of one range of at least 1 byte to another.
+    /// Submits a request as [`submit`](Self::submit) does, for a copy of one range of at least 1 byte to
+    /// another.
     #[inline]
     pub(super) fn submit_flat(&self, submitter_id: usize, src: Segment, dst: Segment) -> Option<u32> {
         let slot = self.free.take(submitter_id)?;
-        // SAFETY: the slot was free.
+        // SAFETY: `free.take` returned this slot to this thread only.
         unsafe { self.slots[slot as usize].submit_flat(src, dst) };
         self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
         Some(slot)
     }
 
-    /// Wakes the lane's thread for a request if it sleeps, or ends the request if it has exited.
+    /// Wakes the lane's thread if it sleeps. If it has exited, ends the request.
     #[inline]
     pub(super) fn notice(&self) {
         let presence = self.presence();
@@ -191,8 +194,7 @@ impl Lane {
         }
     }
 
-    /// Returns whether the lane's thread sees a request that was submitted before, without a
-    /// [`notice`](Self::notice).
+    /// Returns whether the lane's thread will see an earlier request without a [`notice`](Self::notice).
     #[inline]
     pub(super) fn is_awake(&self) -> bool {
         self.presence() == AWAKE
@@ -200,7 +202,7 @@ impl Lane {
 
     #[inline]
     fn presence(&self) -> u8 {
-        // Either the thread sees the request before it sleeps or exits, or this sees it asleep or gone,
+        // Either the thread sees the request before it sleeps or exits, or this load sees ASLEEP or GONE,
         // because all four accesses are sequentially consistent.
         self.presence.load(Ordering::SeqCst)
     }
@@ -208,8 +210,8 @@ impl Lane {
     #[cold]
     fn rouse(&self, presence: u8) {
         if presence == GONE {
-            // The lane was closed while this thread submitted. It waits for the lock, which is never held for
-            // long now: a request left behind would hang.
+            // The lane was closed while this thread submitted. Wait for the lock, which is held only briefly
+            // now, because a request that stays in the inbox would never end.
             let mut core = self.enter();
             self.run(&mut core, Caller::Closer);
             self.leave(core);
@@ -228,7 +230,7 @@ impl Lane {
         self.full.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Frees a slot whose operation was taken, and wakes the next waiting task.
+    /// Frees the slot of an operation whose operands were returned, and wakes the next waiting task.
     #[inline]
     pub(super) fn release(&self, slot: u32) {
         self.free.give(slot);
@@ -246,14 +248,14 @@ impl Lane {
         self.free.count()
     }
 
-    /// Returns whether an operation that a task awaits should let other tasks submit theirs first: they share
-    /// the device.
+    /// Returns whether an operation that a task awaits should let other tasks submit theirs first, because
+    /// several share the device.
     pub(super) fn delays_doorbell(&self) -> bool {
         !self.doorbell_delay.is_zero() && self.free.are_shared(self.slots.len())
     }
 
-    /// Submits gathered requests and polls the device, unless another thread does. Does not block. Returns
-    /// the number of descriptors reported and requests taken.
+    /// Submits waiting requests and polls the device, unless another thread is doing so. Does not block.
+    /// Returns the number of reported descriptors and accepted requests.
     pub(super) fn drive(&self, caller: Caller) -> usize {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
@@ -265,8 +267,8 @@ impl Lane {
         progress
     }
 
-    /// As [`drive`](Self::drive), by a thread that waits for an operation. The lane's own thread stays away
-    /// meanwhile.
+    /// Drives the lane as [`drive`](Self::drive) does, for a thread that waits for an operation. The lane's
+    /// own thread does not poll during that time.
     pub(super) fn help(&self, submitter_id: usize) -> usize {
         let progress = self.drive(Caller::Waiter(submitter_id));
         if progress > 0 {
@@ -280,12 +282,12 @@ impl Lane {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the core for [`run`](Self::run). The guard goes to [`leave`](Self::leave).
+    /// Locks the core for [`run`](Self::run). Pass the guard to [`leave`](Self::leave) afterwards.
     fn enter(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(|e| self.report_poisoned(e.into_inner()))
     }
 
-    /// Gives up an engine that panicked under the lock, because its state is unknown.
+    /// Abandons an engine that panicked under the lock, because its state is unknown.
     #[cold]
     fn report_poisoned<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         self.refuses.store(true, Ordering::SeqCst);
@@ -357,11 +359,12 @@ impl Lane {
         progress
     }
 
-    /// Ends the requests taken that never reached the planner.
+    /// Ends the accepted requests that never reached the planner.
     #[cold]
     fn refuse(&self, core: &mut Core) {
         for slot in core.taken.drain(..).skip(std::mem::take(&mut core.accepted)) {
-            // SAFETY: the slot came out of an inbox; its request never reached the planner.
+            // SAFETY: the slot came from an inbox, so it is in flight, and only this call ends it, because
+            // the planner never had its request.
             let callback = unsafe { self.slots[slot as usize].complete(Some(Report::Closed)) };
             if let Some(callback) = callback {
                 self.ended(&mut core.callbacks, slot, callback);
@@ -379,13 +382,13 @@ impl Lane {
         }
     }
 
-    /// Hands the requests taken to the planner.
+    /// Passes the accepted requests to the planner.
     fn accept(&self, core: &mut Core) {
-        // By index, so that a panic loses no request. A panic before the commit leaves nothing with the
-        // planner.
+        // The index is stored, so that a panic loses no request. A panic before the commit leaves nothing in
+        // the planner.
         while let Some(&slot) = core.taken.get(core.accepted) {
             let cell = &self.slots[slot as usize];
-            // SAFETY: the slot came out of an inbox.
+            // SAFETY: the slot came from an inbox and has not been completed.
             if let Some((src, dst)) = unsafe { cell.flat() } {
                 if core.planner.takes_checked(dst.len) {
                     core.planner.push_plain(slot, src, dst, true);
@@ -400,7 +403,7 @@ impl Lane {
                 }
                 continue;
             }
-            // SAFETY: as above.
+            // SAFETY: the slot came from an inbox and has not been completed.
             unsafe {
                 cell.request(|request| {
                     let mut admission = core.planner.admit(slot, request.operations, request.bytes, true);
@@ -417,9 +420,9 @@ impl Lane {
         core.accepted = 0;
     }
 
-    /// Reports ended operations, and news for the log.
+    /// Reports ended operations, and collects events for the log.
     fn complete(&self, core: &mut Core) {
-        // First, so that a submitter that sees its operation ended finds the lists for the next one.
+        // Return the lists first, so that they are available to a submitter that sees its operation ended.
         if core.planner.lists.has_spare() {
             self.lists().absorb(&mut core.planner.lists);
         }
@@ -429,14 +432,16 @@ impl Lane {
         for slot in core.ended.drain(..) {
             let (op, cell) = (&core.planner.ops[slot as usize], &self.slots[slot as usize]);
             let callback = if op.outcome == Outcome::Done && !op.answers {
-                // SAFETY: the planner ends every operation once.
+                // SAFETY: the planner reports the end of every operation once, and this is the only call that
+                // completes it.
                 unsafe { cell.complete(None) }
             } else {
                 let report = match op.outcome {
                     Outcome::Done => Report::Answered(op.result),
                     _ => Report::Failed(core.planner.take_failures(slot)),
                 };
-                // SAFETY: as above.
+                // SAFETY: the planner reports the end of every operation once, and this is the only call that
+                // completes it.
                 unsafe { cell.complete(Some(report)) }
             };
             if let Some(callback) = callback {
@@ -458,12 +463,12 @@ impl Lane {
         counters
     }
 
-    /// Changes whenever the device completes something.
+    /// Returns a number that changes whenever the device completes something.
     pub(super) fn reports(&self) -> u64 {
         self.reports.load(Ordering::Relaxed)
     }
 
-    /// Returns the time without a completion, if the lane's thread found the device to hang.
+    /// Returns the time without a completion, if the lane's thread has detected a stall.
     pub(super) fn stalled(&self) -> Option<Duration> {
         let (reports, since) = (*self.stalled_at())?;
         (reports == self.reports()).then(|| since.elapsed())
@@ -477,8 +482,8 @@ impl Lane {
         self.slots.len()
     }
 
-    /// Refuses new operations and has the lane's thread drain until `deadline`, then exit. Returns the
-    /// earliest deadline of all callers, which counts.
+    /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. Returns the
+    /// earliest deadline of all callers, which applies.
     pub(super) fn close(&self, deadline: Instant) -> Instant {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = closing.map_or(deadline, |other| deadline.min(other));
@@ -506,13 +511,13 @@ impl Lane {
         self.drain(deadline);
     }
 
-    /// Polls while operations are in flight and no waiting thread polls, else sleeps. Returns the deadline
-    /// once the lane is closed.
+    /// Polls while operations are in flight and no waiting thread polls; otherwise sleeps. Returns the
+    /// deadline once the lane is closed.
     fn watch(&self) -> Instant {
-        /// Polls without progress before yielding, and before naps.
+        /// Number of polls without progress before yielding (`SPINS`), and before napping.
         const SPINS: u32 = 64;
         const YIELDS: u32 = 256;
-        /// Time between polls while idle, and number of naps before sleeping until woken.
+        /// Time between polls while idle (`NAP`), and number of naps before sleeping until woken.
         const NAP: Duration = Duration::from_micros(50);
         const NAPS: u32 = 100;
 
@@ -526,12 +531,12 @@ impl Lane {
             }
             let now_driven = self.driven.load(Ordering::Relaxed);
             if std::mem::replace(&mut driven, now_driven) != now_driven {
-                // Waiting threads poll, and sooner than this one would.
+                // Waiting threads poll more often than this thread would.
                 naps = 0;
                 std::thread::park_timeout(NAP);
                 continue;
             }
-            // If the engine panics, the next poll finds the lock poisoned.
+            // If the engine panics, the next call finds the lock poisoned.
             if let Some(1..) = guarded("the engine", || self.drive(Caller::Lane)) {
                 idle = 0;
                 naps = 0;
@@ -562,7 +567,7 @@ impl Lane {
         }
     }
 
-    /// Returns whether something is in flight; if so, checks whether the device hangs.
+    /// Returns whether something is in flight. If so, also checks whether the device is stalled.
     fn watch_device(&self, stall_detector: &mut StallDetector) -> bool {
         let core = self.lock();
         let in_flight = !core.over && core.planner.open_operations() > 0;
@@ -588,16 +593,15 @@ impl Lane {
                 )
             };
             guarded("the log", tell);
-            // Tasks that wait for room end with `TimedOut`.
+            // Wake the tasks that wait for room, which then fail with `TimedOut`.
             self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
         true
     }
 
-    /// Sleeps for `nap`, or until woken, unless there is something to do. Returns whether a submitter woke
-    /// it.
+    /// Sleeps for `nap`, or until woken, unless there is work. Returns whether a submitter woke the thread.
     fn sleep(&self, nap: Option<Duration>) -> bool {
-        // Either this sees a new request, or its submitter sees this thread asleep. `GONE` is final.
+        // Either this thread sees a new request, or the submitter sees ASLEEP. `GONE` is final.
         let (order, otherwise) = (Ordering::SeqCst, Ordering::Relaxed);
         if self.presence.compare_exchange(AWAKE, ASLEEP, order, otherwise).is_err() {
             return false;
@@ -609,7 +613,7 @@ impl Lane {
                 None => {}
             }
         }
-        // Fails if a submitter has set it to AWAKE.
+        // The exchange fails if a submitter has already set AWAKE.
         self.presence.compare_exchange(ASLEEP, AWAKE, order, otherwise).is_err()
     }
 
@@ -633,22 +637,22 @@ impl Lane {
         !core.over && core.planner.open_operations() > 0
     }
 
-    /// Finishes operations in flight until `deadline`, and closes the device queue. Any thread may call it,
-    /// repeatedly.
+    /// Completes operations in flight until `deadline`, and closes the device queue. Any thread may call it,
+    /// also repeatedly.
     pub(super) fn drain(&self, deadline: Instant) {
-        // Another closer may have less time.
+        // Another thread may have set an earlier deadline.
         let earliest = || self.closing().map_or(deadline, |other| deadline.min(other));
         if !self.poll_until(earliest, false) {
             guarded("the engine", || self.stop());
-            // Stopping takes a device far less.
+            // Devices stop in much less time than this.
             let grace = Instant::now() + Duration::from_millis(500);
             self.poll_until(|| grace, true);
         }
         self.end();
     }
 
-    /// Polls until nothing is in flight (true) or `until` has passed (false). With `enough`, continues while
-    /// there is progress.
+    /// Polls until nothing is in flight (then returns true) or `until` has passed (false). With `enough`,
+    /// continues while there is progress.
     fn poll_until(&self, until: impl Fn() -> Instant, enough: bool) -> bool {
         loop {
             let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
@@ -664,13 +668,15 @@ impl Lane {
         }
     }
 
-    /// Polls once. Gives the device up if nothing is in flight; returns the progress and whether it did.
+    /// Polls once, and closes the device if nothing is in flight. Returns the progress, and whether it closed
+    /// the device.
     fn poll_to_drain(&self) -> (usize, bool) {
         let mut core = self.enter();
         let progress = self.run(&mut core, Caller::Closer);
         let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
         if over {
-            // Under the same lock: a late request would be taken and then abandoned.
+            // Close under the same lock, because otherwise a late request could be accepted and then
+            // abandoned.
             self.give_up(&mut core);
         }
         self.leave(core);
@@ -688,19 +694,19 @@ impl Lane {
         tracing::warn!(backend = self.backend, "shared queue did not drain in time; the device was stopped");
     }
 
-    /// Gives the device up and fails late requests.
+    /// Closes the device and fails late requests.
     fn end(&self) {
         let mut core = self.enter();
         self.give_up(&mut core);
         self.presence.store(GONE, Ordering::SeqCst);
-        // Requests before GONE are ended here; later ones by their submitters. The inboxes are read without a
-        // fence.
+        // Requests before GONE are ended here, and later ones by their submitters. GONE is set before the
+        // inboxes are read.
         fence(Ordering::SeqCst);
         self.run(&mut core, Caller::Closer);
         self.leave(core);
     }
 
-    /// Gives the device up. Operations that it has not answered leak their parked operands and are reported
+    /// Abandons the device. Operations that it has not completed leak their parked operands and are reported
     /// as abandoned.
     fn give_up(&self, core: &mut Core) {
         if std::mem::replace(&mut core.over, true) {
@@ -710,21 +716,21 @@ impl Lane {
         guarded("the engine", || planner.abandon());
         for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
             if !op.has_ended() {
-                // SAFETY: the planner will not end it any more.
+                // SAFETY: the planner has been abandoned, so it never ends this operation.
                 core.callbacks.extend(unsafe { slot.abandon() });
             }
         }
     }
 }
 
-/// Returns the nap in multiples of the shortest. It is at most a sixtieth of the time waited so far: a late
-/// completion is noticed soon, and a device that hangs costs little CPU.
+/// Returns the length of the next nap in multiples of the shortest. It is at most a sixtieth of the time
+/// waited so far, so that a late completion is noticed soon and a stalled device costs little CPU time.
 pub(super) fn nap_for(naps: u32) -> u32 {
     (naps / 64).clamp(1, 20)
 }
 
 impl Drop for Lane {
-    /// Gives the device up if the lane was not drained: memory that the device may use is not freed.
+    /// Abandons the device if the lane was not drained, so that memory that the device may use is not freed.
     fn drop(&mut self) {
         self.end();
     }

@@ -1,4 +1,5 @@
-//! Every interleaving of a lane that completes with a holder that waits, drops or awaits.
+//! Tests of every interleaving of a lane that completes an operation with a holder that waits for, drops or
+//! awaits its transfer.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p dma-core --release --lib loom`.
 #![expect(unsafe_code, reason = "keeps the slots' protocol")]
@@ -11,10 +12,10 @@ use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Seen, Slot};
 use super::wait_queue::WaitQueue;
 
-/// Operands that tell when they are dropped.
+/// Operands that count their drops.
 struct Operands(Drops);
 
-/// Not loom's: what is leaked on purpose would count as a leak.
+/// A plain atomic and not loom's, because loom would report operands that are leaked on purpose.
 type Drops = std::sync::Arc<std::sync::atomic::AtomicUsize>;
 
 impl Drop for Operands {
@@ -23,27 +24,27 @@ impl Drop for Operands {
     }
 }
 
-/// The "device's" write, which must be over before anybody frees or reads the operands.
+/// The memory that the "device" writes. The write must be over before the operands are freed or read.
 struct Shared {
     slot: Slot,
     memory: loom::cell::UnsafeCell<u32>,
 }
 
-// SAFETY: loom checks the accesses.
+// SAFETY: loom checks every access to the cell.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: loom checks every access to the cell.
 unsafe impl Send for Shared {}
 
 fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>, thread::JoinHandle<bool>) {
     let shared = Arc::new(Shared { slot: Slot::new(), memory: loom::cell::UnsafeCell::new(0) });
-    // SAFETY: nobody else has the slot.
+    // SAFETY: no other thread has the slot yet.
     unsafe { shared.slot.submit(|request| request.operations = 1) };
     let lane = Arc::clone(&shared);
     let thread = thread::spawn(move || {
-        // SAFETY: the lane has the slot, since the thread was started after `submit`.
+        // SAFETY: the thread was started after `submit`, so the lane owns the request.
         let operations = unsafe { lane.slot.request(|request| request.operations) };
         assert_eq!(operations, 1);
-        // SAFETY: the device owns the memory until it completes.
+        // SAFETY: the operation has not completed, so only the device accesses the memory.
         lane.memory.with_mut(|memory| unsafe { *memory = 7 });
         complete(&lane.slot)
     });
@@ -51,11 +52,11 @@ fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>,
 }
 
 fn done(slot: &Slot) -> bool {
-    // SAFETY: the lane completes once.
+    // SAFETY: only the lane completes the slot, and it does so once.
     run(unsafe { slot.complete(None) })
 }
 
-/// Does what is left to do, as the lane does once its lock is free. Returns whether operands were dropped.
+/// Runs the callback, as the lane does after unlocking. Returns whether operands were dropped.
 fn run(after: Option<DeferredCallback>) -> bool {
     match after {
         Some(DeferredCallback::Wake(waker)) => waker.wake(),
@@ -76,7 +77,7 @@ fn a_holder_that_sees_done_sees_the_bytes() {
             thread::yield_now();
         }
         assert_eq!(shared.slot.look(), Seen::Done);
-        // SAFETY: the device is done with it.
+        // SAFETY: the operation has completed, so the device no longer accesses the memory.
         shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
         assert!(!lane.join().unwrap(), "the holder was there");
     });
@@ -86,14 +87,14 @@ fn a_holder_that_sees_done_sees_the_bytes() {
 fn a_report_arrives_whole() {
     loom::model(|| {
         let (shared, lane) = start(|slot| {
-            // SAFETY: the lane completes once.
+            // SAFETY: only the lane completes the slot, and it does so once.
             run(unsafe { slot.complete(Some(Report::Closed)) })
         });
         while shared.slot.look() == Seen::InFlight {
             thread::yield_now();
         }
         assert_eq!(shared.slot.look(), Seen::Reported);
-        // SAFETY: it was seen reported.
+        // SAFETY: this thread holds the operation and saw REPORTED.
         assert!(matches!(unsafe { shared.slot.take_report() }, Some(Report::Closed)));
         lane.join().unwrap();
     });
@@ -105,12 +106,12 @@ fn a_holder_that_drops_has_its_operands_freed_once_and_not_before() {
         let (shared, lane) = start(done);
         let drops = Drops::default();
         let operands = Box::new(Operands(Drops::clone(&drops)));
-        // SAFETY: this thread holds the operation.
+        // SAFETY: this thread is the holder of the operation in flight.
         let parked = unsafe { shared.slot.park(operands) };
         let came_back = parked.is_err();
         if let Err(operands) = parked {
             assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so it is done");
-            // SAFETY: the device is done with it.
+            // SAFETY: the operation has completed, so the device no longer accesses the memory.
             shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
             drop(operands);
         }
@@ -124,11 +125,11 @@ fn a_holder_that_drops_has_its_operands_freed_once_and_not_before() {
 fn abandoned_operands_are_never_freed() {
     loom::model(|| {
         let (shared, lane) = start(|slot| {
-            // SAFETY: instead of completing.
+            // SAFETY: the lane abandons the slot once, and never completes it.
             run(unsafe { slot.abandon() })
         });
         let drops = Drops::default();
-        // SAFETY: this thread holds the operation.
+        // SAFETY: this thread is the holder of the operation in flight.
         let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
         if let Err(operands) = parked {
             assert_eq!(shared.slot.look(), Seen::Abandoned);
@@ -160,7 +161,7 @@ fn an_awaiting_holder_may_drop() {
         let (shared, lane) = start(done);
         let drops = Drops::default();
         let attending = shared.slot.register_waker(std::task::Waker::noop());
-        // SAFETY: this thread holds the operation.
+        // SAFETY: this thread is the holder of the operation in flight.
         let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
         if let Err(operands) = parked {
             assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so it is done");
@@ -185,7 +186,7 @@ fn pushed_slots_are_taken_once_with_what_was_written() {
             .map(|slot| {
                 let inbox = Arc::clone(&inbox);
                 thread::spawn(move || {
-                    // SAFETY: each slot's cell is its pusher's until it is taken.
+                    // SAFETY: a slot's cell belongs to the pushing thread until the slot is taken.
                     inbox.2[slot as usize].with_mut(|cell| unsafe { *cell = slot + 10 });
                     inbox.0.push(&inbox.1, slot);
                 })
@@ -196,7 +197,7 @@ fn pushed_slots_are_taken_once_with_what_was_written() {
             let before = taken.len();
             inbox.0.take(&inbox.1, &mut taken);
             for slot in &taken[before..] {
-                // SAFETY: it was taken.
+                // SAFETY: the slot was taken from the inbox, so its cell belongs to this thread.
                 inbox.2[*slot as usize].with(|cell| assert_eq!(unsafe { *cell }, slot + 10));
             }
             thread::yield_now();
@@ -214,7 +215,7 @@ fn a_free_slot_has_one_owner() {
         let other = Arc::clone(&free);
         let use_once = |free: &(FreeSlots, loom::cell::UnsafeCell<u32>)| {
             if let Some(slot) = free.0.take(0) {
-                // SAFETY: the slot is this thread's.
+                // SAFETY: `take` returned the slot to this thread only.
                 free.1.with_mut(|cell| unsafe { *cell += 1 });
                 free.0.give(slot);
             }
@@ -226,17 +227,17 @@ fn a_free_slot_has_one_owner() {
     });
 }
 
-/// Free slots, and the tasks that wait for one.
+/// Free slots, and tasks that wait for one.
 type Places = Arc<(FreeSlots, WaitQueue)>;
 
-/// One slot, and it is taken.
+/// Makes a set of one slot, which is taken.
 fn full() -> Places {
     let places = Arc::new((FreeSlots::new(1), WaitQueue::new()));
     assert_eq!(places.0.take(0), Some(0));
     places
 }
 
-/// Gives the slot back, as a lane does.
+/// Returns the slot, as a lane does.
 fn give(places: &Places) {
     places.0.give(0);
     if let Some(waker) = places.1.next() {

@@ -36,19 +36,19 @@ use crate::{
     Result, Source,
 };
 
-/// Memory that a lane allocates for each place of its depth, in bytes.
+/// Memory that a lane allocates for each operation of its depth, in bytes.
 pub(crate) const SLOT_BYTES: usize =
     crate::planner::SLOT_BYTES + size_of::<slot::Slot>() + 3 * size_of::<u32>() + 1;
 
-/// A transfer on a shared queue, or the operands handed back with the reason.
+/// A transfer on a shared queue, or an error that returns the operands.
 pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
 
 /// Options of a shared queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedQueueOptions {
-    /// Device queues, each with a thread; 1, the default, to 65,535. More than the device has channels is an
-    /// error.
+    /// Number of device queues (lanes), each with a thread, from 1 (the default) to 65,535. It is an error if
+    /// the device has fewer channels.
     pub lanes: usize,
     /// Options of each device queue; the depth is that of one lane.
     pub queue: QueueOptions,
@@ -63,7 +63,7 @@ impl Default for SharedQueueOptions {
 }
 
 impl SharedQueueOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -76,7 +76,7 @@ impl SharedQueueOptions {
         with_queue(queue: QueueOptions);
     }
 
-    /// Refuses numbers of lanes that no queue has.
+    /// Checks the number of lanes.
     pub(crate) fn check(&self) -> Result<()> {
         let error = match self.lanes {
             0 => Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
@@ -91,8 +91,8 @@ impl SharedQueueOptions {
     }
 
     /// Sets the cores that the lanes' threads may run on, such as those of the device's
-    /// [node](crate::NumaNodes::cores). Cores that the process may not use are left out, unless there are no
-    /// others.
+    /// [node](crate::NumaNodes::cores). Cores that the process may not use are ignored; it is an error if no
+    /// others remain.
     #[must_use]
     pub fn with_cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
         self.cores = cores.into();
@@ -102,35 +102,36 @@ impl SharedQueueOptions {
 
 /// A queue for any number of threads and tasks. Clones share it; its transfers are `Send` futures.
 ///
-/// Submitting a copy of one range to another is lock-free. Operations of tasks wait for others for up to
-/// [`QueueOptions::doorbell_delay`], to share a doorbell. A thread that waits for its transfer rings at once,
-/// and polls the device itself. Tasks must not block, so each lane has a thread that polls for them.
+/// Submitting a copy of one range to another is lock-free. Operations of tasks wait up to
+/// [`QueueOptions::doorbell_delay`] to share a doorbell with others. A thread that waits for its transfer
+/// rings at once, and polls the device itself. Tasks must not block, so each lane has a thread that polls for
+/// them.
 ///
-/// - A full queue hands the operands back. [`ready`](Self::ready) waits until it has room, and
+/// - A full queue returns the operands. [`ready`](Self::ready) waits until it has room, and
 ///   [`copy_when_ready`](Self::copy_when_ready) does both.
-/// - Operations are unordered and there is no fence, since threads and lanes run in parallel: await an
-///   operation before you submit one that depends on it.
-/// - Wakers, destructors of operands and log subscribers may use the queue. An engine that logs does so while
-///   its lane is locked: a subscriber that uses the queue then may hang.
+/// - Operations are unordered, and a fence does not exist, because threads and lanes run in parallel. Await
+///   an operation before you submit one that depends on it.
+/// - Wakers, destructors of operands and log subscribers may use the queue. Engines, however, log while their
+///   lane is locked, so a subscriber that uses the queue for an engine's event may deadlock.
 /// - Dropping the last clone closes the queue as [`close`](Self::close) does, within
-///   [`QueueOptions::drop_timeout`]. A transfer that is held keeps the queue open as a clone does.
+///   [`QueueOptions::drop_timeout`]. A held transfer keeps the queue open, as a clone does.
 /// - `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never
 ///   woken.
 ///
-/// # A device that hangs
+/// # Stalled devices
 ///
-/// No time limit ends an operation, because memory cannot be reused while a device may still write to it: an
-/// `.await` goes on until the queue is closed, and a dropped transfer keeps its memory and its place.
-/// [`stalled`](Self::stalled) detects such a device, and a full queue refuses with `TimedOut` instead of
-/// `QueueFull`, once it has completed nothing for [`QueueOptions::stall_timeout`]. To recover,
-/// [`close`](Self::close) the queue with a short timeout, which ends every transfer, and open another queue,
-/// or another engine. [`Counters::abandoned`] counts the operations whose memory is lost.
+/// No time limit ends an operation, because memory cannot be reused while a device may still write to it. An
+/// `.await` continues until the queue is closed, and a dropped transfer keeps its memory and its slot.
+/// [`stalled`](Self::stalled) reports a device that has completed nothing for
+/// [`QueueOptions::stall_timeout`]. Then a full queue fails with `TimedOut` instead of `QueueFull`. To
+/// recover, [`close`](Self::close) the queue with a short timeout, which ends every transfer, and open
+/// another queue, or another engine. [`Counters::abandoned`] counts the operations whose memory is leaked.
 pub struct SharedQueue {
     handle: Arc<QueueHandle>,
 }
 
-/// One clone, shared with its transfers. Each has a reference count of its own, so that threads with their
-/// own clones do not contend for it.
+/// One clone of the queue, shared with its transfers. Each clone has its own reference count, so that threads
+/// with clones of their own do not contend.
 struct QueueHandle {
     hub: Arc<Hub>,
     /// Selects the lane, free list word and inbox that this clone uses first.
@@ -156,17 +157,18 @@ struct Hub {
     lanes: Box<[Arc<Lane>]>,
     /// Tasks that wait for room.
     wait_queue: Arc<WaitQueue>,
-    /// Clones made so far.
+    /// Number of clones made so far.
     clones: AtomicUsize,
-    /// The lanes' threads, in their order. Locked only to join them, and never on one of them.
+    /// The lanes' threads, in the order of the lanes. The lock is taken only to join them, and never by one
+    /// of them.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The process that started the threads; a forked child has none of them.
+    /// The process that started the threads. A forked child has none of them.
     process: u32,
     drop_timeout: Duration,
 }
 
 impl SharedQueue {
-    /// `lanes` are as many as [`SharedQueueOptions::check`] allows.
+    /// [`SharedQueueOptions::check`] has checked the number of `lanes`.
     pub(crate) fn new(
         lanes: Vec<(Box<dyn RawQueue>, Option<BufferMut>)>,
         info: &EngineInfo,
@@ -213,7 +215,7 @@ impl SharedQueue {
         Self { handle: Arc::new(QueueHandle { hub, submitter_id, first_lane }) }
     }
 
-    /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block and needs no
+    /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block, and needs no
     /// flush.
     ///
     /// # Errors
@@ -225,7 +227,7 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
-        // While no destructor and no call can see the operands, the compiler moves them once.
+        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
         let operands = ManuallyDrop::new((src, dst));
         if S::SINGLE && D::SINGLE {
             let at = self.handle.first_lane;
@@ -241,7 +243,7 @@ impl SharedQueue {
                 if lane.is_awake() {
                     return Ok(transfer);
                 }
-                // The transfer holds the operands before the engine can run.
+                // The transfer must hold the operands before the engine can run.
                 return slow_path(transfer, |transfer| {
                     lane.notice();
                     Ok(transfer)
@@ -255,7 +257,7 @@ impl SharedQueue {
         })
     }
 
-    /// Submits every copy of `batch`. It takes one place of the depth and completes as a whole.
+    /// Submits every copy of `batch`. It counts as one operation of the depth and completes as a whole.
     ///
     /// # Errors
     ///
@@ -288,7 +290,7 @@ impl SharedQueue {
         })
     }
 
-    /// Checks an operation with the limits of the clone's own lane and submits its plan.
+    /// Checks an operation against the limits of the clone's own lane, and submits its plan.
     pub(crate) fn submit_checked<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
@@ -296,7 +298,7 @@ impl SharedQueue {
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
         let lane = self.first_lane();
-        // A cell, because several lanes may be asked but only one takes the request.
+        // A cell lets the plan be taken once, although several lanes may be tried.
         let plan = match check(lane.caps, &operands, &mut lane.lists()) {
             Ok(plan) => Cell::new(Some(plan)),
             Err(e) => return Err(refuse(lane, operation, e, operands)),
@@ -313,8 +315,9 @@ impl SharedQueue {
         submitted
     }
 
-    /// As [`copy`](Self::copy), once awaited, but a full queue is waited for. Then awaits the copy. Dropping
-    /// the future before it has submitted drops the operands; after that, it is as dropping the transfer.
+    /// Copies as [`copy`](Self::copy) does, but waits while the queue is full, and then awaits the copy. The
+    /// future does nothing before it is polled. Dropping it before it has submitted drops the operands;
+    /// later, it is like dropping the transfer.
     ///
     /// ```
     /// # use dma_core::{BufferMut, Result, SharedQueue};
@@ -326,7 +329,7 @@ impl SharedQueue {
     ///
     /// # Errors
     ///
-    /// With the operands: as [`copy`](Self::copy) except `QueueFull`, as [`ready`](Self::ready), and as
+    /// With the operands: those of [`copy`](Self::copy) except `QueueFull`, of [`ready`](Self::ready), and of
     /// [`SharedTransfer::wait`].
     pub async fn copy_when_ready<S, D>(&self, src: S, dst: D) -> Result<(S, D), OpError<(S, D)>>
     where
@@ -336,7 +339,7 @@ impl SharedQueue {
         self.when_ready((src, dst), |(src, dst)| self.copy(src, dst)).await
     }
 
-    /// As [`copy_when_ready`](Self::copy_when_ready), for any operation:
+    /// Submits any operation as [`copy_when_ready`](Self::copy_when_ready) submits a copy:
     ///
     /// ```
     /// # use dma_core::{Buffer, Result, SharedQueue};
@@ -348,12 +351,12 @@ impl SharedQueue {
     ///
     /// # Errors
     ///
-    /// With the operands: as `submit` except `QueueFull`, as [`ready`](Self::ready), and as
+    /// With the operands: those of `submit` except `QueueFull`, of [`ready`](Self::ready), and of
     /// [`SharedTransfer::wait`].
     ///
     /// # Panics
     ///
-    /// If `submit` answers `QueueFull` without the operands.
+    /// If `submit` fails with `QueueFull` without the operands.
     pub async fn when_ready<T: Send + 'static, R: Answer>(
         &self,
         mut operands: T,
@@ -388,13 +391,13 @@ impl SharedQueue {
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
             let at = if first_lane + i < lanes { first_lane + i } else { first_lane + i - lanes };
-            // There are not more lanes.
+            // The number of lanes fits.
             let at = at as u16;
             let lane = self.handle.lane(at);
             if let Some(slot) =
                 lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request))
             {
-                // The transfer holds the operands before the engine can run.
+                // The transfer must hold the operands before the engine can run.
                 let handle = Arc::clone(&self.handle);
                 let flags = TransferFlags::new(operation).with_lane(at);
                 let transfer = SharedTransfer::new(handle, slot, flags, operands);
@@ -413,37 +416,37 @@ impl SharedQueue {
         self.handle.lane(self.handle.first_lane)
     }
 
-    /// Waits, once awaited, until there is room for an operation; [`when_ready`](Self::when_ready) submits it
-    /// then. [`SharedReady::wait`] is for threads.
+    /// Returns a future that waits until there is room for an operation. [`when_ready`](Self::when_ready)
+    /// also submits it. Threads use [`SharedReady::wait`].
     ///
-    /// Room is seen, not reserved: several tasks may be woken for one place, and other submitters may take it
-    /// first. Tasks wait in FIFO order. Once warm, waiting allocates nothing. A place becomes free when its
-    /// transfer has given its operands back, or was dropped and has ended. A task that holds all transfers
-    /// waits for itself.
+    /// Room is not reserved: several tasks may be woken for one slot, and other submitters may take it first.
+    /// Tasks wait in FIFO order. Once warm, waiting allocates nothing. A slot becomes free when its transfer
+    /// has returned its operands, or was dropped and has ended. So a task that holds all transfers would wait
+    /// for itself.
     ///
     /// # Errors
     ///
-    /// Of awaiting it: `Closed` once the queue is; `TimedOut` when there is no room and the device hangs (see
-    /// [`QueueOptions::stall_timeout`]).
+    /// The future fails with `Closed` once the queue is closed, and with `TimedOut` when there is no room and
+    /// the device is stalled (see [`QueueOptions::stall_timeout`]).
     pub fn ready(&self) -> SharedReady {
         SharedReady::new(Arc::clone(&self.handle))
     }
 
-    /// Returns the number of free places on all lanes together, for metrics and load shedding. Other threads
-    /// take and free places meanwhile.
+    /// Returns the number of operations that can be submitted before all lanes are full, for metrics and load
+    /// shedding. The number may be outdated, because other threads submit and complete operations.
     #[must_use]
     pub fn available(&self) -> usize {
         self.handle.hub.lanes.iter().map(|lane| lane.available()).sum()
     }
 
-    /// Returns the counters of all lanes together.
+    /// Returns the sum of all lanes' counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.handle.hub.counters()
     }
 
     /// Returns the time for which the device has had work and completed none of it, if that exceeds
-    /// [`QueueOptions::stall_timeout`]; of several lanes, the longest.
+    /// [`QueueOptions::stall_timeout`]. With several lanes, returns the longest such time.
     ///
     /// Does not block. The lanes' threads poll the device and notice its next completion within a few
     /// milliseconds. Time in which they could not run does not count.
@@ -452,18 +455,18 @@ impl SharedQueue {
         self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()
     }
 
-    /// Returns the most operations in flight, on all lanes together.
+    /// Returns the maximum number of operations in flight, on all lanes together.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.handle.hub.lanes.iter().map(|lane| lane.depth()).sum()
     }
 
     /// Closes the queue for all clones: refuses new operations, waits up to `timeout` for those in flight,
-    /// and aborts the rest. An operation that the device does not give back even then is abandoned; its
-    /// memory is never reused. Held transfers learn their outcome as usual.
+    /// and aborts the rest. An operation that the device does not end even then is abandoned; its memory is
+    /// never reused. Held transfers return their outcome as usual.
     ///
-    /// Returns the final counters, also when called again. Of several callers at a time, the one with the
-    /// least time counts. Wakers and destructors of operands may call it.
+    /// Returns the final counters, even if the queue is already closed. If several callers close it at the
+    /// same time, the shortest timeout applies. Wakers and destructors of operands may call it.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn close(&self, timeout: Duration) -> Counters {
         self.handle.hub.close(timeout)
@@ -487,7 +490,7 @@ impl Copier for SharedQueue {
     }
 
     fn make_room(&self) -> Option<usize> {
-        // The lanes' threads poll, and other threads give places back.
+        // The lanes' threads poll, and other threads free slots.
         Some(0)
     }
 }
@@ -495,14 +498,14 @@ impl Copier for SharedQueue {
 impl Hub {
     fn close(&self, timeout: Duration) -> Counters {
         let deadline = deadline(timeout);
-        // All lanes, before the first is waited for.
+        // Close all lanes before waiting for the first.
         self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
         if self.process == std::process::id() {
             self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
         if lane::on_lane() {
-            // Called by a waker or a destructor of operands: this thread must not join itself. The lanes'
-            // threads find nothing left to do and exit.
+            // A waker or a destructor of operands called this on a lane thread, which must not join itself.
+            // The lanes' threads find no work left and exit.
             self.lanes.iter().for_each(|lane| lane.drain(lane.close(deadline)));
         } else {
             self.join(deadline);
@@ -513,10 +516,10 @@ impl Hub {
     /// Waits for the lanes' threads, which drain their lanes.
     fn join(&self, deadline: Instant) {
         let mut orphans = Vec::new();
-        // Held while joining, so that a second closer waits for the first.
+        // The lock is held while joining, so that a second closer waits for the first.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if self.process != std::process::id() {
-            // A forked child has no such threads, and joining them panics.
+            // A forked child does not have these threads, and joining them would panic.
             std::mem::forget(std::mem::take(&mut *threads));
             return;
         }
@@ -538,7 +541,7 @@ impl Hub {
         }
     }
 
-    /// Returns the time for which no lane's device has completed anything, if all of them hang.
+    /// Returns the shortest stall of all lanes, if every lane is stalled.
     #[cold]
     fn hangs(&self) -> Option<Duration> {
         self.lanes.iter().map(|lane| lane.stalled()).min().flatten()
@@ -568,7 +571,8 @@ fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> Op
     OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 
-/// Runs `f` with the lane's lists, or without the lock if the operands are `single`, which need none.
+/// Runs `f` with the lane's lists. If the operands are `single`, they need no lists, and the lock is not
+/// taken.
 fn with_lists<R>(lane: &Lane, single: bool, f: impl FnOnce(&mut Lists) -> R) -> R {
     if single { f(&mut Lists::default()) } else { f(&mut lane.lists()) }
 }

@@ -14,14 +14,14 @@ use crate::planner::error;
 use crate::planner::wait::Backoff;
 use crate::{Error, ErrorKind, Result};
 
-/// Room on a [`SharedQueue`](crate::SharedQueue), to be waited for or awaited: made by
+/// A future that waits for room on a [`SharedQueue`](crate::SharedQueue), made by
 /// [`SharedQueue::ready`](crate::SharedQueue::ready).
 ///
-/// Dropping it leaves the wait list. It keeps the queue open as a clone does.
+/// Dropping it leaves the wait list. It keeps the queue open, as a clone does.
 #[must_use = "it does nothing unless it is awaited or waited for"]
 pub struct SharedReady {
     handle: Arc<QueueHandle>,
-    /// This task's number in the wait queue, once it has joined.
+    /// This task's number in the wait list, once it has joined.
     number: Option<u64>,
 }
 
@@ -30,16 +30,17 @@ impl SharedReady {
         Self { handle, number: None }
     }
 
-    /// Waits until there is room. The calling thread polls the device meanwhile.
+    /// Waits until there is room. While it waits, the calling thread polls the device.
     ///
     /// # Errors
     ///
-    /// As those of awaiting it: see [`SharedQueue::ready`](crate::SharedQueue::ready).
+    /// The errors of the future: see [`SharedQueue::ready`](crate::SharedQueue::ready).
     pub fn wait(self) -> Result<()> {
         self.block(None)
     }
 
-    /// Waits until there is room or `deadline` has passed. The calling thread polls the device meanwhile.
+    /// Waits until there is room or `deadline` has passed. While it waits, the calling thread polls the
+    /// device.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl SharedReady {
             }
             let help = |lane: &Arc<Lane>| lane.help(self.handle.submitter_id);
             let progress = self.handle.hub.lanes.iter().map(help).sum();
-            // Without a deadline, the clock is not read: the lane's thread detects a device that hangs.
+            // Without a deadline, the clock is not read, because the lane's thread detects stalls.
             let Some(until) = until else {
                 backoff.pause();
                 continue;
@@ -67,7 +68,7 @@ impl SharedReady {
         }
     }
 
-    /// Returns the result, if there is one yet.
+    /// Returns the result, if it is known.
     fn answer(&self) -> Option<Result<()>> {
         let hub = &self.handle.hub;
         let first = self.handle.lane(self.handle.first_lane);
@@ -81,11 +82,11 @@ impl SharedReady {
         hub.hangs().and_then(|stalled_for| fail(error::stalled(stalled_for)))
     }
 
-    /// Leaves the wait queue. `seen`: this task has seen room, and there may be more.
+    /// Leaves the wait list. `seen` is true if this task has seen room, in which case there may be more.
     fn leave(&mut self, seen: bool) {
         let Some(number) = self.number.take() else { return };
         let waker = self.handle.hub.wait_queue.leave(number);
-        // A task that was woken leaves without having used its place.
+        // This task was woken and leaves without using its slot, so the next one is woken.
         let next = seen || waker.is_none();
         let_go(waker);
         if next {
@@ -100,7 +101,7 @@ impl Future for SharedReady {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = self.answer();
         if answer.is_none() {
-            // A fast device may have freed a place already.
+            // A fast device may already have freed a slot.
             self.handle.hub.lanes.iter().for_each(|lane| _ = lane.drive(Caller::Task));
             answer = self.answer();
         }
@@ -108,7 +109,7 @@ impl Future for SharedReady {
             let (number, old) = self.handle.hub.wait_queue.join(self.number, context.waker().clone());
             self.number = Some(number);
             let_go(old);
-            // A place that is freed from here on wakes this task; one freed before is seen here.
+            // A slot freed from now on wakes this task; one freed before is visible here.
             answer = self.answer();
         }
         match answer {

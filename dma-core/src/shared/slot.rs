@@ -30,19 +30,19 @@ const HAS_WAITER: u8 = 5;
 /// Ended with a report: a result or a failure.
 const REPORTED: u8 = 6;
 
-/// A submitter's request. The memory of its plans stays with the slot.
+/// A submitter's request. The memory of the plans stays in the slot.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Request {
-    /// The common case: a copy of one range of at least 1 byte to another. Nothing else counts then.
+    /// The common case: a copy of one range of at least 1 byte to another. The other fields are then unused.
     flat: Option<(Segment, Segment)>,
     pub(super) operations: u32,
     pub(super) bytes: u64,
-    /// The operation, or the copies of a batch.
+    /// The plan of the operation, or of each copy of a batch.
     pub(super) plans: Vec<Plan>,
 }
 
-/// The end of an operation other than plain success.
+/// The end of an operation, other than success without a result.
 #[derive(Debug)]
 pub(super) enum Report {
     /// Success with this result.
@@ -53,10 +53,10 @@ pub(super) enum Report {
     Closed,
 }
 
-/// One operation or batch, between the thread that submitted it and the lane.
+/// One operation or batch, shared by the thread that submitted it and the lane.
 ///
 /// The common case stays within one cache line: the state and [`Request::flat`]. The size is a power of two,
-/// so that a slot is found by a shift.
+/// so that indexing takes one shift.
 #[repr(C, align(128))]
 pub(super) struct Slot {
     state: AtomicU8,
@@ -66,21 +66,21 @@ pub(super) struct Slot {
     waker: WakerCell,
 }
 
-// SAFETY: the cells are touched only by their owner, which the state determines as in the table above; their
-// contents are Send.
+// SAFETY: the state determines the owner of the cells, as the module's table shows, and only the owner
+// accesses them. Their contents are Send.
 unsafe impl Sync for Slot {}
-// SAFETY: segments in the request are names for memory; everything else is Send by itself.
+// SAFETY: segments in the request only name memory, and every other field is Send.
 unsafe impl Send for Slot {}
 
 /// The state of an operation, as its holder sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     InFlight,
-    /// It is done, and all is well.
+    /// It is done, without a report.
     Done,
-    /// It is done, and there is a report.
+    /// It is done, with a report.
     Reported,
-    /// The device never answered: the operands must be leaked.
+    /// The device never completed it, so the operands must be leaked.
     Abandoned,
 }
 
@@ -95,32 +95,34 @@ impl Slot {
         }
     }
 
-    /// Fills the request in and marks the slot in flight. Its number must reach the lane through an inbox,
-    /// which orders memory.
+    /// Fills the request and marks the slot as in flight. The slot's number must reach the lane through an
+    /// inbox, which orders the memory accesses.
     ///
     /// # Safety
     ///
-    /// The caller took this slot off the free list.
+    /// The caller has taken this slot from the free list.
     pub(super) unsafe fn submit(&self, fill: impl FnOnce(&mut Request)) {
         self.request.with_mut(|request| {
-            // SAFETY: the slot is the caller's alone, since the free list gave it out once.
+            // SAFETY: the free list returns a slot to one caller only, so no other thread accesses the
+            // request.
             let request = unsafe { &mut *request };
             request.flat = None;
-            // Nothing is left in it, but by a panic.
+            // The request is empty, unless a panic left something in it.
             request.plans.clear();
             fill(request);
         });
         self.state.store(IN_FLIGHT, Ordering::Relaxed);
     }
 
-    /// As [`submit`](Self::submit), for a copy of one range of at least 1 byte to another.
+    /// Submits a request as [`submit`](Self::submit) does, for a copy of one range of at least 1 byte to
+    /// another.
     ///
     /// # Safety
     ///
-    /// As for [`submit`](Self::submit).
+    /// See [`submit`](Self::submit).
     #[inline]
     pub(super) unsafe fn submit_flat(&self, src: Segment, dst: Segment) {
-        // SAFETY: as in `submit`.
+        // SAFETY: the free list returns a slot to one caller only, so no other thread accesses the request.
         self.request.with_mut(|request| unsafe { (*request).flat = Some((src, dst)) });
         self.state.store(IN_FLIGHT, Ordering::Relaxed);
     }
@@ -129,10 +131,10 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// As for [`request`](Self::request).
+    /// See [`request`](Self::request).
     #[inline]
     pub(super) unsafe fn flat(&self) -> Option<(Segment, Segment)> {
-        // SAFETY: as in `request`.
+        // SAFETY: after `submit` only the lane accesses the request, and the caller is the lane.
         self.request.with_mut(|request| unsafe { (*request).flat })
     }
 
@@ -140,32 +142,33 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// The caller got this slot's number from the submission ring, and has not completed it.
+    /// The caller got this slot's number from an inbox, and has not completed it.
     pub(super) unsafe fn request<R>(&self, take: impl FnOnce(&mut Request) -> R) -> R {
-        // SAFETY: after `submit` only the lane touches the request, and it got the slot's number once.
+        // SAFETY: after `submit` only the lane accesses the request, and the caller is the lane.
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
-    /// Ends the operation, with a report if not all is well. After [`DeferredCallback::Drop`] the slot is
-    /// free.
+    /// Ends the operation, with a report if it failed or has a result. If this returns
+    /// [`DeferredCallback::Drop`], the slot is free.
     ///
     /// # Safety
     ///
-    /// The caller is the lane, and completes every submitted slot once.
+    /// The caller is the lane, which completes every submitted slot once.
     #[inline]
     pub(super) unsafe fn complete(&self, report: Option<Report>) -> Option<DeferredCallback> {
         let mut end = DONE;
         if report.is_some() {
             end = REPORTED;
-            // SAFETY: the holder reads the report only after `state` says REPORTED, below.
+            // SAFETY: the holder reads the report only once `state` is REPORTED, which is set below.
             self.report.with_mut(|cell| unsafe { *cell = report });
         }
-        // Release: the report and the copied bytes; acquire: operands that the holder parked.
+        // Release publishes the report and the copied bytes; acquire makes parked operands visible.
         let before = self.state.swap(end, Ordering::AcqRel);
         if before == IN_FLIGHT {
             return None;
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller is the lane, which completes every slot once, and `before` is the state that the
+        // swap returned.
         unsafe { self.completed(before) }
     }
 
@@ -173,32 +176,33 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// As for [`complete`](Self::complete), which called it.
+    /// See [`complete`](Self::complete), which must be the caller.
     unsafe fn completed(&self, before: u8) -> Option<DeferredCallback> {
         match before {
             PARKED => {
-                // SAFETY: the holder parked them and has gone.
+                // SAFETY: the state is PARKED, so the holder has left the operands to the lane.
                 let parked = self.parked.with_mut(|parked| unsafe { (*parked).take() });
-                // SAFETY: likewise, so that the report is nobody's.
+                // SAFETY: the state is PARKED, so no holder reads the report.
                 drop(self.report.with_mut(|report| unsafe { (*report).take() }));
                 self.state.store(FREE, Ordering::Relaxed);
                 parked.map(DeferredCallback::Drop)
             }
-            // If the holder saw DONE already and the slot serves another operation by now, that one's task is
-            // woken once too often.
+            // If the holder has already seen DONE and the slot serves another operation, that operation's
+            // task is woken spuriously.
             HAS_WAITER => self.waker.replace(None).map(DeferredCallback::Wake),
             _ => None,
         }
     }
 
-    /// Gives up on an operation that the device never answered. Leaks parked operands.
+    /// Abandons an operation that the device never completed. Leaks parked operands.
     ///
     /// # Safety
     ///
-    /// As [`complete`](Self::complete), instead of it.
+    /// See [`complete`](Self::complete), which must not also be called.
     pub(super) unsafe fn abandon(&self) -> Option<DeferredCallback> {
         if self.state.swap(ABANDONED, Ordering::AcqRel) == PARKED {
-            // SAFETY: the holder parked them and has gone. The device may write to them for ever.
+            // SAFETY: the state is PARKED, so the holder has left the operands to the lane. The device may
+            // still write to them, so leak them.
             std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
         }
         self.waker.replace(None).map(DeferredCallback::Wake)
@@ -215,55 +219,56 @@ impl Slot {
         }
     }
 
-    /// Registers `waker` for the end of the operation. Returns false if it has ended already.
+    /// Registers `waker` for the end of the operation. Returns false if the operation has already ended.
     pub(super) fn register_waker(&self, waker: &Waker) -> bool {
         if !self.waker.will_wake(waker) {
             let old = self.waker.replace(Some(waker.clone()));
             let_go(old);
         }
-        // Release: the lane, which sees HAS_WAITER, sees the waker.
+        // Release makes the waker visible to the lane when it sees HAS_WAITER.
         match self.state.compare_exchange(IN_FLIGHT, HAS_WAITER, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(HAS_WAITER) => true,
             Err(_) => {
-                // Nobody will wake it.
+                // The operation has ended, so this waker is not needed.
                 let_go(self.waker.replace(None));
                 false
             }
         }
     }
 
-    /// The report of an operation, to be taken once it was seen as [`Seen::Reported`].
+    /// Takes the report of an operation that was seen as [`Seen::Reported`].
     ///
     /// # Safety
     ///
-    /// The caller holds the operation, and saw it reported.
+    /// The caller holds the operation and has seen [`Seen::Reported`].
     pub(super) unsafe fn take_report(&self) -> Option<Report> {
-        // SAFETY: the lane wrote it before it said REPORTED, and touches it no more.
+        // SAFETY: the lane wrote the report before it set REPORTED, and does not access it any more.
         self.report.with_mut(|report| unsafe { (*report).take() })
     }
 
-    /// Leaves operands to an operation in flight. If it has ended meanwhile, they come back, and the caller
-    /// takes the operation.
+    /// Leaves the operands to an operation in flight. If the operation has already ended, returns the
+    /// operands, and the caller still holds the operation.
     ///
     /// # Safety
     ///
-    /// The caller holds the operation, and no more after `Ok`.
+    /// The caller holds the operation, and does not use it after `Ok`.
     pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
-        // The task waits no more. Its waker may keep anything alive, even the queue.
+        // Drop the waker, because the task no longer waits, and a waker may keep anything alive, even the
+        // queue.
         let_go(self.waker.replace(None));
-        // SAFETY: the lane looks at it only once `state` says PARKED.
+        // SAFETY: the lane accesses the cell only once `state` is PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
         for from in [IN_FLIGHT, HAS_WAITER] {
             if self.state.compare_exchange(from, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return Ok(());
             }
         }
-        // SAFETY: the lane did not see PARKED and never will.
+        // SAFETY: the exchange failed, so the lane never sees PARKED and does not access the cell.
         Err(self.parked.with_mut(|parked| unsafe { (*parked).take() }).expect("parked above"))
     }
 }
 
-/// Drops a waker, which may run user code, and catches its panic: it concerns another task.
+/// Drops a waker, which may run user code, and catches its panic, which concerns another task.
 pub(super) fn let_go(waker: Option<Waker>) {
     if let Some(waker) = waker {
         guarded("the drop of a task's waker", || drop(waker));

@@ -22,10 +22,10 @@ use crate::{Error, ErrorKind, OpError, Result};
 
 transfer! {
     /// An operation in flight on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until the
-    /// operation is done; then they come back, with the result ([`R`](Answer)) if there is one.
+    /// operation is done, and then returns them, with the result ([`R`](Answer)) if the operation has one.
     ///
-    /// Wait for it, await it on any executor and any thread, or drop it: the operation goes on, and its
-    /// operands are freed when the device is done with them. Forgetting it leaks them.
+    /// Wait for it, or await it on any executor and any thread. If it is dropped, the operation continues,
+    /// and its operands are freed when the device is done with them. If it is forgotten, they leak.
     SharedTransfer<T> where T: Send, Arc<QueueHandle>
 }
 
@@ -38,7 +38,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
     fn look(&self) -> Seen {
         if self.slot == SPENT {
-            // The slot may serve another operation by now.
+            // The slot may already serve another operation.
             return Seen::Done;
         }
         self.lane().slots[self.slot as usize].look()
@@ -88,7 +88,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
                 until.unwrap_or(stalled)
             });
             if over {
-                // The deadline may have passed while this thread was not running.
+                // Poll once more, because the deadline may have passed while this thread was not running.
                 self.lane().help(self.queue.submitter_id);
                 if until.is_none() && self.lane().reports() != reports {
                     continue;
@@ -98,7 +98,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
     }
 
-    /// Gives the operands of an ended operation back.
+    /// Returns the operands of an ended operation.
     #[inline]
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
         let seen = self.look();
@@ -117,11 +117,11 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     fn explain(&self, seen: &Seen, slot: u32, operands: T) -> Result<R::With<T>, OpError<T>> {
         let (operation, backend) = (self.flags.operation(), self.lane().backend);
         if *seen == Seen::Abandoned {
-            // The device may write to them for ever.
+            // The device may still write to them, so leak them.
             std::mem::forget(operands);
             return Err(error::never_answered(operation, backend));
         }
-        // SAFETY: this transfer holds the operation, and saw it reported.
+        // SAFETY: this transfer holds the operation and has seen it reported.
         let report = unsafe { self.lane().slots[slot as usize].take_report() };
         self.lane().release(slot);
         match report {
@@ -146,25 +146,25 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if !self.flags.has_yielded() && self.lane().delays_doorbell() {
             self.flags.set_yielded();
             if self.lane().slots[self.slot as usize].register_waker(waker) {
-                // The doorbell can wait until all tasks that can run have submitted. If this one is not
-                // polled again, the lane's thread rings.
+                // The doorbell waits until all runnable tasks have submitted. If this task is not polled
+                // again, the lane's thread rings.
                 waker.wake_by_ref();
                 return true;
             }
         }
-        // A fast device may be done already.
+        // A fast device may already be done.
         self.lane().drive(Caller::Task);
         self.look() == Seen::InFlight && self.lane().slots[self.slot as usize].register_waker(waker)
     }
 
-    /// Drops a transfer that still has its operands.
+    /// Drops the operands of a transfer that is not spent.
     fn drop_held(&mut self) {
         let number = self.slot;
         let operands = Self::take(&mut self.slot, &mut self.operands);
         let slot = &self.lane().slots[number as usize];
         match slot.look() {
             Seen::InFlight => {
-                // SAFETY: this transfer holds the operation, and is going.
+                // SAFETY: this transfer holds the operation, and is not used after it is dropped.
                 let parked = unsafe { slot.park(Box::new(operands)) };
                 if let Err(operands) = parked {
                     self.end(number, operands);
@@ -177,11 +177,11 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Drops the operands of an operation that has ended.
     fn end<O>(&self, slot: u32, operands: O) {
         match self.lane().slots[slot as usize].look() {
-            // The device may write to them for ever.
+            // The device may still write to them, so leak them.
             Seen::Abandoned => std::mem::forget(operands),
             seen => {
                 if seen == Seen::Reported {
-                    // SAFETY: this transfer holds the operation, and saw it reported.
+                    // SAFETY: this transfer holds the operation and has seen it reported.
                     drop(unsafe { self.lane().slots[slot as usize].take_report() });
                 }
                 self.lane().release(slot);

@@ -1,9 +1,9 @@
-//! [`WaitQueue`]: the tasks that wait for room on a shared queue, in FIFO order.
+//! [`WaitQueue`]: the FIFO wait list of tasks that wait for room on a shared queue.
 //!
-//! A freed place wakes the first task that has not been woken. A task that finds room wakes the next one when
-//! it leaves, because there may be more room, and because it may leave without using its place. A task that
-//! finds no room keeps its position. So no task sleeps while there is room, and a place that is used at once
-//! wakes two tasks.
+//! A freed slot wakes the first task that has not been woken. A task that finds room wakes the next one when
+//! it leaves, because there may be more room, and because it may leave without using the slot. A task that
+//! finds no room keeps its position. So no task sleeps while there is room, at the cost that one freed slot
+//! may wake two tasks.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use crate::memory::sync::{AtomicU32, Mutex, Ordering};
 
-/// Has cache lines of its own, because every thread that frees a place reads `sleeping`.
+/// It has its own cache lines, because every thread that frees a slot reads `sleeping`.
 #[repr(align(128))]
 pub(super) struct WaitQueue {
     /// Tasks that have not been woken.
@@ -23,7 +23,7 @@ struct Tasks {
     sleeping: u32,
     /// The next task's number.
     next: u64,
-    /// By number.
+    /// Sorted by number.
     queue: VecDeque<Task>,
 }
 
@@ -48,8 +48,8 @@ impl WaitQueue {
         result
     }
 
-    /// Registers `waker` under `number`, or at the end. The caller checks for room once more afterwards.
-    /// Returns the number, and a waker to drop.
+    /// Registers `waker` under `number`, or appends it to the list. The caller then checks for room once
+    /// more. Returns the number, and a waker to drop.
     pub(super) fn join(&self, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         self.with(|tasks| {
             if let Some(number) = number
@@ -67,8 +67,8 @@ impl WaitQueue {
         })
     }
 
-    /// Removes a task. Returns its waker, to be dropped, or `None` if it was woken: then the caller wakes the
-    /// next one if there is room.
+    /// Removes a task. Returns its waker, which the caller drops, or `None` if the task was woken. In that
+    /// case the caller wakes the next task if there is room.
     pub(super) fn leave(&self, number: u64) -> Option<Waker> {
         self.with(|tasks| {
             let at = tasks.queue.binary_search_by_key(&number, |task| task.number).ok()?;
@@ -78,7 +78,7 @@ impl WaitQueue {
         })
     }
 
-    /// Returns the waker of the first task that has not been woken. Called after a place was given back.
+    /// Returns the waker of the first task that has not been woken. Called after a slot was freed.
     #[inline]
     pub(super) fn next(&self) -> Option<Waker> {
         if self.sleeping.load(Ordering::SeqCst) == 0 { None } else { self.wake_one() }
@@ -93,7 +93,7 @@ impl WaitQueue {
         })
     }
 
-    /// Returns the wakers of all tasks, when the queue closes or its device hangs.
+    /// Returns the wakers of all tasks, when the queue closes or its device is stalled.
     pub(super) fn all(&self) -> Vec<Waker> {
         self.with(|tasks| {
             tasks.sleeping = 0;

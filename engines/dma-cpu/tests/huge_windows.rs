@@ -101,7 +101,7 @@ fn a_batch_of_more_bytes_than_are_counted_leaves_nothing_with_the_queue() {
         }));
         assert!(buffer.iter().all(|byte| *byte == 2), "memory of a live reference was overwritten");
         assert_eq!((refused.expect("no panic"), driven.is_ok()), (kind, true));
-        assert_eq!((queue.counters().submitted, queue.room()), (0, queue.depth()));
+        assert_eq!((queue.counters().submitted, queue.available()), (0, queue.depth()));
     }
 }
 

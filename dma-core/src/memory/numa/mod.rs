@@ -14,26 +14,26 @@ pub(crate) use policy::{bind, with_policy};
 
 /// Linux's directory of NUMA nodes.
 const NODES: &str = "/sys/devices/system/node";
-/// The cores of a machine whose kernel knows no nodes.
+/// Linux's list of the cores that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// The NUMA nodes of a machine. On a machine whose kernel knows none, node 0 has all cores and all memory.
+/// The NUMA nodes of a machine. If the kernel reports none, node 0 has all cores and all memory.
 #[derive(Clone, Debug)]
 pub struct NumaNodes {
     dir: PathBuf,
-    /// The cores of each, as the system's list has them.
+    /// The cores of each node, as the system lists them.
     nodes: BTreeMap<u32, String>,
 }
 
 impl NumaNodes {
-    /// Reads those of this machine, which takes some tens of microseconds.
+    /// Reads the nodes of this machine, which takes some tens of microseconds.
     #[must_use]
     pub fn of_system() -> Self {
         Self::read(NODES)
     }
 
     /// Reads a directory that is laid out as Linux's `/sys/devices/system/node`: `nodeN/cpulist`,
-    /// `nodeN/meminfo`. Without a node in it, as if the kernel knew none.
+    /// `nodeN/meminfo`. If it contains no node, the result is that of a kernel that reports none.
     #[must_use]
     pub fn read(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().to_path_buf();
@@ -62,7 +62,7 @@ impl NumaNodes {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a node that does not exist. The hint names those that do.
+    /// `NotFound` for a node that does not exist. The hint names the existing ones.
     pub fn core_list(&self, node: u32) -> Result<&str> {
         self.nodes.get(&node).map(String::as_str).ok_or_else(|| {
             let known: Vec<u32> = self.numbers().collect();
@@ -76,7 +76,8 @@ impl NumaNodes {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a node that does not exist or has no cores; `Malformed` if the system's list is none.
+    /// `NotFound` for a node that does not exist or has no cores; `Malformed` if the system's list cannot be
+    /// parsed.
     pub fn cores(&self, node: u32) -> Result<Vec<usize>> {
         let list = self.core_list(node)?;
         if list.is_empty() {
@@ -88,7 +89,7 @@ impl NumaNodes {
         })
     }
 
-    /// Checks that a node exists and has `len` bytes free or in caches of files.
+    /// Checks that a node exists and has `len` bytes that are free or in the page cache.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl NumaNodes {
         }
     }
 
-    /// Returns the bytes of a node that are free or could be. `None` if the system does not say.
+    /// Returns the bytes of a node that are free or reclaimable; `None` if the system does not report them.
     fn available(&self, node: u32) -> Option<u64> {
         let info = std::fs::read_to_string(self.dir.join(format!("node{node}/meminfo"))).ok()?;
         let kib = |name: &str| {
@@ -130,7 +131,7 @@ pub fn parse_cores(list: &str) -> Result<Vec<usize>> {
         for range in list.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-            // Linux has up to 8192.
+            // Linux supports up to 8192 cores.
             if first > last || last - first >= 1 << 16 {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Linux's memory policies: pages of one node.
+//! Linux's memory policies, used to take pages from one node.
 #![expect(unsafe_code, reason = "memory policies have no safe wrapper")]
 
 use std::ptr::NonNull;
@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use super::NumaNodes;
 use crate::{Error, ErrorKind, Result};
 
-/// Has the kernel take the pages of a mapping from `node` alone, where the machine has several. Pages that
-/// are there already move. `start` is the start of a page.
+/// Makes the kernel take the pages of a mapping only from `node`, if the machine has several nodes. Pages
+/// that are already resident move. `start` is the start of a page.
 ///
 /// # Errors
 ///
@@ -21,12 +21,12 @@ pub(crate) fn bind(nodes: &NumaNodes, node: u32, start: NonNull<u8>, len: usize)
     system::bind(node, start, len).map_err(|e| refused(node, e))
 }
 
-/// Runs `allocate` while all memory that the calling thread touches first is taken from `node` alone, where
-/// the machine has several.
+/// Runs `allocate` with a memory policy for the calling thread that takes pages only from `node`, if the
+/// machine has several nodes.
 ///
 /// # Errors
 ///
-/// As [`bind`], or that of `allocate`.
+/// As [`bind`], and those of `allocate`.
 pub(crate) fn with_policy<T>(
     nodes: &NumaNodes,
     node: u32,
@@ -64,7 +64,7 @@ mod system {
     use std::io::{Error, Result};
     use std::ptr::NonNull;
 
-    /// Nodes that a set has room for, as many as Linux has at most.
+    /// Number of nodes that a set can hold: the maximum of Linux.
     const NODES: usize = 1024;
     const BITS: usize = c_ulong::BITS as usize;
 
@@ -77,13 +77,13 @@ mod system {
         Ok(set)
     }
 
-    /// `linux/mempolicy.h`: moves the pages that are there.
+    /// `linux/mempolicy.h`: moves the pages that are resident.
     const MPOL_MF_MOVE: std::ffi::c_uint = 1 << 1;
     /// `linux/mempolicy.h`: asks for the policy of an address.
     #[cfg(all(test, not(loom)))]
     const MPOL_F_ADDR: std::ffi::c_uint = 1 << 1;
 
-    /// Linux takes one bit less than it is told.
+    /// The number of bits that is passed to Linux, which uses one fewer.
     const MAX_NODE: usize = NODES + 1;
 
     fn checked(answer: std::ffi::c_long) -> Result<()> {
@@ -92,13 +92,14 @@ mod system {
 
     pub(super) fn bind(node: u32, start: NonNull<u8>, len: usize) -> Result<()> {
         let (set, at, flags) = (only(node)?, start.as_ptr(), MPOL_MF_MOVE);
-        // SAFETY: the kernel reads the set during the call. The node of a page changes nothing for a program.
+        // SAFETY: the kernel reads the set during the call only. Moving a page to another node does not
+        // change its address or contents.
         checked(unsafe {
             libc::syscall(libc::SYS_mbind, at, len, libc::MPOL_BIND, set.as_ptr(), MAX_NODE, flags)
         })
     }
 
-    /// The policy of the calling thread before, which this brings back when it is dropped.
+    /// The previous memory policy of the calling thread, which dropping this value restores.
     pub(super) struct Policy {
         mode: c_int,
         set: Set,
@@ -108,7 +109,8 @@ mod system {
         pub(super) fn set(node: u32) -> Result<Self> {
             let mut before = Self { mode: 0, set: Set::default() };
             let (mode, set) = (&raw mut before.mode, before.set.as_mut_ptr());
-            // SAFETY: the kernel writes a number and a set of so many bits.
+            // SAFETY: the kernel writes a mode and a set of the given number of bits, and both variables are
+            // that large.
             checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, set, MAX_NODE, 0, 0) })?;
             set_policy(libc::MPOL_BIND, &only(node)?)?;
             Ok(before)
@@ -117,23 +119,25 @@ mod system {
 
     impl Drop for Policy {
         fn drop(&mut self) {
-            // It was this thread's policy before.
+            // Restoring cannot fail, because the policy was valid for this thread before.
             _ = set_policy(self.mode, &self.set);
         }
     }
 
     fn set_policy(mode: c_int, set: &Set) -> Result<()> {
-        // SAFETY: the kernel reads the set during the call.
+        // SAFETY: the kernel reads the set during the call only.
         checked(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, set.as_ptr(), MAX_NODE) })
     }
 
-    /// Returns the policy of memory, or of the calling thread, and the first nodes that it names.
+    /// Returns the memory policy of an address, or of the calling thread, and the first 64 nodes that it
+    /// names.
     #[cfg(all(test, not(loom)))]
     pub(in crate::memory::numa) fn policy_of(start: Option<NonNull<u8>>) -> Result<(c_int, c_ulong)> {
         let (mut mode, mut set) = (0, Set::default());
         let to = set.as_mut_ptr();
         let (at, flags) = start.map_or((std::ptr::null_mut(), 0), |start| (start.as_ptr(), MPOL_F_ADDR));
-        // SAFETY: the kernel writes a number and a set of so many bits.
+        // SAFETY: the kernel writes a mode and a set of the given number of bits, and both variables are that
+        // large.
         checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, to, MAX_NODE, at, flags) })?;
         Ok((mode, set[0]))
     }

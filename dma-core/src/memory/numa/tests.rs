@@ -2,7 +2,7 @@ use super::policy::policy_of;
 use super::*;
 use crate::{MemoryRequest, PageMemory};
 
-/// Makes a directory such as Linux's. Its nodes have so many KiB of memory.
+/// Makes a directory like Linux's. Each node has a number, a list of cores and a text about its memory.
 fn tree(nodes: &[(u32, &str, u64)]) -> (tempfile::TempDir, NumaNodes) {
     let dir = tempfile::tempdir().expect("a directory");
     for (node, list, kib) in nodes {
@@ -74,11 +74,11 @@ fn a_node_that_cannot_give_memory_is_an_error_with_a_remedy() {
     };
     assert_eq!(error(2, 1).kind(), ErrorKind::NotFound);
     assert!(error(2, 1).hint().contains("[0, 1023, 5000]"));
-    // Free memory, and that of files.
+    // Free memory and the page cache count.
     let too_much = error(0, (4000 << 10) + 1);
     assert_eq!((too_much.requested(), too_much.limit()), (Some((4000 << 10) + 1), Some(4000 << 10)));
     assert_eq!(too_much.kind(), ErrorKind::OutOfMemory, "{too_much}");
-    // Made up here: the system does not have them.
+    // The test invents these nodes; the system does not have them.
     for node in [1023, 5000] {
         let error = error(node, 1);
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");

@@ -1,4 +1,4 @@
-//! [`Generation`]: tells a process from the one that it was forked from.
+//! [`Generation`]: detects that the process was forked.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The number of forks between the program's start and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A process, told from those that were forked from it. A check costs one load; asking the system for the
-/// process's number takes a call.
+/// Identifies a process among those that were forked from it. A check costs one load, whereas `getpid` is a
+/// system call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Generation(u32);
 
 impl Generation {
-    /// This process.
+    /// Returns the generation of this process.
     pub(super) fn current() -> Self {
         static WATCH: Once = Once::new();
         extern "C" fn forked() {
             FORKS.fetch_add(1, Ordering::Relaxed);
         }
         WATCH.call_once(|| {
-            // SAFETY: the handler is a function of this program that does one atomic addition, which POSIX
-            // allows there. A failure, for lack of memory, leaves forks unnoticed.
+            // SAFETY: the handler only adds to an atomic, which POSIX permits in a child. (If the
+            // registration fails for lack of memory, forks are not detected.)
             _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         });
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Returns true in another process, forked since.
+    /// Returns true in a process that was forked after this value was made.
     #[inline]
     pub(super) fn is_over(self) -> bool {
         self.0 != FORKS.load(Ordering::Relaxed)

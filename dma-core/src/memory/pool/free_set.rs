@@ -1,10 +1,10 @@
 //! [`FreeSet`]: the free blocks of one size, and the tasks that wait for one, in FIFO order.
 //!
-//! A bit for each free block, in words that lie apart in the cache. A thread takes from a word of its own
-//! first, and a block goes back to the word that it came from. Two flags in every word send whoever gives a
-//! block back to the lock: tasks wait, or the set is closed. A task sets the flag before it looks at the word
-//! for the last time. So a block is either seen by the task, or given back under the lock, which hands it to
-//! the first task. No order between different words is needed.
+//! Each free block is one bit. The bits are spread over words in different cache lines. Every thread first
+//! takes from a word of its own, and a released block returns to its word. Two flags in every word force a
+//! release to take the lock: tasks wait, or the set is closed. A task sets the first flag before it reads the
+//! word for the last time. So either the task sees a released block, or the release takes the lock and passes
+//! the block to the first waiting task. Different words need no order between them.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,19 +17,19 @@ use crate::memory::sync::{AtomicU64, Mutex, Ordering};
 
 /// Tasks wait.
 const WAITED: u64 = 1 << 62;
-/// Blocks are given back to nobody.
+/// The set is closed.
 const CLOSED: u64 = 1 << 63;
-/// All other bits: blocks.
+/// The other bits, one for each block.
 const BLOCKS: u64 = WAITED - 1;
-/// Words that even a small set has, so that threads take from different ones.
+/// Minimum number of words, so that threads take from different words even in a small set.
 const SPREAD: usize = 8;
 
-/// Bits of a block's number that are its position in its word.
+/// Number of low bits in a block's number that give its position in the word.
 const POSITION: u32 = u64::BITS.trailing_zeros();
 
 /// The free blocks of one size, by number. A number is below [`numbers`](Self::numbers).
 pub(super) struct FreeSet {
-    /// As many as a power of two.
+    /// Their number is a power of two.
     words: Box<[CachePadded<AtomicU64>]>,
     waiting: Mutex<Waiting>,
 }
@@ -40,7 +40,7 @@ struct Waiting {
     waiters_without_block: usize,
     /// The next task's number.
     next: u64,
-    /// By number.
+    /// Sorted by number.
     tasks: VecDeque<WaitingTask>,
 }
 
@@ -54,15 +54,15 @@ enum TaskState {
     Has(u32),
 }
 
-/// The fate of a block that was given back.
+/// The result of releasing a block.
 pub(super) enum Released {
-    /// It is free, or a task has it, which is to be woken.
+    /// The block is free, or was passed to a task, which the caller must wake.
     Kept(Option<Waker>),
-    /// The set is closed: the block is the caller's.
+    /// The set is closed, and the caller owns the block.
     Closed,
 }
 
-/// A number of the calling thread.
+/// Returns the number of the calling thread.
 fn thread_number() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
@@ -77,15 +77,15 @@ fn thread_number() -> usize {
 }
 
 impl FreeSet {
-    /// Makes a set of `count` blocks, at least 1 and far below 2^32, none of which is free yet. Returns their
-    /// numbers, too.
+    /// Makes a set of `count` blocks, at least 1 and far below 2^32, none of which is free yet. Also returns
+    /// their numbers.
     pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = u32> + use<>) {
         let words = count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(SPREAD)).next_power_of_two();
         let set = Self {
             words: (0..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             waiting: Mutex::new(Waiting::default()),
         };
-        // One for each word in turn.
+        // Consecutive blocks go to different words.
         (set, (0..count).map(move |i| ((i % words) as u32) << POSITION | (i / words) as u32))
     }
 
@@ -118,7 +118,7 @@ impl FreeSet {
             let mut seen = word.load(Ordering::Relaxed);
             while seen & BLOCKS != 0 {
                 let position = seen.trailing_zeros();
-                // Pairs with the release of the thread that gave it back.
+                // Acquire pairs with the release ordering in `give`.
                 match word.compare_exchange_weak(
                     seen,
                     seen & !(1 << position),
@@ -133,14 +133,14 @@ impl FreeSet {
         })
     }
 
-    /// Returns the word of a block and its bit, for [`give`].
+    /// Returns the word and the bit of a block, for [`give`].
     #[inline]
     pub(super) fn place(&self, block: u32) -> (&AtomicU64, u64) {
         let position = block & ((1 << POSITION) - 1);
         (&self.words[(block >> POSITION) as usize], 1 << position)
     }
 
-    /// Gives a block back that [`give`] refused.
+    /// Releases a block that [`give`] did not accept.
     pub(super) fn give_with_lock(&self, block: u32) -> Released {
         let (word, bit) = self.place(block);
         self.with(|waiting| {
@@ -167,7 +167,7 @@ impl FreeSet {
         }
     }
 
-    /// Called under the lock.
+    /// The caller holds the lock.
     fn set_waited(&self, waited: bool) {
         for word in &self.words {
             if waited {
@@ -178,15 +178,15 @@ impl FreeSet {
         }
     }
 
-    /// Takes a free block, or waits for one under `task`, a number that is `None` at first. A task that has a
-    /// number calls this again or [`leave`](Self::leave).
+    /// Takes a free block, or joins the wait list under the number `task`, which is `None` at first. A task
+    /// with a number calls this again, or [`leave`](Self::leave).
     pub(super) fn poll_take(&self, task: &mut Option<u64>, waker: &Waker) -> Poll<u32> {
         if task.is_none()
             && let Some(block) = self.take()
         {
             return Poll::Ready(block);
         }
-        // Wakers are cloned and dropped outside of the lock, because that may run user code.
+        // Wakers are cloned and dropped without the lock, because that may run user code.
         let mut waker = Some(waker.clone());
         let mut old = None;
         let polled = self.with(|waiting| {
@@ -207,7 +207,7 @@ impl FreeSet {
                 }
             }
             self.set_waited(true);
-            // A block that is given back from here on comes by the lock; one given back before is seen here.
+            // A block released from now on takes the lock; one released before is visible here.
             if let Some(block) = self.take() {
                 if waiting.waiters_without_block == 0 {
                     self.set_waited(false);
@@ -226,7 +226,7 @@ impl FreeSet {
         polled
     }
 
-    /// Stops waiting under `task`. Returns a block that it has, to be given back.
+    /// Leaves the wait list. Returns the block that the task already has, which the caller must release.
     pub(super) fn leave(&self, task: u64) -> Option<u32> {
         let left = self.with(|waiting| {
             let at = waiting.tasks.binary_search_by_key(&task, |task| task.number).ok()?;
@@ -242,7 +242,7 @@ impl FreeSet {
         }
     }
 
-    /// Closes the set, for which no task waits, and returns the free blocks.
+    /// Closes the set and returns the free blocks. No task may be waiting.
     pub(super) fn close(&self) -> Vec<u32> {
         self.with(|_| {
             let mut blocks = Vec::new();
@@ -258,8 +258,8 @@ impl FreeSet {
     }
 }
 
-/// Gives a block back if no task waits and the set is open; else returns `false`, and the block is the
-/// caller's still. Once this has returned `true`, the set may be gone, so it is no method of the set.
+/// Releases a block if no task waits and the set is open. Otherwise returns `false`, and the caller keeps the
+/// block. This is not a method of the set, because the set may be freed as soon as the block is released.
 #[inline]
 pub(super) fn give(word: &AtomicU64, bit: u64) -> bool {
     let mut seen = word.load(Ordering::Relaxed);
@@ -279,7 +279,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// As the pool does.
+    /// Releases a block as the pool does.
     fn give_back(set: &FreeSet, block: u32) -> bool {
         let (word, bit) = set.place(block);
         if give(word, bit) {
@@ -299,7 +299,7 @@ mod loom_tests {
         std::future::poll_fn(|context| set.poll_take(&mut task, context.waker())).await
     }
 
-    /// The one block goes round, and nobody sleeps for ever.
+    /// Threads share one block, and none of them waits without end.
     #[test]
     fn loom_no_wake_up_is_lost() {
         loom::model(|| {
@@ -321,7 +321,7 @@ mod loom_tests {
         });
     }
 
-    /// A task that leaves hands on what it was given.
+    /// A task that leaves passes its block on.
     #[test]
     fn loom_a_task_that_leaves_keeps_no_block() {
         loom::model(|| {
@@ -342,7 +342,7 @@ mod loom_tests {
         });
     }
 
-    /// A block that is given back while the set closes goes to exactly one side.
+    /// A block that is released while the set closes goes to exactly one side.
     #[test]
     fn loom_closing_loses_no_block() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! [`PoolGet`]: a buffer that is waited for.
+//! [`PoolGet`]: a future that takes a buffer of a pool.
 
 use std::fmt;
 use std::future::Future;
@@ -11,13 +11,13 @@ use super::{BufferPool, Class};
 use crate::memory::sync::deadline;
 use crate::{BufferMut, Result};
 
-/// A buffer to be awaited: made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool as a
-/// clone does.
+/// A future of a buffer, made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool alive, as
+/// a clone does.
 #[must_use = "it does nothing unless it is awaited"]
 pub struct PoolGet {
     pool: BufferPool,
     len: usize,
-    /// The class and this task's number there, once it waits.
+    /// The size class and the task's number in its wait list, once it waits.
     waits: Option<(Arc<Class>, u64)>,
 }
 
@@ -26,7 +26,7 @@ impl PoolGet {
         Self { pool, len, waits: None }
     }
 
-    /// Blocks the thread until there is an answer; `None` if there is none within `timeout`.
+    /// Blocks the thread until the future is ready; returns `None` after `timeout`.
     pub(super) fn wait(mut self, timeout: Duration) -> Option<Result<BufferMut>> {
         let until = deadline(timeout);
         let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -43,7 +43,7 @@ impl PoolGet {
     }
 }
 
-/// Wakes the thread that blocks.
+/// Wakes the blocked thread.
 struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {
@@ -72,7 +72,7 @@ impl Drop for PoolGet {
             && !class.process.is_over()
             && let Some(block) = class.free.leave(task)
         {
-            // Back to the free set, or to the next task.
+            // The block returns to the free set, or goes to the next task.
             drop(class.handle(block));
         }
     }

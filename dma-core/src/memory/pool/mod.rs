@@ -1,4 +1,4 @@
-//! [`BufferPool`]: registered buffers that come back.
+//! [`BufferPool`]: registered buffers that are reused.
 #![expect(unsafe_code, reason = "hands out blocks of one registration, and takes them back")]
 
 mod fork;
@@ -25,7 +25,7 @@ pub use get::PoolGet;
 
 /// The most buffers of one size.
 const MAX_COUNT: usize = 1 << 24;
-/// Buffers begin at multiples of a cache line, so that neighbours share none.
+/// Buffers start at multiples of a cache line, so that two buffers never share one.
 const LINE: usize = 64;
 /// The sizes of a pool, and the rights of its memory.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Starts with no size.
+    /// Makes options without sizes.
     #[must_use]
     pub const fn new() -> Self {
         Self { classes: Vec::new(), export: Access::empty(), node: None }
@@ -51,16 +51,16 @@ impl PoolOptions {
     crate::contract::setters::setters! {
         /// Allows the buffers to be exported with at most these rights, by
         /// [`BufferMut::share`](crate::BufferMut::share) and [`Window::export`](crate::Window::export). A
-        /// buffer comes back after its export. Default: none.
+        /// buffer returns to the pool after its export. Default: no rights.
         exportable(export: Access);
         /// Takes the memory from a NUMA node, such as the engine's
-        /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node). Default, and for `None`: where the system
+        /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node). By default, and with `None`, the system
         /// chooses.
         with_node(node: Option<u32>);
     }
 
-    /// Adds `count` buffers of up to `len` bytes, both at least 1. A size that was added before has as many
-    /// buffers more.
+    /// Adds `count` buffers of up to `len` bytes, both at least 1. Adding a size again increases its number
+    /// of buffers.
     #[must_use]
     pub fn with_class(mut self, len: usize, count: usize) -> Self {
         self.classes.push((len, count));
@@ -68,21 +68,21 @@ impl PoolOptions {
     }
 }
 
-/// Registered buffers that come back: allocating and registering them, which takes microseconds each, is done
-/// once.
+/// Registered buffers that are reused. Allocation and registration, which take microseconds for each buffer,
+/// happen once.
 ///
 /// A pool has a fixed number of buffers of each size of its [`PoolOptions`]. They are ordinary [`BufferMut`]s
-/// of the engine: they split, freeze and move into operations. A buffer goes back when the last view of it is
-/// dropped, on any thread, also as [`bytes::Bytes`]. It returns to the others of its size only, and a request
-/// is never served from a larger size.
+/// of the engine: they split, freeze and move into operations. A buffer returns to the pool when its last
+/// view is dropped, on any thread, even if that is a [`bytes::Bytes`]. A request takes a buffer of the
+/// smallest size that fits, and never one of a larger size.
 ///
-/// - The contents are those that the last user left; new buffers are zeroed.
-/// - Getting and giving back take no lock and allocate nothing, unless a task waits.
-/// - Memory of an operation that was abandoned, or of an export that a peer holds on to, does not come back
-///   and stays [in use](PoolClass::in_use).
-/// - Clones share the buffers. When the last clone is dropped, free buffers are freed, and others as they
-///   come back. The memory of one size is deregistered when all buffers of the size have been freed.
-/// - A process that was forked from this one gets no buffers of the pool, and leaks those that it has.
+/// - A reused buffer holds the bytes that its last user left; new buffers are zeroed.
+/// - Taking and returning a buffer take no lock and allocate nothing, unless a task waits.
+/// - Memory of an abandoned operation, or of an export that a peer does not release, never returns and stays
+///   [in use](PoolClass::in_use).
+/// - Clones share the buffers. When the last clone is dropped, free buffers are freed at once, and others
+///   when they return. The memory of one size is deregistered when all buffers of that size have been freed.
+/// - A forked process cannot take buffers from the pool, and leaks those that it has.
 ///
 /// ```
 /// use dma_core::{BufferPool, DmaEngineExt, PoolOptions, QueueOptions};
@@ -103,42 +103,44 @@ impl PoolOptions {
 pub struct BufferPool(Arc<Pool>);
 
 struct Pool {
-    /// In the order of their lengths.
+    /// Sorted by length.
     classes: Vec<Arc<Class>>,
     backend: &'static str,
 }
 
 /// The buffers of one size.
 struct Class {
-    /// The length of each, in bytes.
+    /// The length of each buffer, in bytes.
     len: usize,
     count: usize,
     /// The engine that they are registered with.
     engine: EngineId,
-    /// The process that made it.
+    /// The process that made the pool.
     process: fork::Generation,
     free: FreeSet,
-    /// By number. Handles that were given up, of all blocks that have not been freed.
+    /// Pointers of the handles of all blocks that have not been freed, by number.
     blocks: Box<[AtomicPtr<RegionInner>]>,
     exhausted: AtomicU64,
 }
 
-/// The place of a block in its pool.
+/// A block's place in its pool.
 pub(crate) struct PoolSlot {
     class: Arc<Class>,
     block: u32,
 }
 
 impl PoolSlot {
-    /// Takes the last handle of a block of a pool.
+    /// Returns a block to its pool. `last` is its last handle.
     #[inline]
     pub(crate) fn give_back(last: RegionHandle) {
         let ptr = last.into_ptr();
-        // No argument refers to the block or its class, because both may be gone as soon as it is free.
-        // SAFETY: this was the last handle, and the block is still the caller's.
+        // `FreeSet::give` gets no reference to the block or its class, because both may be freed as soon as
+        // the block is free.
+        // SAFETY: the last handle kept the block alive, and the block has not been
+        // released yet.
         let Some(pool_slot) = &unsafe { ptr.as_ref() }.pool_slot else { unreachable!("a block of a pool") };
         if pool_slot.class.process.is_over() {
-            // Locks may be held by threads that this process does not have.
+            // Leak the block, because a lock may be held by a thread that this forked process does not have.
             return;
         }
         let (word, bit) = pool_slot.class.free.place(pool_slot.block);
@@ -154,24 +156,27 @@ impl Class {
         match self.free.give_with_lock(block) {
             Released::Kept(waker) => waker.into_iter().for_each(std::task::Waker::wake),
             Released::Closed => {
-                // SAFETY: the block's last handle was given up, and the closed set did not take it.
+                // SAFETY: `last` was converted to this pointer, and the closed set did not take the block, so
+                // it is converted back once.
                 let last = unsafe { RegionHandle::from_ptr(ptr) };
-                // SAFETY: as above.
+                // SAFETY: the handle of a block outside the free set that was just converted back is the only
+                // one.
                 unsafe { last.free() };
             }
         }
     }
 
-    /// Returns the handle of a block, which the caller took off the free set.
+    /// Returns the handle of a block that the caller took from the free set.
     #[inline]
     fn handle(&self, block: u32) -> RegionHandle {
         let ptr = self.blocks[block as usize].load(Ordering::Relaxed);
         let ptr = NonNull::new(ptr).expect("a block that is free has been made");
-        // SAFETY: given up when it was made or came back, and the free set gives each block to one caller.
+        // SAFETY: the handle was converted to this pointer when the block was made or returned, and the free
+        // set gives each block to one caller.
         unsafe { RegionHandle::from_ptr(ptr) }
     }
 
-    /// Makes `len` bytes of a block that was taken off the free set a buffer.
+    /// Makes a buffer of the first `len` bytes of a block that was taken from the free set.
     #[inline]
     fn buffer(&self, block: u32, len: usize) -> BufferMut {
         let mut range = Range::whole(Region(self.handle(block)));
@@ -189,7 +194,7 @@ impl Class {
         .with_hint("drop buffers, await `get`, or give the pool more of this size")
     }
 
-    /// Makes the buffers.
+    /// Allocates the memory of one size and makes its buffers.
     fn new<E: DmaEngine + ?Sized>(
         engine: &E,
         len: usize,
@@ -228,14 +233,14 @@ impl Class {
             let region = Region::of_pool(Box::new(block), info.backend, pool_slot);
             let ptr = region.0.into_ptr();
             class.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
-            // SAFETY: just given up.
+            // SAFETY: the handle was converted to this pointer just above, and is converted back once.
             PoolSlot::give_back(unsafe { RegionHandle::from_ptr(ptr) });
         }
         Ok(class)
     }
 }
 
-/// A part of a region.
+/// The raw region of a block: a part of the region of its size.
 struct Block {
     slab: Region,
     offset: usize,
@@ -252,14 +257,16 @@ impl Block {
     }
 }
 
-// SAFETY: a part of a region of the engine, which it keeps; `segment` has checked that it lies inside of it.
+// SAFETY: the block is a part of a region of the engine and keeps that region alive. `segment` has checked
+// that the part lies inside it.
 unsafe impl RawRegion for Block {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: as the caller promises: the same bytes.
+        // SAFETY: the offset selects the same bytes in the larger region, for which the caller meets the
+        // requirements.
         unsafe { self.slab.as_raw().export(self.offset + offset, len, rights) }
     }
 
@@ -282,8 +289,8 @@ fn fail(kind: ErrorKind, message: String, backend: &'static str) -> Error {
     Error::new(kind, message).with_operation("pool").with_backend(backend)
 }
 
-/// The state of the buffers of one size, from [`BufferPool::classes`]. Each number is of a slightly different
-/// moment while other threads use the pool.
+/// The state of the buffers of one size, from [`BufferPool::classes`]. While other threads use the pool, the
+/// numbers are not of exactly the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -292,7 +299,7 @@ pub struct PoolClass {
     pub len: usize,
     /// The number of buffers.
     pub count: usize,
-    /// Buffers that have not come back.
+    /// Buffers that are in use.
     pub in_use: usize,
     /// Tasks that wait for a buffer.
     pub waiting: usize,
@@ -301,7 +308,7 @@ pub struct PoolClass {
 }
 
 impl BufferPool {
-    /// Allocates the pool's memory from `engine`, in one piece for each size, of huge pages if the system has
+    /// Allocates the pool's memory from `engine`: one region for each size, in huge pages if the system has
     /// them. May block while the system maps and pins it.
     ///
     /// # Errors
@@ -345,25 +352,25 @@ impl BufferPool {
         }
     }
 
-    /// Awaits a buffer of `len` bytes, as [`try_get`](Self::try_get) takes one. Tasks that wait for a size
-    /// are served in the order in which they began to.
+    /// Takes a buffer of `len` bytes as [`try_get`](Self::try_get) does, and waits until one is free. Tasks
+    /// that wait for a size are served in FIFO order.
     ///
-    /// Nothing is polled meanwhile: operations whose buffers are to come back complete only while somebody
-    /// waits for them or awaits them.
+    /// Waiting polls no queue. Operations complete, and their buffers return, only if another task or thread
+    /// waits for them.
     ///
     /// # Errors
     ///
-    /// When awaited, as [`try_get`](Self::try_get), but not `OutOfResources`.
+    /// The future fails as [`try_get`](Self::try_get), but never with `OutOfResources`.
     pub fn get(&self, len: usize) -> PoolGet {
         PoolGet::new(self.clone(), len)
     }
 
-    /// Waits up to `timeout` for a buffer of `len` bytes, in one queue with the tasks that await
-    /// [`get`](Self::get). Blocks the calling thread, which polls no queue meanwhile.
+    /// Waits up to `timeout` for a buffer of `len` bytes, in one wait list with the tasks of
+    /// [`get`](Self::get). Blocks the calling thread, which polls no queue during that time.
     ///
     /// # Errors
     ///
-    /// As [`try_get`](Self::try_get), but `TimedOut` in place of `OutOfResources`.
+    /// As [`try_get`](Self::try_get), with `TimedOut` instead of `OutOfResources`.
     pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
         let class = self.class(len)?;
         if let Some(block) = class.free.take() {
@@ -430,7 +437,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         for class in self.classes.iter().filter(|class| !class.process.is_over()) {
             for block in class.free.close() {
-                // SAFETY: `close` gives each free block out once; it was the last handle that came back.
+                // SAFETY: `close` returns each free block once, and the handle of a free block is the only
+                // one.
                 unsafe { class.handle(block).free() };
             }
         }

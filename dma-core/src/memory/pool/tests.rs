@@ -46,7 +46,7 @@ fn buffers_are_copied_and_come_back() {
         let (src, mut dst) =
             queue.copy(src, pool.try_get(101).expect("a buffer")).expect("accepted").wait().expect("done");
         assert_eq!(src[..], dst[..]);
-        // Every view keeps it.
+        // Every view keeps the block in use.
         let tail = dst.split_off(50).freeze();
         let bytes: bytes::Bytes = tail.clone().into();
         drop((src, dst, tail));
@@ -138,11 +138,11 @@ fn tasks_are_served_in_order() {
     assert_eq!(woken(), [1, 0, 0]);
     assert!(pool.try_get(64).is_err(), "it is the first task's");
     assert!(poll(&mut gets[1], &counts[1]).is_pending());
-    // A task that leaves hands on what it was given.
+    // A task that leaves passes its block on.
     drop(gets.remove(0));
     assert_eq!(woken(), [1, 1, 0]);
     let Poll::Ready(Ok(buffer)) = poll(&mut gets[0], &counts[1]) else { panic!("it has the buffer") };
-    // So does one that waits no longer.
+    // A task that stops waiting does the same.
     drop(gets.remove(1));
     drop(buffer);
     assert_eq!((in_use(&pool), woken()), (0, vec![1, 1, 0]));
@@ -181,7 +181,7 @@ fn a_pool_may_go_before_its_buffers() {
     let class = Arc::clone(&pool.0.classes[0]);
     let mut held: Vec<_> = (0..3).map(|_| pool.try_get(64).expect("a buffer")).collect();
     drop(pool);
-    // Each block that has not been freed has its class.
+    // Each block that has not been freed holds a reference to its class.
     assert_eq!(Arc::strong_count(&class), 1 + 3);
     let last = held.pop();
     drop(held);
@@ -193,7 +193,8 @@ fn a_pool_may_go_before_its_buffers() {
     assert_eq!(Arc::strong_count(&class), 1);
 }
 
-/// Threads take and give back, at random, what they await or do not, and never have the same buffer.
+/// Threads take buffers at random, with and without waiting, and return them. No two threads ever have the
+/// same buffer.
 #[test]
 fn threads_share_a_pool() {
     let pool = pool(64, 5);
@@ -243,14 +244,15 @@ impl Wake for Unpark {
 fn a_forked_process_gets_no_buffers() {
     let pool = pool(64, 2);
     let held = pool.try_get(64).expect("a buffer");
-    // SAFETY: the child does nothing but what the pool allows there, and ends without running destructors.
+    // SAFETY: the child makes only calls that the pool permits in a forked process, and exits without running
+    // destructors.
     match unsafe { libc::fork() } {
         -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
         0 => {
             let refused = matches!(pool.try_get(64), Err(e) if e.kind() == ErrorKind::Unsupported);
             drop(held);
             let kept = in_use(&pool) == 1;
-            // SAFETY: as above.
+            // SAFETY: `_exit` only ends the process.
             unsafe { libc::_exit(if refused && kept { 0 } else { 1 }) }
         }
         child => {

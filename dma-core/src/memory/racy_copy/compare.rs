@@ -1,27 +1,27 @@
 //! Comparison of bytes that others may access at the same time.
 #![expect(unsafe_code, reason = "reads bytes at raw addresses")]
 
-/// Bytes that are compared at a time.
+/// Number of bytes that are compared at a time.
 const PIECE: usize = 16 << 10;
-/// Bytes that go through the stack at a time.
+/// Number of bytes that are copied to the stack at a time.
 const CHUNK: usize = 1024;
 
 /// Returns the offset of the first byte in which the `len` bytes at `a` differ from those at `b`, if any
 /// does. The ranges may overlap.
 ///
-/// If others write the bytes meanwhile, the answer is that of unspecified bytes.
+/// If others write the bytes at the same time, the result is that of unspecified bytes.
 ///
 /// # Safety
 ///
 /// Both are mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
 pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them.
     let equal_blocks = unsafe { equal_blocks(a, b, len) };
     for at in (equal_blocks..len).step_by(PIECE) {
         let (a, b, n) = (a.wrapping_add(at), b.wrapping_add(at), PIECE.min(len - at));
-        // SAFETY: within both ranges; the caller's promise.
+        // SAFETY: the part lies within both ranges, which the caller has mapped for reads.
         if !unsafe { equal(a, b, n) }
-            // SAFETY: as above.
+            // SAFETY: the part lies within the range, which the caller has mapped for reads.
             && let Some(place) = unsafe { place(a, b, n) }
         {
             return Some(at + place);
@@ -30,8 +30,8 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
     None
 }
 
-/// Returns the number of equal bytes at the beginning, at least in whole blocks that the CPU compares faster
-/// than [`equal`] does.
+/// Returns a number of equal bytes at the beginning, in whole blocks that the CPU compares faster than
+/// [`equal`] does.
 ///
 /// # Safety
 ///
@@ -44,8 +44,8 @@ const unsafe fn equal_blocks(_: *const u8, _: *const u8, _: usize) -> usize {
 /// Returns the number of equal bytes at the beginning, in whole blocks of 256 bytes; 0 without AVX-512.
 ///
 /// The C library's `memcmp` has vectors of 32 bytes, and takes 1.1 times as long for bytes in the level-2
-/// cache, 1.3 times in the level-1 cache (a Xeon with 2 MiB of the former). Registers above the first 16 need
-/// no `vzeroupper`, which would clear registers of the caller's.
+/// cache, 1.3 times in the level-1 cache (a Xeon with 2 MiB of the former). The code uses registers above the
+/// first 16, which need no `vzeroupper`; that instruction would clear registers of the caller.
 ///
 /// # Safety
 ///
@@ -57,7 +57,8 @@ unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
         return 0;
     }
     let mut at = 0_usize;
-    // SAFETY: reads whole blocks within both ranges, by the caller's promise. The CPU has the instructions.
+    // SAFETY: the code reads whole blocks within both ranges, which the caller has mapped for reads, and the
+    // CPU has the instructions.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -93,7 +94,7 @@ unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
     at
 }
 
-/// As [`first_difference`], with copies on the stack.
+/// Finds the first difference as [`first_difference`] does, with copies on the stack.
 ///
 /// # Safety
 ///
@@ -102,9 +103,9 @@ unsafe fn place(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
     let (mut left, mut right) = ([0; CHUNK], [0; CHUNK]);
     for at in (0..len).step_by(CHUNK) {
         let n = CHUNK.min(len - at);
-        // SAFETY: within the range; the caller's promise.
+        // SAFETY: the part lies within the range, which the caller has mapped for reads.
         unsafe { super::copy(left.as_mut_ptr(), a.wrapping_add(at), n) };
-        // SAFETY: as above.
+        // SAFETY: the part lies within the range, which the caller has mapped for reads.
         unsafe { super::copy(right.as_mut_ptr(), b.wrapping_add(at), n) };
         if left[..n] != right[..n] {
             return Some(at + left.iter().zip(&right).take_while(|(a, b)| a == b).count());
@@ -122,11 +123,11 @@ unsafe fn place(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
     not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
 )))]
 unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them.
     unsafe { place(a, b, len) }.is_none()
 }
 
-/// By the C library's `memcmp`, which the compiler does not see (see the module above).
+/// Compares by the C library's `memcmp`, which the compiler does not see (see the parent module).
 ///
 /// # Safety
 ///
@@ -144,8 +145,8 @@ unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
         fn memcmp(a: *const c_void, b: *const c_void, len: usize) -> c_int;
     }
     let order: c_int;
-    // SAFETY: the caller's promise. The stack is aligned for a call, and all that a C function may change is
-    // declared.
+    // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them. The stack
+    // is aligned for a call, and every register that a C function may change is declared.
     unsafe {
         asm!(
             "call qword ptr [rip + {compare}@GOTPCREL]",
@@ -183,7 +184,7 @@ mod tests {
             }
             let expected = a[from..].iter().zip(&b[to..]).position(|(a, b)| a != b);
             let (left, right) = (a.as_ptr().wrapping_add(from), b.as_ptr().wrapping_add(to));
-            // SAFETY: the rest of both vectors.
+            // SAFETY: the pointers and the length are those of the rest of both vectors.
             prop_assert_eq!(unsafe { first_difference(left, right, len) }, expected);
         }
     }

@@ -2,17 +2,17 @@
 //!
 //! The memory of a [`Window`](crate::Window) may be read and written by other threads, processes and devices
 //! while it is copied. A Rust access to such bytes, by `ptr::copy_nonoverlapping` or a plain load, is a data
-//! race, which is undefined behaviour; atomic accesses of different sizes are one, too. So software engines
+//! race, which is undefined behaviour; and so are atomic accesses of different sizes. So software engines
 //! move all bytes by these functions.
 //!
 //! On Linux for x86-64 and aarch64 they call the C library's routine from within an `asm!` block. The
-//! compiler sees no access there, only that memory may change. In Rust's terms, the block does a relaxed
-//! atomic load and store of each byte, which is what loads and stores are on these processors. The routines'
-//! control flow does not depend on the bytes, but for the comparison, which answers for the bytes that it
-//! read. On other systems, and under Miri, the functions are those loads and stores.
+//! compiler sees no access there, only that memory may change. In Rust's terms, the block makes a relaxed
+//! atomic load and store of each byte, because ordinary loads and stores are that on these processors. Only
+//! the comparison's control flow depends on the bytes; its result is correct for the bytes that it read. On
+//! other systems, and under Miri, the functions make these loads and stores one by one.
 //!
-//! ThreadSanitizer intercepts `memcpy` as an access of Rust's. With `--cfg dma_thread_sanitizer`
-//! (`ci/sanitizers.sh`) the same routines are called by names that it does not know.
+//! ThreadSanitizer intercepts `memcpy` and treats it as an access by Rust. With `--cfg dma_thread_sanitizer`
+//! (`ci/sanitizers.sh`), the same routines are called by names that it does not intercept.
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
 
 mod compare;
@@ -23,45 +23,45 @@ pub use crc32c::{copy_crc32c, copy_crc32c_past_cache, crc32c};
 
 /// Copies `len` bytes from `src` to `dst`, as fast as `memcpy`.
 ///
-/// If others write the source or the destination meanwhile, or the ranges overlap, the bytes in the
+/// If others write the source or the destination at the same time, or the ranges overlap, the bytes in the
 /// destination are unspecified values of `u8`; nothing else is affected. The copy is unordered with accesses
 /// of other threads, like relaxed atomic accesses.
 ///
 /// # Safety
 ///
-/// `src` is mapped for reads and `dst` for writes of `len` bytes. No reference to the destination is in use
-/// while this runs, and none to the source that is exclusive.
+/// `src` is mapped for reads and `dst` for writes of `len` bytes. While this runs, no reference to the
+/// destination is in use, and no exclusive reference to the source.
 #[inline]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
     unsafe { imp::copy(dst, src, len) }
 }
 
 /// Sets the `len` bytes at `dst` to `byte`, as fast as `memset`.
 ///
-/// If others write them meanwhile, they are unspecified, as after [`copy`].
+/// If others write them at the same time, the bytes are unspecified, as after [`copy`].
 ///
 /// # Safety
 ///
 /// `dst` is mapped for writes of `len` bytes, and no reference to them is in use while this runs.
 #[inline]
 pub unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
     unsafe { imp::set(dst, byte, len) }
 }
 
-/// For AddressSanitizer, which checks what the compiler sees (`ci/sanitizers.sh`).
+/// The functions for AddressSanitizer, which checks accesses that the compiler sees (`ci/sanitizers.sh`).
 #[cfg(dma_address_sanitizer)]
 mod imp {
     use std::ptr;
 
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller's promise. `ptr::copy`, since the ranges may overlap.
+        // SAFETY: the caller has mapped both ranges. `ptr::copy` is used because the ranges may overlap.
         unsafe { ptr::copy(src, dst, len) }
     }
 
     pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
         unsafe { ptr::write_bytes(dst, byte, len) }
     }
 }
@@ -78,13 +78,13 @@ mod imp {
     unsafe extern "C" {
         #[cfg_attr(dma_thread_sanitizer, link_name = "mempcpy")]
         fn memcpy(dst: *mut c_void, src: *const c_void, len: usize) -> *mut c_void;
-        /// Called with a fourth argument, too: the room at the destination, for `__memset_chk` alone.
+        /// The call passes a fourth argument, the room at the destination, which only `__memset_chk` reads.
         #[cfg_attr(dma_thread_sanitizer, link_name = "__memset_chk")]
         fn memset(dst: *mut c_void, byte: c_int, len: usize) -> *mut c_void;
     }
 
-    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and all that a
-    /// C function may change is declared.
+    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and every
+    /// register that a C function may change is declared.
     #[cfg(target_arch = "x86_64")]
     macro_rules! call {
         ($function:ident: $($register:tt or $_arm:tt = $value:expr),+) => {
@@ -105,14 +105,16 @@ mod imp {
 
     #[inline]
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller's promise, and as `call` says.
+        // SAFETY: the caller has mapped both ranges, and `call` declares every register that the function may
+        // change.
         unsafe { call!(memcpy: "rdi" or "x0" = dst, "rsi" or "x1" = src, "rdx" or "x2" = len) }
     }
 
     #[inline]
     pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
         let byte = c_int::from(byte);
-        // SAFETY: as in `copy`.
+        // SAFETY: the caller has mapped the range, and `call` declares every register that the function may
+        // change.
         unsafe {
             call!(memset:
                 "rdi" or "x0" = dst, "esi" or "w1" = byte, "rdx" or "x2" = len, "rcx" or "x3" = len);
@@ -129,17 +131,17 @@ mod imp {
 
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
         for at in 0..len {
-            // SAFETY: the caller's promise. Read as atomics are where memory is mapped for reads alone: by a
-            // plain load.
+            // SAFETY: the caller has mapped the byte for reads. A relaxed atomic load is an ordinary load
+            // instruction, so it also works on memory that is mapped for reads only.
             let byte = unsafe { AtomicU8::from_ptr(src.cast_mut().wrapping_add(at)) }.load(Ordering::Relaxed);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
             unsafe { set(dst.wrapping_add(at), byte, 1) };
         }
     }
 
     pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
         for at in 0..len {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
             unsafe { AtomicU8::from_ptr(dst.wrapping_add(at)) }.store(byte, Ordering::Relaxed);
         }
     }
@@ -155,11 +157,11 @@ mod tests {
             for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 13)] {
                 let src: Vec<u8> = (0..len + 20).map(|i| (i * 7 % 251) as u8 + 1).collect();
                 let mut dst = vec![0; len + 40];
-                // SAFETY: within both vectors, as is shown below.
+                // SAFETY: both ranges lie within the vectors, as the loops above ensure.
                 unsafe { copy(dst.as_mut_ptr().wrapping_add(to), src.as_ptr().wrapping_add(from), len) };
                 assert_eq!(dst[to..to + len], src[from..from + len]);
                 assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0), "{len} to {to}");
-                // SAFETY: as above.
+                // SAFETY: the range lies within the vector, as the loops above ensure.
                 unsafe { set(dst.as_mut_ptr().wrapping_add(to), 0xFE, len) };
                 assert!(dst[to..to + len].iter().all(|byte| *byte == 0xFE));
                 assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0), "{len} to {to}");

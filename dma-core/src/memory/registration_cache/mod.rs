@@ -1,4 +1,4 @@
-//! [`RegistrationCache`]: memory that is passed again is registered once.
+//! [`RegistrationCache`]: registers memory once and reuses the registration.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Buffer, register_read_only};
 use crate::{DmaEngine, HostMemory, Result};
 
-/// The bounds of a [`RegistrationCache`].
+/// The limits of a [`RegistrationCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationCacheOptions {
-    /// The most registrations that are kept. 0, the default, keeps none.
+    /// The maximum number of registrations that are kept. 0, the default, keeps none.
     pub entries: usize,
-    /// The most memory that is kept registered, in bytes. Default 256 MiB.
+    /// The maximum memory that is kept registered, in bytes. Default: 256 MiB.
     pub bytes: usize,
 }
 
@@ -24,16 +24,16 @@ impl Default for RegistrationCacheOptions {
 }
 
 impl RegistrationCacheOptions {
-    /// The defaults, which keep nothing.
+    /// Returns the defaults, which keep no registration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     crate::contract::setters::setters! {
-        /// Sets the most registrations that are kept.
+        /// Sets the maximum number of registrations that are kept.
         with_entries(entries: usize);
-        /// Sets the most memory that is kept registered, in bytes.
+        /// Sets the maximum memory that is kept registered, in bytes.
         with_bytes(bytes: usize);
     }
 }
@@ -43,27 +43,28 @@ impl RegistrationCacheOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RegistrationCacheCounters {
-    /// Calls of [`get`](RegistrationCache::get) that were answered by a kept registration.
+    /// Calls of [`get`](RegistrationCache::get) that found a kept registration.
     pub hits: u64,
     /// Calls that registered the memory.
     pub misses: u64,
-    /// Registrations given up for others.
+    /// Registrations that were evicted for others.
     pub evicted: u64,
-    /// Registrations kept now.
+    /// Registrations that are currently kept.
     pub entries: usize,
-    /// Memory kept registered now, in bytes.
+    /// Memory that is currently kept registered, in bytes.
     pub bytes: usize,
 }
 
-/// Registers memory that is to be read only, and keeps the registrations for callers who pass the same memory
-/// again. Registering takes microseconds to milliseconds, because the system pins the memory.
+/// Registers read-only memory, and keeps the registrations for callers that pass the same memory again.
+/// Registering takes microseconds to milliseconds, because the system pins the memory.
 ///
-/// - An entry keeps the memory's owner alive, so that no other memory gets its address. It is found by the
-///   owner and by the address and length of its bytes. Pass the same [`Arc`]; an equal one is another owner.
-/// - Beyond the [bounds](RegistrationCacheOptions), the least recently used entry that no view or transfer
-///   uses is given up. If all are in use, new memory is registered for its caller alone.
-/// - [`remove`](Self::remove) and [`clear`](Self::clear) let owners go. An owner that unmaps its memory while
-///   it lives breaks the promise of `AsRef`, here as anywhere.
+/// - An entry keeps the memory's owner alive, so that no other memory gets its address. The key of an entry
+///   is the owner and the address and length of its bytes. Pass a clone of the same [`Arc`]; an equal value
+///   in another `Arc` is another owner.
+/// - Beyond the [limits](RegistrationCacheOptions), the cache evicts the least recently used entry that no
+///   view or transfer uses. If all are in use, it registers new memory without keeping the registration.
+/// - [`remove`](Self::remove) and [`clear`](Self::clear) release owners. An owner must not unmap its memory
+///   while the cache keeps it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -84,21 +85,22 @@ pub struct RegistrationCacheCounters {
 pub struct RegistrationCache<E> {
     engine: E,
     options: RegistrationCacheOptions,
-    /// Held while one is registered.
+    /// Held during a registration.
     registering: Mutex<()>,
     kept: Mutex<Kept>,
 }
 
-/// The registrations.
+/// The kept registrations.
 #[derive(Default)]
 struct Kept {
     entries: HashMap<Key, Entry>,
-    /// Counts uses.
+    /// Incremented at each use.
     clock: u64,
     counters: RegistrationCacheCounters,
 }
 
-/// The key of an entry. While the entry is there, its owner lives, and nothing else has these addresses.
+/// The key of an entry. As long as the entry exists, its owner lives, and no other memory has these
+/// addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     owner: usize,
@@ -108,11 +110,11 @@ struct Key {
 
 struct Entry {
     buffer: Buffer,
-    /// The time of its last use.
+    /// The clock at its last use.
     used: u64,
 }
 
-/// An owner as the region keeps it.
+/// The owner in the form that the region keeps.
 struct SharedOwner<M: ?Sized>(Arc<M>);
 
 impl<M: AsRef<[u8]> + ?Sized> AsRef<[u8]> for SharedOwner<M> {
@@ -136,7 +138,7 @@ impl Kept {
         Some(entry.buffer.clone())
     }
 
-    /// Keeps a registration, if there is room. Returns those that make room.
+    /// Keeps a registration, if there is room. Returns the evicted ones.
     fn keep(&mut self, key: Key, buffer: &Buffer, options: &RegistrationCacheOptions) -> Vec<Buffer> {
         self.counters.misses += 1;
         let mut given_up = Vec::new();
@@ -162,15 +164,15 @@ impl Kept {
 }
 
 impl<E: DmaEngine> RegistrationCache<E> {
-    /// Makes an empty one.
+    /// Makes an empty cache.
     #[must_use]
     pub fn new(engine: E, options: &RegistrationCacheOptions) -> Self {
         Self { engine, options: *options, registering: Mutex::default(), kept: Mutex::default() }
     }
 
-    /// Returns the memory of `owner` as a buffer that can be a source: from an entry, or registered by
-    /// [`register_read_only`](crate::DmaEngineExt::register_read_only), which may block, and which one
-    /// thread does at a time.
+    /// Returns the memory of `owner` as a buffer that can be a source. If no entry exists, registers the
+    /// memory as [`register_read_only`](crate::DmaEngineExt::register_read_only) does. A registration may
+    /// block, and only one runs at a time.
     ///
     /// # Errors
     ///
@@ -185,11 +187,12 @@ impl<E: DmaEngine> RegistrationCache<E> {
             return Ok(hit);
         }
         let memory = HostMemory::from_read_only(SharedOwner(Arc::clone(owner)));
-        // Asked again, an owner may have other bytes.
+        // The second call of `as_ref` may have returned other bytes.
         let key = Key::new(owner, memory.as_ptr().addr().get(), memory.len());
         let (buffer, given_up) = {
             let _one_at_a_time = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have registered it meanwhile, and some devices take memory only once.
+            // Another thread may have registered the memory in the meantime, and some devices accept memory
+            // only once.
             if let Some(hit) = self.kept().hit(&key) {
                 return Ok(hit);
             }
@@ -197,13 +200,13 @@ impl<E: DmaEngine> RegistrationCache<E> {
             let given_up = self.kept().keep(key, &buffer, &self.options);
             (buffer, given_up)
         };
-        // Without a lock, because destructors of owners may use the cache.
+        // Drop them without a lock, because destructors of owners may use the cache.
         drop(given_up);
         Ok(buffer)
     }
 
-    /// Removes the entries of `owner`, which is let go as soon as no view or transfer uses its memory.
-    /// Returns their number.
+    /// Removes the entries of `owner` and returns their number. The owner is released as soon as no view or
+    /// transfer uses its memory.
     pub fn remove<M: ?Sized>(&self, owner: &Arc<M>) -> usize {
         let owner = Arc::as_ptr(owner).addr();
         self.remove_if(|key| key.owner == owner)

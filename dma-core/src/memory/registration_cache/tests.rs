@@ -35,7 +35,7 @@ fn memory_is_found_by_its_owner_and_not_by_an_address_that_was_free_meanwhile() 
     let cache = cache(4, 1 << 20);
     for i in 0..100_u8 {
         let owner: Bytes = vec![i; 1000].into();
-        // Most have the address of one that has been let go: allocators give it out again at once.
+        // Most owners get the address of a released one, because allocators reuse addresses at once.
         assert_eq!(cache.get(&owner).expect("registered")[..], [i; 1000]);
         assert_eq!(cache.get(&owner).expect("found")[..], [i; 1000]);
         assert_eq!(Arc::strong_count(&owner), 2, "the entry's");
@@ -62,7 +62,7 @@ enum Step {
     Hold(usize),
     Release,
     Remove(usize),
-    /// The caller lets its memory go, and has other memory.
+    /// The caller releases its memory and allocates other memory.
     Replace(usize),
 }
 
@@ -77,7 +77,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The oracle is a list in the order of use: of owners by number, with the number of views that are held.
+    /// The oracle is a list of owners in the order of use, each with its number of views.
     #[test]
     fn the_least_recently_used_entries_go(
         steps in prop::collection::vec(step(), 1..80),
@@ -91,7 +91,7 @@ proptest! {
             (next, Bytes::from(vec![next; 1 + 13 * usize::from(next % 5)]))
         };
         let mut owners: Vec<_> = (0..8).map(|_| owner()).collect();
-        // Number and length.
+        // The owner's number and its length.
         let mut kept: Vec<(u8, usize)> = Vec::new();
         let mut held: Vec<(u8, bool, Buffer)> = Vec::new();
         for step in steps {
@@ -128,7 +128,7 @@ proptest! {
                     let known = kept.iter().filter(|known| known.0 == number).count();
                     prop_assert_eq!(cache.remove(&owners[at].1), known);
                     kept.retain(|known| known.0 != number);
-                    // Views of the entry that is gone use none that comes.
+                    // Views of a removed entry do not use a later entry.
                     held.iter_mut().filter(|h| h.0 == number).for_each(|h| h.1 = false);
                 }
                 Step::Replace(at) => owners[at] = owner(),
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// Takes memory only once at a time, as some devices do.
+/// An engine that registers the same memory only once at a time, as some devices do.
 #[derive(Debug)]
 struct Once {
     inner: ReferenceEngine,
@@ -154,7 +154,7 @@ struct Once {
 }
 
 #[expect(unsafe_code, reason = "implements the raw trait")]
-// SAFETY: the reference engine, but for memory that it refuses.
+// SAFETY: every call goes to the reference engine, or is refused.
 unsafe impl DmaEngine for Once {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
@@ -173,7 +173,7 @@ unsafe impl DmaEngine for Once {
         if !self.registered.lock().expect("no panic").insert(memory.as_ptr().addr().get()) {
             return Err(Error::bare(ErrorKind::InUse));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         unsafe { self.inner.register_raw(memory, request) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -184,7 +184,7 @@ unsafe impl DmaEngine for Once {
     }
 }
 
-/// An owner that is registered only after two threads have missed it.
+/// An owner whose registration starts only after two threads have missed it.
 struct Meeting {
     bytes: Vec<u8>,
     missed: AtomicUsize,
@@ -194,7 +194,7 @@ impl AsRef<[u8]> for Meeting {
     fn as_ref(&self) -> &[u8] {
         thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
         ASKED.set(ASKED.get() + 1);
-        // Asked for the second time, the thread has not found it.
+        // At the second call, this thread has missed the entry.
         if ASKED.get() == 2 {
             self.missed.fetch_add(1, Ordering::Relaxed);
             while self.missed.load(Ordering::Relaxed) < 2 {
@@ -220,7 +220,7 @@ fn threads_that_miss_the_same_memory_register_it_once() {
     assert_eq!((cache.counters().misses, cache.counters().hits), (1, 1));
 }
 
-/// Has a view of its own of the cache, as a program's owner may.
+/// An owner whose destructor uses the cache, as a program's may.
 struct Nosy(Vec<u8>, Arc<Mutex<Option<Arc<RegistrationCache<ReferenceEngine>>>>>);
 
 impl AsRef<[u8]> for Nosy {
@@ -245,7 +245,7 @@ fn owners_may_use_the_cache_when_they_are_let_go() {
     let put = || drop(cache.get(&Arc::new(Nosy(vec![1; 10], Arc::clone(&known)))).expect("registered"));
     *known.lock().expect("no panic") = Some(Arc::clone(&cache));
     put();
-    // This one is evicted, the next removed.
+    // This entry is evicted, and the next one is removed.
     let other: Bytes = vec![2; 10].into();
     cache.get(&other).expect("registered");
     put();
@@ -264,7 +264,7 @@ fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
     let owner = Arc::new(memory);
     let weak = Arc::downgrade(&owner);
     let source = cache.get(&owner).expect("registered");
-    // The caller lets its mapping go. The entry and its views keep it.
+    // The caller releases its mapping. The entry and its views keep the mapping alive.
     drop(owner);
     let copied = |source: Buffer| {
         let dst = cache.engine.allocate(5000).expect("memory");
@@ -275,7 +275,7 @@ fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
     cache.clear();
     assert!(copied(source), "a view outlives the entry");
     assert_eq!(weak.strong_count(), 0, "unmapped with the last view");
-    // Other memory, which may have the same address, is registered anew.
+    // Other memory is registered, even if it has the same address.
     let owner = Arc::new(PageMemory::new(&request).expect("memory"));
     assert_eq!(cache.get(&owner).expect("registered")[..], [0; 5000]);
     assert_eq!((cache.counters().misses, cache.counters().hits), (2, 0));

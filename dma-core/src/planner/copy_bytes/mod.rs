@@ -1,5 +1,5 @@
-//! Blocking copies of plain bytes: through buffers of a pool, because a slice is its caller's again when the
-//! call returns, and a device may still use memory then.
+//! Blocking copies of plain bytes, through buffers of a pool. The device must not access the slices, because
+//! they belong to the caller again when the call returns, and a device may still use memory then.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{check, error};
 use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, OpError, Result};
 
-/// The most pieces in flight.
+/// Maximum number of chunks in flight.
 const IN_FLIGHT: usize = 8;
 
 /// A source and a destination.
@@ -18,15 +18,15 @@ pub(crate) type Pair = (BufferMut, BufferMut);
 pub(crate) trait Copier {
     type Transfer;
 
-    /// Returns the backend's name and the stall timeout, too; `None` if the queue is closed.
+    /// Returns the capabilities, the backend's name and the stall timeout; `None` if the queue is closed.
     fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)>;
 
     fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
 
     fn wait_for_piece(transfer: Self::Transfer) -> Result<Pair, OpError<Pair>>;
 
-    /// Polls once, so that operations end and free their places and buffers. Returns the number of
-    /// descriptors reported, or `None` if no place can become free.
+    /// Polls once, so that operations end and free their places and buffers. Returns the number of reported
+    /// descriptors, or `None` if no place can become free.
     fn make_room(&self) -> Option<usize>;
 }
 
@@ -56,7 +56,8 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
                 .with_hint("a buffer holds source and destination of a piece: make it of 2 bytes or more"),
         ));
     }
-    // In the order of submission. Dropped early, transfers keep their buffers, and nothing of the slices.
+    // Transfers in the order of submission. If they are dropped early, they keep pool buffers, never the
+    // slices.
     let mut in_flight = [const { None::<Q::Transfer> }; IN_FLIGHT];
     let mut landing = dst.chunks_mut(piece);
     let mut land = |transfer: Q::Transfer| -> Result<()> {
@@ -102,7 +103,7 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     Ok(())
 }
 
-/// Submits a piece, which `filled` keeps if the queue is full.
+/// Submits a chunk. If the queue is full, `filled` keeps the buffers.
 fn send<Q: Copier>(
     queue: &Q,
     pool: &BufferPool,
@@ -112,7 +113,8 @@ fn send<Q: Copier>(
     let (src, dst) = match filled.take() {
         Some(pair) => pair,
         None => {
-            // One for both, so that no two copies wait for each other's second buffer.
+            // One buffer holds source and destination, so that two copies cannot wait for each other's second
+            // buffer.
             let mut src = pool.try_get(2 * bytes.len())?;
             let dst = src.split_off(bytes.len());
             src.copy_from_slice(bytes);
@@ -126,7 +128,8 @@ fn send<Q: Copier>(
     })
 }
 
-/// Waits a moment for a buffer or a place that others have. Returns false if that is in vain.
+/// Waits briefly for a buffer or place that others use. Returns false if none can become free, or after
+/// `until`.
 fn wait_for_others<Q: Copier>(queue: &Q, e: &Error, until: Instant, backoff: &mut Backoff) -> bool {
     let reported = queue.make_room();
     if reported.is_none() && e.kind() == ErrorKind::QueueFull {

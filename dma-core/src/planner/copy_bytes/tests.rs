@@ -14,7 +14,7 @@ fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + (i >> 8)) as u8).collect()
 }
 
-/// Copies on a queue of either kind.
+/// Runs a copy on both kinds of queue.
 fn on_both(
     engine: &dyn DmaEngine,
     options: &QueueOptions,
@@ -75,7 +75,7 @@ fn a_device_that_does_not_answer_keeps_the_pools_buffers_and_not_the_slices() {
     dst.fill(1);
     let in_use = || pool.classes().next().expect("a size").in_use;
     assert!(in_use() >= 1, "the device may still write to it");
-    // The rest came back, and the queue goes on.
+    // The other buffers were returned, and the queue still works.
     queue.copy_bytes(&pool, &src, &mut dst).expect("no other is lost");
     assert_eq!((dst, in_use()), (src, 1));
     let _ = queue.close(Duration::ZERO);
@@ -115,14 +115,14 @@ fn buffers_and_places_that_others_have_are_waited_for() {
         assert_eq!(copy.join().expect("no panic").expect("it is copied"), [1; 10]);
     });
 
-    // A place of the caller's own, which waits for this call, never becomes free.
+    // The caller's own transfer never ends, because the caller waits for this call.
     let queue = engine.open_queue(&QueueOptions::new().with_depth(1)).expect("a queue");
     let other = || engine.allocate(10).expect("memory");
     let mut ended = queue.copy(other(), other()).expect("accepted");
     ended.wait_for(Duration::from_secs(10)).expect("done");
     let e = queue.copy_bytes(pool, &[1; 10], &mut [0; 10]).expect_err("no place");
     assert_eq!(e.kind(), ErrorKind::QueueFull, "{e}");
-    // One that was dropped does.
+    // The place of a dropped transfer becomes free.
     drop(ended);
     drop(queue.copy(other(), other()).expect("accepted"));
     queue.copy_bytes(pool, &[1; 10], &mut [0; 10]).expect("it is copied");

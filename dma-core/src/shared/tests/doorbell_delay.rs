@@ -1,4 +1,4 @@
-//! Doorbells that tasks share.
+//! Tests of doorbells that tasks share.
 
 use super::*;
 
@@ -6,14 +6,14 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 
 type Pair = (BufferMut, BufferMut);
 
-/// A queue whose operations wait for others for up to `gather`, with a thread that does `work`.
+/// Makes a queue whose operations wait up to `gather` to share a doorbell, and a thread that runs `work`.
 fn rig(gather: Duration, work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     let device = ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() };
     let options = QueueOptions::new().with_depth(64).with_doorbell_delay(gather);
     Rig::of(ReferenceEngine::new(device), &options, work)
 }
 
-/// `n` copies, each polled once, and what is heard of their tasks.
+/// `n` copies, each polled once, and the receiver of their tasks' wakes.
 fn polled_once(rig: &Rig, n: usize) -> (Vec<SharedTransfer<Pair>>, Waker, Receiver<()>) {
     let (woken, receiver) = signal();
     let mut transfers: Vec<_> = (0..n).map(|_| rig.copy(|| ())).collect();
@@ -91,7 +91,7 @@ fn a_thread_that_waits_rings_for_all() {
     drop(transfers);
 }
 
-/// Its task may have found the lane's thread at work, which took the request and did not ring.
+/// The task may have found the lane locked by its thread, which accepted the request without ringing.
 #[test]
 fn the_lanes_thread_rings_for_a_lone_copy_at_once() {
     let rig = rig(FOR_EVER, Lane::serve);
@@ -103,12 +103,12 @@ fn the_lanes_thread_rings_for_a_lone_copy_at_once() {
     }
 }
 
-/// Also if no task is polled again.
+/// The doorbell rings even if no task is polled again.
 #[test]
 fn the_lanes_thread_rings_in_time() {
     let rig = rig(Duration::from_millis(1), Lane::serve);
     let (_transfers, _waker, receiver) = polled_once(&rig, 3);
-    // The first three are their own.
+    // Each of the first three rings its own doorbell.
     (0..6).for_each(|_| heard(&receiver));
     assert_eq!(rig.queue.counters().completed, 3);
 }
@@ -137,7 +137,7 @@ fn a_waiter_for_room_copies_then() {
     };
     assert_eq!((&src[..], &dst[..]), (&[7; 8][..], &[7; 8][..]));
     drop((src, dst));
-    // Operands come back from a closed queue.
+    // A closed queue returns the operands.
     let mut copy = Box::pin(rig.queue.copy_when_ready(memory(7), memory(0)));
     rig.queue.close(HANGS);
     let Poll::Ready(Err(e)) = poll(&mut copy, &waker) else { panic!("it is closed") };
@@ -145,14 +145,14 @@ fn a_waiter_for_room_copies_then() {
     assert_eq!(e.into_operands().expect("they come back").0[..], [7; 8]);
 }
 
-/// Tasks of one thread share, too.
+/// Tasks of one thread also share a doorbell.
 #[test]
 fn a_queue_rings_once_for_the_tasks_of_its_thread() {
     let engine = ReferenceEngine::new(ReferenceOptions { per_poll: 1, ..ReferenceOptions::default() });
     let memory = || engine.allocate(32).expect("memory");
     for (gather, doorbells) in [(FOR_EVER, 1), (Duration::ZERO, 8)] {
         let queue = engine.open_queue(&QueueOptions::new().with_doorbell_delay(gather)).expect("a queue");
-        // The device reports one of these in a poll.
+        // The device reports one of these copies in a poll.
         let others: Vec<_> = (0..16).map(|_| queue.copy(memory(), memory()).expect("room")).collect();
         queue.flush();
         assert_eq!(queue.counters().doorbells, 1);

@@ -1,4 +1,5 @@
-//! Shared queues whose users' code panics, calls the queue, or comes at a bad time; and engines that panic.
+//! Tests of shared queues with user code that panics, calls the queue, or runs at an unfavourable time, and
+//! with engines that panic.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 mod doorbell_delay;
@@ -22,21 +23,21 @@ use crate::{
     QueueStats,
 };
 
-/// Longer than anything here takes, and shorter than a hanging test is waited for.
+/// A limit that no test reaches unless it hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
 /// Faults to inject, and observed calls.
 #[derive(Debug, Default)]
 struct Script {
-    /// Reports nothing.
+    /// True if the device reports nothing.
     mute: AtomicBool,
-    /// Panics when it is polled.
+    /// True if polls panic.
     panics: AtomicBool,
-    /// Reports failures.
+    /// True if all outcomes are failures.
     fails: AtomicBool,
-    /// Speaks again once it is stopped.
+    /// True if the device reports again once it is stopped.
     stops: AtomicBool,
-    /// Reports to this thread alone.
+    /// The only thread to which the device reports.
     only: Mutex<Option<ThreadId>>,
     dropped: AtomicBool,
 }
@@ -53,7 +54,8 @@ impl Drop for Odd {
     }
 }
 
-// SAFETY: the inner queue's promises.
+// SAFETY: every call goes to the inner queue. The faults only withhold reports or change outcomes, and these
+// tests do not rely on the bytes of those.
 unsafe impl RawQueue for Odd {
     fn engine_id(&self) -> crate::EngineId {
         self.inner.engine_id()
@@ -62,7 +64,7 @@ unsafe impl RawQueue for Odd {
         self.inner.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: the caller's promise.
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         unsafe { self.inner.submit(batch) }
     }
     fn flush(&mut self) {
@@ -99,7 +101,7 @@ unsafe impl RawQueue for Odd {
     }
 }
 
-/// Memory whose owner does something when it is let go.
+/// Memory whose owner calls a closure when it is dropped.
 struct Owner<F: FnOnce()>(Vec<u8>, Option<F>);
 
 impl<F: FnOnce()> AsMut<[u8]> for Owner<F> {
@@ -116,7 +118,7 @@ impl<F: FnOnce()> Drop for Owner<F> {
     }
 }
 
-/// A waker that does something.
+/// A waker that calls a closure.
 struct Does<F: Fn()>(F);
 
 impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
@@ -148,7 +150,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With a thread that does `work` for the lane.
+    /// Makes a queue with a thread that runs `work` on the lane.
     fn with(work: impl FnOnce(&Lane) + Send + 'static) -> Self {
         Self::on(ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() }), work)
     }
@@ -180,13 +182,13 @@ impl Rig {
         Self::with(Lane::serve)
     }
 
-    /// With a lane that has no stall_detector with a device, and room for `depth`.
+    /// Makes a queue with a stall timeout of zero and a depth of `depth`.
     fn impatient(depth: usize) -> Self {
         let options = QueueOptions::new().with_depth(depth).with_stall_timeout(Duration::ZERO);
         Self::of(ReferenceEngine::new(ReferenceOptions::default()), &options, Lane::serve)
     }
 
-    /// With an idle lane thread: waiting threads poll.
+    /// Makes a queue with an idle lane thread, so that waiting threads poll.
     fn still() -> Self {
         Self::with(|_| ())
     }
@@ -195,7 +197,7 @@ impl Rig {
         self.engine.register(HostMemory::from_owner(Owner(vec![0; 32], Some(at_drop)))).expect("it registers")
     }
 
-    /// A copy into memory that does `at_drop` when it is let go.
+    /// Submits a copy into memory whose drop calls `at_drop`.
     fn copy(&self, at_drop: impl FnOnce() + Send + Sync + 'static) -> SharedTransfer<(BufferMut, BufferMut)> {
         let dst = self.memory(at_drop);
         self.queue.copy(self.engine.allocate(32).expect("memory"), dst).expect("room")
@@ -205,13 +207,13 @@ impl Rig {
         self.queue.handle.lane(0)
     }
 
-    /// Tries a copy, and drops its transfer.
+    /// Submits a copy and drops its transfer.
     fn try_copy(&self) -> Result<(), OpError<(BufferMut, BufferMut)>> {
         let memory = || self.engine.allocate(32).expect("memory");
         self.queue.copy(memory(), memory()).map(drop)
     }
 
-    /// Tries a copy until it ends so, and returns the refusal, if it is one.
+    /// Submits copies until one ends in this way, and returns its error if it was refused.
     #[track_caller]
     fn copy_until(&self, end: Option<ErrorKind>) -> Option<OpError<(BufferMut, BufferMut)>> {
         let deadline = Instant::now() + HANGS;
@@ -230,10 +232,10 @@ impl Rig {
     }
 }
 
-/// A sender for one who may be let go, and what was heard from it.
+/// A sender that may be dropped, and the receiver of its messages.
 fn signal() -> (impl Fn() + Clone + Send + Sync + 'static, Receiver<()>) {
     let (sender, receiver): (Sender<()>, _) = channel();
-    // Nobody may be listening any more.
+    // The receiver may have been dropped.
     (move || _ = sender.send(()), receiver)
 }
 
@@ -242,7 +244,7 @@ fn heard(receiver: &Receiver<()>) {
     receiver.recv_timeout(HANGS).expect("it hangs");
 }
 
-/// Waits until the lane takes no more.
+/// Waits until the lane refuses operations.
 #[track_caller]
 fn refuses(lane: &Lane) {
     let deadline = Instant::now() + HANGS;
@@ -310,7 +312,7 @@ fn a_panicking_destructor_costs_no_other_operation() {
     let rig = Rig::new();
     for _ in 0..3 {
         let (done, receiver) = signal();
-        // The holder of a transfer runs the destructor if the copy has ended.
+        // If the copy has ended, the holder of the transfer runs the destructor.
         rig.mute(true);
         drop(rig.copy(|| panic!("a destructor was told to")));
         drop(rig.copy(done));
@@ -380,7 +382,7 @@ fn a_closer_drains_for_a_dead_thread() {
     assert!(held.wait().is_ok());
 }
 
-/// On the lane's thread, or on a waiting thread.
+/// The callback runs on the lane's thread, or on a waiting thread.
 #[test]
 fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {
     for still in [false, true] {
@@ -422,7 +424,7 @@ fn memory_that_a_silent_device_has_is_never_given_back_by_a_lane() {
     let slot = lane.submit_flat(0, segment.0.segment(), target.0.segment());
     lane.drive(Caller::Closer);
     let owner = Owner(Vec::new(), Some(move || of_owner.store(true, SeqCst)));
-    // SAFETY: this test holds the operation.
+    // SAFETY: the test holds the operation, and no transfer refers to it.
     let parked = unsafe { lane.slots[slot.expect("room") as usize].park(Box::new((owner, segment, target))) };
     assert!(parked.is_ok(), "the device does not answer");
     drop(lane);
@@ -472,7 +474,7 @@ fn a_destructor_may_close_while_another_thread_does() {
 fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     let rig = Rig::new();
     rig.queue.close(HANGS);
-    // As a thread that asked whether the lane refuses before it was closed.
+    // Submits like a thread that checked the lane before it was closed.
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
         let transfer = SharedTransfer::<_>::new(
@@ -507,7 +509,7 @@ fn a_request_at_the_end_of_the_lane_is_refused_rather_than_abandoned() {
     let (script, queue) = (Arc::clone(&rig.script), rig.queue.clone());
     let (sender, receiver) = channel();
     drop(rig.copy(move || {
-        // As a thread that asked whether the lane refuses before it was closed, and then drives.
+        // Submits like a thread that checked the lane before it was closed, and then drives the lane.
         script.mute.store(true, SeqCst);
         let lane = queue.handle.lane(0);
         let late = lane.submit_flat(0, src, dst);
@@ -530,7 +532,7 @@ fn for_ever_is_a_duration() {
     assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
 }
 
-/// However much is reported meanwhile.
+/// The deadline holds even if the device reports much in the meantime.
 #[test]
 fn deadlines_hold_while_the_device_makes_progress() {
     let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
@@ -554,7 +556,7 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     let (done, receiver) = signal();
     assert!(poll(&mut other, &waker(done)).is_pending());
     catch_unwind(AssertUnwindSafe(|| poll(&mut spent, Waker::noop()))).expect_err("it was ready");
-    // The operation in flight in its place is not affected.
+    // The operation that now uses the slot is not affected.
     assert!(spent.is_done() && spent.wait_for(Duration::ZERO).is_ok());
     catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands are gone");
     rig.mute(false);
@@ -562,7 +564,7 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     receiver.try_recv().expect("its task would sleep for ever");
 }
 
-/// A waker that does something when it is let go.
+/// A waker that calls a closure when it is dropped.
 struct LetGo<F: FnMut()>(F);
 
 impl<F: FnMut() + Send + Sync + 'static> Wake for LetGo<F> {
@@ -611,7 +613,7 @@ fn wakers_that_nobody_will_wake_are_let_go() {
 #[test]
 fn a_wait_goes_on_while_others_see_the_device_complete() {
     const STALL: Duration = Duration::from_millis(100);
-    // Until this thread was never kept from the device for long, which machines that are busy do.
+    // Repeats until this thread could poll without a long pause, because a busy machine may suspend it.
     let stalled = || {
         let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
         let rig = Rig::on(ReferenceEngine::new(options), |_| ());
@@ -651,13 +653,13 @@ fn close_waits_no_longer_than_its_limit() {
     assert_eq!(patient.join().expect("it closes").abandoned, 1);
 }
 
-/// Nobody waits for what it has: a refusal is all that is ever heard of it.
+/// The transfers are dropped, so only a refusal reveals the device's state.
 #[test]
 fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
     let rig = Rig::impatient(4);
     for _ in 0..2 {
         rig.mute(true);
-        // Each of them is dropped, and keeps its place.
+        // Each transfer is dropped and keeps its slot.
         let refusal = rig.copy_until(Some(ErrorKind::TimedOut)).expect("it is refused");
         assert!(refusal.error().message().contains("has completed nothing for"), "{refusal}");
         assert!(refusal.error().hint().contains("open another"), "{refusal}");
@@ -677,7 +679,7 @@ fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
 fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
     let rig = Rig::impatient(4);
     rig.try_copy().expect("room");
-    // Its thread sleeps once nothing is in flight.
+    // The lane's thread sleeps once nothing is in flight.
     let deadline = Instant::now() + HANGS;
     while rig.queue.counters().completed == 0 || !rig.lane().sleeps() {
         assert!(Instant::now() < deadline, "it hangs");
@@ -695,7 +697,7 @@ fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
     assert_eq!(rig.queue.stalled(), None, "it has no device any more");
 }
 
-/// However impatient it is.
+/// This holds even with a stall timeout of zero.
 #[test]
 fn a_queue_whose_thread_does_not_run_does_not_blame_the_device() {
     let options = QueueOptions::new().with_depth(4).with_stall_timeout(Duration::ZERO);
@@ -708,7 +710,7 @@ fn a_queue_whose_thread_does_not_run_does_not_blame_the_device() {
     }
 }
 
-/// And wakes up for a request.
+/// The thread wakes up for a request.
 #[test]
 fn the_thread_of_a_device_that_hangs_sleeps_longer() {
     let rig = Rig::new();

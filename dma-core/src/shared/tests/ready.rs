@@ -1,4 +1,4 @@
-//! Waiting for room.
+//! Tests of waiting for room.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use super::*;
 
 type Pair = (BufferMut, BufferMut);
 
-/// Room for 2, on a device that takes a poll for each 64 bytes, and a thread that does `work`.
+/// Makes a queue of depth 2 on a device that needs one poll for each 64 bytes, and a thread that runs `work`.
 fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     let device = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
     let rig = Rig::of(ReferenceEngine::new(device), &QueueOptions::new().with_depth(2), work);
@@ -14,7 +14,7 @@ fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     rig
 }
 
-/// A full queue that only the test polls, and its transfers, done.
+/// Makes a full queue that only the test polls, and its transfers, which are done.
 fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     let rig = small(|_| ());
     let held = [rig.copy(|| ()), rig.copy(|| ())];
@@ -46,7 +46,7 @@ async fn copy(queue: &SharedQueue, mut pair: Pair, refusals: &AtomicU64) -> Resu
     }
 }
 
-/// Runs all of `tasks` on this thread, each only when it is woken. Fails if none is for long.
+/// Runs all `tasks` on this thread, each only when it is woken. Panics if none is woken for a long time.
 fn run(tasks: Vec<impl Future<Output = ()>>) {
     let mut tasks: Vec<_> = tasks
         .into_iter()
@@ -106,8 +106,9 @@ fn many_tasks_pass_a_small_queue_without_a_busy_loop() {
         });
         let copies = (threads * TASKS * COPIES) as u64;
         assert_eq!(rig.queue.counters().completed, copies);
-        // Each finds the queue full before it waits. A later refusal met another thread's submission between
-        // a poll and the next, and each of those meets at most one of each other thread.
+        // Each thread finds the queue full before it waits. A later refusal is caused by a submission of
+        // another thread between two polls, and each submission causes at most one refusal of each other
+        // thread.
         let refusals = refusals.into_inner();
         assert!(refusals > 0, "the queue was full");
         assert!(refusals <= copies * threads as u64, "{refusals} refusals for {copies} copies");
@@ -155,7 +156,7 @@ fn a_place_wakes_the_first_in_line() {
     one.wait().expect("done");
     first_woken.try_recv().expect("there is room");
     second_woken.try_recv().expect_err("there is room for one");
-    // Others were faster.
+    // Other tasks took the room first.
     let _again = rig.copy(|| ());
     assert!(super::poll(&mut first, &of_first).is_pending());
     other.wait().expect("done");
@@ -236,7 +237,7 @@ fn a_device_that_hangs_ends_the_waiting_for_room() {
     assert_eq!((error.kind(), error.operation()), (ErrorKind::TimedOut, "wait for room"), "{error}");
     assert_eq!(rig.queue.ready().wait().expect_err("likewise").kind(), ErrorKind::TimedOut);
     rig.mute(false);
-    // Until the lane's thread has seen it complete something.
+    // Waits until the lane's thread has seen a completion.
     let deadline = Instant::now() + HANGS;
     while !matches!(waiting(), Poll::Ready(Ok(()))) {
         assert!(Instant::now() < deadline, "all is well with it");

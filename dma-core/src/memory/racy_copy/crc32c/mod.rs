@@ -32,7 +32,7 @@ const CACHE: u8 = 1;
 /// Past the cache where the processor can, whole cache lines at a time.
 const MEMORY: u8 = 2;
 
-/// Computes the CRC-32C of the `len` bytes at `src`. `crc` is that of the bytes before them, or 0.
+/// Computes the CRC-32C of the `len` bytes at `src`. `crc` is the CRC-32C of the preceding bytes, or 0.
 ///
 /// If others write the bytes at the same time, the result is that of unspecified bytes.
 ///
@@ -59,8 +59,8 @@ pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) ->
     unsafe { self::crc::<CACHE>(crc, dst, src, len) }
 }
 
-/// As [`copy_crc32c`], and writes whole cache lines past the cache where the CPU can, for memory that nobody
-/// reads soon. All bytes are ordered before later stores of this thread.
+/// Copies as [`copy_crc32c`] does, but writes whole cache lines past the cache if the CPU can, for memory
+/// that is not read soon. All bytes are ordered before later stores of this thread.
 ///
 /// # Safety
 ///
@@ -109,13 +109,13 @@ mod tests {
             let src: Vec<u8> = (0..(len + from) as u64).map(|i| (first.wrapping_mul(i + 1) >> 23) as u8).collect();
             let expected = crc32c::crc32c_append(seed, &src[from..]);
             let start = src.as_ptr().wrapping_add(from);
-            // SAFETY: the rest of the vector.
+            // SAFETY: the pointer and the length are those of the rest of the vector.
             prop_assert_eq!(unsafe { crc32c(seed, start, len) }, expected);
             let mut dst = vec![0xA5; to + len + 70];
             let end = dst.as_mut_ptr().wrapping_add(to);
             for copy in [copy_crc32c, copy_crc32c_past_cache] {
                 dst.fill(0xA5);
-                // SAFETY: within both vectors.
+                // SAFETY: the offsets and the length lie within both vectors.
                 prop_assert_eq!(unsafe { copy(seed, end, start, len) }, expected);
                 prop_assert_eq!(&dst[to..to + len], &src[from..]);
                 prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));

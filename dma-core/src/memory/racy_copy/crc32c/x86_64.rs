@@ -80,7 +80,7 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
     // and the destination is aligned to a line if it is written past the cache.
     let raw = unsafe { rest(raw, dst.wrapping_add(head), src.wrapping_add(head), len - head) };
     if past_cache {
-        // Stores past the cache are ordered with nothing else.
+        // Stores past the cache are not ordered with other accesses, so a fence follows.
         // SAFETY: x86-64 has SSE.
         unsafe { _mm_sfence() };
     }
@@ -296,22 +296,23 @@ macro_rules! block {
                     if lines == 0 {
                         continue;
                     }
-                    // SAFETY: reads those lines at `src` and copies them to `dst`, if there is one; a
-                    // prefetch cannot fault.
+                    // SAFETY: the code reads the lines of this block at `src` and writes them to `dst`, if
+                    // there is one. A prefetch cannot fault.
                     unsafe {
                         asm!(
                             "2:",
                             "prefetcht0 [{src} + {ahead}]",
                             "prefetcht0 [{src} + {ahead} + {chain}]",
                             "prefetcht0 [{src} + {ahead} + 2 * {chain}]",
-                            // The next line of each chain, a word of each in turn.
+                            // Process the next line of each chain, one word of each in turn.
                             ".irp at, 0, 8, 16, 24, 32, 40, 48, 56",
                             "crc32 {a}, qword ptr [{src} + \\at]",
                             "crc32 {b}, qword ptr [{src} + {chain} + \\at]",
                             "crc32 {c}, qword ptr [{src} + 2 * {chain} + \\at]",
                             ".endr",
                             $(
-                                // Written whole before the next one, as stores past the cache want it.
+                                // A line is written completely before the next one, because stores past the
+                                // cache combine within a line.
                                 ".irp at, 0, {chain}, 2 * {chain}",
                                 "movdqu {w}, [{src} + \\at]",
                                 "movdqu {x}, [{src} + 16 + \\at]",
