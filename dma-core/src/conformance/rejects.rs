@@ -57,13 +57,13 @@ pub fn foreign_memory_is_rejected(engine: &dyn DmaEngine) {
     assert_eq!(q.counters().submitted, 0, "nothing was accepted");
 }
 
-/// Memory of an engine within another one is refused by queues of the outer engine, and the reverse, on either side:
-/// the outer engine has an id of its own, and does not find an inner region by its address. Not in
-/// [`CASES`](super::CASES), because only the caller knows the engine within: for engines made of engines.
+/// Queues of an engine made of engines refuse memory of an inner engine on either side, and the reverse,
+/// because the outer engine has its own id and does not find inner regions by address. This case is not in
+/// [`CASES`](super::CASES), because only the caller knows the inner engine.
 ///
 /// # Panics
 ///
-/// If `engine` takes memory of `inner`, or the reverse.
+/// If `engine` accepts memory of `inner`, or the reverse.
 pub fn inner_memory_is_rejected(engine: &dyn DmaEngine, inner: &dyn DmaEngine) {
     assert_ne!(engine.id(), inner.id(), "an engine made of engines has an id of its own");
     for (queue_of, other) in [(engine, inner), (inner, engine)] {
@@ -78,7 +78,7 @@ pub fn inner_memory_is_rejected(engine: &dyn DmaEngine, inner: &dyn DmaEngine) {
             info.capabilities.contains(Capabilities::REGISTER) && info.limits.register_alignment == 1
         };
         if takes_any_bytes(queue_of) && takes_any_bytes(other) {
-            // The same bytes, so that only the region tells whose they are.
+            // Both engines register the same bytes, so that only the region shows the owner.
             let bytes = bytes::Bytes::from(vec![7; 4096]);
             let register = |engine: &dyn DmaEngine| {
                 engine.register_read_only(bytes.clone()).expect("it takes any bytes")

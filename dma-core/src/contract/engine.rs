@@ -37,8 +37,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
 
     /// Returns the id that all regions and queues of this engine have. Constant, and costs nothing.
     ///
-    /// No other engine has it, except a pointer to this one. An engine made of engines has an id of its own, so
-    /// that memory of an inner engine is refused by its queues.
+    /// No other engine has it, except a pointer to this one. An engine made of engines has an id of its own,
+    /// so that memory of an inner engine is refused by its queues.
     fn id(&self) -> EngineId;
 
     /// Describes the engine's decisions so far and the reasons for them, in lines for people. Returns `None`
@@ -184,9 +184,9 @@ impl RegionInfo {
 ///
 /// The safe API relies on this trait when it makes slices and frees memory, so an implementer promises:
 /// - `info` never changes. `addr + len` is at most [`u64::MAX`].
-/// - `key` is not that of another region with the same engine id, also if both are of the same bytes. Engines made
-///   of engines find what they know of a region by its key. [`RegionKey::unique`] makes one for devices that need
-///   no key.
+/// - `key` is not that of another region with the same engine id, also if both are of the same bytes. Engines
+///   made of engines find what they know of a region by its key. [`RegionKey::unique`] makes one for devices
+///   that need no key.
 /// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
 ///   the CPU until this value is dropped; for registered memory that is read-only, for reads. The engine
 ///   accesses them only as submitted descriptors require.
@@ -371,8 +371,8 @@ impl fmt::Debug for DeviceAddr {
 pub struct RegionKey(pub usize);
 
 impl RegionKey {
-    /// Returns a key that no other call in this process has returned. It is odd, and so never the address of an
-    /// aligned object.
+    /// Returns a key that no other call in this process has returned. It is odd, and so never the address of
+    /// an aligned object.
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);

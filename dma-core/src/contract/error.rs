@@ -82,8 +82,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the remedy of errors of this kind that have none of their own. A full queue is reported without
-    /// allocating, so its error has no text but this.
+    /// Returns the remedy for errors of this kind that have no remedy of their own. A full queue is reported
+    /// without allocating, so this is the only text of its error.
     pub(crate) const fn default_hint(self) -> &'static str {
         match self {
             Self::QueueFull => "poll it or wait for a transfer, then submit again",
@@ -308,7 +308,7 @@ impl Error {
         self
     }
 
-    /// Returns the remedy: the text of [`with_hint`](Self::with_hint), or the one of the kind, or an empty one.
+    /// Returns the remedy: the text of [`with_hint`](Self::with_hint), or that of the kind, or an empty text.
     #[must_use]
     pub fn hint(&self) -> &str {
         match &self.detail {
@@ -407,9 +407,9 @@ impl From<ErrorKind> for Error {
 }
 
 impl Error {
-    /// Returns the error of the system call `call`, such as `eventfd2`, which failed with `source`. The message
-    /// names both, the kind follows the error number, and the hint is the remedy: a limit to raise, or the call
-    /// to allow in a sandbox.
+    /// Returns the error of the system call `call`, such as `eventfd2`, which failed with `source`. The
+    /// message names both, the kind follows the error number, and the hint is the remedy: a limit to raise,
+    /// or the call to allow in a sandbox.
     pub fn of_system_call(call: &str, source: std::io::Error) -> Self {
         use rustix::io::Errno;
         let errno = Errno::from_io_error(&source);

@@ -1,4 +1,4 @@
-//! [`ExportDescriptor`]: the bytes by which a peer imports memory, for any channel.
+//! [`ExportDescriptor`]: the bytes with which a peer imports memory. Any channel can carry them.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,13 +17,13 @@ const TRAILER: usize = 4;
 /// A grant of memory to a peer: the backend's own blob, framed, with the backend's name, the rights and the
 /// length.
 ///
-/// It is a capability: its bytes suffice to import the memory, so send it over a channel that only the peer
-/// reads.
+/// It is a capability: anyone who has its bytes can import the memory. Send it over a channel that only the
+/// peer can read.
 ///
 /// # Encoding
 ///
 /// Little-endian: magic `DMAX`; version `u16` (2); length of the backend's name `u16`; rights `u32`; length
-/// of the memory `u64`; length of the blob `u32`; the name; the blob; CRC-32 of all before it. At most
+/// of the memory `u64`; length of the blob `u32`; the name; the blob; CRC-32 of all preceding bytes. At most
 /// [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExportDescriptor {
@@ -35,7 +35,7 @@ pub struct ExportDescriptor {
 
 impl std::fmt::Debug for ExportDescriptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The blob may hold a secret: its length says enough.
+        // Prints only the length of the blob, because the blob may contain a secret.
         f.debug_struct("ExportDescriptor")
             .field("backend", &self.backend)
             .field("rights", &self.rights)
@@ -53,7 +53,7 @@ impl ExportDescriptor {
     /// The longest encoding, in bytes.
     pub const MAX_ENCODED: usize = HEADER + Self::MAX_BACKEND + Self::MAX_NATIVE + TRAILER;
 
-    /// A descriptor of `len` bytes of `backend`'s memory.
+    /// Makes a descriptor of `len` bytes of `backend`'s memory.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl ExportDescriptor {
         self.len
     }
 
-    /// Returns false: it grants at least 1 byte.
+    /// Returns false, because a descriptor grants at least 1 byte.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -114,7 +114,7 @@ impl ExportDescriptor {
         &self.native
     }
 
-    /// Encodes it.
+    /// Returns the encoded descriptor.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + self.backend.len() + self.native.len() + TRAILER);
@@ -137,8 +137,7 @@ impl ExportDescriptor {
     ///
     /// # Errors
     ///
-    /// `Malformed` for anything else, saying what is wrong; `VersionMismatch` for an encoding of another
-    /// version.
+    /// `Malformed` for other bytes, with the reason; `VersionMismatch` for an encoding of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = |kind, message: String| {
             Error::new(kind, message)
@@ -197,11 +196,11 @@ impl ExportDescriptor {
         write().map_err(|e| OutputFile::explain(path, e).with_operation("save export descriptor"))
     }
 
-    /// Reads a file of [`save`](Self::save), at most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
+    /// Reads a file that [`save`](Self::save) wrote, at most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.
     ///
     /// # Errors
     ///
-    /// Those of the file system, or as [`from_bytes`](Self::from_bytes), naming the path.
+    /// Errors of the file system, and those of [`from_bytes`](Self::from_bytes), with the path.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         use std::io::Read;
 

@@ -10,23 +10,25 @@ use crate::{
     RawQueue, RawRegion, RegionInfo, Result,
 };
 
-/// A type whose [`DmaEngine`] is that of an engine within: see [`forward_engine!`](crate::forward_engine).
+/// A type that implements [`DmaEngine`] by forwarding to an inner engine: see
+/// [`forward_engine!`](crate::forward_engine).
 ///
 /// # Safety
 ///
 /// [`forward_to`](Self::forward_to) returns the same engine at each call.
 pub unsafe trait ForwardEngine {
-    /// The engine within.
+    /// The type of the inner engine.
     type Inner: DmaEngine + ?Sized;
 
-    /// Returns the engine within.
+    /// Returns the inner engine.
     fn forward_to(&self) -> &Self::Inner;
 }
 
-/// Implements [`DmaEngine`] for a type by its [`ForwardEngine`]. Generics come in brackets.
+/// Implements [`DmaEngine`] for a type that implements [`ForwardEngine`]. Generics are given in brackets.
 ///
-/// The macro has an `unsafe impl` inside, which `unsafe_code` does not see in another crate. What it relies on
-/// is written by the caller as an `unsafe impl`, so that a crate without unsafe code cannot use it:
+/// The macro expands to an `unsafe impl`, which the lint `unsafe_code` does not see in another crate.
+/// Therefore the caller must write `unsafe impl ForwardEngine`, so that a crate that forbids unsafe code
+/// cannot use the macro:
 ///
 /// ```compile_fail
 /// #![forbid(unsafe_code)]
@@ -95,7 +97,7 @@ macro_rules! forward_engine {
 }
 macro_rules! forward_engine_pointer {
     ($($pointer:ty),+) => {$(
-        // SAFETY: a pointer has one target as long as it lives.
+        // SAFETY: a pointer has the same target as long as it lives.
         unsafe impl<E: DmaEngine + ?Sized> ForwardEngine for $pointer {
             type Inner = E;
             fn forward_to(&self) -> &E {

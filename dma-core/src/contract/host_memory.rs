@@ -336,9 +336,9 @@ impl HostMemory {
     ///
     /// # Safety
     ///
-    /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` from byte `offset` on, which stays as long as this
-    /// value or a region made from it exists. The file is not made shorter, and nobody accesses that part of it
-    /// by other ways: a write to it is a write to these bytes.
+    /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` from byte `offset` on, which stays as long as
+    /// this value or a region made from it exists. The file is not made shorter, and nobody accesses that
+    /// part of it by other ways: a write to it is a write to these bytes.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
     pub unsafe fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {

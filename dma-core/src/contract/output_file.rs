@@ -17,13 +17,13 @@ const MAX_PARTIAL: u32 = 1000;
 
 /// A file that a program writes to a path that its user chose.
 ///
-/// - A regular file appears under its name when [`finish`](Self::finish) is called. Until then the bytes are in
-///   another file of the same directory, and a file that already has the name keeps its content. Dropped
+/// - A regular file appears under its name when [`finish`](Self::finish) is called. Until then the bytes are
+///   in another file of the same directory, and a file that already has the name keeps its content. Dropped
 ///   before, it leaves nothing behind.
-/// - A symbolic link stays, and the file that it leads to is written. A file that is replaced keeps its owner,
-///   as far as the user may set it, and its mode.
-/// - A character device, a named pipe and a path such as `/dev/stdout` are written to as they are. An open file
-///   behind `/dev/fd/N` is appended to.
+/// - A symbolic link stays, and the file that it leads to is written. A file that is replaced keeps its
+///   owner, as far as the user may set it, and its mode.
+/// - A character device, a named pipe and a path such as `/dev/stdout` are written to as they are. An open
+///   file behind `/dev/fd/N` is appended to.
 /// - A directory, a block device, a socket, a read-only file and a pipe that no process reads are errors.
 ///
 /// ```
@@ -80,9 +80,9 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// `IsADirectory`, `InvalidInput` (a block device, a socket, no file name), `PermissionDenied` (also for a
-    /// read-only file, even as root), `NotFound` (no such directory), `NotConnected` (a pipe that no process
-    /// reads), and others of the file system.
+    /// `IsADirectory`, `InvalidInput` (a block device, a socket, no file name), `PermissionDenied` (also for
+    /// a read-only file, even as root), `NotFound` (no such directory), `NotConnected` (a pipe that no
+    /// process reads), and others of the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::open(path, |path, found| {
             let (file, pending) = hidden(path, 0o666)?;
@@ -165,8 +165,8 @@ impl OutputFile {
         }
     }
 
-    /// Returns the path of the bytes until [`finish`](Self::finish); `None` for a device, a pipe or a standard
-    /// stream.
+    /// Returns the path of the bytes until [`finish`](Self::finish); `None` for a device, a pipe or a
+    /// standard stream.
     #[must_use]
     pub fn temporary_path(&self) -> Option<&Path> {
         self.pending.as_ref().map(|pending| &*pending.temporary)
@@ -263,12 +263,12 @@ fn new_file(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Creates an empty file in the directory of `path` that is removed unless it is finished. Its name is random,
-/// because others may place files or links under names that can be guessed in a shared directory.
+/// Creates an empty file in the directory of `path` that is removed unless it is finished. Its name is
+/// random, because others may place files or links under names that can be guessed in a shared directory.
 fn hidden(path: &Path, mode: u32) -> io::Result<(File, Pending)> {
     let folder = folder_of(path);
     loop {
-        // Keys of a new hasher are random.
+        // The keys of a new hasher are random.
         let temporary = folder.join(format!(".tmp-{:016x}", RandomState::new().hash_one(0)));
         match new_file(&temporary, mode) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}

@@ -258,7 +258,8 @@ impl<T> OpError<T> {
         self.error.kind()
     }
 
-    /// Returns [`ErrorKind::retry`] of [`kind`](Self::kind): whether the same operation, unchanged, can succeed.
+    /// Returns [`ErrorKind::retry`] of [`kind`](Self::kind): whether the same operation, unchanged, can
+    /// succeed.
     #[must_use]
     pub const fn retry(&self) -> Retry {
         self.error.retry()

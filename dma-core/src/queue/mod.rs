@@ -508,8 +508,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine has no event fd; `OutOfResources`, `PermissionDenied` or `Os` if the system
-    /// refuses one.
+    /// `Unsupported` if the engine has no event fd; `OutOfResources`, `PermissionDenied` or `Os` if the
+    /// system refuses one.
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
         let Some(events) = state.planner.events() else {

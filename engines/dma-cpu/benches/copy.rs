@@ -1,4 +1,4 @@
-//! Kernels and the tuner against glibc's `memcpy`, by size, with the data in the cache and out of it.
+//! Compares kernels and the tuner with glibc's `memcpy`, by size, with data inside and outside the cache.
 //!
 //! `cargo bench -p dma-cpu --bench copy` prints Criterion's figures and then two tables of its own, measured
 //! in rounds in which everything compared runs one after the other: on a shared machine only such ratios mean
@@ -20,7 +20,7 @@ use dma_core::CacheHint;
 use dma_cpu::{CopyTuner, Kernel};
 use support::{Memory, Pairs, compare, size_name};
 
-/// Cold copies cycle over this much, on either side.
+/// Cold copies cycle over this number of bytes, on either side.
 const COLD_SPAN: usize = 1 << 30;
 const COLD_SIZES: [usize; 11] = [
     4 << 10,
@@ -75,13 +75,13 @@ fn main() {
 
 /// # Safety
 ///
-/// As for [`Kernel::copy`].
+/// See [`Kernel::copy`].
 unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller meets the requirements of the kernel.
     unsafe { std::ptr::copy_nonoverlapping(src, dst, len) }
 }
 
-/// As many pairs as fit, in an order that no prefetcher follows from one pair to the next.
+/// Makes the maximum number of pairs, in an order that no prefetcher can follow.
 fn scattered_pairs(src: Memory, dst: Memory, len: usize) -> Pairs {
     let mut pairs = Pairs::new(src, dst, len, usize::MAX);
     pairs.step = (0x9e37_79b9 % pairs.slots()).max(1);
@@ -95,7 +95,7 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Runs `copy` on the next `count` pairs; nanoseconds of CPU time.
+/// Runs `copy` on the next `count` pairs. Returns nanoseconds of CPU time.
 #[inline]
 fn time(pairs: &mut Pairs, count: usize, mut copy: impl FnMut(*mut u8, *const u8, usize)) -> f64 {
     pairs.cpu_time(|pairs| {
@@ -122,7 +122,7 @@ fn criterion(src: Memory, dst: Memory) {
                 group.bench_function(BenchmarkId::new(kernel.name(), size_name(len)), |bencher| {
                     bencher.iter(|| {
                         let (dst, src) = pairs.next();
-                        // SAFETY: a pair of ranges of `len` bytes in two mappings.
+                        // SAFETY: the pair of ranges has `len` bytes in each of two mappings.
                         unsafe { kernel.copy(dst, src, black_box(len)) }
                     });
                 });
@@ -131,7 +131,8 @@ fn criterion(src: Memory, dst: Memory) {
             group.bench_function(BenchmarkId::new("tuner", size_name(len)), |bencher| {
                 bencher.iter(|| {
                     let (dst, src) = pairs.next();
-                    // SAFETY: as above.
+                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
+                    // them.
                     unsafe { tuner.copy(dst, src, black_box(len), CacheHint::Auto) }
                 });
             });
@@ -156,18 +157,19 @@ fn cold_table(src: Memory, dst: Memory) {
             let mut tuner = CopyTuner::new();
             let count = ((96 << 20) / len).max(2);
             let mut choose = |pairs: &mut Pairs| {
-                // SAFETY: pairs of ranges of `len` bytes in two mappings.
+                // SAFETY: the pairs of ranges have `len` bytes in each of two mappings.
                 time(pairs, count, |dst, src, len| unsafe { tuner.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..1.max(16 / count) {
                 choose(&mut pairs);
             }
             let results = compare(ROUNDS, names.len(), count * len, |contender| match contender {
-                // SAFETY: as above.
+                // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
                 0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 _ if contender < kernels.len() => {
                     let kernel = kernels[contender];
-                    // SAFETY: as above.
+                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
+                    // them.
                     time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                 }
                 _ if contender == kernels.len() => choose(&mut pairs),
@@ -189,7 +191,7 @@ fn hot_table(src: Memory, dst: Memory) {
             let count = ((48 << 20) / len).clamp(4, 1 << 18).next_multiple_of(pairs.slots());
             let warm = pairs.slots().max(if len < 1 << 20 { 64 } else { 4 });
             let mut choose = |pairs: &mut Pairs, count| {
-                // SAFETY: pairs of ranges of `len` bytes in two mappings.
+                // SAFETY: the pairs of ranges have `len` bytes in each of two mappings.
                 time(pairs, count, |dst, src, len| unsafe { tuner.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..4 {
@@ -197,7 +199,8 @@ fn hot_table(src: Memory, dst: Memory) {
             }
             let results = compare(ROUNDS, names.len(), count * len, |contender| match contender {
                 0 => {
-                    // SAFETY: as above.
+                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
+                    // them.
                     let mut run =
                         |count| time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) });
                     run(warm);
@@ -206,7 +209,8 @@ fn hot_table(src: Memory, dst: Memory) {
                 _ if contender < kernels.len() => {
                     let kernel = kernels[contender];
                     let mut run = |count| {
-                        // SAFETY: as above.
+                        // SAFETY: the ranges lie in mappings that are never freed, and no other thread
+                        // accesses them.
                         time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                     };
                     run(warm);
@@ -223,7 +227,7 @@ fn hot_table(src: Memory, dst: Memory) {
     }
 }
 
-/// As allocations one behind the other are: the C library puts 16 bytes of its own between them.
+/// The ranges lie like consecutive allocations, between which the C library places 16 bytes of its own.
 fn behind_table(src: Memory, dst: Memory) {
     const SIZES: [usize; 9] =
         [1 << 10, 2 << 10, 3 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -238,15 +242,17 @@ fn behind_table(src: Memory, dst: Memory) {
         let count = ((16 << 20) / len).clamp(4, 1 << 12);
         let results = compare(ROUNDS, 3, count * len, |contender| {
             let mut run = |count| match contender {
-                // SAFETY: two ranges of `len` bytes in two mappings that are longer than both.
+                // SAFETY: the ranges of `len` bytes lie in two mappings, which are longer.
                 0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 1 => {
                     let kernel = Kernel::memcpy();
-                    // SAFETY: as above.
+                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
+                    // them.
                     time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                 }
                 _ => time(&mut pairs, count, |dst, src, len| {
-                    // SAFETY: as above.
+                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
+                    // them.
                     unsafe { tuner.copy(dst, src, len, CacheHint::Auto) }
                 }),
             };
@@ -274,7 +280,7 @@ fn row(name: &str, results: &[(f64, f64)]) {
     println!();
 }
 
-/// A second process whose glibc writes past the cache from 64 KiB on.
+/// Runs a second process, whose glibc writes past the cache from 64 KiB on.
 struct Tuned {
     child: Child,
     to: ChildStdin,
@@ -327,7 +333,7 @@ fn tuned_child() {
             current = Some((pairs, scattered));
         }
         let (pairs, _) = current.as_mut().expect("just set");
-        // SAFETY: pairs of ranges of `len` bytes in two mappings.
+        // SAFETY: the pairs of ranges have `len` bytes in each of two mappings.
         println!("{}", time(pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }));
     }
 }

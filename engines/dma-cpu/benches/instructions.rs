@@ -1,4 +1,5 @@
-//! Instructions per copy of 64 B in the cache: what the safe API adds to the raw queue.
+//! Counts instructions per copy of 64 B in the cache, to show the cost of the safe API compared with the raw
+//! queue.
 //!
 //! `cargo bench -p dma-cpu --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of rounds for each way to copy, and prints the cost of one more copy, and the ratio to the raw
@@ -20,7 +21,7 @@ use dma_cpu::{CpuEngine, CpuOptions};
 const BATCH: usize = 32;
 const SIZE: usize = 64;
 
-/// Copies `BATCH` times in each of so many rounds.
+/// Copies `BATCH` times in each of `rounds` rounds.
 type Way = fn(&CpuEngine, u64);
 
 const WAYS: [(&str, Way); 4] = [
@@ -54,7 +55,7 @@ fn raw(engine: &CpuEngine, rounds: u64) {
     for _ in 0..rounds {
         descriptors.clear();
         descriptors.extend(segments.iter().zip(0..).map(|((src, dst), i)| Descriptor::copy(i, *src, *dst)));
-        // SAFETY: the pairs stay until the queue is gone, and nobody touches them while it runs.
+        // SAFETY: the pairs outlive the queue, and no other code accesses them while it runs.
         assert_eq!(unsafe { queue.submit(&descriptors) }.expect("accepted"), BATCH);
         queue.flush();
         let mut done = 0;

@@ -45,7 +45,7 @@ fn segment(addr: *const u8, len: usize) -> Segment {
     Segment { key: RegionKey(0), addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).expect("mapped")), len }
 }
 
-/// A queue and its user's state.
+/// A queue and the state of its user.
 struct Driven {
     queue: Box<dyn RawQueue>,
     batch: Vec<Descriptor<'static>>,
@@ -70,13 +70,14 @@ impl Driven {
             self.batch.push(Descriptor::copy(self.token, segment(src, pairs.len), segment(dst, pairs.len)));
             self.token += 1;
         }
-        // SAFETY: pairs of ranges of two mappings that stay; their bytes are nobody's concern meanwhile.
+        // SAFETY: the pairs of ranges lie in two mappings that are never freed, and no other code accesses
+        // them during the copies.
         let taken = unsafe { self.queue.submit(&self.batch) }.expect("accepted");
         assert_eq!(taken, count);
         self.queue.flush();
     }
 
-    /// Polls once; returns how many completed.
+    /// Polls once. Returns the number of completed copies.
     #[inline]
     fn poll(&mut self) -> usize {
         let n = self.queue.poll(&mut self.completions);
@@ -86,7 +87,7 @@ impl Driven {
         n
     }
 
-    /// `batches` times: a batch in, a batch out.
+    /// Submits and completes a batch, `batches` times.
     fn run_batches(&mut self, pairs: &mut Pairs, batches: usize) {
         for _ in 0..batches {
             self.submit(pairs, BATCH);
@@ -98,7 +99,7 @@ impl Driven {
         black_box(self.sum);
     }
 
-    /// Keeps `in_flight` copies in flight until `count` are done; nanoseconds by the clock on the wall.
+    /// Keeps `in_flight` copies in flight until `count` are done. Returns nanoseconds of elapsed time.
     fn stream(&mut self, pairs: &mut Pairs, count: usize, in_flight: usize) -> f64 {
         let (mut submitted, mut done) = (0, 0);
         let start = Instant::now();
@@ -137,7 +138,7 @@ fn plain(pairs: &mut Pairs, count: usize) {
     let len = black_box(pairs.len);
     for _ in 0..count {
         let (dst, src) = pairs.next();
-        // SAFETY: a pair of ranges of two mappings.
+        // SAFETY: the pair of ranges lies in two mappings.
         unsafe { std::ptr::copy_nonoverlapping(src, dst, len) };
     }
 }
@@ -168,7 +169,7 @@ fn small_table(src: Memory, dst: Memory) {
     }
 }
 
-/// The same 32 pairs, so that only what the queue itself needs grows.
+/// The pairs stay the same 32, so that only the queue's own memory grows.
 fn in_flight_table(src: Memory, dst: Memory) {
     const COUNTS: [usize; 7] = [32, 128, 512, 2048, 8192, 32_768, 65_536];
     println!("\n64 B, hot, one core, by copies in flight: ns each, times 32 in flight");
@@ -211,7 +212,7 @@ fn large_table(title: &str, src: Memory, dst: Memory, slots: usize, in_flight: u
             [options(0), options(1), CpuOptions::new()].map(|options| Driven::open(&options, 64));
         let count = ((128 << 20) / len).max(in_flight).clamp(4, 2048).next_multiple_of(pairs.slots().min(8));
         for queue in &mut queues {
-            // So that the tuners have learned.
+            // Let the tuners learn first.
             for _ in 0..3 {
                 queue.stream(&mut pairs, count, in_flight);
             }

@@ -1,4 +1,4 @@
-//! Operations with results on one core, against what they are made of, in the same run.
+//! Compares operations with results on one core with their parts, in the same run.
 //!
 //! `cargo bench -p dma-cpu --bench results`. Copies with CRC-32C of cold memory, 512 MiB on either side,
 //! against plain copies of the same queue; CRC-32C and comparison of hot memory against the crate `crc32c`
@@ -56,9 +56,9 @@ fn main() {
     let mut pairs = Pairs::new(src, dst, len, 1);
     let count = 5000;
     let (b, a) = pairs.next();
-    // SAFETY: a range of a mapping that stays and that nobody writes.
+    // SAFETY: the range lies in a mapping that is never freed, and no other code writes it.
     let left = unsafe { std::slice::from_raw_parts(a, len) };
-    // SAFETY: as above.
+    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
     let right = unsafe { std::slice::from_raw_parts(b.cast_const(), len) };
     let crc = crc32c::crc32c(left);
     let mut of = |name: &str, peer: &dyn Fn(), descriptor: Descriptor<'static>, result: u64| {
@@ -94,9 +94,10 @@ fn segment(addr: *const u8, len: usize) -> Segment {
     Segment { key: RegionKey(0), addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).expect("mapped")), len }
 }
 
-/// Does it, and returns its result.
+/// Executes the operation and returns its result.
 fn run(queue: &mut dyn RawQueue, descriptor: Descriptor<'_>) -> u64 {
-    // SAFETY: ranges of mappings that stay; their bytes are nobody's concern meanwhile.
+    // SAFETY: the ranges lie in mappings that are never freed, and no other code accesses them during the
+    // operations.
     assert_eq!(unsafe { queue.submit(&[descriptor]) }.expect("accepted"), 1);
     queue.flush();
     let mut completions = [Completion::done(0)];

@@ -30,17 +30,18 @@ use super::{CpuOptions, Kernel, NAME};
 ///
 /// # Behavior
 ///
-/// - Short operations are done when they are submitted, long ones in chunks of up to 256 KiB, by the engine's
-///   threads and by polling threads: see [`CpuOptions`]. A poll does about one chunk at most.
-/// - A descriptor is 16 MiB at most, so that long copies show progress. The safe API splits longer copies.
+/// - Short operations are executed during submission. Long ones are split into chunks of up to 256 KiB, which
+///   the engine's threads and polling threads copy: see [`CpuOptions`]. A poll copies about one chunk at
+///   most.
+/// - A descriptor has at most 16 MiB, so that long copies show progress. The safe API splits longer copies.
 /// - Operations of one queue complete in any order, except across fences.
-/// - Comparisons, CRC-32C and copies with CRC-32C are done by the engine, long ones by several threads. A
+/// - The engine executes comparisons, CRC-32C and copies with CRC-32C; several threads share long ones. A
 ///   copy with CRC-32C reads the source once.
 /// - Memory from [`allocate`](dma_core::DmaEngineExt::allocate) is resident from the start. Memory made
 ///   [exportable](MemoryRequest::exportable) can be imported by another process of the same machine, on
-///   Linux: see [`dma_ipc`]. A copy to or from a peer that revoked or died fails with
+///   Linux: see [`dma_ipc`]. A copy to or from a peer that has revoked its export or exited fails with
 ///   [`Revoked`](dma_core::ErrorKind::Revoked).
-/// - The kernel is chosen by length, [`CacheHint`] and measured times: see [`CopyTuner`](super::CopyTuner).
+/// - The length, the [`CacheHint`] and measured times select the kernel: see [`CopyTuner`](super::CopyTuner).
 pub struct CpuEngine {
     id: EngineId,
     info: EngineInfo,
@@ -50,11 +51,11 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// Opens one. Its threads start with the first queue.
+    /// Opens an engine. Its threads start with the first queue.
     ///
     /// # Errors
     ///
-    /// `OutOfRange` if a number in `options` is, with the allowed range.
+    /// `OutOfRange` if a number in `options` is out of range, with the allowed range.
     pub fn open(options: &CpuOptions) -> Result<Self> {
         let threads = options.check()?;
         let capabilities = Capabilities::CPU_COPIES
@@ -104,7 +105,8 @@ impl fmt::Debug for CpuEngine {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
-// SAFETY: a queue takes lists of any length and copies of up to the length that `info` says.
+// SAFETY: a queue accepts lists of any length and descriptors of up to the length in `info`, and every
+// capability in `info` is implemented.
 unsafe impl DmaEngine for CpuEngine {
     fn info(&self) -> &EngineInfo {
         &self.info

@@ -24,9 +24,9 @@ const CREDIT_MAX: u64 = 4;
 pub(super) struct Helpers {
     /// Number of threads.
     pub(super) size: usize,
-    /// Threads that sleep or are about to, without those that were called.
+    /// Number of threads that sleep or are about to, excluding those that were called.
     pub(super) sleepers: AtomicUsize,
-    /// Calls that no thread has answered. Changes under the lock of `last_call` only.
+    /// Number of calls that no thread has answered. Changes under the lock of `last_call` only.
     pub(super) called: AtomicUsize,
     /// Ticks of the last call, if it woke one thread.
     last_call: Mutex<Option<u64>>,
@@ -127,7 +127,8 @@ impl Helpers {
     #[cold]
     fn call(&self, all: bool) -> bool {
         let mut last_call = lock(&self.last_call);
-        // Taken off here, so that a slow thread is not called twice. The number falls only under the lock.
+        // The caller removes the thread from `sleepers`, so that a slow thread is not called twice. The
+        // number falls only under the lock.
         let sleepers = self.sleepers.load(Ordering::Relaxed);
         let called = if all { sleepers } else { sleepers.min(1) };
         if called == 0 {
@@ -151,7 +152,7 @@ impl Helpers {
         now.saturating_sub(*since.get_or_insert(now)) >= self.idle_limit()
     }
 
-    /// Sleeps until called, or until `stay` holds.
+    /// Sleeps until called, or until `stay` returns true.
     pub(super) fn sleep(&self, stay: impl Fn() -> bool) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         // See `any_asleep`.
@@ -287,8 +288,8 @@ mod tests {
         assert!(smoothed.load(Ordering::Relaxed) < late * 3 / 5, "more does not");
     }
 
-    /// One thread sleeps and is called. Before it is awake, another one that was about to sleep answers. A
-    /// call for all includes that one.
+    /// One thread sleeps and is called. Before it is awake, another thread that was about to sleep answers
+    /// the call. A call for all threads includes the sleeping one.
     #[test]
     fn a_call_for_all_reaches_all() {
         let shared = Arc::new((Helpers { size: 2, ..Helpers::default() }, AtomicBool::new(false)));
@@ -299,7 +300,7 @@ mod tests {
         };
         let sleeper = sleep();
         wait_until("asleep", || helpers.any_asleep());
-        // As `call(true)` does, but the lock is held until the other one is at it.
+        // Calls like `call(true)`, but holds the lock until the other thread waits for it.
         let last_call = lock(&helpers.last_call);
         quit.store(true, Ordering::SeqCst);
         helpers.called.fetch_add(helpers.sleepers.swap(0, Ordering::SeqCst), Ordering::Relaxed);

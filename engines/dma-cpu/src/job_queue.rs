@@ -47,8 +47,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Clears the results of the entry's last job; `kind` is that of this one. `taken`: ticks at its
-    /// submission.
+    /// Prepares the entry for a new job, whose `kind` is already set. `taken`: ticks at its submission.
     pub(super) fn reset(&mut self, taken: u64) {
         *self.failure.get_mut() = 0;
         *self.result.get_mut() = self.kind.initial();
@@ -69,8 +68,9 @@ impl Job {
         *self.ticks.get_mut()
     }
 
-    /// Returns how long the job kept its queue busy after `before`, the end of earlier busy time, and the new
-    /// end. Without a job behind it, the end is when the owner has `seen` it, at most [`NOTICE`] late.
+    /// Returns for how long the job kept its queue busy after `before`, the end of earlier busy time, and the
+    /// new end. If no other job follows, the end is the time at which the owner has `seen` it, at most
+    /// [`NOTICE`] late.
     pub(super) fn busy(&mut self, before: u64, seen: Option<u64>) -> (u64, u64) {
         let ended = *self.ended.get_mut();
         let over = seen.map_or(ended, |seen| seen.clamp(ended, ended + ticks_in(NOTICE)));
@@ -92,8 +92,8 @@ impl Job {
         let (src, dst) = self.segments.split_at(self.sources);
         let work = Work { kind: self.kind, src, dst };
         let start = self.pick.is_timed().then(ticks);
-        // SAFETY: the segments are those of a descriptor whose submitter promised what is needed until it is
-        // reported, which it is not before this chunk is finished.
+        // SAFETY: the segments belong to a descriptor, whose submitter promised access until it is reported.
+        // It is reported only after this chunk has finished.
         let result = unsafe { work.run(skip, len, self.kernel) };
         if let Some(start) = start {
             self.ticks.fetch_add(ticks().wrapping_sub(start), Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl JobQueue {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Announces a job of `len` bytes. Returns its [`Job::upto`].
+    /// Announces a job of `len` bytes. Returns the value for its [`Job::upto`].
     pub(super) fn publish(&self, len: usize) -> u64 {
         let upto = self.published.load(Ordering::Relaxed) + len as u64;
         self.published.store(upto, Ordering::Relaxed);
@@ -254,8 +254,8 @@ impl JobQueue {
             && self.ring.has_work()
             && busy_period.wakes(helpers, self.takes(left))
         {
-            // A fence may have opened while helpers slept. This thread is awake, and takes the next chunk
-            // itself.
+            // The end of this job may have opened a fence while helpers slept. This thread is awake, and
+            // takes the next chunk itself.
             helpers.call_one();
         }
     }
@@ -319,7 +319,7 @@ mod tests {
         assert!((320..=400).contains(&job_queue.takes(100)), "{}", job_queue.takes(100));
     }
 
-    /// Time with several jobs counts once, in whatever order they end.
+    /// Time during which several jobs run counts once, in whatever order they end.
     #[test]
     fn a_queue_is_busy_once_at_a_time() {
         let mut until = 0;

@@ -4,11 +4,11 @@ use dma_core::{HostMemory, MemoryRequest, PageMemory, Result};
 
 /// Memory of at least this length is mapped; shorter memory comes from the heap.
 const MAP_MIN: usize = 64 << 10;
-/// From this length, the system is asked for its available memory first.
+/// From this length on, the available memory is checked first.
 const ASK_MIN: usize = 64 << 20;
 
-/// Allocates zeroed memory as `request` says, whose length is not 0 and whose alignment is a power of two. It
-/// is resident, so no copy meets a page fault.
+/// Allocates zeroed memory for `request`, which has been validated. The memory is resident, so copies cause
+/// no page faults.
 pub(super) fn allocate(request: &MemoryRequest) -> Result<HostMemory> {
     let &MemoryRequest { len, align, huge_pages, .. } = request;
     debug_assert!(len > 0 && align.is_power_of_two());
@@ -19,7 +19,7 @@ pub(super) fn allocate(request: &MemoryRequest) -> Result<HostMemory> {
         && let Some(available) = dma_ipc::available_memory()
         && len as u64 > available
     {
-        // The system might overcommit, and kill a process once the memory is touched.
+        // The system might overcommit, and kill a process when the memory is used.
         return Err(request.out_of_memory().with_numbers(len as u64, available));
     }
     Ok(HostMemory::from_owner(PageMemory::new(request)?))
@@ -41,10 +41,10 @@ mod tests {
                 assert_eq!(memory.as_ptr().addr().get() % align, 0, "{len} bytes aligned to {align}");
                 assert_eq!(memory.len(), len, "aligned to {align}");
                 let byte = |at: usize| memory.as_ptr().as_ptr().wrapping_add(at);
-                // SAFETY: within the memory.
+                // SAFETY: the byte lies within the memory.
                 assert!((0..len).all(|at| unsafe { byte(at).read() } == 0));
                 for at in [0, len / 2, len - 1] {
-                    // SAFETY: within the memory.
+                    // SAFETY: the byte lies within the memory.
                     unsafe { byte(at).write(1) };
                 }
             }

@@ -7,18 +7,18 @@ use dma_core::{CacheHint, EngineName, Error, ErrorKind, OptionInfo, Result};
 #[non_exhaustive]
 pub struct CpuOptions {
     /// Number of helper threads that all queues of the engine share, at most
-    /// [`THREADS_MAX`](Self::THREADS_MAX). 0: only polling threads copy. `None` (the default): one less than
-    /// the CPUs that this process may use, at most [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX),
-    /// because a few cores saturate the memory. Helpers sleep after 20 us without work, or after the measured
-    /// time of a wake-up if that is longer (up to 200 us). They are woken for work that takes longer than the
-    /// wake-up; polling threads do the rest.
+    /// [`THREADS_MAX`](Self::THREADS_MAX). With 0, only polling threads copy. With `None` (the default): one
+    /// fewer than the CPUs that this process may use, at most
+    /// [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX), because a few cores saturate the memory. Helpers
+    /// sleep after 20 us without work, or after the measured time of a wake-up if that is longer (up to 200
+    /// us). They are woken for work that takes longer than the wake-up; polling threads execute the rest.
     pub threads: Option<usize>,
-    /// Longest operation, in bytes, that is done during submission. Longer ones are cut into chunks for the
-    /// helpers and the polling thread. Default 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that
-    /// submitting stays short. 0: everything is cut into chunks. With any other value, copies of up to 1 MiB
-    /// within the submitter's own cache are also done during submission, unless measurements show that
-    /// sharing them is faster. So are the copies of those measurements. Operations with results have twice
-    /// this limit.
+    /// Longest operation, in bytes, that is executed during submission. Longer ones are split into chunks for
+    /// the helpers and the polling thread. Default: 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that
+    /// submitting stays short. With 0, every operation is split into chunks. With any other value, copies of
+    /// up to 1 MiB within the submitter's own cache are also executed during submission, unless measurements
+    /// show that sharing them is faster. The copies of those measurements are also executed during
+    /// submission. Operations with results have twice this limit.
     pub inline_limit: usize,
     /// Hint of queues that are opened with [`CacheHint::Auto`]. Default [`CacheHint::Auto`]: learn from
     /// timings.

@@ -22,12 +22,12 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Threads {
     handles: Vec<JoinHandle<()>>,
-    /// The process that started them. A forked child has the handles, too.
+    /// The process that started them. A forked child also has the handles.
     process: u32,
 }
 
 impl Threads {
-    /// Returns false in a forked child, where none of them runs.
+    /// Returns false in a forked child, where these threads do not run.
     fn are_ours(&self) -> bool {
         self.process == process::id()
     }
@@ -66,7 +66,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// If the threads cannot be started; then none are.
+    /// If the threads cannot be started. Then no thread is started.
     pub(super) fn add(&self, queue: &Arc<JobQueue>) -> Result<()> {
         self.start(spawn_thread)?;
         // Measures the clock now rather than at the first wake-up.
@@ -76,13 +76,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Removes a queue. Threads may hold it for a moment, but take no chunk that it does not have.
+    /// Removes a queue. Threads may keep a reference for a moment, but the queue has no more chunks for them.
     pub(super) fn remove(&self, queue: &Arc<JobQueue>) {
         lock(&self.shared.queues).retain(|other| !Arc::ptr_eq(other, queue));
         self.shared.queues_changed();
     }
 
-    /// Starts all threads, unless they were before.
+    /// Starts all threads, unless they are running.
     fn start(&self, spawn: impl Fn(String, Thread) -> Result<JoinHandle<()>>) -> Result<()> {
         let mut threads = lock(&self.threads);
         if threads.handles.is_empty() {
@@ -103,12 +103,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends the threads and waits until they are gone. Others can be started afterwards.
+    /// Ends the threads and waits until they have exited. They can be started again.
     fn end(&self, threads: &mut Vec<JoinHandle<()>>) {
         self.shared.quit.store(true, Ordering::SeqCst);
         self.shared.helpers.wake_all();
         for thread in threads.drain(..) {
-            // A panicked thread is gone as well.
+            // A thread that panicked has also exited.
             let _ = thread.join();
         }
         self.shared.quit.store(false, Ordering::SeqCst);
@@ -121,7 +121,7 @@ impl Drop for Pool {
         if threads.are_ours() {
             self.end(&mut threads.handles);
         } else {
-            // In a forked child there are no such threads, and joining them panics.
+            // A forked child does not have these threads, and joining them would panic.
             std::mem::forget(threads.handles);
         }
     }
@@ -130,7 +130,7 @@ impl Drop for Pool {
 impl Shared {
     fn queues_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        // Sleepers hold on to queues that are gone.
+        // Sleeping threads keep references to removed queues.
         self.helpers.wake_all();
     }
 
@@ -164,7 +164,8 @@ impl Shared {
         }
     }
 
-    /// Does one chunk of each queue, starting with another queue each time. Returns false if there was none.
+    /// Copies one chunk of each queue, starting with another queue each time. Returns false if no queue had a
+    /// chunk.
     fn round(&self, queues: &[Arc<JobQueue>], turn: usize, busy_period: &mut BusyPeriod) -> bool {
         let mut worked = false;
         for at in 0..queues.len() {
@@ -244,7 +245,7 @@ mod tests {
         assert!(helpers.stall.load(Ordering::Relaxed) > 0 && helpers.delay.load(Ordering::Relaxed) > 0);
     }
 
-    /// Also those that are about to sleep, or that were just woken for a queue that is gone.
+    /// Threads also end if they are about to sleep or were just woken for a removed queue.
     #[test]
     fn threads_end_at_any_moment() {
         let test = std::thread::spawn(|| {

@@ -1,4 +1,4 @@
-//! Regions: memory of this process, memory that can be exported, and a peer's.
+//! Regions: memory of this process, memory that can be exported, and memory of a peer.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub(super) struct CpuRegion {
 #[derive(Debug)]
 enum Backing {
     Local(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
-    /// The caller's, who keeps it.
+    /// Existing memory, which the caller keeps alive.
     Registered,
     Exportable(SharedMemory),
-    /// Its address is the key: not in a box, which would not suffer others to use it.
+    /// Its address is the key. An `Arc` is used, because a `Box` would assert unique access.
     Imported(#[expect(dead_code, reason = "named by `key`")] Arc<Import>),
 }
 
@@ -52,7 +52,7 @@ impl CpuRegion {
 
     pub(super) fn import(engine: EngineId, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
-        // The exporter says which rights it granted; the descriptor is not trusted for that.
+        // Use the rights that the exporter reports, because the descriptor is not trusted.
         let access = import.grant().rights;
         let (key, len) = (key_of(&import), import.len());
         let base = import.span(0, len as u64, Access::empty())?;
@@ -61,8 +61,9 @@ impl CpuRegion {
     }
 }
 
-// SAFETY: nothing changes. The memory at `cpu` is mapped until the drop: owned by `backing`, or by the
-// registrar, who promised. The engine touches it only in `transfer`, as descriptors say.
+// SAFETY: `info` never changes. The memory at `cpu` stays mapped until the region is dropped: `backing` owns
+// it, or the caller of `register_raw` promised so. The engine accesses it only in `transfer`, for
+// descriptors.
 unsafe impl RawRegion for CpuRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -2,7 +2,7 @@
 
 use dma_core::Segment;
 
-/// Capacity of the shortest lists. A copy of one piece needs two segments.
+/// Capacity of the shortest lists. A copy of one range needs two segments.
 const LEAST: usize = 4;
 /// One class per power of two: 4 to 2048 segments, the engine's limit for both sides. The last class holds
 /// everything longer.
@@ -25,7 +25,7 @@ impl Spares {
         self.classes[class].pop().unwrap_or_else(|| Vec::with_capacity(len.max(LEAST << class)))
     }
 
-    /// Takes a list back.
+    /// Keeps a list for reuse.
     #[inline]
     pub(super) fn give(&mut self, mut list: Vec<Segment>) {
         let class = class_of(list.len());
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// A reused list has room, whatever came before.
+    /// A reused list has room, whatever lists were used before.
     #[test]
     fn long_lists_are_for_long_jobs() {
         let mut spares = Spares::default();

@@ -2,8 +2,8 @@
 
 use dma_core::Completion;
 
-/// A ring of tokens. Restarts at its beginning whenever it is empty, so that only as many cache lines are
-/// touched as there are tokens.
+/// A ring of tokens. It restarts at its beginning whenever it is empty, so that it uses only the cache lines
+/// of its tokens.
 #[derive(Debug)]
 pub(super) struct Tokens {
     ring: Box<[u64]>,
@@ -13,7 +13,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Room for `capacity` tokens.
+    /// Makes a ring with room for `capacity` tokens.
     pub(super) fn new(capacity: usize) -> Self {
         Self { ring: vec![0; capacity.next_power_of_two()].into(), first: 0, end: 0 }
     }
@@ -37,7 +37,7 @@ impl Tokens {
         self.end = self.end.wrapping_add(1);
     }
 
-    /// Moves as many as fit into `completions`, the oldest first. Returns their number.
+    /// Moves the oldest tokens to `completions`, until it is full. Returns their number.
     #[inline]
     pub(super) fn pop_into(&mut self, completions: &mut [Completion]) -> usize {
         let n = completions.len().min(self.len());

@@ -12,8 +12,8 @@ use super::Kernel;
 use super::copy_tuner::STREAM_MIN;
 use dma_ipc::{Import, Lease, RemoteError};
 
-/// Returns whether the key is that of memory which needs no lease, because it is allocated or registered: one of
-/// [`RegionKey::unique`], which are odd. Those of [`key_of`] are even.
+/// Returns whether the key is that of memory which needs no lease, because it is allocated or registered: one
+/// of [`RegionKey::unique`], which are odd. Keys of [`key_of`] are even.
 #[inline]
 pub(super) const fn is_local(key: RegionKey) -> bool {
     key.0 & 1 == 1
@@ -25,19 +25,19 @@ pub(super) fn key_of(import: &Arc<Import>) -> RegionKey {
     RegionKey(Arc::as_ptr(import).expose_provenance())
 }
 
-/// Reason why bytes were not moved. The numbers are the `native` codes of completions.
+/// The reason for a failure. The numbers are the `native` codes of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Failure {
-    /// The exporter took the memory back.
+    /// The exporter revoked the memory.
     Revoked = 1,
     /// The exporting process ended.
     PeerGone = 2,
-    /// The import has the most leases.
+    /// The import has the maximum number of leases.
     TooManyLeases = 3,
     /// Shared memory failed in an unknown way.
     Shared = 4,
-    /// The queue was stopped before.
+    /// The queue was stopped before this operation.
     Stopped = 5,
 }
 
@@ -98,12 +98,12 @@ impl Kind {
         matches!(self, Self::Compare | Self::Crc32c { .. } | Self::CopyCrc32c { .. })
     }
 
-    /// Returns the result of no chunks.
+    /// Returns the initial result, before any chunk.
     pub(super) const fn initial(self) -> u64 {
         if matches!(self, Self::Compare) { Completion::EQUAL } else { 0 }
     }
 
-    /// Adds the part of a chunk to the result of others, in any order.
+    /// Combines the result of a chunk with those of others, in any order.
     pub(super) fn merge(self, result: &AtomicU64, part: u64) {
         match self {
             Self::Compare => result.fetch_min(part, Ordering::Relaxed),
@@ -116,21 +116,21 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'a> {
     pub(super) kind: Kind,
-    /// Sources, which a fill has none of; the first side of a comparison.
+    /// Sources (none for a fill), or the first side of a comparison.
     pub(super) src: &'a [Segment],
-    /// Destinations, which a CRC has none of; the other side of a comparison.
+    /// Destinations (none for a CRC), or the second side of a comparison.
     pub(super) dst: &'a [Segment],
 }
 
 impl Work<'_> {
-    /// Does `len` bytes after the first `skip`. Returns this chunk's part of the result, for [`Kind::merge`].
-    /// Pieces too short for `kernel` use `memcpy`.
+    /// Executes the `len` bytes after the first `skip`. Returns this chunk's result, for [`Kind::merge`].
+    /// Ranges that are too short for `kernel` use `memcpy`.
     ///
     /// # Safety
     ///
     /// As [`RawQueue::submit`](dma_core::RawQueue::submit), of the segments; `skip + len` is not beyond them.
     pub(super) unsafe fn run(self, skip: usize, len: usize, kernel: Kernel) -> Result<u64, Failure> {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller ensures access to the segments, and that `skip + len` lies within them.
         let copy = |src, dst| unsafe { copy(src, dst, skip, len, kernel) };
         match self.kind {
             Kind::Copy => copy(self.src, self.dst)?,
@@ -139,24 +139,25 @@ impl Work<'_> {
                     copy(self.src, std::slice::from_ref(dst))?;
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: the caller ensures access to the segments and that their regions stay registered.
             Kind::Fill { pattern } => unsafe { fill(pattern, self.dst, skip, len, kernel)? },
             Kind::Compare => {
                 let (a, b) = (self.src[0], self.dst[0]);
-                // SAFETY: as above.
+                // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _a = unsafe { lease(a.key) }?;
-                // SAFETY: as above.
+                // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _b = unsafe { lease(b.key) }?;
                 let [a, b] = [a, b].map(|side| side.addr.offset(skip).as_ptr().cast_const());
-                // SAFETY: within the segments, whose access the caller promises, and under leases.
+                // SAFETY: the range lies within the segments, to which the caller has access, and leases
+                // protect imported memory.
                 let differs = unsafe { racy_copy::first_difference(a, b, len) };
                 return Ok(differs.map_or(Completion::EQUAL, |at| (skip + at) as u64));
             }
             Kind::Crc32c { seed } | Kind::CopyCrc32c { seed } => {
                 let (src, dst) = (self.src[0], self.dst.first());
-                // SAFETY: as above.
+                // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _src = unsafe { lease(src.key) }?;
-                // SAFETY: as above.
+                // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _dst = unsafe { dst.map(|dst| lease(dst.key)) }.transpose()?;
                 let seed = if skip == 0 { seed } else { 0 };
                 let from = src.addr.offset(skip).as_ptr().cast_const();
@@ -164,13 +165,16 @@ impl Work<'_> {
                     Some(dst) => {
                         let past_cache = suited(kernel, len).is_streaming();
                         let copy = if past_cache { copy_crc32c_past_cache } else { copy_crc32c };
-                        // SAFETY: within the segments, whose access the caller promises, and under leases.
+                        // SAFETY: the range lies within the segments, to which the caller has access, and
+                        // leases protect imported memory.
                         unsafe { copy(seed, dst.addr.offset(skip).as_ptr(), from, len) }
                     }
-                    // SAFETY: as above.
+                    // SAFETY: the caller ensures access to the segments and that their regions stay
+                    // registered.
                     None => unsafe { racy_copy::crc32c(seed, from, len) },
                 };
-                // CRCs are linear: the parts, each moved to its distance from the end, add up.
+                // CRCs are linear: the CRC of the whole is the sum of the parts, each shifted by its distance
+                // from the end.
                 return Ok(behind(crc, src.len - skip - len).into());
             }
         }
@@ -178,8 +182,8 @@ impl Work<'_> {
     }
 }
 
-/// Products of CRCs as polynomials over the field of two elements, modulo CRC-32C's; the highest bit is that
-/// of `x^0`.
+/// Multiplies two CRCs as polynomials over the field of two elements, modulo the CRC-32C polynomial. The
+/// highest bit is the coefficient of `x^0`.
 const fn product(a: u32, mut b: u32) -> u32 {
     /// CRC-32C's polynomial (RFC 3720, appendix B.4), in that order of bits.
     const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -213,7 +217,7 @@ fn behind(crc: u32, bytes: usize) -> u32 {
 
 /// # Safety
 ///
-/// As [`Work::run`].
+/// See [`Work::run`].
 unsafe fn copy(
     src: &[Segment],
     dst: &[Segment],
@@ -225,11 +229,12 @@ unsafe fn copy(
     while len > 0 {
         let (from, to) = (src.piece(), dst.piece());
         let piece = from.len.min(to.len).min(len);
-        // SAFETY: the caller promises that the regions are registered.
+        // SAFETY: the caller ensures that the regions stay registered.
         let _from = unsafe { lease(from.key) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller ensures access to the segments and that their regions stay registered.
         let _to = unsafe { lease(to.key) }?;
-        // SAFETY: within the segments, whose access the caller promises, and under leases.
+        // SAFETY: the range lies within the segments, to which the caller has access, and leases protect
+        // imported memory.
         unsafe { suited(kernel, piece).copy(to.addr.as_ptr(), from.addr.as_ptr(), piece) };
         src.advance(piece);
         dst.advance(piece);
@@ -240,7 +245,7 @@ unsafe fn copy(
 
 /// # Safety
 ///
-/// As [`Work::run`].
+/// See [`Work::run`].
 unsafe fn fill(
     mut pattern: [u8; 8],
     dst: &[Segment],
@@ -253,9 +258,10 @@ unsafe fn fill(
     while len > 0 {
         let to = dst.piece();
         let piece = to.len.min(len);
-        // SAFETY: the caller promises that the region is registered.
+        // SAFETY: the caller ensures that the region stays registered.
         let _to = unsafe { lease(to.key) }?;
-        // SAFETY: within the segment, whose access the caller promises, and under a lease.
+        // SAFETY: the range lies within the segment, to which the caller has access, and a lease protects
+        // imported memory.
         unsafe { suited(kernel, piece).fill(to.addr.as_ptr(), pattern, piece) };
         dst.advance(piece);
         pattern.rotate_left(piece % 8);
@@ -268,7 +274,7 @@ fn suited(kernel: Kernel, len: usize) -> Kernel {
     if len < STREAM_MIN { Kernel::memcpy() } else { kernel }
 }
 
-/// The right to touch imported memory for the length of one piece; nothing for local memory.
+/// Returns a lease on imported memory, for the copy of one range; `None` for local memory.
 ///
 /// # Safety
 ///

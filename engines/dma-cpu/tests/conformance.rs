@@ -1,4 +1,4 @@
-//! The CPU engine keeps the contract, however it is set up, and through every kind of pointer.
+//! Tests that the CPU engine keeps the contract, with various options and through every kind of pointer.
 
 use std::sync::Arc;
 

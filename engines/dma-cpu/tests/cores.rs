@@ -1,11 +1,11 @@
-//! The lanes' threads of a shared queue stay on their cores. A process of its own, whose threads are known by
-//! name.
+//! Tests that the lanes' threads of a shared queue stay on their cores. The test has its own process, so that
+//! threads can be found by name.
 #![cfg(target_os = "linux")]
 
 use dma_core::{DmaEngineExt, ErrorKind, QueueOptions, SharedQueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 
-/// Returns the lists of cores of the threads whose names begin with `name`.
+/// Returns the core lists of the threads whose names begin with `name`.
 fn cores_of_threads(name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the system lists threads").flatten();
     let read = |task: &std::fs::DirEntry, file| std::fs::read_to_string(task.path().join(file)).ok();
@@ -19,7 +19,7 @@ fn cores_of_threads(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A thread that was joined is listed for a moment.
+/// The kernel still lists a thread for a moment after it was joined.
 fn wait_for_the_end_of(name: &str) {
     while !cores_of_threads(name).is_empty() {
         std::thread::yield_now();
@@ -32,7 +32,7 @@ fn threads_of_lanes_stay_on_the_cores_given() {
     let core = (0..1024).find(|core| all.is_set(*core)).expect("it runs on one");
     let engine = CpuEngine::open(&CpuOptions::new()).expect("it opens");
     let options = SharedQueueOptions::new().with_lanes(2).with_queue(QueueOptions::new().with_depth(8));
-    // A core that this machine has not is left out, if there are others.
+    // A core that this machine lacks is ignored, if others remain.
     let queue = engine
         .open_shared_queue(&options.clone().with_cores([core, 999_999]))
         .expect("it opens on that core");

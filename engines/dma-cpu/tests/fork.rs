@@ -1,5 +1,5 @@
-//! A forked child has the handles of its parent's CPU engine, but not the threads. Alone in its process, as
-//! forking one with many threads is best avoided.
+//! Tests of a forked child, which has the handles of its parent's CPU engine but not the threads. The test
+//! has its own process, because a process with many threads is hard to fork safely.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "forks")]
 
@@ -19,7 +19,7 @@ fn threads(state: &str) -> usize {
         .count()
 }
 
-/// Waits until `over` says something, for a bounded time.
+/// Waits until `over` returns true, for a bounded time.
 fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
@@ -34,14 +34,14 @@ fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Returns true if a child that runs `work` ends as it should.
+/// Returns true if a child that runs `work` exits successfully.
 fn child(act: impl FnOnce()) -> bool {
-    // SAFETY: the parent's other threads sleep and hold no lock, and the child ends without returning from
+    // SAFETY: the parent's other threads sleep without a lock, and the child exits without returning from
     // here.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let well = catch_unwind(AssertUnwindSafe(act)).is_ok();
-        // SAFETY: ends the process, and runs nothing of the parent's on the way.
+        // SAFETY: `_exit` ends the process without running code of the parent.
         unsafe { libc::_exit(if well { 0 } else { 1 }) };
     }
     let child = Pid::from_raw(child).expect("a child");
@@ -88,8 +88,8 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
     shared_queues_are_their_parents();
 }
 
-/// Dropping a shared queue in the child, closing it, or being its last transfer, waits for no thread of the
-/// parent's.
+/// Dropping or closing a shared queue in the child, or dropping its last transfer, does not wait for a thread
+/// of the parent.
 fn shared_queues_are_their_parents() {
     let engine = CpuEngine::open(&CpuOptions::new().with_threads(0)).expect("in range");
     let memory = || engine.allocate(1 << 20).expect("memory");
@@ -99,7 +99,7 @@ fn shared_queues_are_their_parents() {
     while !transfer.is_done() {
         std::thread::yield_now();
     }
-    // So that the lane's thread sleeps, and holds no lock.
+    // Wait until the lane's thread sleeps without a lock.
     std::thread::sleep(Duration::from_millis(50));
 
     let (mut queue, mut transfer) = (Some(queue), Some(transfer));

@@ -1,5 +1,5 @@
-//! Windows of the same bytes add up to more than 64 bits count, in safe code. That is refused, and nothing of
-//! it reaches the device.
+//! Tests of windows of the same bytes whose total length exceeds 64 bits, in safe code. Such operations are
+//! refused before they reach the device.
 #![expect(unsafe_code, reason = "maps 64 TiB of address space")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,29 +14,29 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const TIB: usize = 1 << 40;
-/// Of one mapping, half of the address space of a process with four levels of page tables.
+/// Length of one mapping: half of the address space of a process with four levels of page tables.
 const HUGE: usize = 64 * TIB;
-/// As many clones of it have 2^64 bytes.
+/// Number of clones that together have 2^64 bytes.
 const CLONES: usize = 1 << 18;
 
-/// Held by the test that has the mapping: there is no room for two.
+/// Held by the test that has the mapping, because two mappings do not fit.
 static ROOM: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ROOM.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Address space without memory, which a read would provide page by page.
+/// A mapping without resident memory; a read would populate it page by page.
 struct Mapping(NonNull<u8>);
 
-// SAFETY: the mapping belongs to the process, not to a thread.
+// SAFETY: a mapping belongs to the process and not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; nothing is done with a shared reference.
+// SAFETY: a shared reference gives no access to the mapping.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping, which this value owns.
+        // SAFETY: this is the whole mapping, which this value owns.
         unsafe { munmap(self.0.as_ptr().cast(), HUGE) }.expect("it was mapped");
     }
 }
@@ -50,7 +50,8 @@ fn huge(engine: &CpuEngine) -> Window {
     // SAFETY: a new mapping, anywhere.
     let base = unsafe { mmap_anonymous(ptr::null_mut(), HUGE, access, flags) }.expect("64 TiB to map");
     let base = NonNull::new(base.cast::<u8>()).expect("not at 0");
-    // SAFETY: readable and writable zeroes, which live as long as their owner, who touches none of them.
+    // SAFETY: the mapping is readable, writable and zeroed, and lives as long as its owner, which does not
+    // access it.
     let memory = unsafe { HostMemory::from_raw(base, HUGE, Mapping(base)) };
     engine.register(memory).expect("registered").share()
 }
@@ -78,11 +79,11 @@ fn batch(
     batch
 }
 
-/// Both parts the same: each copy is wrong. Two halves: each copy is right.
+/// If both parts are the same range, each copy is invalid. If they are two halves, each copy is valid.
 const SAME: [std::ops::Range<usize>; 2] = [0..HUGE, 0..HUGE];
 const HALVES: [std::ops::Range<usize>; 2] = [0..HUGE / 2, HUGE / 2..HUGE];
 
-/// A refused batch has given its memory back: nothing writes to that any more.
+/// A refused batch returns its memory, and nothing writes to it any more.
 #[test]
 fn a_batch_of_more_bytes_than_are_counted_leaves_nothing_with_the_queue() {
     let _alone = alone();
@@ -93,7 +94,7 @@ fn a_batch_of_more_bytes_than_are_counted_leaves_nothing_with_the_queue() {
         let (src, dst) = (small(&engine, 4096, 1), small(&engine, 4096, 2));
         let batch = batch(&src, &dst, &huge, parts);
         let refused = catch_unwind(AssertUnwindSafe(|| queue.submit(batch).expect_err("refused").kind()));
-        // The batch is gone: this is the only view of the memory.
+        // The batch was dropped, so this is the only view of the memory.
         let buffer = dst.try_into_mut().expect("no other view");
         let driven = catch_unwind(AssertUnwindSafe(|| {
             queue.flush();
@@ -119,7 +120,7 @@ fn a_shared_batch_of_more_bytes_than_are_counted_is_refused() {
     assert!(dst.try_into_mut().expect("no other view").iter().all(|byte| *byte == 2));
 }
 
-/// 2^64 + 100 bytes are not 100, on either kind of queue.
+/// A length of 2^64 + 100 bytes is not truncated to 100, on either kind of queue.
 #[test]
 fn a_gather_of_more_bytes_than_are_counted_is_refused_with_their_number() {
     let _alone = alone();

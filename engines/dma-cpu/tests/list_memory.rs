@@ -14,16 +14,16 @@ static ALLOCATOR: Sizing = Sizing;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator, and counting allocates nothing.
 unsafe impl GlobalAlloc for Sizing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::SeqCst);
-        // SAFETY: the caller's promise is the one asked for.
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: as above.
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -40,7 +40,7 @@ fn drain(queue: &mut dyn RawQueue, count: usize) {
 
 #[test]
 fn one_long_list_does_not_make_all_lists_long() {
-    // All are jobs, done by polling, so that the number in flight is deterministic.
+    // All copies are jobs that polls execute, so that the number in flight is deterministic.
     let engine = CpuEngine::open(&CpuOptions::new().with_threads(0).with_inline_limit(0)).expect("in range");
     let memory = || engine.allocate_raw(&MemoryRequest::new(64 * DEPTH)).expect("memory");
     let (src, dst) = (memory(), memory());
@@ -50,7 +50,8 @@ fn one_long_list_does_not_make_all_lists_long() {
     let flat = Descriptor::copy(1, lists[0][0], lists[1][0]);
     let mut round = |descriptor: Descriptor<'_>, count: usize| {
         for _ in 0..count {
-            // SAFETY: within regions that outlive the queue; the copies write the same, one after the other.
+            // SAFETY: the ranges lie within regions that outlive the queue, and the copies write the same
+            // bytes one after the other.
             assert_eq!(unsafe { queue.submit(&[descriptor]) }.expect("open"), 1);
         }
         queue.flush();

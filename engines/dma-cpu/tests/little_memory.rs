@@ -1,5 +1,5 @@
-//! An engine that is opened, and a queue, where hardly any address space is left: either that is enough, or
-//! the error says what is not.
+//! Tests that open an engine and a queue with little address space left. Either they succeed, or an error
+//! names the missing resource.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -22,8 +22,7 @@ fn mapped() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Opens queues of this depth, and copies on each, until there is no room for another, or for `queues` of
-/// them.
+/// Opens up to `queues` queues of this depth, while memory lasts, and copies on each.
 fn copy(threads: usize, depth: usize, queues: usize) -> Result<()> {
     let engine = CpuEngine::open(&CpuOptions::new().with_threads(threads))?;
     let options = QueueOptions::new().with_depth(depth);
@@ -41,7 +40,7 @@ fn copy(threads: usize, depth: usize, queues: usize) -> Result<()> {
     Ok(())
 }
 
-/// In the process of its own.
+/// Runs in the process with limited address space.
 fn try_with(room: u64) -> ! {
     let limit = Some(mapped() + room);
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).expect("lowered");

@@ -1,4 +1,4 @@
-//! Once warm, the CPU engine's queue allocates nothing, whatever it copies and whoever does it.
+//! Tests that a warm queue of the CPU engine allocates nothing, for any copy and on any thread.
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
 #[path = "../../../tests/counting/mod.rs"]
@@ -32,7 +32,8 @@ fn nothing_is_allocated_once_warm() {
         ];
         let mut completions = [Completion::done(0); 8];
         let mut round = || {
-            // SAFETY: within regions that outlive the queue; ordered by fences, and nobody else looks.
+            // SAFETY: the ranges lie within regions that outlive the queue. Fences order the operations, and
+            // no other code accesses the ranges.
             assert_eq!(unsafe { queue.submit(&batch) }.expect("open"), batch.len());
             queue.flush();
             let mut done = 0;
@@ -40,9 +41,10 @@ fn nothing_is_allocated_once_warm() {
                 done += queue.poll(&mut completions);
             }
         };
-        // Twice around the ring: each place in it keeps its own lists.
+        // Go twice around the ring, because each entry keeps its own lists.
         (0..2 * depth.max(50)).for_each(|_| round());
-        // More jobs than ever before may be in flight late, when the tuner decides anew or a helper is slow.
+        // The maximum number of jobs in flight may be reached late, when the tuner changes its choice or a
+        // helper is slow.
         let is_warm = (0..20).any(|_| {
             let before = counting::of_process();
             (0..100).for_each(|_| round());

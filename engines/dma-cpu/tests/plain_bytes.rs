@@ -1,4 +1,4 @@
-//! Plain bytes on the CPU engine: copied by the calling thread, not by the queue.
+//! Tests of plain bytes on the CPU engine, which the calling thread copies instead of the queue.
 
 use dma_core::{BufferPool, DmaEngineExt, ErrorKind, PoolOptions, QueueOptions, SharedQueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};

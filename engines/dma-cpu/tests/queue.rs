@@ -1,5 +1,5 @@
-//! The CPU engine's queue at the level of descriptors: against an oracle in plain memory, and what a device
-//! may not do.
+//! Tests of the CPU engine's queue at the level of descriptors, against an oracle in plain memory and for
+//! rules that a device must keep.
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// Pieces of one region, each the source or destination of operations.
+/// Slots of one region, each of which is the source or destination of operations.
 const SLOTS: usize = 6;
 const SLOT: usize = 700_000;
 
@@ -33,21 +33,21 @@ fn segment(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
     region.info().segment(offset, len)
 }
 
-/// Nothing may be in flight.
+/// No operation may be in flight.
 fn bytes(region: &dyn RawRegion) -> Vec<u8> {
     assert!(region.info().cpu.is_some());
-    // SAFETY: mapped and initialized, and nothing is in flight.
+    // SAFETY: the region is mapped and initialized, and no operation is in flight.
     unsafe { std::slice::from_raw_parts(region.info().addr.as_ptr(), region.info().len) }.to_vec()
 }
 
 fn store(region: &dyn RawRegion, bytes: &[u8]) {
     assert!(region.info().cpu.is_some() && bytes.len() <= region.info().len);
-    // SAFETY: mapped, and nothing is in flight.
+    // SAFETY: the region is mapped, and no operation is in flight.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), region.info().addr.as_ptr(), bytes.len()) };
 }
 
 fn submit(queue: &mut dyn RawQueue, descriptor: Descriptor<'_>) -> bool {
-    // SAFETY: tests name memory of regions that outlive the queue, and touch it only when nothing is in
+    // SAFETY: tests name memory of regions that outlive the queue, and access it only when no operation is in
     // flight.
     unsafe { queue.submit(&[descriptor]) }.expect("the queue is open") == 1
 }
@@ -82,19 +82,19 @@ fn drain(queue: &mut dyn RawQueue, count: usize) -> Vec<Completion> {
 
 #[derive(Clone, Debug)]
 struct Op {
-    /// None for a fill.
+    /// The source slot; `None` for a fill.
     from: Option<(usize, usize)>,
     to: (usize, usize),
     len: usize,
     pattern: [u8; 8],
-    /// The seed of an operation with a result in place of one without: a copy with CRC-32C, or a comparison
-    /// in place of lists, or a CRC-32C of the destination in place of a fill.
+    /// If set, the seed of an operation with a result, which replaces the plain one: a copy with CRC-32C
+    /// instead of a copy, a comparison instead of lists, or a CRC-32C of the destination instead of a fill.
     answer: Option<u32>,
-    /// Cuts of the lists; none for flat ones.
+    /// Places at which the lists are split; empty for flat operations.
     cuts: Option<(Vec<usize>, Vec<usize>)>,
-    /// Even where it need not.
+    /// True if the operation has a fence even where it needs none.
     fence: bool,
-    /// Waits for an earlier operation by polling rather than by a fence.
+    /// True if the program waits for an earlier operation by polling instead of a fence.
     wait: bool,
     polls: usize,
 }
@@ -133,7 +133,7 @@ fn op() -> impl Strategy<Value = Op> {
         })
 }
 
-/// The segment in pieces, cut at `cuts` modulo its length.
+/// Returns the segment, split at `cuts` modulo its length.
 fn cut(segment: Segment, cuts: &[usize]) -> Vec<Segment> {
     let mut at: Vec<_> = cuts.iter().map(|cut| cut % segment.len).filter(|cut| *cut > 0).collect();
     at.push(segment.len);
@@ -174,7 +174,7 @@ proptest! {
         let mut completions = vec![Completion::done(0); 5];
         // Tokens and expected results.
         let mut flying: Vec<(u64, u64)> = Vec::new();
-        // Slots read and written by what has not been polled, since the last fence.
+        // Slots that unreported operations since the last fence read and write.
         let (mut reads, mut writes) = (HashSet::new(), HashSet::new());
         let mut report = |queue: &mut dyn RawQueue, flying: &mut Vec<(u64, u64)>| {
             let n = queue.poll(&mut completions);
@@ -256,7 +256,7 @@ proptest! {
 }
 
 proptest! {
-    // A failure takes its time: it is a wait in vain.
+    // A failure takes long, because it is a wait without a result.
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4, ..ProptestConfig::default() })]
 
     /// An owner that sleeps on the descriptor after arming is woken, whichever thread copies.
@@ -268,7 +268,7 @@ proptest! {
         let mut completions = [Completion::done(0); 16];
         let mut flying = 0;
         for (len, sleep) in lens.iter().copied().chain([(1, true)]) {
-            // Fenced: all write the same bytes.
+            // The copies are fenced, because all write the same bytes.
             prop_assert!(submit(&mut *queue, Descriptor::copy(7, segment(&*src, 0, len), segment(&*dst, 0, len)).with_fence(true)));
             flying += 1;
             queue.flush();
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// Armed while nothing is in flight: what is submitted next wakes.
+/// The owner arms the event while nothing is in flight, and the next submission wakes it.
 #[test]
 fn arming_comes_before_submitting() {
     for threads in [0, 1] {
@@ -322,7 +322,7 @@ fn arming_comes_before_submitting() {
     }
 }
 
-/// Everything is reported once: done before, or aborted; and nothing is written afterwards.
+/// Every descriptor is reported once, as done or aborted, and nothing is written afterwards.
 #[test]
 fn stopping_aborts_what_was_not_done() {
     const COUNT: usize = 20;
@@ -361,11 +361,11 @@ fn stopping_aborts_what_was_not_done() {
 }
 
 fn refusal(queue: &mut dyn RawQueue) -> ErrorKind {
-    // SAFETY: no descriptors.
+    // SAFETY: the batch is empty.
     unsafe { queue.submit(&[]) }.expect_err("it is stopped").kind()
 }
 
-/// A queue dropped with work in flight leaves the memory alone.
+/// A queue that is dropped with work in flight no longer accesses the memory.
 #[test]
 fn dropping_ends_all_access() {
     const LEN: usize = 8 << 20;
@@ -387,7 +387,7 @@ fn dropping_ends_all_access() {
         store(&*dst, &vec![9; LEN]);
         std::thread::sleep(Duration::from_millis(1));
         assert!(bytes(&*dst).iter().all(|byte| *byte == 9), "written after the queue was gone");
-        // Unmapped here: a thread that were still at it would fault.
+        // The memory is unmapped here, so a thread that still accessed it would fault.
         drop((src, dst));
     }
 }
@@ -404,13 +404,13 @@ fn a_full_queue_takes_what_fits() {
                 Descriptor::copy(token, segment(&*memory, at, 50), segment(&*memory, at + 50, 50))
             })
             .collect();
-        // SAFETY: disjoint ranges of a region that outlives the queue.
+        // SAFETY: the ranges are disjoint and lie in a region that outlives the queue.
         assert_eq!(unsafe { queue.submit(&descriptors) }.expect("open"), 5);
-        // SAFETY: as above.
+        // SAFETY: the ranges are disjoint and lie in a region that outlives the queue.
         assert_eq!(unsafe { queue.submit(&descriptors[5..]) }.expect("full is no error"), 0);
         queue.flush();
         let first = drain(&mut *queue, 5);
-        // SAFETY: as above.
+        // SAFETY: the ranges are disjoint and lie in a region that outlives the queue.
         assert_eq!(unsafe { queue.submit(&descriptors[5..]) }.expect("open"), 3);
         queue.flush();
         let tokens: HashSet<_> = first.iter().chain(&drain(&mut *queue, 3)).map(|c| c.token).collect();
@@ -421,8 +421,8 @@ fn a_full_queue_takes_what_fits() {
     }
 }
 
-/// An owner that sleeps on the event after flushing is woken once there is something to poll for: a copy done
-/// by a helper, or one too short to wake a helper for.
+/// An owner that sleeps on the event after flushing is woken once a poll has work: to report a copy by a
+/// helper, or to execute one that is too short to wake a helper for.
 #[test]
 fn flushed_copies_need_no_polling_in_vain() {
     let engine = open(&CpuOptions::new().with_threads(1));
@@ -450,8 +450,8 @@ fn flushed_copies_need_no_polling_in_vain() {
     }
 }
 
-/// Short copies are done when they are submitted, so that every poll has something to report, which is all
-/// that fits. A long one gets on all the same, though only the poller works, and is reported.
+/// Short copies are executed during submission, so that every poll fills its buffer with reports. A long copy
+/// still makes progress and is reported, although only the polling thread works.
 #[test]
 fn short_copies_do_not_hold_up_long_ones() {
     const LEN: usize = 4 << 20;
@@ -476,14 +476,14 @@ fn short_copies_do_not_hold_up_long_ones() {
             assert!(polls <= 200, "{threads} threads: not done after {polls} polls");
         }
         assert!(bytes(&*dst)[..LEN].iter().all(|byte| *byte == 3));
-        // And the short ones are not held up by the long one.
+        // The long copy does not delay the short ones.
         assert!(threads > 0 || polls > 16, "{polls} polls for 16 chunks");
         drain(&mut *queue, 7);
     }
 }
 
-/// A long copy is reported piece by piece, so that its waiter does not take the engine for stalled, or sleep
-/// although the copy needs its polls.
+/// A long copy is reported chunk by chunk, so that its waiter neither considers the engine stalled nor sleeps
+/// while the copy needs its polls.
 #[test]
 fn a_long_copy_shows_that_it_gets_on() {
     const LEN: usize = (40 << 20) + 5;
@@ -503,7 +503,7 @@ fn a_long_copy_shows_that_it_gets_on() {
                 0 => in_vain += 1,
                 n => (reported, in_vain) = (reported + n as u64, 0),
             }
-            // A thread may have the last chunk, however often its owner polls meanwhile.
+            // A thread may hold the last chunk, however often the owner polls.
             assert!(threads > 0 || in_vain <= 100, "nothing was reported by {in_vain} polls");
             assert!(started.elapsed() < Duration::from_secs(60), "{reported} reported");
         }
@@ -514,15 +514,14 @@ fn a_long_copy_shows_that_it_gets_on() {
     }
 }
 
-/// Chunks that are passed over, since the queue was stopped, take time as well: no poll passes over all of
-/// them.
+/// Skipping chunks of a stopped queue also takes time, so no poll skips all of them.
 #[test]
 fn a_poll_is_bounded_after_stopping() {
     const LEN: usize = 1 << 20;
     let engine = open(&CpuOptions::new().with_threads(0));
     let dst = region(&engine, LEN);
     let mut queue = queue(&engine, 2);
-    // 4096 chunks, none of which is begun.
+    // The queue has 4096 chunks, none of which has started.
     let list = [segment(&*dst, 0, LEN); 1024];
     assert!(submit(&mut *queue, Descriptor::fill(1, [1; 8], &list)));
     queue.flush();
@@ -534,8 +533,8 @@ fn a_poll_is_bounded_after_stopping() {
     assert!(bytes(&*dst).iter().all(|byte| *byte == 0), "nothing was begun");
 }
 
-/// The poller finishes what a fence waits for, and sleeps: the thread, which may have gone to sleep over the
-/// fence, does the rest.
+/// The polling thread finishes the operation before a fence, and sleeps. The helper thread, which may have
+/// gone to sleep at the fence, executes the rest.
 #[test]
 fn fences_open_while_everybody_sleeps() {
     const LEN: usize = 256 << 10;
@@ -580,8 +579,8 @@ fn options_out_of_range_are_refused() {
     }
 }
 
-/// Copies to a peer's memory while it takes it back: each is done or fails as revoked, and none writes
-/// afterwards.
+/// Copies to a peer's memory while the peer revokes it. Each copy is done or fails as revoked, and none
+/// writes afterwards.
 #[cfg(target_os = "linux")]
 #[test]
 fn revoking_during_copies_is_an_error_and_final() {
@@ -604,7 +603,7 @@ fn revoking_during_copies_is_an_error_and_final() {
             for _ in 0..round {
                 queue.poll();
             }
-            // Another thread, as the peer would: this one holds no lease while it waits for it.
+            // Another thread revokes, as the peer would. This thread holds no lease while it waits.
             std::thread::scope(|scope| {
                 let revoked = scope.spawn(move || export.revoke(Duration::from_secs(20)));
                 revoked.join().expect("no panic").expect("copies end");

@@ -1,4 +1,4 @@
-//! The CPU engine's threads: as many as asked for, and gone with the last handle.
+//! Tests of the number of the CPU engine's threads, and that they exit with the last handle.
 #![cfg(target_os = "linux")]
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn threads() -> usize {
         .count()
 }
 
-/// Waits until there are so many threads.
+/// Waits until the process has this number of engine threads.
 fn wait_for(wanted: usize) {
     let begun = Instant::now();
     while threads() != wanted {

@@ -1,5 +1,5 @@
-//! CPU engines in two processes: one exports, the other copies, and the end of either is an error of the
-//! other at most.
+//! Tests of CPU engines in two processes: one exports and the other copies. If one exits, the other gets an
+//! error at most.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -40,7 +40,7 @@ impl Peer {
         (Self { child, lines }, descriptor)
     }
 
-    /// Has the peer check its memory.
+    /// Makes the peer check its memory.
     fn check(&mut self, byte: u8) {
         writeln!(self.child.stdin.as_mut().expect("piped"), "{byte}").expect("the peer listens");
         let mut line = String::new();
@@ -92,7 +92,7 @@ fn copies_cross_processes_until_the_peer_dies() {
         bytes.fill(2);
         let (bytes, remote) = queue.copy(bytes, remote).expect("accepted").wait().expect("completes");
         peer.check(2);
-        // In pieces, and short ones.
+        // The copies are split, and some are short.
         let lists = (0..3).map(|at| remote.slice(at * 1000..at * 1000 + 7)).collect::<Vec<_>>();
         let (lists, got) = queue
             .copy(lists, engine.allocate(21).expect("memory"))
@@ -104,7 +104,7 @@ fn copies_cross_processes_until_the_peer_dies() {
         peer.check(9);
 
         drop(peer);
-        // The kernel tells of it in its own time; until then the bytes are there as they were.
+        // The kernel reports the exit with a delay. Until then the bytes are unchanged.
         let started = Instant::now();
         let (mut remote, mut bytes) = (filled, bytes);
         let error = loop {

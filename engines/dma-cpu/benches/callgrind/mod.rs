@@ -1,9 +1,9 @@
-//! Instructions of programs, as callgrind counts them.
+//! Counts instructions of programs with callgrind.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Returns whether valgrind is there, and says so if not.
+/// Returns whether valgrind is installed, and prints a message if not.
 pub(crate) fn is_there() -> bool {
     let there = Command::new("valgrind").arg("--version").output().is_ok();
     if !there {
@@ -15,14 +15,14 @@ pub(crate) fn is_there() -> bool {
 /// Returns a command that runs `program` under callgrind. Arguments are the program's.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
-    // Programs whose instructions trap on purpose are as loud as others.
+    // Suppress valgrind's messages about instructions that trap on purpose.
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--sigill-diagnostics=no"]);
     command.arg(program);
     command
 }
 
-/// Returns the instructions of one more copy. `run` makes a [`command`] with so many rounds, each of
-/// `copies`. Two numbers of rounds exclude the set-up.
+/// Returns the instructions of one more copy. `run` makes a [`command`] with the given number of rounds, each
+/// of `copies`. Two numbers of rounds exclude the set-up.
 pub(crate) fn per_copy(rounds: [u64; 2], copies: usize, run: impl Fn(u64) -> Command) -> f64 {
     let [few, many] = rounds.map(|rounds| instructions(&mut run(rounds)));
     (many - few) as f64 / ((rounds[1] - rounds[0]) as f64 * copies as f64)

@@ -1,11 +1,11 @@
-//! Shared by the benches: memory, addresses to cycle over, rounds and their medians.
+//! Code shared by the benches: memory, addresses to cycle over, rounds and their medians.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use rustix::time::{ClockId, clock_gettime};
 
 const HUGE: usize = 2 << 20;
 
-/// Anonymous memory, resident, in huge pages where the kernel gives them; never freed.
+/// Maps anonymous, resident memory, in huge pages if the kernel provides them. It is never freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     base: *mut u8,
@@ -19,9 +19,10 @@ impl Memory {
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len + HUGE, access, MapFlags::PRIVATE) };
         let base = base.expect("map bench memory").cast::<u8>();
         let base = base.wrapping_add(base.align_offset(HUGE));
-        // SAFETY: `len` bytes from `base` on lie within the mapping. Without huge pages, small ones do.
+        // SAFETY: `len` bytes from `base` on lie within the mapping. A refusal is ignored, because small
+        // pages work as well.
         let _ = unsafe { madvise(base.cast(), len, Advice::LinuxHugepage) };
-        // SAFETY: as above.
+        // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
         unsafe { std::ptr::write_bytes(base, byte, len) };
         Self { base, len }
     }
@@ -32,17 +33,17 @@ pub(crate) struct Pairs {
     src: Memory,
     dst: Memory,
     pub(crate) len: usize,
-    /// Offset of each destination beyond that of its source, in bytes.
+    /// The offset of each destination relative to its source's, in bytes.
     pub(crate) shift: usize,
     stride: usize,
     slots: usize,
     next: usize,
-    /// Distance to the next pair, in pairs. Has no factor in common with their number.
+    /// The distance to the next pair, in pairs. It has no common factor with the number of pairs.
     pub(crate) step: usize,
 }
 
 impl Pairs {
-    /// `slots` pairs of `len` bytes, page-aligned from a page on, used in order.
+    /// Makes `slots` pairs of `len` bytes, page-aligned, used in order.
     pub(crate) fn new(src: Memory, dst: Memory, len: usize, slots: usize) -> Self {
         let stride = len.next_multiple_of(64);
         let slots = slots.min(src.len / stride).max(1);
@@ -63,8 +64,8 @@ impl Pairs {
         (self.dst.base.wrapping_add(offset + self.shift), self.src.base.wrapping_add(offset))
     }
 
-    /// Nanoseconds of this thread's CPU time that `work` takes, so that another process on the same core does
-    /// not count.
+    /// Returns the nanoseconds of this thread's CPU time that `work` takes, so that other processes on the
+    /// core do not count.
     #[inline]
     pub(crate) fn cpu_time(&mut self, work: impl FnOnce(&mut Self)) -> f64 {
         let start = cpu_time();
@@ -91,10 +92,10 @@ pub(crate) fn size_name(len: usize) -> String {
     }
 }
 
-/// `rounds` rounds of every contender, one after the other within each round and beginning with another one
-/// each time, so that what else the machine does hits all of them alike. `time` returns nanoseconds for
-/// `bytes` bytes. For each contender: the median of GB/s, and the median over the rounds of its speed divided
-/// by the first contender's.
+/// Runs `rounds` rounds of every contender. Each round runs them one after the other and starts with another
+/// one, so that other load on the machine affects all alike. `time` returns nanoseconds for `bytes` bytes.
+/// For each contender: the median of GB/s, and the median over the rounds of its speed divided by the first
+/// contender's.
 pub(crate) fn compare(
     rounds: usize,
     contenders: usize,

@@ -40,7 +40,7 @@ pub struct CopyTuner {
     streaming: Option<Kernel>,
     /// Cost of a copy within a core's own cache, in ticks per byte.
     hot_cost: f32,
-    /// Most picks in flight before the first of them is recorded.
+    /// Maximum number of picks in flight before the first of them is recorded.
     in_flight: u32,
     /// [`RETRY_AFTER`] in ticks.
     retry_after: u64,
@@ -60,7 +60,7 @@ impl CopyTuner {
         Self::with_streaming(Kernel::streaming())
     }
 
-    /// Tunes between `memcpy` and `streaming`. With `None`, everything is `memcpy`.
+    /// Tunes between `memcpy` and `streaming`. With `None`, every copy uses `memcpy`.
     #[must_use]
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
         let alone_max = alone_max(second_level_cache());
@@ -68,7 +68,7 @@ impl CopyTuner {
         Self { streaming, hot_cost: hot_cost(), in_flight: 1, retry_after: ticks_in(RETRY_AFTER), classes }
     }
 
-    /// Sets the queue depth: so many copies may be in flight before their times are known.
+    /// Sets the queue depth: the number of copies that may be in flight before their times are known.
     pub(super) fn for_depth(self, depth: usize) -> Self {
         Self { in_flight: u32::try_from(depth).unwrap_or(u32::MAX / 2), ..self }
     }
@@ -81,24 +81,24 @@ impl CopyTuner {
 
     /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or measurements select.
     ///
-    /// Like [`Kernel::copy`] in everything else.
+    /// Otherwise behaves like [`Kernel::copy`].
     ///
     /// # Safety
     ///
-    /// As for [`Kernel::copy`].
+    /// See [`Kernel::copy`].
     #[inline]
     pub unsafe fn copy(&mut self, dst: *mut u8, src: *const u8, len: usize, hint: CacheHint) {
         if len <= SHORT {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller meets the requirements of the kernel for these ranges.
             return unsafe { dma_core::racy_copy::copy(dst, src, len) };
         }
         if len < STREAM_MIN {
-            // SAFETY: as above.
+            // SAFETY: the caller meets the requirements of the kernel for these ranges.
             return unsafe { Kernel::memcpy().copy(dst, src, len) };
         }
         let pick = self.pick(len, hint);
         let Ok(()) = self.run(pick, len, |kernel| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller meets the requirements of the kernel for these ranges.
             unsafe { kernel.copy(dst, src, len) };
             Ok::<_, Infallible>(())
         });
@@ -106,16 +106,16 @@ impl CopyTuner {
 
     /// Fills the `len` bytes at `dst` with `pattern`, with the kernel that `hint` or measurements select.
     ///
-    /// Like [`Kernel::fill`] in everything else.
+    /// Otherwise behaves like [`Kernel::fill`].
     ///
     /// # Safety
     ///
-    /// As for [`Kernel::fill`].
+    /// See [`Kernel::fill`].
     #[inline]
     pub unsafe fn fill(&mut self, dst: *mut u8, pattern: [u8; 8], len: usize, hint: CacheHint) {
         let pick = self.pick(len, hint);
         let Ok(()) = self.run(pick, len, |kernel| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller meets the requirements of the kernel for these ranges.
             unsafe { kernel.fill(dst, pattern, len) };
             Ok::<_, Infallible>(())
         });
@@ -138,16 +138,16 @@ impl CopyTuner {
         let result = work(kernel);
         if result.is_ok() {
             self.record(pick, ticks().wrapping_sub(start), len);
-            self.remind(pick, start);
+            self.schedule_retry(pick, start);
         }
         result
     }
 
-    /// Notes that a timed copy was done by the submitter, starting at `now`.
-    fn remind(&mut self, pick: Pick, now: u64) {
+    /// Records that the submitter executed a timed copy, starting at `now`. May schedule another trial.
+    fn schedule_retry(&mut self, pick: Pick, now: u64) {
         if pick.alone {
             let index = usize::from(pick.class);
-            self.classes[index].remind(index, now, self.retry_after);
+            self.classes[index].schedule_retry(index, now, self.retry_after);
         }
     }
 
@@ -168,7 +168,8 @@ impl CopyTuner {
         }
     }
 
-    /// Picks the kernel for work on `len` bytes that is no copy: the current kernel of copies of this length.
+    /// Picks the kernel for work other than a copy on `len` bytes: the current kernel of copies of this
+    /// length.
     pub(super) fn untimed(&self, len: usize, hint: CacheHint) -> Pick {
         let streaming = match hint {
             _ if self.streaming.is_none() || len < STREAM_MIN => false,
@@ -200,11 +201,11 @@ impl CopyTuner {
     }
 
     /// Replaces a [shared trial](Pick::is_shared_trial) by an untimed pick, because no helper thread is
-    /// awake. A later pick takes its place. `first`: it is the first since the last doorbell, which wakes a
-    /// helper if any `sleeps`. The trial is dropped if helpers stay asleep.
-    pub(crate) fn put_off(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
+    /// awake. A later pick takes its place. `first`: this is the first such pick since the last doorbell,
+    /// which wakes a helper if one `sleeps`. The trial is dropped if helpers stay asleep.
+    pub(crate) fn defer_trial(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
         let index = usize::from(pick.class);
-        self.classes[index].put_off(index, first, sleeps);
+        self.classes[index].defer_trial(index, first, sleeps);
         Pick { role: Role::Untimed, ..pick }
     }
 
@@ -222,7 +223,7 @@ impl CopyTuner {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pick {
     pub(crate) streaming: bool,
-    /// Done by the submitting core, at once: the data is, or may be, in its own cache.
+    /// True if the submitting core executes it at once, because the data is, or may be, in its own cache.
     pub(crate) alone: bool,
     /// Part of a [`Trial`].
     trial: bool,
@@ -245,7 +246,7 @@ impl Pick {
 
     /// Returns the pick for a copy that cannot be done at once, and so is shared.
     pub(crate) fn shared(self) -> Self {
-        // It is no measure of one core's speed.
+        // Its time does not measure one core's speed.
         if self.trial && self.alone { Self { trial: false, role: Role::Untimed, ..self } } else { self }
     }
 }
@@ -265,9 +266,9 @@ enum Phase {
     /// Uses the current kernel. `left` picks until the next probe.
     #[default]
     Settled,
-    /// Probes. `left` picks to go.
+    /// Probes. `left` picks remain.
     Probing,
-    /// All probes are picked and some are not recorded. After `left` picks the missing ones are given up.
+    /// All probes are picked and some are not recorded. After `left` picks, the missing ones are abandoned.
     Awaiting,
 }
 
@@ -280,16 +281,16 @@ struct Class {
     cores: u32,
     phase: Phase,
     streaming: bool,
-    /// `memcpy` is in use, at about the speed of a core's own cache.
+    /// True if True if `memcpy` is in use, at about the speed of a core's own cache.
     hot: bool,
-    /// The last trial showed that sharing is faster.
-    together: bool,
-    /// The last trial contradicted the current choice for the first time. The next one decides.
-    doubted: bool,
+    /// True if the last trial showed that sharing is faster.
+    share_is_faster: bool,
+    /// True if the last trial contradicted the current choice for the first time. The next one decides.
+    contradicted: bool,
     left: u32,
     /// Part of `left` that is only a minimum distance. It is dropped once the last trial is older than
     /// [`RETRY_AFTER`].
-    spare: u32,
+    droppable: u32,
     /// Start of the first copy after the last trial, in ticks. 0: no copy yet.
     since: u64,
     /// Smoothed cost of the current kernel.
@@ -302,22 +303,22 @@ struct Class {
     drift: i8,
     /// Consecutive probes that changed nothing, up to a limit.
     backoff: u8,
-    /// The next probe is due to a shift.
-    alarm: bool,
-    /// Consecutive probes due to shifts that changed nothing, up to `ALARMS_MAX`.
-    alarms: u8,
-    /// Place of the next probe in the cycle of probes and trials, up to `ODD_TURN`.
-    turn: u8,
+    /// True if the next probe is due to a shift.
+    shift_detected: bool,
+    /// Consecutive probes due to shifts that changed nothing, up to `FUTILE_SHIFTS_MAX`.
+    futile_shifts: u8,
+    /// Place of the next probe in the cycle of probes and trials, up to `PROBES_PER_TRIAL`.
+    cycle_pos: u8,
     /// Kernel of the probe. `memcpy` while `memcpy` is in use means a trial.
     probe_streaming: bool,
     probe_sum: f32,
     probe_min: f32,
     probe_seen: u32,
     trial: Trial,
-    /// Doorbells of this trial before which picks were put off.
-    late: u32,
-    /// Doorbells of this trial that woke a helper.
-    calls: u32,
+    /// Number of doorbells of this trial before which picks were deferred.
+    deferred: u32,
+    /// Number of doorbells of this trial that woke a helper.
+    wake_ups: u32,
 }
 
 /// Classes from 4 MiB start with the streaming kernel, because data larger than a second level cache gains
@@ -331,35 +332,35 @@ const SETTLE: u8 = 8;
 const REFERENCE: u8 = 24;
 /// Consecutive samples off the reference that count as a shift.
 const SHIFT: i8 = 6;
-/// Limit of `alarms`: on a core that others use too, shifts become as ordinary as this, and probes for them
-/// as rare.
-const ALARMS_MAX: u8 = 5;
+/// Limit of `futile_shifts`. On a core that other processes also use, shifts are frequent, so probes for them
+/// become rarer up to this limit.
+const FUTILE_SHIFTS_MAX: u8 = 5;
 const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
 /// Ordinary copies between probes, in probe lengths. Doubled with each step of `backoff`.
-const REST: u32 = 8;
+const PROBE_SPACING: u32 = 8;
 /// Backoff limit for streaming probes, of 2 to 17 copies. At most 33,000 copies lie between two probes at 16
 /// KiB, 6000 above 64 KiB.
 const BACKOFF_MAX_MEMCPY: u8 = 8;
 /// Backoff limit for `memcpy` probes, of up to 16 MiB. At most 8 GiB lie between two.
 const BACKOFF_MAX_STREAMING: u8 = 6;
-/// Bytes in a streaming probe, after one copy that does not count. The first copies also pay for writing back
-/// lines that `memcpy` left dirty.
+/// Bytes in a streaming probe, after one copy that is not counted. The first copies also write back lines
+/// that `memcpy` left dirty.
 const STREAMING_BURST: usize = 256 << 10;
-/// Least number of copies in a streaming probe.
+/// Minimum number of copies in a streaming probe.
 const STREAMING_COPIES: u32 = 3;
 /// Bytes in a `memcpy` probe. Streaming keeps the destination out of the cache, so `memcpy` shows its speed
 /// only after one pass through the working set. This covers a second level cache, and grows with `backoff` to
 /// cover a third.
 const MEMCPY_BURST: usize = 2 << 20;
-/// Cost ratio of two copies of a `memcpy` probe, one after the other, below which the cache still gets
-/// warmer, so that two more follow. After streaming, `memcpy` of one pair of 4 MiB takes 3 copies to reach
+/// Cost ratio of two copies of a `memcpy` probe, one after the other, below which the cache is still warming
+/// up, so that two more copies follow. After streaming, `memcpy` of one pair of 4 MiB takes 3 copies to reach
 /// its speed, of 16 MiB 7, each 5 to 40 % faster than the one before; of data that is not cached, all take
 /// the same time (a Xeon with 480 MiB of third level cache).
 const WARMS: f32 = 0.95;
 /// Copies of about [`HOPELESS`] times the cost after a streaming probe of long cached data.
 const REWARMING: u32 = 4;
-/// Most doublings of [`MEMCPY_BURST`], to 16 MiB.
+/// Maximum number of doublings of [`MEMCPY_BURST`], to 16 MiB.
 const BURST_GROWTH: u8 = 3;
 /// Longest copy that one core keeps if it is within its own cache, because another core would have to fetch
 /// the data from it. Trials may override it. See [`alone_max`].
@@ -370,11 +371,11 @@ const MAYBE_ALONE_MAX: usize = 256 << 10;
 const ALONE_FIRST: usize = 2;
 /// Probes per trial; the inverse for cached data, where streaming hardly ever wins. Probes are short and
 /// trials are long.
-const ODD_TURN: u8 = 4;
+const PROBES_PER_TRIAL: u8 = 4;
 /// Shared bursts per trial, after one burst done by one core. Awake helpers have to fetch the data first.
 const TRIAL_SHARED: u32 = 3;
 /// Backoff limit after the speed of cached copies has shifted.
-const BACKOFF_SHIFTED: u8 = ODD_TURN + 2;
+const BACKOFF_SHIFTED: u8 = PROBES_PER_TRIAL + 2;
 /// Age at which the result of a trial is checked again. The hypervisor migrates vCPUs several times a second,
 /// to sibling threads or behind other caches.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -382,13 +383,12 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const HOT: f32 = 1.5;
 /// Cost ratio to the current kernel at which a probe ends at once.
 const HOPELESS: f32 = 1.5;
-/// Extra time of a probe or trial is at most one part in this many of the time until the next. Streaming
-/// cached data takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3, `cargo bench -p dma-cpu --bench
-/// copy`).
+/// The extra time of a probe or trial is at most 1/`PAID_BACK` of the time until the next. Streaming cached
+/// data takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3, `cargo bench -p dma-cpu --bench copy`).
 const PAID_BACK: f32 = 32.0;
-/// Largest believed cost ratio. More may have been an interrupt.
+/// Largest plausible cost ratio. A larger one may be due to an interrupt.
 const BELIEVED: f32 = 16.0;
-/// Cost ratio of a published copy that its owner does alone, without waking a helper.
+/// Cost ratio of a published copy that its owner executes alone, without waking a helper.
 const PUBLISHED: f32 = 1.25;
 /// Streaming must win by this ratio, because it leaves the destination outside the cache of its next reader.
 const STREAMING_WINS: f32 = 0.92;
@@ -432,12 +432,12 @@ impl Class {
             Role::Untimed
         };
         let streaming = if probing { self.probe_streaming } else { self.streaming };
-        let unknown = !self.streaming && !self.together && self.age < SETTLE;
+        let unknown = !self.streaming && !self.share_is_faster && self.age < SETTLE;
         let (sure, maybe) = if trial {
             // The trial's shared copies are still running.
             (probing && self.left >= shared, false)
         } else {
-            ((self.hot && !self.together) || (probing && !streaming), probing || unknown)
+            ((self.hot && !self.share_is_faster) || (probing && !streaming), probing || unknown)
         };
         let alone = (sure && len <= self.alone_max) || (maybe && len <= MAYBE_ALONE_MAX);
         Pick { streaming, alone, trial, role, class: index as u8 }
@@ -460,15 +460,15 @@ impl Class {
         match self.phase {
             Phase::Settled => {
                 self.phase = Phase::Probing;
-                self.probe_streaming = !self.streaming && !self.turn_of_trial(index);
+                self.probe_streaming = !self.streaming && !self.is_trial_next(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
-                (self.trial, self.late, self.calls) = (Trial::default(), 0, 0);
+                (self.trial, self.deferred, self.wake_ups) = (Trial::default(), 0, 0);
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
                 // All earlier submissions complete before the last probe.
-                self.left = (REST * self.burst(index)).saturating_add(in_flight);
+                self.left = (PROBE_SPACING * self.burst(index)).saturating_add(in_flight);
             }
             Phase::Awaiting if self.is_trial() => self.settle(index),
             Phase::Awaiting => self.decide(index, 0.0),
@@ -481,19 +481,19 @@ impl Class {
     }
 
     /// Returns true if the next probe is a trial. Most are with cached data, few otherwise.
-    fn turn_of_trial(&self, index: usize) -> bool {
-        !self.streaming && (self.turn == ODD_TURN) != self.hot && self.may_be_alone(index)
+    fn is_trial_next(&self, index: usize) -> bool {
+        !self.streaming && (self.cycle_pos == PROBES_PER_TRIAL) != self.hot && self.may_be_alone(index)
     }
 
     /// Advances in the cycle of probes.
-    fn next_turn(&mut self) {
-        self.turn = if self.turn == ODD_TURN { 0 } else { self.turn + 1 };
+    fn advance_cycle(&mut self) {
+        self.cycle_pos = if self.cycle_pos == PROBES_PER_TRIAL { 0 } else { self.cycle_pos + 1 };
     }
 
-    /// Makes the next probe a trial, soon, if trials apply. `memcpy` is in use.
-    fn hasten_trial(&mut self, index: usize) {
+    /// Makes the next probe a trial and schedules it soon, if trials apply. `memcpy` is in use.
+    fn schedule_trial_soon(&mut self, index: usize) {
         if self.may_be_alone(index) {
-            self.turn = if self.hot { 0 } else { ODD_TURN };
+            self.cycle_pos = if self.hot { 0 } else { PROBES_PER_TRIAL };
             self.left = self.left.min(self.rest(index));
         }
     }
@@ -540,97 +540,100 @@ impl Class {
         if !self.trial.is_complete(self.judged(index)) {
             return;
         }
-        let were_alone = self.hot && !self.together;
+        let were_alone = self.hot && !self.share_is_faster;
         let verdict = self.trial.verdict(!were_alone, self.cores);
         let alone = verdict.alone < HOT * hot_cost && !verdict.share;
-        let changes = if were_alone { verdict.share } else { self.together && !verdict.share };
-        self.doubted = changes && !self.doubted;
-        if self.doubted {
-            // Other users of a core may have caused it, and leave after a while.
-            let rest = REST * self.trial_burst(index);
+        let changes = if were_alone { verdict.share } else { self.share_is_faster && !verdict.share };
+        self.contradicted = changes && !self.contradicted;
+        if self.contradicted {
+            // Other users of a core may have caused this temporarily.
+            let rest = PROBE_SPACING * self.trial_burst(index);
             self.settle(index);
-            self.hasten_trial(index);
+            self.schedule_trial_soon(index);
             self.left = self.left.min(rest);
             return;
         }
-        self.together = verdict.share;
-        self.hot = alone || (self.together && verdict.work < HOT * hot_cost);
-        // Cost ratio of the rejected way, its copies, and the wake-ups that it needed.
-        let (dearer, bursts, calls) = if alone {
-            (verdict.shared / verdict.alone, TRIAL_SHARED, self.calls)
+        self.share_is_faster = verdict.share;
+        self.hot = alone || (self.share_is_faster && verdict.work < HOT * hot_cost);
+        // Cost ratio of the rejected choice, its number of copies, and the wake-ups that it needed.
+        let (slower, bursts, wake_ups) = if alone {
+            (verdict.shared / verdict.alone, TRIAL_SHARED, self.wake_ups)
         } else {
             (verdict.alone / verdict.shared, 1, 0)
         };
-        let owed = paid_back(dearer, bursts * self.memcpy_burst(index)) + paid_back(BELIEVED, calls);
+        let owed = paid_back(slower, bursts * self.memcpy_burst(index)) + paid_back(BELIEVED, wake_ups);
         if alone != were_alone {
             (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
-            // A change makes another one likely.
+            // After a change, another one is likely.
             self.backoff = self.backoff.min(BACKOFF_SHIFTED);
         }
         self.settle(index);
-        self.rest_for(self.left, owed);
+        self.schedule_probe(self.left, owed);
     }
 
-    /// Puts off the last pick, which no helper could share. Allowed for as many doorbells as the trial has
-    /// copies.
-    fn put_off(&mut self, index: usize, first: bool, sleeps: bool) {
+    /// Defers the last pick, which no helper could share. The number of doorbells with deferred picks is
+    /// limited to the trial's number of copies.
+    fn defer_trial(&mut self, index: usize, first: bool, sleeps: bool) {
         if self.phase != Phase::Probing || !self.is_trial() {
             return;
         }
-        self.late += u32::from(first);
-        self.calls += u32::from(first && sleeps);
-        if self.late <= TRIAL_SHARED * self.memcpy_burst(index) {
+        self.deferred += u32::from(first);
+        self.wake_ups += u32::from(first && sleeps);
+        if self.deferred <= TRIAL_SHARED * self.memcpy_burst(index) {
             self.left += 1;
             return;
         }
-        // Helpers that sleep this often are no help. Other users of a core may have caused it, so decide at
-        // the second time.
-        let doubted = self.together && !self.doubted;
-        (self.together, self.doubted) = (doubted, doubted);
+        // Helpers that sleep this often do not help. Other users of a core may have caused this, so decide
+        // only at the second time.
+        let contradicted = self.share_is_faster && !self.contradicted;
+        (self.share_is_faster, self.contradicted) = (contradicted, contradicted);
         self.settle(index);
-        self.rest_for(self.left, paid_back(BELIEVED, self.calls) + paid_back(PUBLISHED, self.late));
+        self.schedule_probe(
+            self.left,
+            paid_back(BELIEVED, self.wake_ups) + paid_back(PUBLISHED, self.deferred),
+        );
     }
 
     /// Ends the trial.
     fn settle(&mut self, index: usize) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX_MEMCPY);
         (self.phase, self.drift) = (Phase::Settled, 0);
-        self.next_turn();
-        self.rest_for(self.rest(index), 0);
+        self.advance_cycle();
+        self.schedule_probe(self.rest(index), 0);
     }
 
-    /// Schedules the next probe after `copies`, or after `owed` copies if more are needed to pay back the
-    /// last one.
-    fn rest_for(&mut self, copies: u32, owed: u32) {
+    /// Schedules the next probe after `copies`, or after `owed` copies if that is more, to pay back the last
+    /// probe.
+    fn schedule_probe(&mut self, copies: u32, owed: u32) {
         self.left = copies.max(owed);
-        (self.spare, self.since) = (self.left - owed, 0);
+        (self.droppable, self.since) = (self.left - owed, 0);
     }
 
-    /// Notes a copy that one core did at `now`. Schedules another trial once the last is old and paid for.
-    fn remind(&mut self, index: usize, now: u64, retry_after: u64) {
-        let is_left_alone = self.hot && !self.together && self.phase == Phase::Settled;
+    /// Records a copy by one core at `now`. Schedules another trial once the last one is old and paid back.
+    fn schedule_retry(&mut self, index: usize, now: u64, retry_after: u64) {
+        let is_left_alone = self.hot && !self.share_is_faster && self.phase == Phase::Settled;
         if !is_left_alone || !self.may_be_alone(index) {
             return;
         }
         if self.since == 0 {
             self.since = now;
-        } else if self.spare > 0 && now.saturating_sub(self.since) > retry_after {
-            self.left = self.left.saturating_sub(self.spare);
-            // A short trial is enough. If it contradicts, the next follows soon.
-            (self.spare, self.backoff) = (0, self.backoff.min(ODD_TURN));
+        } else if self.droppable > 0 && now.saturating_sub(self.since) > retry_after {
+            self.left = self.left.saturating_sub(self.droppable);
+            // A short trial suffices. If it contradicts the choice, the next one follows soon.
+            (self.droppable, self.backoff) = (0, self.backoff.min(PROBES_PER_TRIAL));
         }
     }
 
     fn sample(&mut self, cost: f32, index: usize, hot_cost: f32) {
-        // Starts as a mean. One preempted copy must not outweigh the rest.
+        // The smoothed cost starts as a mean. One preempted copy must not outweigh the rest.
         let clipped = if self.age == 0 { cost } else { cost.min(2.0 * self.cost) };
         self.cost += (clipped - self.cost) / f32::from(self.age.min(SETTLE - 1) + 1);
         let hot = !self.streaming && self.cost < HOT * hot_cost;
         if std::mem::replace(&mut self.hot, hot) != hot && self.phase == Phase::Settled {
-            if hot && !self.together {
-                self.hasten_trial(index);
+            if hot && !self.share_is_faster {
+                self.schedule_trial_soon(index);
             } else if !hot {
-                // Cached data had postponed the next probe for long.
+                // While the data was cached, the next probe was scheduled far ahead.
                 self.left = self.left.min(self.rest(index));
             }
         }
@@ -649,7 +652,7 @@ impl Class {
         if self.drift.abs() < SHIFT || self.phase != Phase::Settled {
             return;
         }
-        // Uses this sample because the smoothed cost lags behind.
+        // Use this sample, because the smoothed cost lags behind.
         self.hot = !self.streaming && cost < HOT * hot_cost;
         // Faster or cached `memcpy` gives no reason to probe.
         let content = !self.streaming && (self.drift > 0 || self.hot);
@@ -659,11 +662,12 @@ impl Class {
             if self.may_be_alone(index) {
                 self.backoff = self.backoff.min(BACKOFF_SHIFTED);
             }
-            self.hasten_trial(index);
+            self.schedule_trial_soon(index);
         } else {
             let since_probe = self.rest(index).saturating_sub(self.left);
             // Probes the other kernel first, and at once if shifts are rare here.
-            (self.backoff, self.turn, self.alarm) = (self.backoff.min(self.alarms), 0, true);
+            (self.backoff, self.cycle_pos, self.shift_detected) =
+                (self.backoff.min(self.futile_shifts), 0, true);
             self.left = self.rest(index).saturating_sub(since_probe);
         }
     }
@@ -678,13 +682,14 @@ impl Class {
         if better {
             self.streaming = self.probe_streaming;
             self.hot = !self.streaming && probe < HOT * hot_cost;
-            (self.together, self.cost, self.age, self.backoff, self.turn) = (false, probe, 0, 0, 0);
-            self.alarms = 0;
+            (self.share_is_faster, self.cost, self.age, self.backoff, self.cycle_pos) =
+                (false, probe, 0, 0, 0);
+            self.futile_shifts = 0;
         } else if known {
             let max = if self.streaming { BACKOFF_MAX_STREAMING } else { BACKOFF_MAX_MEMCPY };
             self.backoff = (self.backoff + 1).min(max);
-            self.alarms = (self.alarms + u8::from(self.alarm)).min(ALARMS_MAX);
-            self.next_turn();
+            self.futile_shifts = (self.futile_shifts + u8::from(self.shift_detected)).min(FUTILE_SHIFTS_MAX);
+            self.advance_cycle();
             if self.probe_streaming {
                 owed = paid_back(probe / self.cost, self.probe_seen + 1);
                 if index >= STREAM_FIRST {
@@ -692,9 +697,9 @@ impl Class {
                 }
             }
         }
-        (self.phase, self.alarm) = (Phase::Settled, false);
+        (self.phase, self.shift_detected) = (Phase::Settled, false);
         // Without a result, repeats the probe soon.
-        self.rest_for(if known { self.rest(index) } else { FIRST_PROBE_AFTER }, owed);
+        self.schedule_probe(if known { self.rest(index) } else { FIRST_PROBE_AFTER }, owed);
         self.drift = 0;
     }
 
@@ -715,27 +720,27 @@ impl Class {
         // A `memcpy` probe has to pass through the third level cache; a trial concerns the second.
         let doublings = if self.streaming { self.backoff } else { self.backoff / 2 };
         let bytes = MEMCPY_BURST << doublings.min(BURST_GROWTH);
-        // One more than half of them, while `memcpy` is probed: see `WARMS`.
+        // While `memcpy` is probed, one more than half of them: see `WARMS`.
         let least = if self.streaming { 3 } else { 2 };
         ((bytes >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(least)
     }
 
-    /// Returns the number of copies that count. The first half of a `memcpy` burst warms the cache.
+    /// Returns the number of copies whose times count. The first half of a `memcpy` burst warms the cache.
     fn judged(&self, index: usize) -> u32 {
         if self.probe_streaming { streaming_copies(index) } else { self.memcpy_burst(index).div_ceil(2) }
     }
 
     /// Returns the number of copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
-        let (burst, backoff) = if self.turn_of_trial(index) {
-            // The other probes of the cycle have delayed it enough.
-            (self.trial_burst(index), self.backoff.saturating_sub(ODD_TURN))
+        let (burst, backoff) = if self.is_trial_next(index) {
+            // The other probes of the cycle have already delayed it.
+            (self.trial_burst(index), self.backoff.saturating_sub(PROBES_PER_TRIAL))
         } else if self.streaming {
             (self.memcpy_burst(index), self.backoff)
         } else {
             (streaming_copies(index), if self.hot { BACKOFF_MAX_MEMCPY } else { self.backoff })
         };
-        (REST * burst) << backoff
+        (PROBE_SPACING * burst) << backoff
     }
 
     /// Returns a mask on `left` that skips samples. Short copies are sampled rarely, so that reading the
@@ -751,9 +756,9 @@ impl Class {
     }
 }
 
-/// Returns the number of copies that pay for `copies` that took `dearer` times as long.
-fn paid_back(dearer: f32, copies: u32) -> u32 {
-    ((dearer.min(BELIEVED) - 1.0) * copies as f32 * PAID_BACK) as u32
+/// Returns the number of copies that pay back `copies` that took `slower` times as long.
+fn paid_back(slower: f32, copies: u32) -> u32 {
+    ((slower.min(BELIEVED) - 1.0) * copies as f32 * PAID_BACK) as u32
 }
 
 /// Returns the number of copies that count in a streaming probe.
@@ -773,15 +778,15 @@ pub(super) fn hot_cost() -> f32 {
     *COST.get_or_init(|| {
         /// Larger than any first level cache. Two fit any second level cache.
         const LEN: usize = 64 << 10;
-        /// Half a page between them. At a distance of few bytes within a page, CPUs take loads and stores for
-        /// aliases.
+        /// Source and destination are half a page apart. At a distance of few bytes within a page, CPUs
+        /// mistake loads and stores for aliases.
         const GAP: usize = 2 << 10;
         let mut bytes = vec![1_u8; LEN + GAP + LEN];
         let (src, rest) = bytes.split_at_mut(LEN);
         let dst = &mut rest[GAP..];
         let times = (0..10).map(|_| {
             let start = ticks();
-            // SAFETY: `LEN` bytes each, that do not overlap.
+            // SAFETY: both vectors have `LEN` bytes and do not overlap.
             unsafe { Kernel::memcpy().copy(dst.as_mut_ptr(), src.as_ptr(), LEN) };
             let ticks = ticks().wrapping_sub(start);
             // Keeps the compiler from dropping the copy.
@@ -838,7 +843,7 @@ pub(crate) fn ticks() -> u64 {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        // No streaming kernel, so nothing is ever timed.
+        // Without a streaming kernel, nothing is timed.
         0
     }
 }

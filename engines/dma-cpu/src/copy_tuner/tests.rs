@@ -1,4 +1,4 @@
-//! The tuner against a model of a cache: no clock, so no test depends on timing.
+//! Tests of the tuner with a model of a cache. No test reads a clock, so none depends on timing.
 
 use proptest::prelude::*;
 
@@ -15,16 +15,16 @@ struct Model {
     len: usize,
     /// Destinations that are in the cache, for a working set that fits.
     cached: Vec<bool>,
-    /// The working set fits the cache.
+    /// True if the working set fits the cache.
     hot: bool,
     next: usize,
-    /// Other cores help with shared copies.
+    /// True if other cores help with shared copies.
     helped: bool,
-    /// Cached data is in a cache that cores share. Two cores copy it in two thirds of the time.
+    /// True if cached data is in a cache that cores share. Two cores copy it in two thirds of the time.
     far: bool,
-    /// Copies done by one core.
+    /// Number of copies by one core.
     alone: usize,
-    /// Copies to lines that were just written, where streaming gains nothing.
+    /// Number of copies to lines that were just written, where streaming gains nothing.
     written: usize,
     noise: u64,
     noisy: bool,
@@ -49,7 +49,8 @@ impl Model {
         }
     }
 
-    /// Ticks for the next copy, noise apart: the kernel decides what the destination is afterwards.
+    /// Returns the ticks of the next copy without noise. The kernel determines whether the destination is
+    /// cached afterwards.
     fn copy(&mut self, streaming: bool, alone: bool) -> f64 {
         let away = self.helped && !alone;
         self.alone += usize::from(!away);
@@ -58,9 +59,9 @@ impl Model {
         let cached = std::mem::replace(&mut self.cached[self.next], !streaming && !away);
         self.next = (self.next + 1) % self.cached.len();
         if self.far && self.hot && !streaming {
-            // In steps, as when both cores end at the same time.
-            let together = if self.next.is_multiple_of(2) { 0.0 } else { FAR_WORK };
-            return if away { together } else { 0.07 } * self.len as f64;
+            // The time grows in steps, as if both cores ended at the same time.
+            let share_is_faster = if self.next.is_multiple_of(2) { 0.0 } else { FAR_WORK };
+            return if away { share_is_faster } else { 0.07 } * self.len as f64;
         }
         if away && self.hot && !streaming {
             return 0.14 * self.len as f64; // another core fetches what this one has
@@ -77,7 +78,7 @@ impl Model {
         per_byte * self.len as f64
     }
 
-    /// Measurement noise: 10 % either way, and a preemption now and then.
+    /// Returns measurement noise: up to 10 % in either direction, and an occasional preemption.
     fn disturbance(&mut self) -> f64 {
         if !self.noisy {
             return 1.0;
@@ -91,7 +92,7 @@ impl Model {
         }
     }
 
-    /// Copies `count` times as the tuner says; ticks, as they would be without noise.
+    /// Makes `count` copies as the tuner selects. Returns their ticks without noise.
     fn run(&mut self, tuner: &mut CopyTuner, count: usize) -> f64 {
         let mut total = 0.0;
         for _ in 0..count {
@@ -113,7 +114,7 @@ impl Model {
                 tuner.record(pick, work, self.len);
             }
             if pick.is_timed() {
-                tuner.remind(pick, begun);
+                tuner.schedule_retry(pick, begun);
             }
         }
         total
@@ -126,7 +127,7 @@ impl Model {
 }
 
 fn tuner() -> CopyTuner {
-    // Any kernel does: the model decides what it costs.
+    // Any kernel will do, because the model determines its cost.
     let classes = std::array::from_fn(|index| Class::new(index, ALONE_MAX));
     CopyTuner {
         hot_cost: 0.05,
@@ -137,12 +138,12 @@ fn tuner() -> CopyTuner {
 }
 
 impl CopyTuner {
-    /// The next copy of `len` bytes is one of a trial, is to be shared, and counts.
+    /// Makes the next copy of `len` bytes a shared copy of a trial whose time counts.
     pub(crate) fn begin_trial(&mut self, len: usize) {
         let index = class_of(len);
         let class = &mut self.classes[index];
         (class.alone_max, class.streaming, class.probe_streaming) = (len, false, false);
-        (class.phase, class.left, class.late) = (Phase::Probing, 1, 0);
+        (class.phase, class.left, class.deferred) = (Phase::Probing, 1, 0);
     }
 }
 
@@ -162,8 +163,8 @@ fn hot_settles_for_memcpy() {
     }
 }
 
-/// Long copies are streamed at first: that keeps the destination out of the cache, so that `memcpy` has to go
-/// through all of it before it is any faster.
+/// Long copies are streamed at first. That keeps the destination out of the cache, so `memcpy` must pass
+/// through all of it before it is faster.
 #[test]
 fn long_hot_copies_settle_for_memcpy_soon() {
     for (len, pairs) in [(2 << 20, 4), (4 << 20, 1), (4 << 20, 2), (8 << 20, 1)] {
@@ -174,7 +175,7 @@ fn long_hot_copies_settle_for_memcpy_soon() {
     }
 }
 
-/// The third level cache takes several copies to be warm again after streaming.
+/// After streaming, several copies are needed to warm the third level cache again.
 #[test]
 fn a_probe_waits_for_the_cache_to_be_warm() {
     const COLD: [f64; 6] = [0.17, 0.165, 0.14, 0.13, 0.115, 0.105];
@@ -191,8 +192,8 @@ fn a_probe_waits_for_the_cache_to_be_warm() {
     assert!(cost < 1.03, "{cost:.3} times the best");
 }
 
-/// A probe drives the data out of the first level cache, and copies are slower for a while after it: no
-/// reason for the next one.
+/// A probe evicts the data from the first level cache. The slower copies after it must not cause another
+/// probe.
 #[test]
 fn a_probe_does_not_call_for_another() {
     let (len, mut tuner) = (16 << 10, tuner());
@@ -230,7 +231,7 @@ fn hot_settles_for_being_left_alone() {
     }
 }
 
-/// One core is nearly as fast there as in its own cache, but two are faster.
+/// One core is nearly as fast in a shared cache as in its own, but two cores are faster.
 #[test]
 fn memory_in_a_shared_cache_is_shared() {
     for (len, pairs) in [(64 << 10, 31), (128 << 10, 9), (256 << 10, 5), (1 << 20, 3)] {
@@ -239,7 +240,7 @@ fn memory_in_a_shared_cache_is_shared() {
             let (mut tuner, mut model) = (tuner().for_cores(2), new);
             let found = (0..20_000).any(|_| {
                 model.run(&mut tuner, 1);
-                tuner.classes[class_of(len)].together
+                tuner.classes[class_of(len)].share_is_faster
             });
             assert!(found, "{len} x {pairs}, noisy {noisy}: no trial has shown it");
             let before = model.alone;
@@ -248,7 +249,7 @@ fn memory_in_a_shared_cache_is_shared() {
             model.run(&mut tuner, 10_000);
             let alone = model.alone - before;
             assert!(alone < 500, "{len} x {pairs}, noisy {noisy}: {alone} of 10000 were left to one core");
-            // The working set shrinks: into that core's own cache.
+            // The working set shrinks and fits into the core's own cache.
             (model.far, model.cached, model.next) = (false, vec![false], 0);
             model.run(&mut tuner, 20_000);
             let cost = model.run(&mut tuner, 10_000) / model.best(10_000);
@@ -257,7 +258,7 @@ fn memory_in_a_shared_cache_is_shared() {
     }
 }
 
-/// As when the host moves the virtual CPUs, and few copies are made at a time.
+/// Models a host that migrates virtual CPUs, and a program that makes few copies at a time.
 #[test]
 fn an_old_result_is_tried_again_soon() {
     const LEN: usize = 256 << 10;
@@ -266,19 +267,19 @@ fn an_old_result_is_tried_again_soon() {
         let (mut tuner, mut model) =
             (tuner().for_cores(2), Model { helped: true, ..Model::new(LEN, 1, true) });
         model.run(&mut tuner, 100_000);
-        assert!(tuner.classes[index].hot && !tuner.classes[index].together, "left to one core");
+        assert!(tuner.classes[index].hot && !tuner.classes[index].share_is_faster, "left to one core");
         model.far = true;
         let found = (1..100_000 / few).find(|_| {
             model.now += 2 * SOME_TIME;
             model.run(&mut tuner, few);
-            tuner.classes[index].together
+            tuner.classes[index].share_is_faster
         });
         assert!(found.is_some_and(|times| times * few <= 3_000), "{found:?} times {few}");
     }
 }
 
-/// An expensive trial delays the next, however old it is, so that trials cost one part in [`PAID_BACK`] at
-/// most.
+/// An expensive trial delays the next one, regardless of its age, so that trials cost at most 1/[`PAID_BACK`]
+/// of the time.
 #[test]
 fn a_repeated_trial_is_paid_back() {
     for (len, pause) in [(64 << 10, 0), (256 << 10, 0), (64 << 10, SOME_TIME), (256 << 10, SOME_TIME)] {
@@ -304,9 +305,9 @@ fn a_repeated_trial_is_paid_back() {
 /// Copies outside of trials and probes.
 #[derive(Default)]
 struct Outside {
-    /// Done by one core although a trial had shown that sharing is faster.
+    /// Copies by one core although a trial had shown that sharing is faster.
     alone: usize,
-    /// Shared although a trial had come before.
+    /// Shared copies although a trial had come before.
     shared: usize,
     /// Copies before the end of each trial.
     over: Vec<usize>,
@@ -323,7 +324,7 @@ fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outs
         let now = came.over.len();
         let ticks = |per_byte: f64| (per_byte * slower(now) * LEN as f64) as u64;
         let pick = tuner.pick(LEN, CacheHint::Auto);
-        shown |= tuner.classes[class_of(LEN)].together;
+        shown |= tuner.classes[class_of(LEN)].share_is_faster;
         if !pick.trial && !pick.streaming {
             came.alone += usize::from(shown && pick.alone);
             came.shared += usize::from(now > 0 && !pick.alone);
@@ -344,7 +345,7 @@ fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outs
     came
 }
 
-/// As when others use the cache for a while. Sharing resumes afterwards.
+/// Models others that use the cache for some time. Sharing resumes afterwards.
 #[test]
 fn a_shared_size_stays_shared_after_a_slow_while() {
     for slower in [1.2, 1.5, 1.9] {
@@ -353,7 +354,7 @@ fn a_shared_size_stays_shared_after_a_slow_while() {
     }
 }
 
-/// As when others use a core for a while.
+/// Models others that use a core for some time.
 #[test]
 fn one_trial_that_misleads_changes_nothing() {
     for (right, wrong) in [(0.65, 1.0), (2.0, 0.6)] {
@@ -367,7 +368,7 @@ fn one_trial_that_misleads_changes_nothing() {
     }
 }
 
-/// Data out of the caches is shared whatever a trial has shown, and nothing has to be paid back.
+/// Data outside the caches is shared regardless of trials, and nothing has to be paid back.
 #[test]
 fn an_unchanged_choice_costs_nothing() {
     let (len, mut tuner) = (64 << 10, tuner().for_cores(2));
@@ -391,7 +392,7 @@ fn an_unchanged_choice_costs_nothing() {
     assert!(ended > 0);
 }
 
-/// Though others of their class may be.
+/// Shorter copies of the same class may be tried.
 #[test]
 fn a_copy_too_long_for_one_core_is_not_tried() {
     let classes = std::array::from_fn(|index| Class::new(index, 256 << 10));
@@ -449,7 +450,7 @@ fn cold_is_learned_within_a_few_copies() {
     }
 }
 
-/// The times of a deep queue's copies come when it is through with all before them.
+/// A deep queue reports the times of copies only after all earlier ones have ended.
 #[test]
 fn cold_is_learned_however_deep_the_queue() {
     for len in [512 << 10, 1 << 20, 2 << 20] {
@@ -472,7 +473,8 @@ fn cold_is_learned_however_deep_the_queue() {
     }
 }
 
-/// The first copies of a program may go to what it has written just before, and say little about the others.
+/// The first copies of a program may go to memory that it has just written, so they say little about later
+/// ones.
 #[test]
 fn a_wrong_first_impression_is_soon_corrected() {
     for len in LENGTHS {
@@ -486,12 +488,12 @@ fn a_wrong_first_impression_is_soon_corrected() {
     }
 }
 
-/// The working set leaves the cache and comes back, long after the tuner had settled.
+/// The working set leaves the cache and returns, long after the tuner had settled.
 #[test]
 fn a_shift_is_followed_soon() {
     for (len, pairs) in [(16 << 10, 30), (64 << 10, 1), (64 << 10, 8), (256 << 10, 2), (1 << 20, 1)] {
         let (mut tuner, mut model) = (tuner(), Model::new(len, pairs, true));
-        for turn in 0..6 {
+        for cycle_pos in 0..6 {
             model.run(&mut tuner, 20_000);
             model.hot = !model.hot;
             let learning = (16 << 20) / len + 250;
@@ -499,14 +501,15 @@ fn a_shift_is_followed_soon() {
             let cost = model.run(&mut tuner, 2_000) / model.best(2_000);
             assert!(
                 cost < 1.15,
-                "{len} x {pairs}, turn {turn}: {cost:.3} times the best after {learning} copies"
+                "{len} x {pairs}, turn {cycle_pos}: {cost:.3} times the best after {learning} copies"
             );
         }
     }
 }
 
-/// Picks of `len` bytes until streaming is what is used, once a working set has left the cache after
-/// `hot_picks`: in it a copy costs `hot` per byte, outside it 4 with `memcpy` and 2 with streaming.
+/// Returns the number of picks of `len` bytes until streaming is selected, after a working set has left the
+/// cache after `hot_picks`. In the cache a copy costs `hot` per byte, outside it 4 with `memcpy` and 2 with
+/// streaming.
 fn picks_until_streaming(tuner: &mut CopyTuner, len: usize, hot: f32, hot_picks: usize) -> usize {
     const USED: usize = 20;
     let mut copy = |memcpy: f32| {
@@ -527,8 +530,8 @@ fn picks_until_streaming(tuner: &mut CopyTuner, len: usize, hot: f32, hot_picks:
         .count()
 }
 
-/// The first level of a cache is faster than what counts as the cache's speed: that does not hide that the
-/// data has left it.
+/// The first level cache is faster than the tuner's reference for cached data. The tuner must still notice
+/// that the data has left it.
 #[test]
 fn leaving_the_cache_is_noticed_however_fast_it_was() {
     for len in [16 << 10, 32 << 10, 64 << 10, 128 << 10] {
@@ -543,12 +546,12 @@ fn leaving_the_cache_is_noticed_however_fast_it_was() {
     }
 }
 
-/// On a Zen 3 streaming of what is in the cache takes 10 to 45 times as long as `memcpy` does.
+/// On a Zen 3, streaming cached data takes 10 to 45 times as long as `memcpy`.
 #[test]
 fn a_dear_trial_is_paid_back_before_the_next() {
     for len in [64 << 10, 256 << 10, 1 << 20] {
         for dear in [4, 10, 16] {
-            // Beyond a core's own cache, where it is not content with `memcpy` for good.
+            // This length exceeds a core's own cache, so the tuner keeps probing.
             let (mut tuner, mut spent) = (tuner(), 0);
             let copies = 1000;
             for _ in 0..copies {
@@ -558,15 +561,15 @@ fn a_dear_trial_is_paid_back_before_the_next() {
                 tuner.record(pick, per_byte * len as u64, len);
             }
             let more = spent as f64 / f64::from(copies) - 1.0;
-            // The last one may have just been made.
+            // The last trial may have just ended.
             let most = 1.0 / 32.0 + 2.0 * dear as f64 / f64::from(copies);
             assert!(more > 0.0 && more <= most, "{len}, {dear} times: {more:.3} more, at most {most:.3}");
         }
     }
 }
 
-/// Others who use the core, or the cache, now and then make copies slower for a while: streaming, which is
-/// dear, is not tried each time. Once the working set does leave the cache, it is soon enough.
+/// Other users of the core or cache temporarily slow copies down. Streaming, which is slow for cached data,
+/// must not be tried each time. When the working set does leave the cache, it must be tried soon.
 #[test]
 fn shifts_that_mean_nothing_are_soon_ignored() {
     for len in [64 << 10, 1 << 20, 4 << 20] {
@@ -608,7 +611,7 @@ fn a_copy_beyond_a_cores_cache_is_not_left_to_one_core() {
             for _ in 0..2000 {
                 let pick = tuner.pick(len, CacheHint::Auto);
                 alone += u32::from(pick.alone);
-                // As fast as the cache, all the time.
+                // The copies are always as fast as the cache.
                 let per_byte = if pick.streaming { 0.3 } else { 0.05 };
                 tuner.record(pick, (per_byte * len as f64) as u64, len);
             }
@@ -617,7 +620,8 @@ fn a_copy_beyond_a_cores_cache_is_not_left_to_one_core() {
     }
 }
 
-/// As when copies fail: the probes are lost, and while they are awaited all samples are slower than before.
+/// Models failing copies: the probes are lost, and all samples are slower than before while the tuner awaits
+/// them.
 #[test]
 fn a_shift_may_last_as_long_as_probes_are_awaited() {
     for len in [16 << 10, 64 << 10] {
@@ -635,7 +639,7 @@ fn a_shift_may_last_as_long_as_probes_are_awaited() {
     }
 }
 
-/// Hot and cold copies of one size, at random. The result must not be worse than either kernel alone.
+/// Copies of one size are hot or cold at random. The result must not be worse than either kernel alone.
 #[test]
 fn a_mixture_costs_no_more_than_one_kernel_alone() {
     let len = 64 << 10;
@@ -676,8 +680,8 @@ fn lost_records_do_not_stop_learning() {
     }
 }
 
-/// Trials fail where nothing can be done at once, as behind fences, or no time is recorded. The tuner follows
-/// the working set all the same.
+/// Trials fail if no copy can be executed at once, for example behind fences, or if no time is recorded. The
+/// tuner must still follow the working set.
 #[test]
 fn trials_that_come_to_nothing_stop_nothing() {
     let len = 64 << 10;
@@ -712,13 +716,13 @@ fn trials_that_come_to_nothing_stop_nothing() {
 /// Cached copies of 256 KiB: in bursts, with pauses in which the other core goes to sleep.
 struct Bursts {
     burst: usize,
-    /// It is there so many copies after a burst has begun,
-    late: usize,
-    /// or, of those with one doorbell, behind so many of these.
+    /// The helper is awake this number of copies after a burst has begun,
+    deferred: usize,
+    /// or, for copies with one doorbell, after this number of them.
     batch: usize,
-    /// It is of use from this copy on,
+    /// The helper is useful from this copy on,
     from: usize,
-    /// and comes no more after this one.
+    /// and does not come after this one.
     to: usize,
     /// Length of the pauses, in ticks.
     pause: u64,
@@ -732,7 +736,7 @@ impl Bursts {
         for at in 0..copies {
             now += if at % self.burst == 0 { self.pause } else { 0 };
             let mut pick = tuner.pick(len, CacheHint::Auto);
-            let nobody = at % self.burst < self.late || at >= self.to;
+            let nobody = at % self.burst < self.deferred || at >= self.to;
             let sleeps = at % self.burst == 0;
             if at % self.batch == 0 {
                 trial = false;
@@ -741,14 +745,14 @@ impl Bursts {
             if pick.is_shared_trial() {
                 woken += usize::from(nobody && sleeps && !trial);
                 if nobody {
-                    pick = tuner.put_off(pick, !trial, sleeps);
+                    pick = tuner.defer_trial(pick, !trial, sleeps);
                 }
                 trial = true;
             }
             let (busy, work) = match (pick.alone, pick.streaming, nobody) {
                 (true, ..) => (0.06, 0.06),
                 (_, true, _) => (0.3, 0.3),
-                // The caller is busy waking it, and then alone.
+                // The caller spends time on the wake-up, and then copies alone.
                 (.., true) => (0.15, 0.06),
                 (.., false) if at < self.from => (0.06, 0.11),
                 (.., false) => (0.036, 0.065),
@@ -760,7 +764,7 @@ impl Bursts {
                 tuner.record(pick, work, len);
             }
             if pick.is_timed() {
-                tuner.remind(pick, now);
+                tuner.schedule_retry(pick, now);
             }
             now += busy;
         }
@@ -772,8 +776,8 @@ const COPIES: usize = 400_000;
 
 #[test]
 fn a_late_helper_may_still_pay() {
-    for (burst, late, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
-        let bursts = Bursts { burst, late, batch, from: COPIES / 2, to: COPIES, pause: 0 };
+    for (burst, deferred, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
+        let bursts = Bursts { burst, deferred, batch, from: COPIES / 2, to: COPIES, pause: 0 };
         let (shared, _) = bursts.run(&mut tuner().for_cores(2), COPIES);
         assert!(shared > COPIES / 4 * 95 / 100, "{shared} shared, in bursts of {burst}");
     }
@@ -781,16 +785,16 @@ fn a_late_helper_may_still_pay() {
 
 #[test]
 fn a_helper_that_never_comes_is_not_waited_for() {
-    let bursts = Bursts { burst: 1, late: 1, batch: 1, from: 0, to: 0, pause: 0 };
+    let bursts = Bursts { burst: 1, deferred: 1, batch: 1, from: 0, to: 0, pause: 0 };
     let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
     assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
 }
 
-/// Each trial wakes somebody again and again, for copies that take less time than that.
+/// Each trial wakes a helper repeatedly, for copies that take less time than the wake-up.
 #[test]
 fn a_helper_woken_for_nothing_is_rarely_woken() {
-    for (burst, late) in [(20, 3), (40, 10), (8, 7)] {
-        let bursts = Bursts { burst, late, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
+    for (burst, deferred) in [(20, 3), (40, 10), (8, 7)] {
+        let bursts = Bursts { burst, deferred, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
         let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
         assert!(shared < COPIES / 4 * 8 / 100, "{shared} shared, in bursts of {burst}");
         assert!((1..COPIES / 400).contains(&woken), "{woken} woken, in bursts of {burst}");
@@ -799,7 +803,7 @@ fn a_helper_woken_for_nothing_is_rarely_woken() {
 
 #[test]
 fn a_helper_that_stopped_coming_is_forgotten() {
-    let bursts = Bursts { burst: 1, late: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
+    let bursts = Bursts { burst: 1, deferred: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
     let mut tuner = tuner().for_cores(2);
     assert!(bursts.run(&mut tuner, COPIES / 4).0 > COPIES / 16 * 95 / 100, "shared at first");
     let bursts = Bursts { to: 0, ..bursts };
@@ -807,30 +811,30 @@ fn a_helper_that_stopped_coming_is_forgotten() {
     assert!(shared < COPIES / 400 && woken < COPIES / 200, "{shared} shared, {woken} woken");
 }
 
-/// A core is taken away for a while. A helper that was called once and did not come has cost little.
+/// A core is unavailable for some time. A helper that was called once and did not come has cost little.
 #[test]
 fn a_helper_called_in_vain_is_soon_called_again() {
     let (len, index) = (256 << 10, 4);
-    let rest = |calls: usize| {
+    let rest = |wake_ups: usize| {
         let mut tuner = tuner().for_cores(2);
         tuner.begin_trial(len);
         let mut pick = tuner.pick(len, CacheHint::Auto);
         for at in 0.. {
-            tuner.put_off(pick, true, at < calls);
+            tuner.defer_trial(pick, true, at < wake_ups);
             if !tuner.classes[index].is_trial() {
                 break;
             }
             pick = tuner.pick(len, CacheHint::Auto);
         }
         let class = &tuner.classes[index];
-        class.left - class.spare
+        class.left - class.droppable
     };
     assert!((100..1_000).contains(&rest(1)), "{}", rest(1));
     assert!(rest(usize::MAX) > 10_000, "each time: {}", rest(usize::MAX));
 }
 
 #[test]
-fn an_awaited_copy_is_not_put_off() {
+fn an_awaited_copy_is_not_deferred() {
     let mut tuner = tuner().for_cores(2);
     let (len, index) = (256 << 10, 4);
     tuner.begin_trial(len);
@@ -839,10 +843,10 @@ fn an_awaited_copy_is_not_put_off() {
     assert!(pick.is_shared_trial() && !pick.is_timed());
     let left = tuner.classes[index].left;
     for _ in 0..100 {
-        tuner.put_off(pick, true, true);
+        tuner.defer_trial(pick, true, true);
     }
     let class = &tuner.classes[index];
-    assert_eq!((class.phase, class.left, class.late), (Phase::Awaiting, left, 0));
+    assert_eq!((class.phase, class.left, class.deferred), (Phase::Awaiting, left, 0));
 }
 
 #[test]
@@ -870,7 +874,7 @@ fn hints_and_short_copies_are_never_timed() {
     }
 }
 
-/// A failed copy has moved few of its bytes. Its time would look fast.
+/// A failed copy has moved few of its bytes, so its time would look fast.
 #[test]
 fn nothing_is_learned_from_failures() {
     const LEN: usize = 64 << 10;
@@ -905,8 +909,8 @@ fn without_a_streaming_kernel_everything_is_memcpy() {
 }
 
 proptest! {
-    /// Records may come late, in any order, or never; costs may be anything. The tuner goes on choosing, and
-    /// the probes stay few.
+    /// Records may come late, in any order, or never, with any costs. The tuner must still choose, and probes
+    /// must stay rare.
     #[test]
     fn any_order_of_records(steps in prop::collection::vec((any::<u64>(), 0..4_u8, 0..40_usize), 1..2_000)) {
         let mut tuner = tuner().for_cores(4);
@@ -926,7 +930,7 @@ proptest! {
                 _ => {
                     let pick = tuner.pick(len, CacheHint::Auto);
                     let nobody = pick.is_shared_trial() && value.is_multiple_of(2);
-                    open.push(if nobody { tuner.put_off(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
+                    open.push(if nobody { tuner.defer_trial(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
                 }
             }
         }
@@ -941,10 +945,10 @@ proptest! {
         for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
             for _ in 0..times {
                 let mut dst = vec![0_u8; len];
-                // SAFETY: two vectors of `len` bytes each.
+                // SAFETY: both vectors have `len` bytes and do not overlap.
                 unsafe { tuner.copy(dst.as_mut_ptr(), src.as_ptr(), len, hint) };
                 prop_assert!(dst == src);
-                // SAFETY: `len` bytes of ours.
+                // SAFETY: the vector has `len` bytes.
                 unsafe { tuner.fill(dst.as_mut_ptr(), pattern, len, hint) };
                 prop_assert!(dst.iter().zip(pattern.iter().cycle()).all(|(byte, expected)| byte == expected));
             }

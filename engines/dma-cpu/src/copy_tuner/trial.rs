@@ -1,4 +1,4 @@
-//! [`Trial`]: measures if sharing among cores makes copies within a cache faster.
+//! [`Trial`]: measures whether sharing among cores makes copies within a cache faster.
 
 /// Sharing must win by this ratio to begin, because it takes more CPU time and leaves parts of the
 /// destination in other caches.
@@ -18,7 +18,7 @@ pub(super) struct Trial {
 /// Costs, in ticks per byte, by parts of a burst.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    parts: [Part; PARTS],
+    parts: [Part; MAX_PARTS],
     seen: u32,
 }
 
@@ -29,23 +29,23 @@ struct Part {
     seen: u32,
 }
 
-/// Most parts of a burst. Interrupts and other users of a core spoil some.
-const PARTS: usize = 8;
-/// Least copies in a part. Overlapping copies share their time, so only their sum is meaningful.
-const PART: usize = 4;
+/// Maximum number of parts of a burst. Interrupts and other users of a core distort some of them.
+const MAX_PARTS: usize = 8;
+/// Minimum number of copies in a part. Overlapping copies share their time, so only their sum is meaningful.
+const MIN_PART_LEN: usize = 4;
 
 impl Tally {
     /// Adds one of `of` copies.
     fn add(&mut self, cost: f32, of: u32) {
-        let len = (of as usize).div_ceil(PARTS).max(PART);
-        let part = &mut self.parts[(self.seen as usize / len).min(PARTS - 1)];
+        let len = (of as usize).div_ceil(MAX_PARTS).max(MIN_PART_LEN);
+        let part = &mut self.parts[(self.seen as usize / len).min(MAX_PARTS - 1)];
         (part.sum, part.seen) = (part.sum + cost, part.seen + 1);
         self.seen += 1;
     }
 
     /// Returns the median of the parts' means.
     fn typical(&self) -> f32 {
-        let mut means = [f32::INFINITY; PARTS];
+        let mut means = [f32::INFINITY; MAX_PARTS];
         let mut count = 0;
         for part in self.parts.iter().filter(|part| part.seen > 0) {
             means[count] = part.sum / part.seen as f32;
@@ -65,7 +65,7 @@ pub(super) struct Verdict {
     pub(super) shared: f32,
     /// CPU time of all cores when shared.
     pub(super) work: f32,
-    /// Sharing wins.
+    /// True if sharing is faster.
     pub(super) share: bool,
 }
 
@@ -89,7 +89,8 @@ impl Trial {
     /// Returns the verdict for `cores` cores. Call once both kinds were added.
     pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> Verdict {
         let work = self.work.typical();
-        // Bounds the shared time by that of all cores at work, against clocks that disagree.
+        // The elapsed time cannot be less than the CPU time divided by the cores; this bound corrects clocks
+        // that disagree.
         let (alone, shared) = (self.alone.typical(), self.shared.typical().max(0.9 * work / cores as f32));
         let wins = if shared_now { KEEPS } else { WINS };
         Verdict { alone, shared, work, share: shared * wins < alone }
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Two cores end at the same time, again and again: half of the copies seem to take nothing.
+    /// If two cores repeatedly end at the same time, half of the copies seem to take no time.
     #[test]
     fn copies_that_overlap_are_taken_together() {
         let pairs = [0.0, 1.4, 0.0, 1.4, 0.0, 1.4, 0.0, 1.4];
@@ -142,7 +143,7 @@ mod tests {
         assert!(!share(&alone, &[1.0; 16], 1.4, false));
     }
 
-    /// As when others use a core for a while.
+    /// Models others that use a core for some time.
     #[test]
     fn a_partly_slower_trial_decides_nothing() {
         let mut shared = [0.7; 64];
@@ -153,7 +154,7 @@ mod tests {
         assert!(!share(&alone, &[1.0; 64], 1.4, false));
     }
 
-    /// As if the other core's clock were behind.
+    /// Models another core's clock that is behind.
     #[test]
     fn nothing_is_faster_than_all_cores_at_once() {
         assert!(!share(&[1.0; 8], &[0.0; 8], 2.0, false));

@@ -9,20 +9,20 @@ pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, fi
 
 /// # Safety
 ///
-/// As for [`Kernel::copy`].
+/// See [`Kernel::copy`].
 unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
     // A non-temporal load may pass an earlier load that its address depends on (Arm ARM, "Load/Store
     // Non-temporal Pair"): `src` may have come from memory that another thread published. SAFETY: a barrier
-    // touches no register, flag or stack.
+    // changes no register, flag or stack.
     unsafe { asm!("dmb ishld", options(nostack, preserves_flags)) };
-    // SAFETY: the first `head` bytes of both ranges.
+    // SAFETY: these are the first `head` bytes of both ranges.
     unsafe { memory::copy(dst, src, head) };
     for at in (head..end).step_by(LINE) {
         let (dst, src) = (dst.wrapping_add(at), src.wrapping_add(at));
-        // SAFETY: a line before `end`: reads its 64 bytes at `src` and writes them to `dst`.
+        // SAFETY: the line lies before `end`. The code reads its 64 bytes at `src` and writes them to `dst`.
         unsafe {
             asm!(
                 "ldnp {a:q}, {b:q}, [{src}]",
@@ -39,24 +39,25 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
             );
         }
     }
-    // SAFETY: the last `tail` bytes of both ranges.
+    // SAFETY: these are the last `tail` bytes of both ranges.
     unsafe { memory::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
     fence();
 }
 
 /// # Safety
 ///
-/// As for [`Kernel::fill`].
+/// See [`Kernel::fill`].
 unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
-    // SAFETY: the first `head` bytes.
+    // SAFETY: these are the first `head` bytes of the range.
     unsafe { memory::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
     let block = pattern_line(pattern, head);
     for at in (head..end).step_by(LINE) {
         let dst = dst.wrapping_add(at);
-        // SAFETY: a line before `end`: reads 16 bytes of `block` and writes the line's 64.
+        // SAFETY: the line lies before `end`. The code reads 16 bytes of `block` and writes the 64 bytes of
+        // the line.
         unsafe {
             asm!(
                 "ldr {a:q}, [{block}]",
@@ -69,7 +70,8 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
             );
         }
     }
-    // SAFETY: the last `tail` bytes; whole lines before them, so the pattern's phase is that of `block`.
+    // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. (Whole lines lie
+    // before them, so the pattern's phase is that of `block`.)
     unsafe { memory::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
     fence();
 }
@@ -77,6 +79,6 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
 /// Orders the stores before every later one, as `sfence` does on x86-64.
 #[inline]
 fn fence() {
-    // SAFETY: a barrier touches no register, flag or stack.
+    // SAFETY: a barrier changes no register, flag or stack.
     unsafe { asm!("dmb ishst", options(nostack, preserves_flags)) };
 }

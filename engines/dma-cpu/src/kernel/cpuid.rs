@@ -39,7 +39,7 @@ pub(super) fn second_level_cache() -> Option<usize> {
 fn cpuid(leaf: u32) -> [u32; 4] {
     let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
     (eax, ecx) = (leaf, 0);
-    // SAFETY: every x86-64 CPU has CPUID; RBX, which the compiler reserves, is restored.
+    // SAFETY: every x86-64 CPU has CPUID, and the code restores RBX, which the compiler reserves.
     unsafe {
         asm!(
             "mov {rbx:r}, rbx",

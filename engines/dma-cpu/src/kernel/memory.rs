@@ -10,8 +10,8 @@ const BLOCK: usize = 8 * LINE;
 /// Up to this length, glibc copies by vectors on a CPU with fast short `rep movsb`: its `rep_movsb_threshold`
 /// is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).
 pub(crate) const SHORT: usize = 2 << 10;
-/// Above this length glibc uses vectors again: on AMD CPUs its `rep_movsb_stop_threshold` is the size of the
-/// second level cache, 512 KiB or 1 MiB.
+/// Above this length, glibc uses vectors again: on AMD CPUs, its `rep_movsb_stop_threshold` is the size of
+/// the second level cache, 512 KiB or 1 MiB.
 const LONG: usize = 1 << 20;
 const PAGE: usize = 4096;
 
@@ -19,14 +19,14 @@ const PAGE: usize = 4096;
 ///
 /// # Safety
 ///
-/// As for [`super::Kernel::copy`].
+/// See [`super::Kernel::copy`].
 #[inline]
 pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     if len > SHORT && is_behind(dst.addr(), src.addr()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
         return unsafe { copy_behind(dst, src, len) };
     }
-    // SAFETY: the caller promises both ranges, and that they do not overlap.
+    // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
     unsafe { racy_copy::copy(dst, src, len) }
 }
 
@@ -40,7 +40,7 @@ fn is_behind(dst: usize, src: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As for [`super::Kernel::copy`].
+/// See [`super::Kernel::copy`].
 #[inline(never)]
 unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -48,10 +48,10 @@ unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let slow = false;
     if slow && len <= LONG {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
         unsafe { copy_in_pieces(dst, src, len) };
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
         unsafe { racy_copy::copy(dst, src, len) };
     }
 }
@@ -60,12 +60,12 @@ unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
 ///
 /// # Safety
 ///
-/// As for [`super::Kernel::copy`].
+/// See [`super::Kernel::copy`].
 pub(super) unsafe fn copy_in_pieces(dst: *mut u8, src: *const u8, len: usize) {
     let mut at = 0;
     while at < len {
         let n = SHORT.min(len - at);
-        // SAFETY: `at + n <= len`, and the caller promises `len` bytes of both ranges.
+        // SAFETY: `at + n <= len`, and the caller ensures access to `len` bytes of both ranges.
         unsafe { racy_copy::copy(dst.wrapping_add(at), src.wrapping_add(at), n) };
         at += n;
     }
@@ -84,20 +84,20 @@ pub(super) fn pattern_line(mut pattern: [u8; 8], offset: usize) -> [u8; LINE] {
 
 /// # Safety
 ///
-/// As for [`super::Kernel::fill`].
+/// See [`super::Kernel::fill`].
 pub(super) unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     if pattern == [pattern[0]; 8] {
-        // SAFETY: the caller promises `len` writable bytes at `dst`.
+        // SAFETY: the caller ensures that `len` bytes at `dst` are writable.
         return unsafe { racy_copy::set(dst, pattern[0], len) };
     }
     let line = pattern_line(pattern, 0);
     if len <= LINE {
-        // SAFETY: the caller's range, which is no longer than `line`.
+        // SAFETY: the caller's range is no longer than `line`.
         return unsafe { racy_copy::copy(dst, line.as_ptr(), len) };
     }
     let block = [line; BLOCK / LINE];
     for at in (0..len).step_by(BLOCK) {
-        // SAFETY: from `at` on, the caller's range has as many bytes, and `block`, which is ours, no fewer.
+        // SAFETY: the caller's range has at least this number of bytes after `at`, and so has `block`.
         unsafe { racy_copy::copy(dst.wrapping_add(at), block.as_flattened().as_ptr(), BLOCK.min(len - at)) };
     }
 }

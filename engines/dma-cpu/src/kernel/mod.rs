@@ -34,12 +34,13 @@ pub(super) fn second_level_cache() -> Option<usize> {
 
 /// One way to move bytes with the CPU's own instructions.
 ///
-/// A value of this type can run on this CPU: those that need instructions it lacks are never handed out.
+/// Every value of this type can run on this CPU, because kernels whose instructions the CPU lacks are never
+/// returned.
 ///
 /// Two kinds exist. [`Kernel::memcpy`] goes through the cache and wins when the data is in it. A *streaming*
 /// kernel writes whole cache lines straight to memory: it does not read the destination first, which `memcpy`
 /// does below glibc's non-temporal threshold, and leaves the destination outside the cache. It wins when the
-/// data comes from memory and nobody reads the result soon.
+/// data comes from memory and the result is not read soon.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     name: &'static str,
@@ -49,7 +50,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The C library's `memcpy` and `memset`, and a plain loop for fill patterns of more than one byte value.
+    /// Returns the kernel that uses the C library's `memcpy` and `memset`, and a plain loop for fill patterns
+    /// of more than one byte value.
     ///
     /// On AMD CPUs with fast short `rep movsb`, lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a
     /// time if the destination is up to 63 bytes further on in its page than the source is in its own, as
@@ -60,13 +62,13 @@ impl Kernel {
         Self { name: "memcpy", streaming: false, copy: memory::copy, fill: memory::fill }
     }
 
-    /// The streaming kernel that suits this CPU best, or `None` on an architecture without one.
+    /// Returns the best streaming kernel for this CPU, or `None` on an architecture without one.
     #[must_use]
     pub fn streaming() -> Option<Self> {
         Self::all().iter().copied().find(|kernel| kernel.streaming)
     }
 
-    /// Every kernel that this CPU can run: `memcpy` first, then the streaming ones, best first.
+    /// Returns every kernel that this CPU can run: `memcpy` first, then the streaming ones, best first.
     #[must_use]
     pub fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
@@ -80,7 +82,7 @@ impl Kernel {
         })
     }
 
-    /// A short name, for reports: `memcpy`, `avx2`, `sse2` or `stnp`.
+    /// Returns a short name for reports: `memcpy`, `avx2`, `sse2` or `stnp`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -94,39 +96,41 @@ impl Kernel {
 
     /// Copies `len` bytes from `src` to `dst`.
     ///
-    /// Any alignment and any length, zero included. When it returns, every byte is written and ordered before
-    /// any later store of this thread, so a completion may be signalled with an ordinary release store.
+    /// Accepts any alignment and any length, including zero. When it returns, every byte is written and
+    /// ordered before any later store of this thread, so a completion may be signalled with an ordinary
+    /// release store.
     ///
     /// # Safety
     ///
     /// `src` must be valid for reads and `dst` for writes of `len` bytes, and the two ranges must not
     /// overlap. No reference to either range may be in use while this runs. If another process or thread
-    /// writes to them meanwhile, which bytes end up in `dst` is unspecified, and nothing else is affected.
+    /// writes to them at the same time, the bytes in `dst` are unspecified, and nothing else is affected.
     #[inline]
     pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller's promise is the function's requirement, and the CPU has the instructions (see
-        // `all`).
+        // SAFETY: this method and the function have the same requirements, which the caller meets, and the
+        // CPU has the instructions (see `all`).
         unsafe { (self.copy)(dst, src, len) }
     }
 
-    /// Writes `pattern` over and over to the `len` bytes at `dst`, beginning with its first byte; if `len` is
-    /// no multiple of 8, the last repetition is cut short.
+    /// Writes repetitions of `pattern` to the `len` bytes at `dst`, beginning with its first byte. If `len`
+    /// is not a multiple of 8, the last repetition is cut short.
     ///
-    /// Any alignment and any length, zero included. Ordered before later stores, as [`Kernel::copy`] is.
+    /// Accepts any alignment and any length, including zero. The writes are ordered before later stores, as
+    /// those of [`Kernel::copy`] are.
     ///
     /// # Safety
     ///
     /// `dst` must be valid for writes of `len` bytes, and no reference to them may be in use while this runs.
     #[inline]
     pub unsafe fn fill(&self, dst: *mut u8, pattern: [u8; 8], len: usize) {
-        // SAFETY: the caller's promise is the function's requirement, and the CPU has the instructions (see
-        // `all`).
+        // SAFETY: this method and the function have the same requirements, which the caller meets, and the
+        // CPU has the instructions (see `all`).
         unsafe { (self.fill)(dst, pattern, len) }
     }
 }
 
 impl Default for Kernel {
-    /// [`Kernel::memcpy`].
+    /// Returns Returns [`Kernel::memcpy`].
     fn default() -> Self {
         Self::memcpy()
     }

@@ -1,4 +1,4 @@
-//! Every kernel against an oracle in plain memory.
+//! Tests of every kernel against an oracle in plain memory.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ const PAGE: usize = 4096;
 const SIZE: usize = 40 * PAGE;
 const CANARY: u8 = 0xc5;
 
-/// Memory with an inaccessible page on either side: one byte too far is a fault.
+/// Memory with an inaccessible page on either side, so that an access one byte too far faults.
 struct Fenced(*mut u8);
 
 impl Fenced {
     fn new() -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let base =
             unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE + 2 * PAGE, access, MapFlags::PRIVATE) };
         let base = base.expect("map test memory");
         for fence in [base, base.wrapping_byte_add(SIZE + PAGE)] {
-            // SAFETY: the first and the last page of that mapping.
+            // SAFETY: these are the first and the last page of that mapping.
             unsafe { mprotect(fence, PAGE, MprotectFlags::empty()) }.expect("protect the fence");
         }
         Self(base.wrapping_byte_add(PAGE).cast::<u8>())
@@ -35,19 +35,19 @@ impl Fenced {
 
     fn store(&self, bytes: &[u8]) {
         assert_eq!(bytes.len(), SIZE);
-        // SAFETY: `SIZE` bytes of ours.
+        // SAFETY: the mapping has `SIZE` accessible bytes, and only this value refers to it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, SIZE) };
     }
 
     fn load(&self) -> Vec<u8> {
-        // SAFETY: `SIZE` bytes of ours; nothing writes to them here.
+        // SAFETY: the mapping has `SIZE` accessible bytes, and no other code writes to them here.
         unsafe { std::slice::from_raw_parts(self.0, SIZE) }.to_vec()
     }
 }
 
 impl Drop for Fenced {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; nothing points into it any more.
+        // SAFETY: `new` made the mapping, and no pointer into it is used any more.
         unsafe { munmap(self.0.wrapping_sub(PAGE).cast(), SIZE + 2 * PAGE) }.expect("unmap test memory");
     }
 }
@@ -84,7 +84,7 @@ fn range() -> impl Strategy<Value = Range<usize>> {
     })
 }
 
-/// All kernels of this CPU, and what `memcpy` is on others.
+/// Returns all kernels of this CPU, and the code that `memcpy` uses on other CPUs.
 fn all() -> impl Iterator<Item = Kernel> {
     let pieces = Kernel { name: "memcpy in pieces", copy: memory::copy_in_pieces, ..Kernel::memcpy() };
     Kernel::all().iter().copied().chain([pieces])
@@ -129,7 +129,7 @@ fn fill_matches_the_oracle() {
     });
 }
 
-/// Every alignment of a line against every other, at lengths around one and two lines, and none at all.
+/// Tests every pair of alignments within a line, at lengths of zero and around one and two lines.
 #[test]
 fn copy_at_every_alignment() {
     let (src, dst) = (Fenced::new(), Fenced::new());
@@ -142,10 +142,10 @@ fn copy_at_every_alignment() {
                 // SAFETY: the window lies within the mapping.
                 unsafe { std::ptr::write_bytes(dst.at(window.start), CANARY, window.len()) };
                 let start = 2 * PAGE + to;
-                // SAFETY: within two mappings.
+                // SAFETY: the ranges lie within two mappings.
                 unsafe { kernel.copy(dst.at(start), src.at(from), len) };
                 for at in window {
-                    // SAFETY: within the mapping; nobody writes now.
+                    // SAFETY: the range lies within the mapping, and no other code writes to it now.
                     let found = unsafe { dst.at(at).read() };
                     let copied = (start..start + len).contains(&at);
                     let expected = if copied { input[at - start + from] } else { CANARY };

@@ -33,13 +33,15 @@ macro_rules! kernel {
 
         $(#[target_feature(enable = $feature)])?
         unsafe fn $copy(dst: *mut u8, src: *const u8, len: usize) {
-            // SAFETY: the caller's promise; `available` returns only kernels with the CPU's features.
+            // SAFETY: the caller meets the kernel's requirements, and `available` returns only kernels whose
+            // features the CPU has.
             unsafe { copy::<$line>(dst, src, len) }
         }
 
         $(#[target_feature(enable = $feature)])?
         unsafe fn $fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
-            // SAFETY: as above.
+            // SAFETY: the caller meets the kernel's requirements, and `available` returns only kernels whose
+            // features the CPU has.
             unsafe { fill::<$line>(dst, pattern, len) }
         }
     };
@@ -64,8 +66,8 @@ impl Line for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn stream(dst: *mut u8, src: *const u8) {
-        // SAFETY: reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`; no flags, no
-        // stack.
+        // SAFETY: the code reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`. It uses
+        // neither flags nor the stack.
         unsafe {
             asm!(
                 "vmovdqu {a}, [{src}]",
@@ -87,8 +89,8 @@ struct Sse2;
 impl Line for Sse2 {
     #[inline(always)]
     unsafe fn stream(dst: *mut u8, src: *const u8) {
-        // SAFETY: reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`; no flags, no
-        // stack.
+        // SAFETY: the code reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`. It uses
+        // neither flags nor the stack.
         unsafe {
             asm!(
                 "movdqu {a}, [{src}]",
@@ -113,13 +115,13 @@ impl Line for Sse2 {
 
 /// # Safety
 ///
-/// As for [`Kernel::copy`], and the CPU has `L`'s feature.
+/// See [`Kernel::copy`]. The CPU must have the feature of `L`.
 #[inline(always)]
 unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
-    // SAFETY: the first `head` bytes of both ranges.
+    // SAFETY: these are the first `head` bytes of both ranges.
     unsafe { memory::copy(dst, src, head) };
     let mut at = head;
     while end - at >= STREAMS * PAGE {
@@ -131,9 +133,9 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     match pages_left {
         // SAFETY: three pages are left before `end`; `dst + at` is line-aligned.
         3 => unsafe { pages::<L, 3>(dst, src, at, end) },
-        // SAFETY: two pages, likewise.
+        // SAFETY: two pages are left before `end`, and `dst + at` is line-aligned.
         2 => unsafe { pages::<L, 2>(dst, src, at, end) },
-        // SAFETY: one page, likewise.
+        // SAFETY: one page is left before `end`, and `dst + at` is line-aligned.
         1 => unsafe { pages::<L, 1>(dst, src, at, end) },
         _ => {}
     }
@@ -143,7 +145,7 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
         unsafe { line::<L>(dst, src, at) };
         at += LINE;
     }
-    // SAFETY: the last `tail` bytes of both ranges.
+    // SAFETY: these are the last `tail` bytes of both ranges.
     unsafe { memory::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
     fence();
 }
@@ -157,7 +159,7 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn pages<L: Line, const N: usize>(dst: *mut u8, src: *const u8, at: usize, end: usize) {
     let turn = |offset: usize| {
         for stream in 0..N {
-            // SAFETY: a line of one of the `N` pages.
+            // SAFETY: the line lies in one of the `N` pages.
             unsafe { line::<L>(dst, src, at + stream * PAGE + offset) };
         }
     };
@@ -184,7 +186,7 @@ unsafe fn pages<L: Line, const N: usize>(dst: *mut u8, src: *const u8, at: usize
 /// 64 bytes at offset `at` lie within both ranges, and `dst + at` is line-aligned.
 #[inline(always)]
 unsafe fn line<L: Line>(dst: *mut u8, src: *const u8, at: usize) {
-    // SAFETY: as promised.
+    // SAFETY: the caller ensures that the line lies within both ranges and that `dst + at` is line-aligned.
     unsafe { L::stream(dst.wrapping_add(at), src.wrapping_add(at)) };
 }
 
@@ -196,30 +198,32 @@ fn prefetch(src: *const u8, at: usize) {
 
 /// # Safety
 ///
-/// As for [`Kernel::fill`], and the CPU has `L`'s feature.
+/// See [`Kernel::fill`]. The CPU must have the feature of `L`.
 #[inline(always)]
 unsafe fn fill<L: Line>(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
-    // SAFETY: the first `head` bytes.
+    // SAFETY: these are the first `head` bytes of the range.
     unsafe { memory::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
     let block = pattern_line(pattern, head);
     let mut at = head;
     while at < end {
-        // SAFETY: one line before `end`, aligned since `head`; `block` is a line of ours.
+        // SAFETY: the line lies before `end` and is aligned since `head`, and `block` is a line.
         unsafe { L::stream(dst.wrapping_add(at), block.as_ptr()) };
         at += LINE;
     }
-    // SAFETY: the last `tail` bytes; whole lines before them, so the pattern's phase is that of `block`.
+    // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. (Whole lines lie
+    // before them, so the pattern's phase is that of `block`.)
     unsafe { memory::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
     fence();
 }
 
-/// Orders the streamed stores, which are weakly ordered, before every later store: without it, another core
-/// could see the completion before the data. Everything before stays before: the block clobbers memory.
+/// Orders the streamed stores, which are weakly ordered, before every later store. Without the fence, another
+/// core could see the completion before the data. The compiler keeps earlier accesses before it, because the
+/// block clobbers memory.
 #[inline(always)]
 fn fence() {
-    // SAFETY: touches no register, flag or stack.
+    // SAFETY: a fence changes no register, flag or stack.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) };
 }

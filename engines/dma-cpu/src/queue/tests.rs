@@ -1,4 +1,4 @@
-//! The queue's share of its jobs, its wake-ups, and its signals to a sleeping owner.
+//! Tests of the queue's share of its jobs, its wake-ups, and its signals to a sleeping owner.
 
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn a_copy_is_shared_evenly() {
     }
 }
 
-/// A queue whose thread sleeps and is not woken for anything.
+/// Makes a queue whose thread sleeps and is never woken.
 fn left_to_the_owner() -> CpuQueue {
     let pool = Arc::new(Pool::new(1));
     let options = QueueOptions::new().with_depth(64);
@@ -54,7 +54,7 @@ fn readable(queue: &CpuQueue) -> bool {
     rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
 }
 
-/// An operation with a result is done during submission up to twice the limit of others.
+/// Operations with a result are executed during submission up to twice the limit of others.
 #[test]
 fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
     let (src, mut dst) = (vec![7; (64 << 10) + 1], vec![0; 64 << 10]);
@@ -70,7 +70,7 @@ fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
     let cases = [(crc(64 << 10), 0), (crc(src.len()), 1), (copy(2, &src[1..], &mut dst), 1)];
     let mut completions = [Completion::done(0); 4];
     for (descriptor, jobs) in cases {
-        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        // SAFETY: both buffers outlive the operation, and the test does not access them during it.
         assert_eq!(unsafe { queue.submit(&[descriptor]) }.unwrap(), 1);
         assert_eq!(queue.jobs.outstanding(), jobs, "{} bytes", descriptor.len());
         queue.flush();
@@ -78,14 +78,14 @@ fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
     }
 }
 
-/// The doorbell wakes the thread, which does all of it: nobody polls.
+/// The doorbell wakes the thread, which executes the whole copy, because the test does not poll.
 #[test]
 fn a_long_copy_wakes_a_thread() {
     const LEN: usize = 1 << 20;
     let (src, mut dst) = (vec![7; LEN], vec![0; LEN]);
     let mut queue = left_to_the_owner();
     queue.pool.helpers().wake_for(1);
-    // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+    // SAFETY: both buffers outlive the operation, and the test does not access them during it.
     assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
     queue.flush();
     let begun = Instant::now();
@@ -112,9 +112,9 @@ fn a_sleeping_helper_is_not_on_trial() {
         }
         let before = ticks();
         queue.copies.begin_trial(LEN);
-        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        // SAFETY: both buffers outlive the operation, and the test does not access them during it.
         unsafe { queue.take(&copy(1, &src, &mut dst)) };
-        // Doing one half of it wakes the thread for the other one.
+        // After one half is executed, the thread is woken for the other one.
         while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
         let mut seen = None;
         while queue
@@ -131,7 +131,7 @@ fn a_sleeping_helper_is_not_on_trial() {
     }
 }
 
-/// Only doorbells wake, and nobody rings between the copies of a batch.
+/// Only doorbells wake threads, and a batch rings only once.
 #[test]
 fn a_long_batch_ends_no_trial() {
     const LEN: usize = 256 << 10;
@@ -140,19 +140,20 @@ fn a_long_batch_ends_no_trial() {
     queue.hint = CacheHint::Auto;
     queue.copies.begin_trial(LEN);
     for dst in dst.chunks_mut(LEN) {
-        // SAFETY: both outlive the operations, and nobody touches them meanwhile.
+        // SAFETY: both buffers outlive the operations, and the test does not access them during these.
         unsafe { queue.take(&copy(1, &src, dst)) };
     }
     for _ in 0..60 {
         while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
-        let mut put_off = false;
-        let is_put_off = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
-        while queue.jobs.retire(|job| put_off = is_put_off(job.pick)).is_none() {}
-        assert!(put_off);
+        let mut defer_trial = false;
+        let is_deferred = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
+        while queue.jobs.retire(|job| defer_trial = is_deferred(job.pick)).is_none() {}
+        assert!(defer_trial);
     }
 }
 
-/// The way from one core to another counts in a trial where the caller has nothing else to wait for.
+/// In a trial, the time until another core's completion is seen counts if the caller has nothing else to wait
+/// for.
 #[test]
 fn a_trial_ends_when_its_owner_sees_it() {
     const LEN: usize = 256 << 10;
@@ -162,7 +163,7 @@ fn a_trial_ends_when_its_owner_sees_it() {
     for _ in 0..20 {
         let ended = [&mut first, &mut last].map(|dst| {
             queue.copies.begin_trial(LEN);
-            // SAFETY: all outlive the operations, and nobody touches them meanwhile.
+            // SAFETY: all buffers outlive the operations, and the test does not access them during these.
             unsafe { queue.take(&copy(1, &src, dst)) };
             while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
             while !queue.jobs.all_finished() {}
@@ -188,7 +189,7 @@ fn a_short_copy_is_done_by_polls() {
     for armed_before in [false, true] {
         dst.fill(0);
         assert!(!armed_before || queue.arm().unwrap());
-        // SAFETY: both outlive the operation, and nobody touches them meanwhile.
+        // SAFETY: both buffers outlive the operation, and the test does not access them during it.
         assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
         queue.flush();
         assert!(queue.pool.helpers().all_asleep(), "nobody was woken");
@@ -209,20 +210,20 @@ fn a_short_copy_is_done_by_polls() {
     }
 }
 
-/// There is a thread, but it sleeps: short copies, which give every poll something to report, do not hold up
-/// a long one.
+/// The only thread sleeps. Short copies, which give every poll something to report, do not delay a long one.
 #[test]
 fn threads_that_sleep_do_not_get_on() {
     const LEN: usize = 1 << 20;
     let (src, mut dst, mut short) = (vec![3; LEN], vec![0; LEN], [0; 64]);
     let mut queue = left_to_the_owner();
-    // SAFETY: all outlive the operations, and nobody touches them meanwhile; so below.
+    // SAFETY: all buffers outlive the operations, and the test does not access them during these.
     assert_eq!(unsafe { queue.submit(&[copy(0, &src, &mut dst)]) }.unwrap(), 1);
     let short = copy(1, &src[..64], &mut short);
     let mut completion = [Completion::done(1)];
     let mut polls = 0;
     while completion[0].token != 0 {
-        // SAFETY: as above; each writes the same bytes.
+        // SAFETY: all buffers outlive the operations, and the test does not access them during these. Each
+        // copy writes the same bytes.
         while unsafe { queue.submit(&[short]) }.unwrap() == 1 {}
         queue.flush();
         assert_eq!(queue.poll(&mut completion), 1);
@@ -240,7 +241,7 @@ proptest! {
         prop_assert!((least..=CHUNK).contains(&chunk) && chunk.is_multiple_of(PAGE));
         let chunks = len.div_ceil(chunk);
         prop_assert!(chunks <= super::super::ring::MAX_CHUNKS as usize);
-        // Nobody has two more to do than another, but for what rounding to pages leaves over.
+        // The numbers of chunks of two cores differ by at most one, apart from rounding to pages.
         prop_assert!(chunks <= len.div_ceil(CHUNK * cores) * cores || chunk == least);
     }
 }

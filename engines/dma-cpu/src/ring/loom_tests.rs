@@ -1,4 +1,4 @@
-//! Every interleaving of an owner and its helpers.
+//! Tests of every interleaving of an owner and its helpers.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p dma-cpu --release --lib ring`.
 
@@ -7,15 +7,15 @@ use loom::thread;
 
 use super::*;
 
-/// Memory that jobs write: loom fails a test in which two threads touch it at once.
+/// Memory that jobs write. Loom fails a test in which two threads access it at once.
 #[derive(Default)]
 struct Job {
     memory: Option<Arc<Cell<u32>>>,
 }
 
-// SAFETY: loom checks the accesses.
+// SAFETY: loom checks every access to the cell.
 unsafe impl Send for Job {}
-// SAFETY: as above.
+// SAFETY: loom checks every access to the cell.
 unsafe impl Sync for Job {}
 
 fn memory() -> Arc<Cell<u32>> {
@@ -30,18 +30,18 @@ fn publish(owner: &mut Owner<Job>, fenced: bool, memory: &Arc<Cell<u32>>) {
 fn work(ring: &Ring<Job>) -> Option<Finished> {
     let claim = ring.claim()?;
     claim.with(|job| {
-        // SAFETY: loom checks that nobody else touches it.
+        // SAFETY: loom checks that no other thread accesses the cell at the same time.
         job.memory.as_ref().expect("set").with_mut(|memory| unsafe { *memory += 1 })
     });
     Some(claim.finish())
 }
 
 fn read(memory: &Cell<u32>) -> u32 {
-    // SAFETY: loom checks that nobody else writes it.
+    // SAFETY: loom checks that no other thread writes the cell at the same time.
     memory.with(|memory| unsafe { *memory })
 }
 
-/// Works until all is retired: helpers may leave before there is something to take.
+/// Works until all jobs are retired, because helpers may leave before a job is published.
 fn retire_all(owner: &mut Owner<Job>) {
     while owner.outstanding() > 0 {
         work(owner.ring());
@@ -84,7 +84,7 @@ fn a_fenced_copy_follows_those_before_it() {
     });
 }
 
-/// The entry is used again while a helper may still look at it.
+/// The entry is reused while a helper may still read it.
 #[test]
 fn entries_are_used_again() {
     loom::model(|| {
@@ -127,8 +127,8 @@ fn an_armed_owner_is_told() {
     });
 }
 
-/// A helper finishes the job before a fence while the fence is published. One of the two finds that it is
-/// open, and wakes the sleeper.
+/// A helper finishes the job before a fence while the fence is published. Either the helper or the owner sees
+/// the open fence and wakes the sleeper.
 #[test]
 fn an_open_fence_is_found() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! The ring on its own: order, fences, and many threads.
+//! Tests of the ring alone: order, fences, and many threads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -90,8 +90,7 @@ fn more_than_the_capacity_is_refused() {
     }
 }
 
-/// Helpers and owner together, many times around the ring: every chunk is done once, and what is fenced
-/// waits.
+/// Helpers and the owner go many times around the ring. Every chunk is executed once, and fenced jobs wait.
 #[test]
 fn every_chunk_is_done_once() {
     const JOBS: u64 = 30_000;

@@ -1,4 +1,4 @@
-//! CRC-32C by the instructions of aarch64: folds of 16 bytes, for which `pmull` comes with the AES extension.
+//! CRC-32C by instructions of aarch64: folds of 16 bytes by `pmull`, which is part of the AES extension.
 
 use std::arch::aarch64::{
     __crc32cb, __crc32cd, uint64x2_t, vcombine_u64, vcreate_u64, vdupq_n_u64, veorq_u64, vgetq_lane_u64,
@@ -9,7 +9,7 @@ use std::arch::asm;
 use super::fold::{factors, folds};
 use super::{NOWHERE, buffered};
 
-/// Returns the CRC after `len` bytes, which are copied as `TO` says. All stores go to the cache.
+/// Returns the CRC after `len` bytes, and copies them as `TO` says. All stores go to the cache.
 ///
 /// # Safety
 ///
@@ -17,32 +17,34 @@ use super::{NOWHERE, buffered};
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     use std::arch::is_aarch64_feature_detected as has;
     if !(has!("crc") && has!("aes")) {
-        // SAFETY: the same ranges.
+        // SAFETY: the ranges are those of the caller, which meets the requirements.
         return unsafe { buffered::<TO>(crc, dst, src, len) };
     }
     if len < 16 {
-        // SAFETY: the same ranges. The processor has the instructions.
+        // SAFETY: the ranges are those of the caller, which meets the requirements. The processor has the
+        // instructions.
         return !unsafe { short::<TO>(!crc, dst, src, len) };
     }
-    // SAFETY: the same ranges, of a vector at least. The processor has the instructions.
+    // SAFETY: the ranges are those of the caller, which meets the requirements, and have at least the length
+    // of a vector. The processor has the instructions.
     !unsafe { run::<TO>(!crc, dst, src, len) }
 }
 
 folds!(16, "neon,aes,crc");
 
-/// Loads a vector, and stores it to the destination.
+/// Loads a vector, and stores it to the destination if `TO` says so.
 ///
 /// # Safety
 ///
-/// As [`run`], of one vector.
+/// See [`run`], for one vector.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn next<const TO: u8>(dst: *mut u8, src: *const u8) -> uint64x2_t {
     let bytes: uint64x2_t;
-    // SAFETY: 16 bytes within the source.
+    // SAFETY: the 16 bytes lie within the source.
     unsafe { asm!("ldr {:q}, [{}]", out(vreg) bytes, in(reg) src, options(nostack, preserves_flags)) };
     if TO != NOWHERE {
-        // SAFETY: 16 bytes within the destination.
+        // SAFETY: the 16 bytes lie within the destination.
         unsafe { asm!("str {:q}, [{}]", in(vreg) bytes, in(reg) dst, options(nostack, preserves_flags)) };
     }
     bytes
@@ -77,10 +79,10 @@ fn reduce(sum: uint64x2_t) -> u32 {
     __crc32cd(__crc32cd(0, vgetq_lane_u64::<0>(sum)), vgetq_lane_u64::<1>(sum))
 }
 
-/// Leaves prefetching to the processor.
+/// Does nothing, because the processor prefetches by itself.
 const fn prefetch(_: *const u8) {}
 
-/// The bytes of no whole vector: 8 at a time, then one at a time.
+/// Processes bytes that do not fill a vector: 8 at a time, then one at a time.
 ///
 /// # Safety
 ///
@@ -90,10 +92,10 @@ const fn prefetch(_: *const u8) {}
 unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, len: usize) -> u32 {
     for _ in 0..len / 8 {
         let word: u64;
-        // SAFETY: 8 bytes within the source.
+        // SAFETY: the 8 bytes lie within the source.
         unsafe { asm!("ldr {}, [{}]", out(reg) word, in(reg) src, options(nostack, preserves_flags)) };
         if TO != NOWHERE {
-            // SAFETY: 8 bytes within the destination.
+            // SAFETY: the 8 bytes lie within the destination.
             unsafe { asm!("str {}, [{}]", in(reg) word, in(reg) dst, options(nostack, preserves_flags)) };
             dst = dst.wrapping_add(8);
         }
@@ -102,10 +104,10 @@ unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8
     }
     for _ in 0..len % 8 {
         let byte: u32;
-        // SAFETY: a byte within the source.
+        // SAFETY: the byte lies within the source.
         unsafe { asm!("ldrb {:w}, [{}]", out(reg) byte, in(reg) src, options(nostack, preserves_flags)) };
         if TO != NOWHERE {
-            // SAFETY: a byte within the destination.
+            // SAFETY: the byte lies within the destination.
             unsafe { asm!("strb {:w}, [{}]", in(reg) byte, in(reg) dst, options(nostack, preserves_flags)) };
             dst = dst.wrapping_add(1);
         }

@@ -1,18 +1,19 @@
-//! CRC-32C by folds of carry-less products, which keep up with a copy of cached bytes.
+//! CRC-32C by folds of carry-less products, which are as fast as a copy of cached bytes.
 //!
 //! The method is that of "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
-//! 2009) for bit-reflected polynomials. A vector holds the bytes read so far, as a polynomial modulo the
-//! CRC's. A fold by `n` bytes multiplies it by x^8n, and adds it to the vector that is `n` bytes further on.
+//! 2009) for bit-reflected polynomials. A vector holds the bytes read so far, as a polynomial modulo that of
+//! the CRC. A fold by `n` bytes multiplies the vector by x^8n, and adds the product to the vector that is `n`
+//! bytes further on.
 
-/// Factors of 16 bytes for a fold by `bytes`: of their first 8 bytes, and of their last 8.
+/// Returns the factors for a fold by `bytes`: for the first 8 and for the last 8 of each 16 bytes.
 ///
-/// The product of two reflected words of 64 bits has 127 bits. The exponents are one less to make up for
+/// The product of two reflected words of 64 bits has 127 bits. The exponents are one less to compensate for
 /// that.
 pub(super) const fn factors(bytes: usize) -> [u64; 2] {
     [power(8 * bytes + 63), power(8 * bytes - 1)]
 }
 
-/// x^n modulo the polynomial of CRC-32C, reflected, in the upper half of a word.
+/// Returns Returns x^n modulo the polynomial of CRC-32C, reflected, in the upper half of a word.
 pub(super) const fn power(n: usize) -> u64 {
     const POLYNOMIAL: u32 = 0x82F6_3B78;
     let mut value: u32 = 1 << 31;
@@ -24,17 +25,17 @@ pub(super) const fn power(n: usize) -> u64 {
     (value as u64) << 32
 }
 
-/// Declares `run`, for vectors of `width` bytes. The module has the processor's instructions: `next` (loads a
-/// vector, and stores it to the destination), `spread` (puts factors into each 16 bytes), `start` (adds the
-/// CRC to the first bytes), `fold`, `reduce` (to a CRC), `prefetch` and `short` (the bytes of no whole
-/// vector).
+/// Declares `run`, for vectors of `width` bytes. The surrounding module provides the processor's
+/// instructions: `next` (loads a vector, and stores it to the destination), `spread` (puts factors into each
+/// 16 bytes), `start` (adds the CRC to the first bytes), `fold`, `reduce` (to a CRC), `prefetch` and `short`
+/// (processes bytes that do not fill a vector).
 macro_rules! folds {
     ($width:literal, $features:literal) => {
-        /// Returns the register of the CRC after `len` bytes, of at least one vector. `TO` says where they
-        /// are copied.
+        /// Returns the register of the CRC after `len` bytes, of at least one vector. `TO` selects the
+        /// destination of the copy.
         ///
-        /// Long ranges go through four chains, a page each, which are as many streams of the hardware
-        /// prefetcher.
+        /// Long ranges are processed in four chains of one page each, so that the hardware prefetcher follows
+        /// four streams.
         ///
         /// # Safety
         ///
@@ -48,7 +49,7 @@ macro_rules! folds {
             const AHEAD: usize = 512;
             let next = |at: usize| {
                 debug_assert!(at + WIDTH <= len);
-                // SAFETY: a vector within both ranges, as the conditions of the loops below show.
+                // SAFETY: the vector lies within both ranges, as the conditions of the loops below ensure.
                 unsafe { next::<TO>(dst.wrapping_add(at), src.wrapping_add(at)) }
             };
             let by_one = spread(const { factors(WIDTH) });
@@ -95,7 +96,7 @@ macro_rules! folds {
                 sum = fold(sum, by_one, next(at));
                 at += WIDTH;
             }
-            // SAFETY: the rest of both ranges, and the features.
+            // SAFETY: these are the rest of both ranges, and the processor has the features.
             unsafe { short::<TO>(reduce(sum), dst.wrapping_add(at), src.wrapping_add(at), len - at) }
         }
     };

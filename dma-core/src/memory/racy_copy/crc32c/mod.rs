@@ -1,8 +1,8 @@
 //! CRC-32C of bytes that others may access at the same time, alone or while they are copied.
 //!
-//! The bytes are read once, by the instructions that the processor has for it: `x86_64.rs`, `aarch64.rs`.
-//! Other processors, and checkers that see only what the compiler sees, take them through a buffer to the
-//! crate `crc32c`.
+//! The bytes are read once, by special instructions of the processor (`x86_64.rs`, `aarch64.rs`). On other
+//! processors, and for sanitizers and Miri, the bytes are copied to a buffer and passed to the crate
+//! `crc32c`.
 #![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
 
 #[cfg(all(target_arch = "aarch64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
@@ -25,11 +25,11 @@ use buffered as crc;
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 use x86_64::crc;
 
-/// Where the bytes are copied to.
+/// The destination of the copy: none.
 const NOWHERE: u8 = 0;
-/// Through the cache.
+/// Copies through the cache.
 const CACHE: u8 = 1;
-/// Past the cache where the processor can, whole cache lines at a time.
+/// Copies whole cache lines past the cache, if the processor can.
 const MEMORY: u8 = 2;
 
 /// Computes the CRC-32C of the `len` bytes at `src`. `crc` is the CRC-32C of the preceding bytes, or 0.
@@ -41,21 +41,21 @@ const MEMORY: u8 = 2;
 /// `src` is mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
 #[inline]
 pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
-    // SAFETY: `src` is mapped as this function requires. Nothing is written.
+    // SAFETY: the caller has mapped `src`, and nothing is written.
     unsafe { self::crc::<NOWHERE>(crc, std::ptr::null_mut(), src, len) }
 }
 
 /// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c()`] does. Reads the source
 /// from memory once, and writes through the cache.
 ///
-/// If others write the source at the same time, the result need not be the CRC of the destination.
+/// If others write the source at the same time, the result may differ from the CRC of the destination.
 ///
 /// # Safety
 ///
 /// As [`copy`](super::copy), and the ranges do not overlap.
 #[inline]
 pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    // SAFETY: both ranges are mapped, and apart, as this function requires.
+    // SAFETY: the caller has mapped both ranges, which do not overlap.
     unsafe { self::crc::<CACHE>(crc, dst, src, len) }
 }
 
@@ -67,26 +67,27 @@ pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) ->
 /// As [`copy_crc32c`].
 #[inline]
 pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    // SAFETY: both ranges are mapped, and apart, as this function requires.
+    // SAFETY: the caller has mapped both ranges, which do not overlap.
     unsafe { self::crc::<MEMORY>(crc, dst, src, len) }
 }
 
-/// Takes the bytes through a buffer on the stack, and copies them unless `TO` is [`NOWHERE`].
+/// Computes the CRC of copies of the bytes in a buffer on the stack, and copies them on unless `TO` is
+/// [`NOWHERE`].
 ///
 /// # Safety
 ///
 /// As [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
 unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    /// Short enough for the level-1 cache.
+    /// The buffer is short enough for the level-1 cache.
     const CHUNK: usize = 4096;
     let mut bytes = [0; CHUNK];
     for at in (0..len).step_by(CHUNK) {
         let n = CHUNK.min(len - at);
-        // SAFETY: `n` bytes within the source, to a buffer of this function.
+        // SAFETY: the `n` bytes lie within the source, and the buffer is at least that long.
         unsafe { super::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
         crc = crc32c::crc32c_append(crc, &bytes[..n]);
         if TO != NOWHERE {
-            // SAFETY: `n` bytes within the destination, from a buffer of this function.
+            // SAFETY: the `n` bytes lie within the destination, and the buffer is at least that long.
             unsafe { super::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
         }
     }

@@ -1,8 +1,9 @@
-//! CRC-32C by the instructions of x86-64.
+//! CRC-32C by instructions of x86-64.
 //!
 //! With AVX-512 and VPCLMULQDQ, vectors of 64 bytes are folded. With SSE 4.2 and PCLMULQDQ, three chains of
-//! `crc32` run side by side, because it has a latency of three cycles and a throughput of one (Intel's
-//! optimization manual and uops.info): 8 bytes a cycle, where folds of 16 bytes reach 4 to 8.
+//! `crc32` run side by side, because the instruction has a latency of three cycles and a throughput of one
+//! per cycle (Intel's optimization manual and uops.info). This processes 8 bytes a cycle, whereas folds of 16
+//! bytes process 4 to 8.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::fold::factors;
 use super::{CACHE, MEMORY, NOWHERE, buffered};
 
-/// The instructions that this processor has.
+/// Returns the best set of instructions that this processor has.
 fn instructions() -> u8 {
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     #[cold]
@@ -44,13 +45,14 @@ const LINE: usize = 64;
 /// Copies of at least this length write whole lines.
 const ALIGN_FROM: usize = 512;
 
-/// Returns the CRC after `len` bytes, which are copied as `TO` says.
+/// Returns the CRC after `len` bytes, and copies them as `TO` says.
 ///
 /// # Safety
 ///
 /// As [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    // SAFETY: the same ranges; each processor gets instructions that it has.
+    // SAFETY: the ranges are those of the caller, which meets the requirements, and `instructions` returns
+    // only instructions that the processor has.
     unsafe { by::<TO>(instructions(), crc, dst, src, len) }
 }
 
@@ -59,11 +61,11 @@ pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, l
 /// As [`crc()`]. The processor has these instructions.
 unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     if instructions == BASE {
-        // SAFETY: the same ranges.
+        // SAFETY: the ranges are those of the caller, which meets the requirements.
         return unsafe { buffered::<TO>(crc, dst, src, len) };
     }
     let head = if TO != NOWHERE && len >= ALIGN_FROM { dst.align_offset(LINE).min(LINE) } else { 0 };
-    // Without whole lines, nothing is written past the cache.
+    // Ranges without whole lines are written through the cache.
     let past_cache = TO == MEMORY && len >= ALIGN_FROM;
     let rest: unsafe fn(u32, *mut u8, *const u8, usize) -> u32 =
         match (instructions == FOLDS && len - head >= LINE, past_cache) {
@@ -74,10 +76,11 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
             (false, false) if TO == NOWHERE => chains::<NOWHERE>,
             (false, false) => chains::<CACHE>,
         };
-    // SAFETY: the first bytes of both ranges. The processor has SSE 4.2 if it has more than the base.
+    // SAFETY: these are the first bytes of both ranges. A processor with more than the base instructions has
+    // SSE 4.2.
     let raw = unsafe { short::<TO>(!crc, dst, src, head) };
-    // SAFETY: the other bytes of both ranges, at least a line for folds. The processor has the instructions,
-    // and the destination is aligned to a line if it is written past the cache.
+    // SAFETY: these are the other bytes of both ranges, at least one line for folds. The processor has the
+    // instructions, and the destination is aligned to a line if it is written past the cache.
     let raw = unsafe { rest(raw, dst.wrapping_add(head), src.wrapping_add(head), len - head) };
     if past_cache {
         // Stores past the cache are not ordered with other accesses, so a fence follows.
@@ -87,7 +90,7 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
     !raw
 }
 
-/// The bytes that are too few for anything else: 8 at a time, then one at a time.
+/// Processes bytes that are too few for vectors or chains: 8 at a time, then one at a time.
 ///
 /// # Safety
 ///
@@ -97,12 +100,12 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
 unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, len: usize) -> u32 {
     for _ in 0..len / 8 {
         let word: u64;
-        // SAFETY: 8 bytes within the source.
+        // SAFETY: the 8 bytes lie within the source.
         unsafe {
             asm!("mov {}, qword ptr [{}]", out(reg) word, in(reg) src, options(nostack, preserves_flags))
         };
         if TO != NOWHERE {
-            // SAFETY: 8 bytes within the destination.
+            // SAFETY: the 8 bytes lie within the destination.
             unsafe {
                 asm!("mov qword ptr [{}], {}", in(reg) dst, in(reg) word, options(nostack, preserves_flags))
             };
@@ -113,12 +116,12 @@ unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8
     }
     for _ in 0..len % 8 {
         let byte: u32;
-        // SAFETY: a byte within the source.
+        // SAFETY: the byte lies within the source.
         unsafe {
             asm!("movzx {:e}, byte ptr [{}]", out(reg) byte, in(reg) src, options(nostack, preserves_flags))
         };
         if TO != NOWHERE {
-            // SAFETY: a byte within the destination.
+            // SAFETY: the byte lies within the destination.
             unsafe {
                 asm!("mov byte ptr [{}], {}", in(reg) dst, in(reg_byte) byte as u8, options(nostack, preserves_flags))
             };
@@ -143,25 +146,25 @@ mod wide {
 
     folds!(64, "sse4.2,pclmulqdq,avx512f,avx512vl,vpclmulqdq");
 
-    /// Loads a vector, and stores it to the destination.
+    /// Loads a vector, and stores it to the destination if `TO` says so.
     ///
     /// # Safety
     ///
-    /// As [`run`], of one vector.
+    /// See [`run`], for one vector.
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn next<const TO: u8>(dst: *mut u8, src: *const u8) -> __m512i {
         let bytes: __m512i;
-        // SAFETY: 64 bytes within the source.
+        // SAFETY: the 64 bytes lie within the source.
         unsafe {
             asm!("vmovdqu64 {}, [{}]", out(zmm_reg) bytes, in(reg) src, options(nostack, preserves_flags))
         };
         match TO {
-            // SAFETY: 64 bytes within the destination.
+            // SAFETY: the 64 bytes lie within the destination.
             CACHE => unsafe {
                 asm!("vmovdqu64 [{}], {}", in(reg) dst, in(zmm_reg) bytes, options(nostack, preserves_flags))
             },
-            // SAFETY: a line within the destination, which is aligned.
+            // SAFETY: the line lies within the destination, which is aligned.
             MEMORY => unsafe {
                 asm!("vmovntdq [{}], {}", in(reg) dst, in(zmm_reg) bytes, options(nostack, preserves_flags))
             },
@@ -187,7 +190,7 @@ mod wide {
     fn fold(sum: __m512i, factors: __m512i, bytes: __m512i) -> __m512i {
         let first = _mm512_clmulepi64_epi128::<0x00>(sum, factors);
         let last = _mm512_clmulepi64_epi128::<0x11>(sum, factors);
-        // The exclusive or of all three.
+        // The constant selects the exclusive or of all three.
         _mm512_ternarylogic_epi64::<0x96>(first, last, bytes)
     }
 
@@ -209,7 +212,7 @@ mod wide {
         _mm_crc32_u64(crc, _mm_extract_epi64::<1>(sum) as u64) as u32
     }
 
-    /// Prefetches a line of each of four pages.
+    /// Prefetches one line of each of four pages.
     #[inline]
     fn prefetch(line: *const u8) {
         // SAFETY: a prefetch cannot fault.
@@ -226,8 +229,8 @@ mod wide {
     }
 }
 
-/// Three chains side by side, of a page each, which one stream of the hardware prefetcher covers, or of four
-/// lines.
+/// Processes three chains side by side. Each has one page, which one stream of the hardware prefetcher
+/// covers, or four lines.
 ///
 /// # Safety
 ///
@@ -237,7 +240,7 @@ unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u
     macro_rules! blocks {
         ($chain:literal) => {
             while len >= 3 * $chain {
-                // SAFETY: a block within both ranges, and the features.
+                // SAFETY: the block lies within both ranges, and the processor has the features.
                 crc = unsafe {
                     match TO {
                         NOWHERE => in_cache::block::<$chain>(crc, src),
@@ -252,17 +255,17 @@ unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u
     }
     blocks!(4096);
     blocks!(256);
-    // SAFETY: the rest of both ranges, and SSE 4.2.
+    // SAFETY: these are the rest of both ranges, and the processor has SSE 4.2.
     unsafe { short::<TO>(crc, dst, src, len) }
 }
 
-/// Returns the register of the CRC of three chains of `chain` bytes, from the register of each.
+/// Combines the CRC registers of three chains of `CHAIN` bytes.
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 fn join<const CHAIN: usize>([a, b, c]: [u64; 3]) -> u32 {
     use super::fold::power;
-    // A register stands for 32 bits more than its value, the product for one more, and the last two steps for
-    // 32 more.
+    // The exponents account for 32 extra bits of a register, one of the product, and 32 of the last two
+    // steps.
     let by_two = const { power(16 * CHAIN - 65) as i64 };
     let by_one = const { power(8 * CHAIN - 65) as i64 };
     let moved =
@@ -272,7 +275,7 @@ fn join<const CHAIN: usize>([a, b, c]: [u64; 3]) -> u32 {
     _mm_crc32_u64(crc, std::arch::x86_64::_mm_extract_epi64::<1>(sum) as u64) as u32 ^ c as u32
 }
 
-/// Declares `block`, which takes three chains of `CHAIN` bytes, a line of each in turn.
+/// Declares `block`, which processes three chains of `CHAIN` bytes, one line of each in turn.
 macro_rules! block {
     ($name:ident $(, $dst:ident, $store:literal)?) => {
         mod $name {
@@ -282,7 +285,7 @@ macro_rules! block {
             ///
             /// # Safety
             ///
-            /// As [`chains`], of a block.
+            /// See [`chains`], for one block.
             #[inline]
             #[target_feature(enable = "sse4.2,pclmulqdq")]
             pub(super) unsafe fn block<const CHAIN: usize>(crc: u32, mut src: *const u8 $(, mut $dst: *mut u8)?) -> u32 {
@@ -363,7 +366,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever this processor would choose: also what others choose.
+        /// Tests all sets of instructions that this processor has, not only the one that it selects.
         #[test]
         fn every_set_of_instructions_has_the_same_crc(
             len in prop_oneof![0..700_usize, 700..3000_usize, 12_000..40_000_usize],
@@ -378,7 +381,8 @@ mod tests {
             for set in BASE..=instructions() {
                 for by in [by::<NOWHERE>, by::<CACHE>, by::<MEMORY>] {
                     dst.fill(0xA5);
-                    // SAFETY: within both vectors; a processor has the instructions of those before its own.
+                    // SAFETY: the ranges lie within both vectors, and a processor also has the instructions
+                    // of every lower set.
                     prop_assert_eq!(unsafe { by(set, seed, dst.as_mut_ptr().wrapping_add(to), start, len) }, expected);
                     prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
                 }

@@ -1,7 +1,8 @@
-//! [`Ring`]: the jobs of one queue, in chunks that the owner and any number of helpers take one by one.
+//! [`Ring`]: the jobs of one queue, split into chunks that the owner and any number of helpers take one by
+//! one.
 //!
 //! Jobs are taken in order of publication, chunk by chunk, so that one word names the next chunk. A fenced
-//! job is taken only when all before it are finished, and later jobs wait behind it. Jobs finish in any
+//! job is taken only when all earlier ones have finished, and later jobs wait for it. Jobs finish in any
 //! order. The owner retires them in order of publication.
 #![expect(unsafe_code, reason = "hands the owner's jobs to other threads")]
 
@@ -19,7 +20,7 @@ use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell, fence}
 
 /// Bits of the word that count chunks. The other bits count jobs.
 const CHUNK_BITS: u32 = 24;
-/// Most chunks of a job.
+/// Maximum number of chunks of a job.
 pub(super) const MAX_CHUNKS: u32 = (1 << CHUNK_BITS) - 1;
 const JOB_MASK: u64 = u64::MAX >> CHUNK_BITS;
 /// Set in [`Entry::chunks`] for a fenced job.
@@ -27,7 +28,7 @@ const FENCED: u32 = 1 << 31;
 
 /// The part that helpers use.
 pub(super) struct Ring<T> {
-    /// Allocated with the first job, because many queues never have one.
+    /// The entries are allocated with the first job, because many queues never have one.
     entries: OnceLock<Box<[Entry<T>]>>,
     capacity: usize,
     /// The next chunk to take: job number, then chunk number.
@@ -38,7 +39,7 @@ pub(super) struct Ring<T> {
     finished: CachePadded<AtomicU64>,
     /// Jobs retired so far, by the owner.
     retired: AtomicU64,
-    /// The owner asked for a signal when the oldest job finishes.
+    /// True if the owner has requested a signal for the end of the oldest job.
     armed: AtomicBool,
 }
 
@@ -50,10 +51,11 @@ struct Entry<T> {
     job: UnsafeCell<T>,
 }
 
-// SAFETY: a job is written by the owner while nobody has a claim on it, and shared with those who have: so
-// `T` must be `Sync` for them and `Send` for the owner to move.
+// SAFETY: the owner writes a job only while no claim on it exists. Threads with claims share it, so `T` must
+// be `Sync`; the owner may move between threads, so `T` must be `Send`.
 unsafe impl<T: Send + Sync> Sync for Ring<T> {}
-// SAFETY: as above.
+// SAFETY: moving the ring moves the jobs, which are `Send`, and shares them with threads that have claims,
+// for which they are `Sync`.
 unsafe impl<T: Send + Sync> Send for Ring<T> {}
 
 /// The side that publishes and retires.
@@ -75,9 +77,9 @@ pub(super) struct Claim<'a, T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "somebody may be asleep"]
 pub(super) struct Finished {
-    /// It was the job's last chunk. Jobs behind a fence may have become available.
+    /// True if it was the job's last chunk. Jobs behind a fence may have become available.
     pub(super) job: bool,
-    /// The owner asked for a signal.
+    /// True if the owner has requested a signal.
     pub(super) signal: bool,
 }
 
@@ -96,7 +98,7 @@ impl<T: Default> Owner<T> {
         Self { ring: Arc::new(ring), published: 0, retired: 0 }
     }
 
-    /// Allocates the entries, unless they exist. Returns false if there is no memory for them.
+    /// Allocates the entries, unless they exist. Returns false if memory is exhausted.
     #[inline]
     pub(super) fn prepare(&self) -> bool {
         self.ring.entries.get().is_some() || self.make_entries()
@@ -113,12 +115,12 @@ impl<T: Default> Owner<T> {
     }
 
     /// Publishes the job that `fill` describes, of `chunks` chunks, 1 to [`MAX_CHUNKS`]. Returns its number.
-    /// `fenced`: this job and later ones wait for all before it.
+    /// `fenced`: this job and later ones wait for all earlier ones.
     ///
     /// # Panics
     ///
-    /// If there is no room, no memory (see [`prepare`](Self::prepare)), or the number of chunks is out of
-    /// range.
+    /// If the ring is full, the entries are not allocated (see [`prepare`](Self::prepare)), or the number of
+    /// chunks is out of range.
     pub(super) fn publish(&mut self, chunks: u32, fenced: bool, fill: impl FnOnce(&mut T)) -> u64 {
         let ring = &*self.ring;
         assert!(self.outstanding() < ring.capacity, "the ring of {} jobs is full", ring.capacity);
@@ -126,8 +128,8 @@ impl<T: Default> Owner<T> {
         assert!(self.prepare(), "no memory for {} jobs", ring.capacity);
         let entries = ring.entries.get().expect("made just now");
         let entry = &entries[self.published as usize & (ring.capacity - 1)];
-        // SAFETY: the entry's last job is retired, so no claim on it exists, and none can be taken before the
-        // store below.
+        // SAFETY: the entry's last job was retired, so no claim on it exists, and none can be taken before
+        // the store below.
         entry.job.with_mut(|job| fill(unsafe { &mut *job }));
         entry.left.store(chunks, Ordering::Relaxed);
         entry.chunks.store(if fenced { chunks | FENCED } else { chunks }, Ordering::Relaxed);
@@ -162,15 +164,15 @@ impl<T> Owner<T> {
         asleep() && self.ring.has_work()
     }
 
-    /// Returns true if every job before `number` is finished and its writes are visible. May return false for
-    /// a moment longer.
+    /// Returns true if every job before `number` has finished and its writes are visible. May return false
+    /// for a short time after that.
     pub(super) fn finished_before(&self, number: u64) -> bool {
-        // Acquire: pairs with `finish`.
+        // Acquire pairs with the release in `finish`.
         self.ring.finished.load(Ordering::Acquire) >= number
     }
 
-    /// Returns true if every job is finished and its writes are visible. May return false for a moment
-    /// longer.
+    /// Returns true if every job has finished and its writes are visible. May return false for a short time
+    /// after that.
     pub(super) fn all_finished(&self) -> bool {
         self.finished_before(self.published)
     }
@@ -182,7 +184,7 @@ impl<T> Owner<T> {
             return None;
         }
         let entry = &self.ring.entries.get()?[self.retired as usize & (self.ring.capacity - 1)];
-        // Acquire: pairs with `finish`, of every chunk.
+        // Acquire pairs with the release in `finish` of every chunk.
         (entry.left.load(Ordering::Acquire) == 0).then_some(entry)
     }
 
@@ -196,7 +198,7 @@ impl<T> Owner<T> {
     #[inline]
     pub(super) fn retire<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Option<R> {
         let entry = self.oldest_finished()?;
-        // SAFETY: all chunks are finished, so no claim on it exists or can be taken.
+        // SAFETY: all chunks have finished, so no claim on the job exists or can be taken.
         let result = entry.job.with_mut(|job| take(unsafe { &mut *job }));
         self.retired += 1;
         self.ring.retired.store(self.retired, Ordering::Relaxed);
@@ -225,7 +227,7 @@ impl<T> Owner<T> {
 impl<T> Ring<T> {
     /// Claims the next chunk that may be started, if any.
     pub(super) fn claim(&self) -> Option<Claim<'_, T>> {
-        // Acquire: the entry is read at least as new as this.
+        // Acquire ensures that the entry is at least as new as this word.
         let mut word = self.next.load(Ordering::Acquire);
         loop {
             let (entry, chunks) = match self.look(word) {
@@ -238,7 +240,8 @@ impl<T> Ring<T> {
             };
             let (job, chunk) = (word >> CHUNK_BITS, word as u32 & MAX_CHUNKS);
             let after = if chunk + 1 == chunks { (job + 1) << CHUNK_BITS } else { word + 1 };
-            // The word only grows (it wraps after 2^40 jobs). If it is unchanged, so is the job in the entry.
+            // The word only grows (it wraps after 2^40 jobs). If it is unchanged, the entry still holds the
+            // same job.
             match self.next.compare_exchange_weak(word, after, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(Claim { ring: self, entry, chunk }),
                 Err(newer) => word = newer,
@@ -262,7 +265,7 @@ impl<T> Ring<T> {
     #[inline]
     fn look(&self, word: u64) -> Look<'_, T> {
         let (job, chunk) = (word >> CHUNK_BITS, word as u32 & MAX_CHUNKS);
-        // Acquire: pairs with `publish`.
+        // Acquire pairs with the release in `publish`.
         if job == self.published.load(Ordering::Acquire) & JOB_MASK {
             return Look::Nothing;
         }
@@ -295,14 +298,15 @@ impl<T> Claim<'_, T> {
         self.chunk
     }
 
-    /// The job.
+    /// Calls `f` with the job.
     #[inline]
     pub(super) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: a claim keeps the owner from touching the job; other claims have shared references as well.
+        // SAFETY: while a claim exists, the owner does not write the job, and other claims make shared
+        // references only.
         self.entry.job.with(|job| f(unsafe { &*job }))
     }
 
-    /// Ends the claim. The chunk's memory is not touched afterwards.
+    /// Ends the claim. The chunk's memory is not accessed afterwards.
     pub(super) fn finish(self) -> Finished {
         let Self { ring, entry, .. } = self;
         // Release: a thread that sees the job finished sees this chunk's writes. Acquire: so does a thread
@@ -310,7 +314,7 @@ impl<T> Claim<'_, T> {
         if entry.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return Finished::default();
         }
-        // From here on the entry may hold another job.
+        // The entry may hold another job from now on.
         ring.finished.fetch_add(1, Ordering::AcqRel);
         Finished { job: true, signal: ring.should_signal() }
     }
@@ -326,7 +330,7 @@ impl<T> Ring<T> {
         }
         let oldest = self.retired.load(Ordering::Relaxed);
         let Some(entries) = self.entries.get() else { return false };
-        // The thread that finishes the oldest job sees that here. Others need not.
+        // The thread that finishes the oldest job sees the request here. Other threads need not.
         entries[oldest as usize & (self.capacity - 1)].left.load(Ordering::Relaxed) == 0
             && self.armed.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! [`CpuQueue`]: does short operations during submission, and long ones by helper threads and polls.
+//! [`CpuQueue`]: executes short operations during submission, and long ones by helper threads and polls.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 #[cfg(test)]
@@ -27,18 +27,19 @@ use super::transfer::{Failure, Kind, Work, is_local};
 const CHUNK: usize = 256 << 10;
 /// Shortest chunk while another core has other jobs.
 const CHUNK_MIN: usize = 64 << 10;
-/// Shortest chunk while other cores are idle. Its copy takes longer than the way between cores, less than 1
-/// us.
+/// Shortest chunk while other cores are idle. Its copy takes longer than communication between cores, which
+/// takes less than 1 us.
 const CHUNK_MIN_IDLE: usize = 16 << 10;
-/// Least cost of a chunk, in bytes: claiming and finishing it takes some 100 ns, even if nothing is moved.
+/// Minimum cost of a chunk, as a number of bytes: claiming and finishing it takes about 100 ns, even if
+/// nothing is moved.
 const CHUNK_COST: usize = 1 << 10;
 /// One in this many polls serves jobs before short copies. It keeps jobs going without slowing each batch of
 /// short copies, which takes far less time than a chunk.
 const JOBS_TURN: u32 = 8;
 /// Chunks are a multiple of this.
 const PAGE: usize = 4096;
-/// Longest descriptor. It completes long before a caller takes the engine for stalled, and within fewer
-/// polls, of about one chunk each, than a waiter makes before it sleeps.
+/// Longest descriptor. It completes long before a caller considers the engine stalled, and in fewer polls (of
+/// about one chunk each) than a waiter makes before it sleeps.
 pub(super) const MAX_TRANSFER: usize = 16 << 20;
 
 /// A queue of the [`CpuEngine`](super::CpuEngine).
@@ -52,12 +53,12 @@ pub(super) struct CpuQueue {
     fills: CopyTuner,
     /// End of the queue's busy time in trials, as of [`Job::busy`].
     busy_until: u64,
-    /// Descriptors that are done without a result, and not reported.
+    /// Descriptors that are done without a result and have not been reported.
     done: Tokens,
     /// Descriptors that ended during submission with a result or a failure.
     ended: VecDeque<Completion>,
     jobs: Owner<Job>,
-    /// Lists of segments for jobs to come.
+    /// Reused lists of segments for jobs.
     spares: Spares,
     job_queue: Arc<JobQueue>,
     pool: Arc<Pool>,
@@ -65,17 +66,17 @@ pub(super) struct CpuQueue {
     busy_period: BusyPeriod,
     /// Total length of unreported jobs.
     unreported: u64,
-    /// A job since the last doorbell belongs to a trial.
+    /// True if a job since the last doorbell belongs to a trial.
     trial: bool,
     /// Number of the last fenced job. Nothing starts before all jobs before it are finished.
     fence: u64,
     /// Counts polls while there are jobs.
     polls: u32,
-    /// Something was submitted since the last doorbell.
-    unrung: bool,
+    /// True if something was submitted since the last doorbell.
+    doorbell_pending: bool,
     doorbells: u64,
     stopped: bool,
-    /// The owner sleeps on the event.
+    /// True if the owner sleeps on the event.
     armed: bool,
 }
 
@@ -92,7 +93,7 @@ impl CpuQueue {
         let jobs = Owner::new(options.depth);
         let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new(), hot_cost()));
         pool.add(&job_queue)?;
-        // Trials are useless if nothing may be done during submission.
+        // Trials are useless if nothing may be executed during submission.
         let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
         let tuner = || CopyTuner::new().for_depth(options.depth).for_cores(cores);
         Ok(Self {
@@ -114,25 +115,25 @@ impl CpuQueue {
             trial: false,
             fence: 0,
             polls: 0,
-            unrung: false,
+            doorbell_pending: false,
             doorbells: 0,
             stopped: false,
             armed: false,
         })
     }
 
-    /// Returns true if a submission has to wait for earlier jobs. `fence`: it has a fence itself.
+    /// Returns true if a submission must wait for earlier jobs. `fence`: the submission has a fence.
     #[inline]
     fn must_wait(&self, fence: bool) -> bool {
         self.jobs.outstanding() > 0
             && !(self.jobs.finished_before(self.fence) && (!fence || self.jobs.all_finished()))
     }
 
-    /// Does or publishes any other operation than a short copy of local memory.
+    /// Executes or publishes an operation other than a short copy of local memory.
     ///
     /// # Safety
     ///
-    /// As for [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn take(&mut self, descriptor: &Descriptor<'_>) {
         let (kind, src, dst) = match descriptor.operation() {
             Operation::Copy { src, dst } => (Kind::Copy, &[src][..], &[dst][..]),
@@ -142,19 +143,19 @@ impl CpuQueue {
             Operation::Compare { a, b } => (Kind::Compare, &[a][..], &[b][..]),
             Operation::Crc32c { src, seed } => (Kind::Crc32c { seed }, &[src][..], &[][..]),
             Operation::CopyCrc32c { src, dst, seed } => (Kind::CopyCrc32c { seed }, &[src][..], &[dst][..]),
-            // Not among the engine's capabilities.
+            // The engine does not declare this capability.
             _ => {
                 let outcome = Outcome::Failed(ErrorKind::Unsupported);
                 return self.ended.push_back(Completion::ended(descriptor.token(), outcome, 0));
             }
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
         unsafe { self.take_work(descriptor, Work { kind, src, dst }) };
     }
 
     /// # Safety
     ///
-    /// As for [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn take_work(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>) {
         let (token, len) = (descriptor.token(), descriptor.len());
         let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
@@ -166,18 +167,18 @@ impl CpuQueue {
         };
         let pick = match work.kind {
             Kind::Copy | Kind::Fill { .. } => tuner.pick(len, self.hint),
-            // Their times say nothing of plain copies.
+            // Their times say nothing about plain copies.
             _ => tuner.untimed(len, self.hint),
         };
-        // Without memory for jobs, no earlier job exists, and it is done at once.
+        // Without memory for jobs, no earlier job exists, and the operation is executed at once.
         if (!at_once || (len > inline_limit && !pick.alone)) && self.jobs.prepare() {
             let pick = pick.shared();
             let helpers = self.pool.helpers();
             let nobody = pick.is_shared_trial() && !helpers.are_there();
-            let pick = if nobody { tuner.put_off(pick, !self.trial, helpers.any_asleep()) } else { pick };
+            let pick = if nobody { tuner.defer_trial(pick, !self.trial, helpers.any_asleep()) } else { pick };
             return self.publish(descriptor, work, pick);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
         match tuner.run(pick, len, |kernel| unsafe { work.run(0, len, kernel) }) {
             Ok(result) if work.kind.has_result() => {
                 self.ended.push_back(Completion::done(token).with_result(result));
@@ -187,7 +188,7 @@ impl CpuQueue {
         }
     }
 
-    /// Publishes it as a job.
+    /// Publishes the operation as a job.
     fn publish(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>, pick: Pick) {
         let (token, len) = (descriptor.token(), descriptor.len());
         let taken = if pick.is_shared_trial() { ticks() } else { 0 };
@@ -216,7 +217,7 @@ impl CpuQueue {
         }
     }
 
-    /// Reports operations that were done or failed during submission.
+    /// Reports operations that ended during submission.
     #[inline]
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = self.done.pop_into(completions);
@@ -229,10 +230,10 @@ impl CpuQueue {
         n
     }
 
-    /// Polls while there are jobs. If all helpers sleep, jobs are done here only.
+    /// Polls while jobs exist. If all helpers sleep, only polls execute jobs.
     ///
     /// Reports short copies first. Each [`JOBS_TURN`]th poll serves jobs first, so that an endless stream of
-    /// short copies, which may fill `completions` every time, cannot starve them, and does a chunk if all
+    /// short copies, which may fill `completions` every time, cannot starve them, and copies a chunk if all
     /// helpers sleep.
     fn poll_jobs(&mut self, completions: &mut [Completion]) -> usize {
         self.polls = self.polls.wrapping_add(1);
@@ -278,7 +279,7 @@ impl CpuQueue {
         n
     }
 
-    /// Does a bounded piece of work, until something can be reported.
+    /// Executes a bounded amount of work, or less if something can be reported.
     fn help(&mut self) {
         let mut left = CHUNK;
         while !self.jobs.can_retire()
@@ -305,8 +306,8 @@ impl CpuQueue {
     }
 }
 
-/// Returns the chunk length of a copy: all `cores` get as many chunks, unless that makes them shorter than
-/// `least`.
+/// Returns the chunk length of a copy. All `cores` get the same number of chunks, unless that makes the
+/// chunks shorter than `least`.
 fn chunk(len: usize, cores: usize, least: usize) -> usize {
     let each = len.div_ceil(CHUNK * cores);
     len.div_ceil(each * cores).next_multiple_of(PAGE).clamp(least, CHUNK)
@@ -323,9 +324,9 @@ fn completion(token: u64, failure: Option<Failure>) -> Completion {
     }
 }
 
-// SAFETY: every accepted descriptor is in exactly one of `done`, `ended` and `jobs`, from which `poll` takes
-// it, in the latter case when no thread has a claim on it any more. Kernels order what they wrote before what
-// follows, and `Ring` passes that on to the owner. Dropping waits for claims.
+// SAFETY: every accepted descriptor is in exactly one of `done`, `ended` and `jobs`, and `poll` removes it
+// when it reports it. A job is removed only when no thread has a claim on it. Kernels order their writes
+// before later stores, and `Ring` makes them visible to the owner. Dropping waits for claims.
 unsafe impl RawQueue for CpuQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -349,15 +350,15 @@ unsafe impl RawQueue for CpuQueue {
                         && src.len <= self.inline_limit
                         && !self.must_wait(descriptor.fence()) =>
                 {
-                    // SAFETY: the caller promises access to both, and that they do not overlap.
+                    // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
                     unsafe { self.copies.copy(dst.addr.as_ptr(), src.addr.as_ptr(), src.len, self.hint) };
                     self.done.push(descriptor.token());
                 }
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
                 _ => unsafe { self.take(descriptor) },
             }
         }
-        self.unrung |= !batch.is_empty();
+        self.doorbell_pending |= !batch.is_empty();
         if self.armed && !(self.done.is_empty() && self.ended.is_empty()) {
             self.wake_owner();
         }
@@ -365,14 +366,14 @@ unsafe impl RawQueue for CpuQueue {
     }
 
     fn flush(&mut self) {
-        if !std::mem::take(&mut self.unrung) {
+        if !std::mem::take(&mut self.doorbell_pending) {
             return;
         }
         self.doorbells += 1;
         let trial = std::mem::take(&mut self.trial);
         if self.jobs.outstanding() > 0 {
             let (helpers, busy_period) = (self.pool.helpers(), &mut self.busy_period);
-            // An upper bound: some may be done already.
+            // This is an upper bound, because some may already be done.
             let left = self.job_queue.takes(self.unreported);
             let wake = |busy_period: &mut BusyPeriod| {
                 trial || busy_period.wakes(helpers, left) || helpers.explores()
@@ -443,7 +444,7 @@ impl QueueEvents for CpuQueue {
 
 impl Drop for CpuQueue {
     fn drop(&mut self) {
-        // Starts nothing more. Running chunks end soon.
+        // No further chunk starts. Running chunks end soon.
         self.job_queue.stop();
         while self.jobs.outstanding() > 0 {
             if self.jobs.retire(|_| ()).is_none()
