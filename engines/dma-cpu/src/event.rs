@@ -18,28 +18,18 @@ impl Event {
 
     /// Makes it readable.
     pub(super) fn signal(&self) {
-<<<<<<< HEAD
         if let Ok(fd) = &self.0 {
             // Fails only for a full counter, which is readable.
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
         }
-=======
-        // If the counter is full, the descriptor is already readable.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
->>>>>>> 96dd1e0 (dma-cpu: comments, names and one style of modules)
     }
 
     /// Makes it unreadable.
     pub(super) fn clear(&self) {
-<<<<<<< HEAD
         if let Ok(fd) = &self.0 {
             // Fails only for a counter of 0, which is not readable.
             let _ = rustix::io::read(fd, &mut [0; 8]);
         }
-=======
-        // The read fails if the descriptor is not readable, which is fine.
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
->>>>>>> 96dd1e0 (dma-cpu: comments, names and one style of modules)
     }
 
     /// Returns the descriptor.
