@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Parsers of foreign bytes never panic, accept only valid input, and drop nothing (fuzz/src/lib.rs). No sequence of calls
 # to the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
-# (fuzz/src/calls.rs), comm channel and events (contexts.rs), command lines and log (programs.rs), DOCA 1.5 and 2.2
-# (work_queues.rs), and SPDK (spdk.rs). Programs for DSA get a record each on the stand-in, which writes nowhere else
-# (dsa.rs). No stranger passes for a peer that knows the secret (handshake.rs).
+# (fuzz/src/calls), comm channel and events (contexts), command lines and log (programs.rs), DOCA 1.5 and 2.2
+# (work_queues), and SPDK (spdk). Programs for DSA get a record each on the stand-in, which writes nowhere else
+# (dsa). No stranger passes for a peer that knows the secret (handshake.rs).
 #   ci/fuzz.sh replay         every input of the committed corpus, and those with one change, after clippy; works with
 #                             any compiler
 #   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;

@@ -55,7 +55,7 @@ fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> 
 fn main() -> dma::Result<()> {
     let (mut resets, mut failed) = (0, 0);
     for seed in 0..200 {
-        // The same seed reproduces the same device.
+        // A seed reproduces its device exactly.
         let name =
             format!("sim:profile=bluefield3,seed={seed},faults=reset:p=0.03+fail:p=0.03+refuse:p=0.02");
         let engine = dma::open(&name)?;

@@ -1,5 +1,4 @@
-//! Write an engine of your own: all that a minimal backend needs, in one file, checked by the conformance
-//! suite.
+//! Write an engine of your own: a minimal backend in one file, checked by the conformance suite.
 //!
 //! Run it with `cargo run --example 08_write_a_backend`. In a project of your own it needs `dma` with its
 //! feature `conformance`, and nothing else: `cargo add dma --path WHERE-IT-LIES --features conformance`.

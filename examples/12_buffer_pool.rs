@@ -1,4 +1,4 @@
-//! Takes buffers from a pool: registered once, and given back by whoever drops them last.
+//! Takes buffers from a pool. They are registered once, and return to the pool when their last view is dropped.
 //!
 //! `cargo run --example 12_buffer_pool`
 

@@ -23,7 +23,7 @@ fn main() -> dma::Result<()> {
         let owner: Bytes = src.into_owner().expect("the last view, and its owner is `Bytes`");
         assert_eq!(owner.as_ptr(), message.as_ptr());
 
-        // Memory of the program's own, which is a destination, too. `HostMemory::aligned` makes such memory
+        // Memory of the program's own as a destination. `HostMemory::aligned` makes such memory
         // for engines that ask for an alignment.
         let dst = engine.register(HostMemory::from_owner(vec![0; owner.len()]))?;
         let src = engine.register_read_only(owner)?;
@@ -31,7 +31,7 @@ fn main() -> dma::Result<()> {
         let arrived: Vec<u8> = dst.into_owner().expect("the last view, and its owner is the vector");
         assert_eq!(arrived, message);
 
-        // The same memory again and again: the registration is kept.
+        // Memory that is used repeatedly: its registration is kept.
         let options = RegistrationCacheOptions::new().with_entries(16).with_bytes(64 << 20);
         let cache = RegistrationCache::new(Arc::clone(&engine), &options);
         let table: Arc<[u8]> = vec![9; 4096].into();

@@ -54,7 +54,7 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if one is no name, is there twice, or is `auto` or the CPU, wrapped or not.
+    /// `InvalidArgument` if a device is not a name, is named twice, or is `auto` or the CPU, wrapped or not.
     pub(crate) fn devices_of(&self, name: &EngineName) -> Result<Vec<EngineName>> {
         let Some(text) = name.option("device").filter(|text| ![ANY, NONE].contains(text)) else {
             return Ok(Vec::new());

@@ -152,8 +152,7 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `record` | [`RecordEngine`]: a trace of all operations in a file | [`RecordOptions::INFO`] |
 ///
 /// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
-/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each is there
-/// at most once.
+/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each appears at most once.
 ///
 /// [`MeterEngine`]: crate::layers::meter::MeterEngine
 /// [`MeterOptions::INFO`]: crate::layers::meter::MeterOptions::INFO
@@ -236,7 +235,7 @@ fn refuse_untrusted(name: &EngineName) -> Result<()> {
 /// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
 ///
 /// Opens each engine for a moment, which may take some milliseconds, and loads the vendors' libraries if they
-/// are there: SPDK's environment is then set up for this process, with the default options. A missing SDK or
+/// are installed. On a machine with I/OAT, that sets up SPDK's environment for this process, with the default options. A missing SDK or
 /// device is an answer, not an error.
 #[must_use]
 pub fn discover() -> Vec<Discovered> {

@@ -66,7 +66,7 @@ impl Wrapped {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an unknown wrapper, or one that is there twice.
+    /// `InvalidArgument` for an unknown wrapper, or one that is named twice.
     pub(crate) fn of(name: &EngineName) -> Result<Option<Self>> {
         let Some((outer, within)) = name.backend().split_once(AROUND) else { return Ok(None) };
         let invalid = |message| Error::new(ErrorKind::InvalidArgument, message);

@@ -84,7 +84,7 @@ fn an_added_backend_is_known_everywhere() {
         ["mine:first", "mine:second"]
     );
     dma::open_name(&mine[0].name).expect("what is discovered opens");
-    // A model is no hardware that can be used, though it opens.
+    // A model does not count as usable hardware, though it opens.
     let [diagnosis] = &dma::doctor(&["mine"]).expect("the name is known")[..] else { panic!("one backend") };
     assert_eq!((diagnosis.name, diagnosis.is_hardware), ("mine", true));
     assert_eq!((diagnosis.opens, diagnosis.is_usable), (true, false));

@@ -740,7 +740,7 @@ fn write(bytes: impl IntoIterator<Item = u8>, buffers: &mut Buffers) {
     to.zip(bytes).for_each(|(to, byte)| *to = byte);
 }
 
-/// Replays a complete trace of a queue that rang so many doorbells.
+/// Replays a complete trace of a queue that rang this number of doorbells.
 fn replayed(trace: &Path, doorbells: u64) {
     let trace = Trace::load(trace).expect("the trace is complete");
     assert_eq!(trace.queues().iter().map(|queue| queue.doorbells).collect::<Vec<_>>(), [doorbells]);

@@ -1,5 +1,5 @@
 //! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
-//! stand-in: 64 bytes, batches of 32. The limit is 1.10 times as many.
+//! stand-in: 64 bytes, batches of 32. The limit is 1.10 times the instructions of SPDK.
 //!
 //! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 

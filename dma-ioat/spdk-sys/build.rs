@@ -1,5 +1,5 @@
 //! Implements the features: `linked` asks `pkg-config` which libraries of SPDK and DPDK to link, `bindgen`
-//! binds the installed headers. Without them it does nothing.
+//! binds the installed headers. It has no effect where none are installed.
 //!
 //! Without an installed SPDK, both warn and have no effect: libraries are loaded at run time, and
 //! declarations are those of this crate. So all features together build everywhere.

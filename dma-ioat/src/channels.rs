@@ -62,7 +62,7 @@ pub(crate) struct Channels {
     pub(crate) broken: BTreeSet<PciAddress>,
     /// Channels that are being attached again; the thread that does so takes them.
     pub(crate) restarting: BTreeSet<PciAddress>,
-    /// Those of them whose queue is gone: they are free once attached.
+    /// Restarting channels without a queue. They are free once attached.
     returning: BTreeSet<PciAddress>,
 }
 
@@ -198,7 +198,7 @@ impl Channels {
         }
     }
 
-    /// The error for `address`, which is no channel of this process.
+    /// Returns the error for `address`, where this process has no channel.
     pub(crate) fn not_there(&self, address: PciAddress) -> Error {
         if let Some(holder) = self.held.get(&address) {
             return error(ErrorKind::InUse, format!("channel {address} is taken by {holder}"))
@@ -222,7 +222,7 @@ impl Channels {
             .with_hint(format!("there are {}", known.join(", ")))
     }
 
-    /// The error if there is no channel at all.
+    /// Returns the error for a process without any channel.
     pub(crate) fn nothing(&self) -> Error {
         if let Some(address) = self.broken.first().filter(|_| self.held.is_empty()) {
             return self.not_there(*address);
@@ -298,7 +298,8 @@ impl Channels {
     /// It has nothing in flight or has halted, and nobody uses it any more.
     pub(crate) unsafe fn detach(&mut self, spdk: &Library, channel: &Channel) {
         self.channels.remove(&channel.address);
-        // SAFETY: it was attached; the rest is the caller's promise.
+        // SAFETY: it was in the list of attached channels, and nobody uses it, with nothing in flight, as the
+        // caller guarantees.
         unsafe { ffi::detach(spdk, channel.raw) };
         // SAFETY: detached above. SPDK offers only released functions again.
         unsafe { ffi::release(spdk, channel.function) };

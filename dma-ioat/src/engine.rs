@@ -160,7 +160,8 @@ unsafe impl DmaEngine for IoatEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps `memory` mapped, and accesses it only as the contract allows, until the
+        // region is dropped.
         let region = unsafe { IoatRegion::register(&self.environment, self.id, memory, request.access) }?;
         Ok(Box::new(region))
     }

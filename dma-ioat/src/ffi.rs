@@ -23,16 +23,17 @@ pub(crate) struct RawChannel(pub(crate) NonNull<spdk_ioat_chan>);
 
 // SAFETY: a handle; the calls that take it are unsafe. SPDK allows any one thread at a time.
 unsafe impl Send for RawChannel {}
-// SAFETY: as above.
+// SAFETY: a shared handle gives no access to the channel: each call that takes it is unsafe, and names who
+// may make it.
 unsafe impl Sync for RawChannel {}
 
 /// Handle of a PCI function that SPDK offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawFunction(NonNull<spdk_pci_device>);
 
-// SAFETY: as above.
+// SAFETY: a handle, which is not dereferenced here. SPDK's functions of PCI devices take it on any thread.
 unsafe impl Send for RawFunction {}
-// SAFETY: as above.
+// SAFETY: sharing the handle accesses no memory. SPDK's calls of PCI functions can be made on any thread.
 unsafe impl Sync for RawFunction {}
 
 /// The model behind the channels, if SPDK is the stand-in.
@@ -71,9 +72,10 @@ pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> O
 ///
 /// # Safety
 ///
-/// It came from [`allocate`], and nobody uses it any more.
+/// The memory is from [`allocate`], and is not used any more.
 pub(crate) unsafe fn free(spdk: &Library, memory: DeviceAddr) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller got the memory from `allocate`, which is `spdk_zmalloc`, and it is not used any
+    // more.
     unsafe { (spdk.env.spdk_free)(memory.as_ptr().cast()) };
 }
 
@@ -83,7 +85,8 @@ pub(crate) unsafe fn free(spdk: &Library, memory: DeviceAddr) {
 ///
 /// The memory stays mapped until it is unregistered.
 pub(crate) unsafe fn register(spdk: &Library, memory: NonNull<u8>, len: usize) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the memory mapped until it is unregistered. SPDK checks alignment and length
+    // itself.
     unsafe { (spdk.env.spdk_mem_register)(memory.as_ptr().cast(), len) }
 }
 
@@ -93,7 +96,8 @@ pub(crate) unsafe fn register(spdk: &Library, memory: NonNull<u8>, len: usize) -
 ///
 /// No device uses it.
 pub(crate) unsafe fn unregister(spdk: &Library, memory: DeviceAddr, len: usize) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: no device uses the memory, as the caller guarantees. SPDK refuses a range that is not
+    // registered.
     unsafe { (spdk.env.spdk_mem_unregister)(memory.as_ptr().cast(), len) }
 }
 
@@ -130,7 +134,8 @@ pub(crate) fn probe<P: Probe>(spdk: &Library, probe: &mut P) -> i32 {
 }
 
 unsafe extern "C" fn wants<P: Probe>(context: *mut c_void, function: *mut spdk_pci_device) -> bool {
-    // SAFETY: `probe` passed it, and nobody else uses it meanwhile.
+    // SAFETY: `probe` passed this pointer as the context, and SPDK calls back within that call only, one call at a
+    // time.
     let (spdk, probe) = unsafe { &mut *context.cast::<(&Library, &mut P)>() };
     let Some(function) = NonNull::new(function).map(RawFunction) else { return false };
     probe.wants(function, address_of(spdk, function))
@@ -141,7 +146,8 @@ unsafe extern "C" fn attached<P: Probe>(
     function: *mut spdk_pci_device,
     channel: *mut spdk_ioat_chan,
 ) {
-    // SAFETY: as above.
+    // SAFETY: `probe` passed this pointer as the context, and SPDK calls back within that call only, one call
+    // at a time.
     let (spdk, probe) = unsafe { &mut *context.cast::<(&Library, &mut P)>() };
     if let (Some(function), Some(channel)) = (NonNull::new(function), NonNull::new(channel)) {
         let function = RawFunction(function);
@@ -179,7 +185,8 @@ pub(crate) fn claim(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
 /// It is neither attached nor used any more.
 pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction) {
     if let Some(detach) = spdk.env.spdk_pci_device_detach {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's function is neither attached nor used, so no code uses the
+        // handle that SPDK frees.
         unsafe { detach(function.as_ptr()) };
     }
 }
@@ -190,7 +197,8 @@ pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction)
 ///
 /// It is attached, has completed its descriptors or halted, and is not used any more.
 pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the channel is attached and has nothing in flight, so the engine does not use the ring that
+    // SPDK frees.
     unsafe { (spdk.ioat.spdk_ioat_detach)(channel.as_ptr()) };
 }
 
@@ -198,9 +206,11 @@ pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
 ///
 /// # Safety
 ///
-/// It is attached, nobody else uses it meanwhile, and the memory that its callbacks write is valid.
+/// The channel is attached, no other thread uses it during the call, and the memory that its callbacks write is
+/// valid.
 pub(crate) unsafe fn process(spdk: &Library, RawChannel(channel): RawChannel) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's channel is attached, no other thread uses it during the call, and its callbacks'
+    // memory is valid.
     unsafe { (spdk.ioat.spdk_ioat_process_events)(channel.as_ptr()) >= 0 }
 }
 
@@ -224,7 +234,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
 ///
 /// # Safety
 ///
-/// The function's channel is attached, and nobody else uses it meanwhile.
+/// The function's channel is attached, and no other thread uses it during the call.
 pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) -> bool {
     let (Some(map), Some(unmap)) = (spdk.env.spdk_pci_device_map_bar, spdk.env.spdk_pci_device_unmap_bar)
     else {
@@ -247,12 +257,13 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
 ///
 /// `register` points to a mapped register.
 unsafe fn read_register(register: *mut u8) -> u8 {
-    // The stand-in is a thread of this process: ThreadSanitizer takes it for one that races with a volatile
-    // access. SAFETY: the caller's promise.
+    // The stand-in's engine is a thread of this process, whose accesses ThreadSanitizer takes for races with volatile
+    // ones.
+    // SAFETY: the caller's register is mapped, and all accesses to it are atomic.
     #[cfg(dma_thread_sanitizer)]
     let value =
         unsafe { std::sync::atomic::AtomicU8::from_ptr(register) }.load(std::sync::atomic::Ordering::Relaxed);
-    // SAFETY: as above.
+    // SAFETY: the caller's register is mapped, and has 8 bits.
     #[cfg(not(dma_thread_sanitizer))]
     let value = unsafe { register.read_volatile() };
     value
@@ -260,13 +271,13 @@ unsafe fn read_register(register: *mut u8) -> u8 {
 
 /// # Safety
 ///
-/// As [`read_register`].
+/// `register` points to a mapped register.
 unsafe fn write_register(register: *mut u8, value: u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's register is mapped, and all accesses to it are atomic.
     #[cfg(dma_thread_sanitizer)]
     unsafe { std::sync::atomic::AtomicU8::from_ptr(register) }
         .store(value, std::sync::atomic::Ordering::Relaxed);
-    // SAFETY: as above.
+    // SAFETY: the caller's register is mapped, and has 8 bits.
     #[cfg(not(dma_thread_sanitizer))]
     unsafe {
         register.write_volatile(value);
@@ -291,10 +302,11 @@ unsafe fn reset(start: *mut u8) -> bool {
         return false;
     }
     // A reset during a transfer may block the bus: suspend first, as SPDK does. An engine that hangs may
-    // ignore that. SAFETY: as above.
+    // ignore that.
+    // SAFETY: `start` points to the mapped registers of a channel, of which this is the command.
     unsafe { write_register(command, registers::SUSPEND) };
     done(registers::SUSPEND);
-    // SAFETY: as above.
+    // SAFETY: `start` points to the mapped registers of a channel, of which this is the command.
     unsafe { write_register(command, registers::RESET) };
     done(registers::RESET)
 }

@@ -45,7 +45,7 @@ impl Fill {
     /// The destination is the caller's to write.
     pub(crate) unsafe fn begin(&self) {
         for (at, byte) in self.first[..self.by_cpu].iter().enumerate() {
-            // SAFETY: within the destination: no more than its length; the caller's promise.
+            // SAFETY: `by_cpu` is at most the destination's length, and the caller may write the destination.
             unsafe { self.dst.offset(at).as_ptr().write(*byte) };
         }
     }

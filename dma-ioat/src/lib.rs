@@ -1,8 +1,8 @@
 //! Intel I/OAT (CBDMA, the copy engine of Xeon processors) as an engine of the `dma` crate, through the SPDK
 //! that is installed.
 //!
-//! SPDK is loaded when the first engine is opened: nothing of it is needed to build. Without it, or without a
-//! device, [`IoatEngine::open`] and [`discover`] return errors with the remedy. The README describes the
+//! SPDK is loaded when the first engine is opened: nothing of it is needed to build. If it or a
+//! device is missing, [`IoatEngine::open`] and [`discover`] return errors with the remedy. The README describes the
 //! set-up of a machine.
 //!
 //! Properties of I/OAT and SPDK that users see:
@@ -10,7 +10,7 @@
 //! - **One environment per process.** SPDK's environment (DPDK's) is set up with the first engine's
 //!   [`IoatOptions`], and shared by all later engines. Options that contradict it are refused.
 //! - **One channel per queue.** Every PCI function is one channel, and has one queue at a time. The first
-//!   engine attaches all that the process may have. When all are taken, the error names the owners.
+//!   engine attaches every channel that the process may have. When all are taken, the error names the owners.
 //! - **Memory.** Regions are allocated from the environment, or registered: whole pages of 2 MiB, each once.
 //! - **Copy and fill.** The hardware has no scatter-gather lists, fences or event descriptors. The safe API
 //!   emulates the first two, and polls.
@@ -19,8 +19,8 @@
 //!   again. The next descriptors run one at a time, which identifies the faulty one if it is retried.
 //! - **Log.** SPDK's log becomes `tracing` events of the target `spdk`, if this crate set the environment up
 //!   and a subscriber existed then; otherwise SPDK prints it. DPDK's own output goes to standard error.
-//! - **Draining.** A channel cannot cancel descriptors. Those in flight when a queue is closed complete; a
-//!   channel that never answers is leaked.
+//! - **Draining.** A channel cannot cancel descriptors. When a queue is closed, descriptors in
+//!   flight complete. A channel that never answers is leaked.
 
 mod backend;
 mod channels;

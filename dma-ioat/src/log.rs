@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 static LOG: OnceLock<Log> = OnceLock::new();
 
 unsafe extern "C" {
-    /// Of the C library. All supported processors pass a `va_list` by its address.
+    /// Belongs to the C library. All supported processors pass a `va_list` by its address.
     fn vsnprintf(to: *mut c_char, size: usize, format: *const c_char, args: *mut c_void) -> c_int;
 }
 
@@ -51,14 +51,14 @@ unsafe extern "C" fn line(
     if format.is_null() {
         return;
     }
-    // SAFETY: the buffer has `LEN` bytes; the rest is the caller's promise. `args` is used once.
+    // SAFETY: the buffer has `LEN` bytes, and SPDK's `args` match its format string. They are used once.
     unsafe { vsnprintf(message.as_mut_ptr().cast(), LEN, format, args.cast()) };
     let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
     let text = |text: *const c_char| {
         if text.is_null() {
             return "?".into();
         }
-        // SAFETY: not null, so a string, by the caller's promise.
+        // SAFETY: not null, and SPDK passes strings that end with a zero and stay valid during the call.
         unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     let place = match file.is_null() {

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "implements `RawQueue` on SPDK's calls")]
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -39,20 +40,22 @@ pub(crate) struct IoatQueue {
     channel: Option<Channel>,
     /// Descriptors completed, counted by the callbacks.
     done: Arc<AtomicU64>,
-    /// Descriptors submitted and reported. Those between are in flight, or done and not reported.
+    /// Number of descriptors submitted.
     head: u64,
+    /// Number of descriptors reported. Later ones are in flight, or done and not yet reported.
     reported: u64,
     /// Tokens by descriptor number. The length is a power of two.
     tokens: Box<[u64]>,
     depth: usize,
     /// Descriptors were submitted without a doorbell.
-    unrung: bool,
+    doorbell_pending: bool,
     /// Time of `stop`, or of the last completion after it.
     stopped: Option<Instant>,
     /// The descriptors that ended when the channel last halted.
-    halted: Halted,
-    /// Number of descriptors to run one at a time, so that the one that halts the channel is identified.
-    alone: u64,
+    halted: HaltedRange,
+    /// Number of descriptors that still run one at a time, so that the one that halts the channel is
+    /// identified.
+    isolate_left: u64,
     recovery: Option<Recovery>,
     /// The error of a failed recovery.
     lost: Option<Error>,
@@ -60,10 +63,10 @@ pub(crate) struct IoatQueue {
     resets: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Halted {
-    from: u64,
-    to: u64,
+/// Descriptors that a halt ended, by number, and their outcome.
+#[derive(Clone, Debug)]
+struct HaltedRange {
+    numbers: Range<u64>,
     outcome: Outcome,
 }
 
@@ -97,10 +100,10 @@ impl IoatQueue {
             reported: 0,
             tokens: vec![0; depth.next_power_of_two()].into(),
             depth,
-            unrung: false,
+            doorbell_pending: false,
             stopped: None,
-            halted: Halted { from: 0, to: 0, outcome: Outcome::Aborted },
-            alone: 0,
+            halted: HaltedRange { numbers: 0..0, outcome: Outcome::Aborted },
+            isolate_left: 0,
             recovery: None,
             lost: None,
             doorbells: 0,
@@ -124,7 +127,7 @@ impl IoatQueue {
 
     /// Number of descriptors that `submit` can take.
     fn room(&self) -> usize {
-        if self.alone > 0 {
+        if self.isolate_left > 0 {
             return usize::from(self.head == self.reported);
         }
         self.depth - (self.head - self.reported) as usize
@@ -151,8 +154,8 @@ impl IoatQueue {
         }
         let (to, from) = (dst.addr.as_ptr().cast(), src.addr.as_ptr().cast_const().cast());
         let count = self.count();
-        // SAFETY: the channel is this queue's; the memory is the caller's promise; the count outlives the
-        // callback.
+        // SAFETY: the channel is this queue's. The caller keeps both ranges valid until the completion, and the
+        // count outlives the callback.
         match unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, from, len as u64) } {
             0 => Ok(()),
             code => Err(Refused::Code(code)),
@@ -179,9 +182,10 @@ impl IoatQueue {
         let (to, count) = (fill.rest.as_ptr().cast(), self.count());
         let code = match fill.len as u64 {
             // SPDK refuses a fill of 0 bytes, and completes a copy of 0 bytes in order.
-            // SAFETY: 0 bytes; otherwise as for a copy.
+            // SAFETY: the channel is this queue's, the count outlives the callback, and 0 bytes are accessed.
             0 => unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, to.cast_const(), 0) },
-            // SAFETY: as for a copy.
+            // SAFETY: the channel is this queue's, and the count outlives the callback. The caller keeps the
+            // destination valid until the completion.
             len => unsafe {
                 (self.ioat.spdk_ioat_build_fill)(chan, count, Some(done), to, fill.pattern, len)
             },
@@ -230,14 +234,14 @@ impl IoatQueue {
 
     /// Records the submitted descriptors.
     #[inline]
-    fn took(&mut self, batch: &[Descriptor<'_>]) {
+    fn record_submitted(&mut self, batch: &[Descriptor<'_>]) {
         let (first, rest) = ring_mut(&mut self.tokens, self.head, batch.len());
         let (to_first, to_rest) = batch.split_at(first.len());
         for (tokens, batch) in [(first, to_first), (rest, to_rest)] {
             tokens.iter_mut().zip(batch).for_each(|(token, descriptor)| *token = descriptor.token());
         }
         self.head += batch.len() as u64;
-        self.unrung |= !batch.is_empty();
+        self.doorbell_pending |= !batch.is_empty();
     }
 
     /// Writes the ended descriptors to the front of `completions`.
@@ -249,16 +253,16 @@ impl IoatQueue {
             let each = completions.iter_mut().zip(tokens);
             each.for_each(|(completion, token)| *completion = Completion::done(*token));
         }
-        if self.reported < self.halted.to && ready > 0 {
+        if self.reported < self.halted.numbers.end && ready > 0 {
             for (n, completion) in (self.reported..).zip(&mut completions[..ready]) {
-                if (self.halted.from..self.halted.to).contains(&n) {
+                if self.halted.numbers.contains(&n) {
                     completion.outcome = self.halted.outcome;
                     completion.native = error::HALTED;
                 }
             }
         }
         self.reported += ready as u64;
-        self.alone = self.alone.saturating_sub(ready as u64);
+        self.isolate_left = self.isolate_left.saturating_sub(ready as u64);
         ready
     }
 
@@ -271,11 +275,11 @@ impl IoatQueue {
         // it is retried.
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
         tracing::warn!(address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
-        self.halted = Halted { from, to, outcome };
+        self.halted = HaltedRange { numbers: from..to, outcome };
         // Doubled, because the completions of these are counted too.
-        self.alone = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
+        self.isolate_left = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
         self.done.store(to, Ordering::Relaxed);
-        self.unrung = false;
+        self.doorbell_pending = false;
         // SAFETY: it has halted, and this queue does not use it any more.
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, None) });
     }
@@ -293,9 +297,9 @@ impl IoatQueue {
     fn end_if_stopped(&mut self) {
         let (from, to) = (self.done(), self.head);
         if from < to && self.recovery.as_ref().is_some_and(Recovery::is_stopped) {
-            self.halted = Halted { from, to, outcome: Outcome::Aborted };
+            self.halted = HaltedRange { numbers: from..to, outcome: Outcome::Aborted };
             self.done.store(to, Ordering::Relaxed);
-            self.unrung = false;
+            self.doorbell_pending = false;
             self.resets += 1;
         }
     }
@@ -325,11 +329,11 @@ impl IoatQueue {
     }
 
     fn ring(&mut self) {
-        if let Some(channel) = self.channel.as_ref().filter(|_| self.unrung) {
+        if let Some(channel) = self.channel.as_ref().filter(|_| self.doorbell_pending) {
             // SAFETY: the channel is this queue's.
             unsafe { (self.ioat.spdk_ioat_flush)(channel.raw.0.as_ptr()) };
             self.doorbells += 1;
-            self.unrung = false;
+            self.doorbell_pending = false;
         }
     }
 
@@ -392,9 +396,11 @@ unsafe impl RawQueue for IoatQueue {
         let mut refused = None;
         while let Some(descriptor) = batch.get(built) {
             let result = match descriptor.operation() {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees that both ranges stay valid until the completion, and `chan`
+                // is this queue's.
                 Operation::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the destination stays valid until the completion, and
+                // `chan` is this queue's.
                 Operation::Fill { pattern, dst: &[dst] } => unsafe { self.build_fill(chan, pattern, dst) },
                 _ => Err(Refused::Unsupported),
             };
@@ -404,7 +410,7 @@ unsafe impl RawQueue for IoatQueue {
             }
             built += 1;
         }
-        self.took(&batch[..built]);
+        self.record_submitted(&batch[..built]);
         match refused {
             Some(why) if built == 0 => self.refused(why),
             _ => Ok(built),

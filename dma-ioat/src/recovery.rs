@@ -1,5 +1,5 @@
 //! [`Recovery`]: detaches and attaches a channel that halted or hangs, on a thread of its own.
-#![expect(unsafe_code, reason = "passes on the promises about a halted channel")]
+#![expect(unsafe_code, reason = "detaches a channel that has halted, which the caller guarantees")]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,11 +24,11 @@ struct Job {
     channel: Channel,
     /// Its descriptors in flight, if it hangs.
     left: Option<InFlight>,
-    state: Mutex<State>,
+    state: Mutex<RecoveryState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum RecoveryState {
     /// The channel hangs, and is being reset.
     Stopping,
     /// The reset failed. The pool owns the channel.
@@ -45,21 +45,23 @@ impl Recovery {
     ///
     /// # Safety
     ///
-    /// The channel is attached, nobody uses it any more, and it has halted unless it has something in flight.
+    /// The channel is attached and not used any more. It has halted, unless it has descriptors in flight.
     pub(crate) unsafe fn start(
         environment: &Arc<Environment>,
         channel: Channel,
         left: Option<InFlight>,
     ) -> Self {
-        let state = if left.is_some() { State::Stopping } else { State::Running };
+        let state = if left.is_some() { RecoveryState::Stopping } else { RecoveryState::Running };
         let job =
             Arc::new(Job { environment: Arc::clone(environment), channel, left, state: Mutex::new(state) });
         let there = Arc::clone(&job);
-        // SAFETY: the caller's promise; called once.
+        // SAFETY: `start`'s caller hands over a channel that is not used. This closure is the only call of
+        // `run`, unless it is never run.
         let work = move || unsafe { there.run() };
         if let Err(why) = std::thread::Builder::new().name("dma-ioat recovery".to_owned()).spawn(work) {
             tracing::warn!(%why, "no thread for the recovery of a channel");
-            // SAFETY: as above; the thread did not start.
+            // SAFETY: the thread did not start, so this is the only call of `run`. The channel is not used,
+            // as `start` requires.
             unsafe { job.run() };
         }
         Self(job)
@@ -67,14 +69,14 @@ impl Recovery {
 
     /// True if the channel had halted, or was reset.
     pub(crate) fn is_stopped(&self) -> bool {
-        !matches!(&*lock(&self.0.state), State::Stopping | State::Hangs)
+        !matches!(&*lock(&self.0.state), RecoveryState::Stopping | RecoveryState::Hangs)
     }
 
     /// Takes the result, once the recovery is over.
     pub(crate) fn take(&mut self) -> Option<Result<Channel>> {
         let mut state = lock(&self.0.state);
-        match std::mem::replace(&mut *state, State::Abandoned) {
-            State::Over(result) => Some(result),
+        match std::mem::replace(&mut *state, RecoveryState::Abandoned) {
+            RecoveryState::Over(result) => Some(result),
             running => {
                 *state = running;
                 None
@@ -86,33 +88,35 @@ impl Recovery {
 impl Job {
     /// # Safety
     ///
-    /// As [`Recovery::start`], and this is called once.
+    /// The requirements are those of [`Recovery::start`]. Called once.
     unsafe fn run(&self) {
         if let Some(left) = &self.left {
-            // SAFETY: the caller's promise.
+            // SAFETY: a channel with descriptors left is attached and hangs, and its queue does not use it
+            // any more.
             let stopped = unsafe { stop(&self.environment, &self.channel, left.clone()) };
             let mut state = lock(&self.state);
             match (&*state, stopped) {
-                (State::Abandoned, true) => {}
-                (State::Abandoned, false) => {
+                (RecoveryState::Abandoned, true) => {}
+                (RecoveryState::Abandoned, false) => {
                     drop(state);
                     return self.environment.pool().came_back(&self.channel, None);
                 }
-                (_, true) => *state = State::Running,
+                (_, true) => *state = RecoveryState::Running,
                 (_, false) => {
-                    *state = State::Hangs;
+                    *state = RecoveryState::Hangs;
                     return;
                 }
             }
         }
-        // SAFETY: the caller's promise; the channel has halted or was stopped.
+        // SAFETY: without descriptors left it halted before, otherwise it was stopped now. No other code uses
+        // it.
         let result = unsafe { reattach(&self.environment, &self.channel) };
         let mut state = lock(&self.state);
         match (&*state, result) {
-            (State::Abandoned, result) => {
+            (RecoveryState::Abandoned, result) => {
                 self.environment.pool().came_back(&self.channel, result.ok().as_ref())
             }
-            (_, result) => *state = State::Over(result),
+            (_, result) => *state = RecoveryState::Over(result),
         }
     }
 }
@@ -120,10 +124,12 @@ impl Job {
 impl Drop for Recovery {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
-        match std::mem::replace(&mut *state, State::Abandoned) {
-            State::Over(Ok(channel)) => self.0.environment.pool().give_back(&channel),
-            State::Running | State::Stopping => self.0.environment.pool().comes_back(&self.0.channel),
-            State::Over(Err(_)) | State::Hangs | State::Abandoned => {}
+        match std::mem::replace(&mut *state, RecoveryState::Abandoned) {
+            RecoveryState::Over(Ok(channel)) => self.0.environment.pool().give_back(&channel),
+            RecoveryState::Running | RecoveryState::Stopping => {
+                self.0.environment.pool().comes_back(&self.0.channel)
+            }
+            RecoveryState::Over(Err(_)) | RecoveryState::Hangs | RecoveryState::Abandoned => {}
         }
     }
 }
@@ -132,9 +138,9 @@ impl Drop for Recovery {
 ///
 /// # Safety
 ///
-/// It is attached, and nobody uses it any more.
+/// The channel is attached, and not used any more.
 unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the function's channel is attached, and not used, as the caller guarantees.
     let stopped = unsafe { ffi::stop(&environment.spdk, channel.function) };
     if stopped {
         tracing::warn!(address = %channel.address, "an I/OAT channel did not answer; it was reset");
@@ -162,11 +168,11 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
             some = true;
             continue;
         }
-        // SAFETY: as above.
+        // SAFETY: it is attached, its queue is gone, and it is marked as taken, so no other code uses it.
         if runs && !unsafe { stop(environment, &channel, left) } {
             continue;
         }
-        // SAFETY: it has halted or was stopped, and nobody else uses it.
+        // SAFETY: it has halted or was stopped, and no other code uses it.
         match unsafe { reattach(environment, &channel) } {
             Ok(channel) => {
                 environment.pool().give_back(&channel);
@@ -185,14 +191,14 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
 ///
 /// # Safety
 ///
-/// The channel has halted or was stopped, and nobody uses it any more.
+/// The channel has halted or was stopped, and is not used any more.
 unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<Channel> {
     let spdk = &environment.spdk;
     let until = Instant::now() + REATTACH_TIMEOUT;
     {
         let mut pool = environment.pool();
         pool.restarting.insert(channel.address);
-        // SAFETY: the caller's promise.
+        // SAFETY: the channel halted or was stopped, and is not used any more, as the caller guarantees.
         unsafe { pool.detach(spdk, channel) };
     }
     loop {

@@ -85,7 +85,8 @@ impl IoatRegion {
                 ));
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `register_raw`'s caller keeps the memory mapped until the region is dropped, which
+        // unregisters it.
         let code = unsafe { ffi::register(&environment.spdk, base, len) };
         if code != 0 {
             let wrapped = error::failed(format!("{len} bytes at {base:p} cannot be registered"), code);
@@ -146,7 +147,8 @@ impl Drop for IoatRegion {
             unsafe { ffi::free(spdk, self.info.addr) };
             return;
         }
-        // SAFETY: registered with this range; as above.
+        // SAFETY: `register` registered exactly this range, and a region is dropped only when no descriptor
+        // names it any more.
         let code = unsafe { ffi::unregister(spdk, self.info.addr, self.info.len) };
         if code != 0 {
             tracing::error!(code, base = ?self.info.addr, len = self.info.len, "SPDK did not unregister memory");

@@ -63,10 +63,10 @@ fn a_channel_that_halts_accounts_for_everything_and_goes_on() {
             }
         }
     }
-    // The copies done before it halted did not report any more: what is done twice is no harm.
+    // Copies that were done before the halt are reported as aborted. Repeating them is harmless.
     assert_eq!(done + aborted, 50);
     assert!(aborted > 0);
-    // The same channel runs again.
+    // The channel runs again.
     for _ in 0..120 {
         copy(&engine, &queue).unwrap();
     }
@@ -110,7 +110,7 @@ fn a_channel_that_does_not_come_back_is_lost() {
     assert_eq!(lost.kind(), ErrorKind::DeviceLost, "{lost}");
     let counters = queue.close(Duration::from_secs(1));
     assert_eq!((counters.failed, counters.in_flight, counters.resets), (2, 0, 0));
-    // It can be had once it is there again.
+    // The device is back, so its channel can be opened.
     machine::<4>().gone = false;
     copy(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! An SPDK that is no stand-in, with a DPDK that it refuses: small C libraries of the same names.
+//! An SPDK other than the stand-in, with a DPDK that it refuses: small C libraries of the same names.
 
 use std::path::Path;
 use std::process::Command;

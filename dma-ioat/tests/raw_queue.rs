@@ -30,7 +30,7 @@ fn part(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
     region.info().segment(offset, len)
 }
 
-/// Copies to as many places of a region from its beginning, with these tokens.
+/// Returns a copy for each token, from the beginning of a region to different places of it.
 fn copies(region: &dyn RawRegion, tokens: std::ops::Range<u64>) -> Vec<Descriptor<'static>> {
     let copy = |token: u64| {
         Descriptor::copy(token, part(region, 0, LEN), part(region, LEN * (1 + token as usize % 32), LEN))
@@ -40,7 +40,7 @@ fn copies(region: &dyn RawRegion, tokens: std::ops::Range<u64>) -> Vec<Descripto
 
 fn region(engine: &IoatEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(LEN * 40)).unwrap();
-    // SAFETY: inside of the region, and nobody else's.
+    // SAFETY: within the region, which only this test uses.
     unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
@@ -91,7 +91,7 @@ fn a_partly_reachable_range_is_refused_whole() {
     let (page, len) = (4096, 4 * 4096);
     let make = || engine.allocate_raw(&MemoryRequest::new(len).with_align(page)).unwrap();
     let (whole, cut) = (make(), make());
-    // SAFETY: all of it, and nobody else's.
+    // SAFETY: the whole region, which only this test uses.
     unsafe { whole.info().addr.as_ptr().write_bytes(7, len) };
     machine::<1>().cut(cut.info().addr.0 as usize, 3 * page);
     let pattern = [9; 8];
@@ -100,7 +100,7 @@ fn a_partly_reachable_range_is_refused_whole() {
         Descriptor::copy(1, part(&*whole, 0, len), part(&*cut, 0, len)),
         Descriptor::copy(2, part(&*whole, 100, 4100), part(&*cut, 2 * page + 100, 4100)),
         Descriptor::fill(3, pattern, &fills),
-        // Of the source.
+        // The source is cut off.
         Descriptor::copy(4, part(&*cut, page, len - page), part(&*whole, page, len - page)),
     ] {
         let e = submit(&mut *queue, &[bad]).unwrap_err();
@@ -160,7 +160,7 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
         assert_eq!(byte(&*region, 3 * LEN), 7);
     }
     assert!(begin.elapsed() < Duration::from_secs(3), "nothing was waited for in vain");
-    // A channel that does not answer is nobody's any more.
+    // A channel that does not answer is given up.
     let mut queue = queue(&engine);
     machine::<4>().stuck = true;
     assert_eq!(submit(&mut *queue, &copies(&*region, 0..3)).unwrap(), 3);

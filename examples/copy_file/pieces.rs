@@ -10,7 +10,7 @@ use rustix::io::Errno;
 pub(crate) enum Piece {
     /// Bytes to copy, at most one chunk.
     Data { offset: u64, len: usize },
-    /// Bytes without storage, which read as zeros. Of any length.
+    /// Bytes without storage, which read as zeros; any number of them.
     Hole { len: u64 },
 }
 

@@ -56,7 +56,7 @@ pub fn dma_bench_requests(input: &[u8]) {
 
 enum Frame<'a> {
     Message(&'a [u8]),
-    /// The rest is no whole message.
+    /// The rest is shorter than its message.
     None,
     /// No message has this length.
     OfNoLength,

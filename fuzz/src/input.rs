@@ -33,7 +33,7 @@ impl Input {
         }
     }
 
-    /// One of `all`, or sometimes none.
+    /// Picks one of `all`, or sometimes none.
     pub(crate) fn pick<T: Copy>(&self, all: &RefCell<Vec<T>>) -> Option<T> {
         let byte = usize::from(self.byte());
         let all = all.borrow();

@@ -242,8 +242,8 @@ impl Program {
         }
     }
 
-    /// Registers a flag or command. The parser owns it from here on, even if registering fails, unless there
-    /// is no parser or the object is invalid.
+    /// Registers a flag or command. The parser owns it from here on, even if registering fails, unless the
+    /// parser is missing or the object is invalid.
     fn register(&self) {
         let (param, cmd, inner) =
             (self.input.handle(&self.params), self.input.handle(&self.cmds), self.input.handle(&self.cmds));

@@ -60,7 +60,7 @@ fn differing<const N: usize>(mut message: [u8; N], by: &[u8]) -> [u8; N] {
     message
 }
 
-/// Whether `by` changes no bit of a message.
+/// Returns true if `by` changes no bit of a message.
 fn is_same<const N: usize>(by: &[u8]) -> bool {
     by.iter().take(N).all(|byte| *byte == 0)
 }

@@ -40,12 +40,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: `ptr` is from `System` with this layout, because `alloc` and `realloc` pass every call on
+        // to it.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
         count();
-        // SAFETY: as above.
+        // SAFETY: `ptr` is from `System` with this layout, and the caller gives a valid new size.
         unsafe { System.realloc(ptr, layout, new) }
     }
 }

@@ -155,7 +155,7 @@ pub(crate) fn bindgen(sdk: &Sdk, root: &Path) -> Result<String, Box<dyn Error>> 
         .allowlist_type(format!("{}.*", sdk.prefix))
         .allowlist_var(format!("{}.*", sdk.constants))
         .blocklist_function(sdk.uncalled)
-        // Of the C library's own types only pointers are passed on.
+        // Types of the C library are passed on by pointers only.
         .blocklist_type("FILE|_IO_FILE|va_list|__.*va_list.*|__off.*")
         .blocklist_type(sdk.by_hand.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("|"))
         .raw_line(sdk.by_hand.iter().map(|(_, text)| *text).collect::<String>().trim_end())

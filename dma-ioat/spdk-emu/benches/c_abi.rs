@@ -34,7 +34,7 @@ unsafe extern "C" fn on_end(ended: *mut c_void) {
     unsafe { *ended.cast::<u64>() += 1 }
 }
 
-/// Copies so many times in batches; returns nanoseconds of this thread for each.
+/// Runs `count` copies in batches. Returns the CPU time of this thread for each, in nanoseconds.
 fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usize) -> f64 {
     let mut ended = 0_u64;
     let counter = ptr::from_mut(&mut ended);
@@ -57,7 +57,7 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
         }
         // SAFETY: an attached channel.
         unsafe { c::spdk_ioat_flush(black_box(channel)) };
-        // SAFETY: as above.
+        // SAFETY: the channel is attached, and only this thread uses it.
         assert_eq!(unsafe { c::spdk_ioat_process_events(black_box(channel)) }, batch as i32);
     }
     let spent = cpu_time() - begun;
@@ -80,7 +80,7 @@ fn main() {
     opts.opts_size = size_of::<c::spdk_env_opts>();
     // SAFETY: a struct of that size.
     unsafe { c::spdk_env_opts_init(opts) };
-    // SAFETY: as above.
+    // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
     assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
     let mut channel = ptr::null_mut::<c::spdk_ioat_chan>();
     // SAFETY: the context lives as long as the call.

@@ -52,7 +52,7 @@ pub(crate) struct Addr(*mut c_void);
 
 // SAFETY: an address; dereferencing it is unsafe.
 unsafe impl Send for Addr {}
-// SAFETY: as above.
+// SAFETY: comparing and copying a shared address accesses no memory.
 unsafe impl Sync for Addr {}
 
 impl Addr {
@@ -90,7 +90,7 @@ impl Addr {
     /// As [`Ptr::new`].
     #[inline]
     pub(crate) unsafe fn to<T>(self) -> Ptr<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller meets the requirements of `Ptr::new`, which are this function's.
         unsafe { Ptr::new(self.0.cast()) }
     }
 
@@ -98,9 +98,9 @@ impl Addr {
     ///
     /// # Safety
     ///
-    /// There are `len` bytes, and nobody else uses them.
+    /// The address has `len` writable bytes, which no other code uses during the call.
     pub(crate) unsafe fn zero(self, len: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees `len` writable bytes that no other code uses during the call.
         unsafe { self.0.cast::<u8>().write_bytes(0, len) }
     }
 
@@ -108,9 +108,9 @@ impl Addr {
     ///
     /// # Safety
     ///
-    /// Both ranges have `len` bytes, and nobody else uses them.
+    /// Both ranges have `len` bytes, which no other code uses during the call.
     pub(crate) unsafe fn copy_to(self, to: Self, len: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees `len` bytes at both addresses; `copy_to` allows an overlap.
         unsafe { self.0.cast::<u8>().copy_to(to.0.cast(), len) }
     }
 }
@@ -131,7 +131,7 @@ impl<T> Copy for Ptr<T> {}
 
 // SAFETY: an address; `new` makes its caller responsible for every use.
 unsafe impl<T> Send for Ptr<T> {}
-// SAFETY: as above.
+// SAFETY: sharing the address accesses no memory; `new` makes its caller responsible for every use.
 unsafe impl<T> Sync for Ptr<T> {}
 
 impl<T> Ptr<T> {
@@ -196,10 +196,11 @@ impl<T> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// The pointer is from there or NULL, and nobody uses the object any more.
+    /// The pointer is from `give`, or NULL, and the object is not used any more.
     pub(crate) unsafe fn take(self) -> Option<Box<T>> {
         let object = NonNull::new(self.0)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: a pointer that is not NULL is from `give`, which leaked a box. Nobody uses the object any
+        // more.
         Some(unsafe { Box::from_raw(object.as_ptr()) })
     }
 }
@@ -209,12 +210,13 @@ impl<T: Copy> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// The array has `n` values, and nobody changes them as long as the result is used.
+    /// The array has `n` values, which do not change while the result is used.
     pub(crate) unsafe fn slice<'a>(self, n: usize) -> &'a [T] {
         if self.0.is_null() || n > isize::MAX as usize / size_of::<T>().max(1) {
             return &[];
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the array has `n` values, which nobody changes while the slice is used, and their size does
+        // not overflow.
         unsafe { std::slice::from_raw_parts(self.0, n) }
     }
 
@@ -224,7 +226,8 @@ impl<T: Copy> Ptr<T> {
     ///
     /// The pointer is not NULL, and the array has more than `i` elements.
     pub(crate) unsafe fn read(self, i: usize) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the array has more than `i` elements, as the caller guarantees. The read needs no
+        // alignment.
         unsafe { self.0.wrapping_add(i).read_unaligned() }
     }
 
@@ -232,9 +235,10 @@ impl<T: Copy> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// As for [`read`](Self::read).
+    /// The requirements are those of [`read`](Self::read).
     pub(crate) unsafe fn write(self, i: usize, value: T) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the array has more than `i` elements, as the caller guarantees. The write needs no
+        // alignment.
         unsafe { self.0.wrapping_add(i).write_unaligned(value) }
     }
 }
@@ -249,7 +253,7 @@ impl Text {
     ///
     /// # Safety
     ///
-    /// It is NULL, or a string that ends in NUL and that nobody changes as long as the result is used.
+    /// The pointer is NULL, or a string that ends in NUL and does not change while the result is used.
     pub(crate) unsafe fn new(ptr: *const c_char) -> Self {
         Self(ptr)
     }

@@ -68,7 +68,7 @@ pub(crate) struct Channel {
 // SAFETY: one thread at a time uses a channel, as the C interface requires. The device, which threads share,
 // is behind a lock.
 unsafe impl Send for Channel {}
-// SAFETY: as above.
+// SAFETY: a shared channel's cells are used by the one thread that the C interface allows at a time.
 unsafe impl Sync for Channel {}
 
 /// An operation.
@@ -125,14 +125,14 @@ impl Channel {
         self.attached.set(false);
         self.changes.set(self.changes.get().wrapping_add(1));
         let mut device = self.engine.device();
-        // The channel is there.
+        // An error is impossible: the device has a channel of this number.
         let _ = device.stop(self.id);
         while device.poll(self.id).is_some() {}
     }
 
     /// Drops everything in flight, which touches no memory any more. Callable from any thread.
     pub(crate) fn reset(&self) {
-        // The channel is there.
+        // An error is impossible: the device has a channel of this number.
         let _ = self.engine.device().stop(self.id);
     }
 
@@ -271,7 +271,7 @@ impl Channel {
             let _ = self.give_next(&mut device);
             self.given.set(self.given.get().wrapping_add(1));
         }
-        // The channel is there.
+        // An error is impossible: the device has a channel of this number.
         let _ = device.doorbell(self.id);
     }
 

@@ -59,8 +59,8 @@ pub(crate) enum Iova {
 pub(crate) enum Reattach {
     /// It was detached or declined.
     Easy,
-    /// As SPDK: `spdk_pci_device_detach` released it, and two seconds have passed since a probe first saw it
-    /// anew.
+    /// `spdk_pci_device_detach` released it, and two seconds have passed since a probe first saw it again: SPDK's
+    /// behaviour.
     Spdk,
 }
 
@@ -215,7 +215,7 @@ static USED: OnceLock<String> = OnceLock::new();
 ///
 /// # Errors
 ///
-/// The text is no valid configuration.
+/// The text is not a valid configuration.
 pub fn use_config(text: &str) -> Result<(), ConfigError> {
     let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
     Config::parse(text).map_err(error)?;

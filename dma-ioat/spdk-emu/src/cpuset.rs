@@ -117,7 +117,7 @@ c_calls! {
         let digits = digits.trim_start_matches('0');
         // SAFETY: the struct begins with the text, of this length.
         let text = unsafe { set.void().to::<c_char>() };
-        // SAFETY: as above.
+        // SAFETY: the struct begins with room for a digit for each of its 4 bits, and a zero.
         unsafe { put_text(text, SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits }) };
         text
     }

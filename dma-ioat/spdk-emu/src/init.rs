@@ -81,7 +81,8 @@ c_calls! {
         let outcome = match (*state, opts.get()) {
             (State::New, None) => refuse(-libc::EINVAL, "spdk_env_init needs options the first time"),
             (State::New, Some(opts)) => {
-                // SAFETY: C's promise.
+                // SAFETY: C filled the options by `spdk_env_opts_init`, and its pointers in them are valid or
+                // null.
                 let outcome = unsafe { init(opts) };
                 // Only bad options leave nothing behind.
                 *state = match &outcome {
@@ -192,7 +193,8 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     if opts.opts_size < offset_of!(spdk_env_opts, opts_size) + size_of::<usize>() {
         complain(&format!("opts_size is {}, too small; set it to the size of the struct", opts.opts_size));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: each pointer in the options is null or points to what SPDK's header says, as the caller
+    // guarantees.
     let requested = unsafe { Requested::of(opts) }?;
     let config = match Config::in_use() {
         Ok(config) => config,

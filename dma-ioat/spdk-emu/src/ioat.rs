@@ -31,7 +31,7 @@ c_calls! {
                 crate::log::error(&format!("{} cannot be attached: {error}", pci_addr::format(&function.config.pci)));
                 return Taken::Stop;
             }
-            // SAFETY: as above.
+            // SAFETY: C passed this callback with its context. The device and the channel are never freed.
             unsafe { attach(cb_ctx.raw(), device, std::ptr::from_ref(channel).cast_mut()) };
             Taken::Yes
         });
@@ -77,7 +77,8 @@ unsafe fn build(
             crate::log::error("the channel has no fill");
             return Err(-1);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: C's buffers have `len` bytes and stay valid until the callback, and the callback may be
+        // called with `arg`.
         unsafe { channel.build(work, dst.addr(), len, callback, arg) }?;
         if flush {
             channel.flush();
@@ -91,7 +92,8 @@ unsafe fn build(
 macro_rules! builders {
     ($($name:ident($operand:ident: $type:ty) $work:expr, $flush:literal;)*) => { c_calls! { $(
         fn $name(channel: Ptr<Channel>, arg: Addr, f: Callback, dst: Addr, $operand: $type, len: u64) -> c_int {
-            // SAFETY: C's promise.
+            // SAFETY: C's buffers have `len` bytes and stay valid until the callback, which may be called
+            // with `arg`.
             unsafe { build(channel, (f, arg), $work, (dst, len), $flush) }
         }
     )* } };

@@ -23,9 +23,9 @@ unsafe extern "C" {
 /// Writes to a stream of C, which keeps the order with the output of the program.
 pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
     if !file.is_null() {
-        // SAFETY: the bytes are there, and the stream is open, as C promises.
+        // SAFETY: `text` has this many bytes, and the stream is open, as C guarantees.
         unsafe { libc::fwrite(text.as_ptr().cast::<c_void>(), 1, text.len(), file.raw()) };
-        // SAFETY: as above.
+        // SAFETY: the stream is open, as C guarantees to functions that print to it.
         unsafe { libc::fflush(file.raw()) };
     }
 }
@@ -47,7 +47,7 @@ fn stamp() -> String {
     let seconds = libc::time_t::try_from(now.as_secs()).unwrap_or_default();
     // SAFETY: numbers, and a pointer, which may be null.
     let mut at: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both are there.
+    // SAFETY: both pointers are to local variables.
     unsafe { libc::localtime_r(&raw const seconds, &raw mut at) };
     let (year, month) = (at.tm_year + 1900, at.tm_mon + 1);
     let (day, hour, minute, second) = (at.tm_mday, at.tm_hour, at.tm_min, at.tm_sec);

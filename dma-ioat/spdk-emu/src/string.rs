@@ -12,7 +12,7 @@ use crate::c_abi::{Ptr, Text, c_calls, put_text};
 /// `to` is a string at least as long as `bytes`, and not NULL.
 unsafe fn overwrite(to: Ptr<c_char>, bytes: &[u8]) {
     for (i, byte) in bytes.iter().chain(&[0]).enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is a string at least as long as `bytes`, so `i` is at most the place of its zero.
         unsafe { to.write(i, *byte as c_char) };
     }
 }
@@ -21,7 +21,7 @@ unsafe fn overwrite(to: Ptr<c_char>, bytes: &[u8]) {
 ///
 /// It is NULL, or a string.
 unsafe fn bytes_of(text: Ptr<c_char>) -> Vec<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the text is NULL or ends with a zero, as the caller guarantees.
     let text = unsafe { Text::new(text.raw()) };
     text.get().map_or_else(Vec::new, |text| text.to_bytes().to_vec())
 }
@@ -49,7 +49,7 @@ c_calls! {
 
     /// Removes line ends from the end. Returns their number.
     fn spdk_str_chomp(s: Ptr<c_char>) -> usize {
-        // SAFETY: C's promise.
+        // SAFETY: `s` is NULL or a string that ends with a zero (`spdk/string.h`).
         let bytes = unsafe { bytes_of(s) };
         let kept = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
         if kept < bytes.len() {

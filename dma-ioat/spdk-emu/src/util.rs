@@ -18,7 +18,7 @@ c_calls! {
 ///
 /// `iov` has `count` vectors.
 unsafe fn parts(iov: Ptr<iovec>, count: usize) -> impl Iterator<Item = (Addr, usize)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the array has `count` vectors, which C does not change during the call.
     let parts = unsafe { iov.slice(count) }.iter();
     parts.map(|part| (Addr::new(part.iov_base), part.iov_len)).filter(|(_, len)| *len > 0)
 }
@@ -27,7 +27,7 @@ unsafe fn parts(iov: Ptr<iovec>, count: usize) -> impl Iterator<Item = (Addr, us
 ///
 /// # Safety
 ///
-/// The buffers are valid for their lengths, and nobody else uses them.
+/// The buffers are valid for their lengths, and no other code uses them during the call.
 unsafe fn copy(
     mut from: impl Iterator<Item = (Addr, usize)>,
     mut to: impl Iterator<Item = (Addr, usize)>,
@@ -49,44 +49,44 @@ unsafe fn copy(
 
 c_calls! {
     fn spdk_iov_memset(iovs: Ptr<iovec>, iovcnt: c_int, value: c_int) {
-        // SAFETY: C's promise.
+        // SAFETY: C passes an array of `iovcnt` vectors, and does not change it during the call.
         for (at, len) in unsafe { parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) } {
             // SAFETY: the vectors are of bytes that C has.
             let bytes = unsafe { at.to::<u8>() };
-            // SAFETY: as above.
+            // SAFETY: `i` is below the vector's length, and C lends the bytes to this call.
             (0..len).for_each(|i| unsafe { bytes.write(i, value as u8) });
         }
     }
 
     fn spdk_iovcpy(siov: Ptr<iovec>, siovcnt: usize, diov: Ptr<iovec>, diovcnt: usize) -> usize {
-        // SAFETY: C's promise.
+        // SAFETY: C passes an array of `siovcnt` vectors, and does not change it during the call.
         let from = unsafe { parts(siov, siovcnt) };
-        // SAFETY: as above.
+        // SAFETY: C passes an array of `diovcnt` vectors, and does not change it during the call.
         let to = unsafe { parts(diov, diovcnt) };
-        // SAFETY: as above.
+        // SAFETY: each vector names bytes that C lends to this call; `copy` allows an overlap.
         unsafe { copy(from, to) }
     }
 
     fn spdk_iovmove(siov: Ptr<iovec>, siovcnt: usize, diov: Ptr<iovec>, diovcnt: usize) -> usize {
-        // SAFETY: C's promise.
+        // SAFETY: C passes an array of `siovcnt` vectors, and does not change it during the call.
         let from = unsafe { parts(siov, siovcnt) };
-        // SAFETY: as above.
+        // SAFETY: C passes an array of `diovcnt` vectors, and does not change it during the call.
         let to = unsafe { parts(diov, diovcnt) };
-        // SAFETY: as above.
+        // SAFETY: each vector names bytes that C lends to this call; `copy` allows an overlap.
         unsafe { copy(from, to) }
     }
 
     fn spdk_copy_iovs_to_buf(buf: Addr, buf_len: usize, iovs: Ptr<iovec>, iovcnt: c_int) {
-        // SAFETY: C's promise.
+        // SAFETY: C passes an array of `iovcnt` vectors, and does not change it during the call.
         let parts = unsafe { parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) };
-        // SAFETY: as above.
+        // SAFETY: the buffer has `buf_len` bytes, and each vector names bytes that C lends to this call.
         unsafe { copy(parts, [(buf, buf_len)].into_iter()) };
     }
 
     fn spdk_copy_buf_to_iovs(iovs: Ptr<iovec>, iovcnt: c_int, buf: Addr, buf_len: usize) {
-        // SAFETY: C's promise.
+        // SAFETY: C passes an array of `iovcnt` vectors, and does not change it during the call.
         let parts = unsafe { parts(iovs, usize::try_from(iovcnt).unwrap_or(0)) };
-        // SAFETY: as above.
+        // SAFETY: the buffer has `buf_len` bytes, and each vector names bytes that C lends to this call.
         unsafe { copy([(buf, buf_len)].into_iter(), parts) };
     }
 }
@@ -99,7 +99,7 @@ c_calls! {
         let mut profiles: Vec<_> =
             config.sockets.iter().map(|s| format!("profile {} ({})", s.profile.name, s.profile.source)).collect();
         profiles.dedup();
-        // SAFETY: C's promise.
+        // SAFETY: `model` is NULL or has room for `size` bytes.
         let fits = unsafe { put_text(model, size, &format!("spdk-emu, {}", profiles.join(", "))) };
         if fits { 0 } else { -1 }
     }

@@ -32,7 +32,7 @@ const CONFIG: &str = "
 const RING: usize = 32_768;
 const DESCRIPTOR: usize = 64;
 
-// Offsets in BAR 0.
+// Register offsets in BAR 0.
 const XFERCAP: usize = 0x01;
 const CBVER: usize = 0x08;
 const DMACAPABILITY: usize = 0x10;
@@ -123,7 +123,7 @@ impl Driver {
         let device = search.device;
         assert!(!device.is_null(), "no function {address}");
         let (mut bar, mut phys, mut size) = (ptr::null_mut(), 0, 0);
-        // SAFETY: the results' places are there.
+        // SAFETY: a function that was handed out, and local variables for the results.
         assert_eq!(unsafe { c::spdk_pci_device_map_bar(device, 0, &mut bar, &mut phys, &mut size) }, 0);
         assert!(size >= 0x100);
         let ring = Memory::new(RING * DESCRIPTOR, DESCRIPTOR);
@@ -239,15 +239,15 @@ fn states_what_it_is() {
     // Not started: what a driver finds is neither active nor idle.
     assert!(driver.read::<u64>(CHANSTS) & 7 >= SUSPENDED);
     let mut id = 0_u32;
-    // SAFETY: the result's place is there.
+    // SAFETY: a device that was handed out, and a local variable for the result.
     assert_eq!(unsafe { c::spdk_pci_device_cfg_read32(driver.device, &mut id, 0) }, 0);
     assert_eq!(id, 0x2021_8086);
     let mut command = 0_u16;
-    // SAFETY: as above.
+    // SAFETY: a device that was handed out, and a local variable for the result.
     unsafe { c::spdk_pci_device_cfg_read16(driver.device, &mut command, 4) };
     // SAFETY: no pointers but the device.
     unsafe { c::spdk_pci_device_cfg_write16(driver.device, command | 4, 4) };
-    // SAFETY: as above.
+    // SAFETY: a device that was handed out, and a local variable for the result.
     unsafe { c::spdk_pci_device_cfg_read16(driver.device, &mut command, 4) };
     assert_eq!(command & 4, 4, "bus mastering is on");
 }
@@ -468,10 +468,10 @@ fn a_halted_channel_starts_again_after_a_reset_only() {
 #[test]
 fn a_partly_mapped_destination_is_not_written() {
     let mut driver = Driver::new("0000:82:04.3");
-    // As much as there is in a row, and then more than there is.
+    // The mapped bytes in a row, and then one copy that is longer.
     let memory = Memory::new(4096, 4096);
     let mut row = u64::MAX / 2;
-    // SAFETY: the size's place is there.
+    // SAFETY: the size is a local variable.
     let start = unsafe { c::spdk_vtophys(memory.at(0), &mut row) };
     let src = Memory::new(64, 64);
     mark(&src, 8);
@@ -482,7 +482,7 @@ fn a_partly_mapped_destination_is_not_written() {
         driver.build(whole, UPDATE, from, to);
         driver.ring_doorbell();
         driver.wait(HALTED);
-        // Which side is looked at first is the engine's affair, where both are too short.
+        // If both sides are too short, the engine may report either.
         assert_ne!(driver.read::<u32>(CHANERR) & 0x0003, 0, "{error}");
         assert!(memory.bytes().iter().all(|byte| *byte == 0xee));
         driver.start();
@@ -562,7 +562,7 @@ fn translation_is_by_page() {
     env::set_up(CONFIG);
     let memory = Memory::new(4 << 20, 2 << 20);
     let mut size = 4_u64 << 20;
-    // SAFETY: the size's place is there.
+    // SAFETY: the size is a local variable.
     let start = unsafe { c::spdk_vtophys(memory.at(100), &mut size) };
     assert_eq!(start, bus(memory.at(0)) + 100);
     assert_eq!(size, (2 << 20) - 100, "neighbouring pages are not neighbours for devices");
@@ -577,7 +577,7 @@ fn the_size_of_a_translation_is_never_more_than_was_asked_for() {
     let outside = ptr::without_provenance::<c_void>((2 << 20) - 100);
     let nobodys = ptr::without_provenance::<c_void>(1 << 48);
     let translate = |at: *const c_void, mut size: u64| {
-        // SAFETY: the size's place is there; addresses are looked up, and not followed.
+        // SAFETY: the size is a local variable; addresses are looked up, and not followed.
         let bus = unsafe { c::spdk_vtophys(at, &raw mut size) };
         (bus != u64::MAX, size)
     };
@@ -594,7 +594,7 @@ fn the_size_of_a_translation_is_never_more_than_was_asked_for() {
         assert_eq!(translate(at, size), answer, "{at:p}, {size}");
     }
     let node = |at: *const c_void, mut size: u64| {
-        // SAFETY: as above.
+        // SAFETY: the size is a local variable; the address is looked up, and not followed.
         let node = unsafe { c::spdk_mem_get_numa_id(at, &raw mut size) };
         (node, size)
     };

@@ -57,7 +57,7 @@ unsafe extern "C" fn on_attach(
     _: *mut c::spdk_pci_device,
     channel: *mut c::spdk_ioat_chan,
 ) {
-    // SAFETY: as above.
+    // SAFETY: the context of the probe, which only its callbacks use during the call.
     unsafe { (*search.cast::<Search<'_>>()).channel = channel }
 }
 
@@ -77,7 +77,7 @@ impl Channel {
         Self::try_new(address).unwrap_or_else(|result| panic!("no channel {address}: {result}"))
     }
 
-    /// The result of the probe, if there is no channel of the address.
+    /// Attaches the channel at `address`. The error is the result of a probe that finds none.
     fn try_new(address: &str) -> Result<Self, i32> {
         env::set_up(CONFIG);
         let mut search = Search { address, channel: ptr::null_mut() };
@@ -101,7 +101,7 @@ impl Channel {
     }
 
     fn fill(&self, number: usize, dst: *mut c_void, pattern: u64, len: usize) -> i32 {
-        // SAFETY: as above.
+        // SAFETY: an attached channel, and a destination of `len` bytes that lives until the callback.
         unsafe {
             c::spdk_ioat_build_fill(
                 self.0,
@@ -120,7 +120,7 @@ impl Channel {
     }
 
     fn process(&self) -> i32 {
-        // SAFETY: as above.
+        // SAFETY: an attached channel, which one thread uses.
         unsafe { c::spdk_ioat_process_events(self.0) }
     }
 
@@ -297,7 +297,7 @@ const fn libc_enomem() -> i32 {
     12
 }
 
-/// An address far from all that is mapped.
+/// Returns an address far from every mapping.
 fn middle_of_the_widest_gap() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let (mut end, mut widest) = (0, 0..0);
@@ -333,7 +333,7 @@ fn memory_that_devices_do_not_reach() {
     let (start, inside) = (start.cast::<c_void>(), start.wrapping_add(4096).cast::<c_void>());
     // SAFETY: the memory is leaked.
     let register = |start, len| unsafe { c::spdk_mem_register(start, len) };
-    // SAFETY: as above.
+    // SAFETY: the memory is leaked, so it stays mapped. No device uses it.
     let unregister = |start, len| unsafe { c::spdk_mem_unregister(start, len) };
     assert_eq!((register(inside, PAGE), register(start, 4096), unregister(start, PAGE)), (-22, -22, -22));
     assert_eq!((register(start, PAGE), register(start, PAGE)), (0, -16));
@@ -346,7 +346,7 @@ fn memory_that_devices_do_not_reach() {
     assert_eq!(unregister(start, PAGE), 0);
     assert_eq!(channel.copy(6, inside, memory.at(0), 64), -22);
     let nowhere = middle_of_the_widest_gap() / PAGE * PAGE;
-    // SAFETY: nothing is there, which is what is found out.
+    // SAFETY: nothing is mapped there, so the call only reports that.
     assert_eq!(unsafe { c::spdk_mem_register(ptr::without_provenance_mut(nowhere), PAGE) }, -14);
     ENDED.take();
     drop(channel);

@@ -29,7 +29,7 @@ unsafe extern "C" fn on_attach(
     _: *mut c::spdk_pci_device,
     channel: *mut c::spdk_ioat_chan,
 ) {
-    // SAFETY: as above.
+    // SAFETY: the context of the probe, which only its callbacks use during the call.
     let found = unsafe { &mut *found.cast::<Found>() };
     found.channels.push(channel);
 }

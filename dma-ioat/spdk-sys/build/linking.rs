@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 /// Flags of `pkg-config --libs`.
 pub(crate) struct Flags {
-    /// Of SPDK, and of the DPDK libraries that its build names.
+    /// Flags for SPDK, and for the DPDK libraries that its build names.
     pub(crate) spdk: Vec<String>,
-    /// Of their dependencies: the installed DPDK, and the system's libraries.
+    /// Flags for their dependencies: the installed DPDK, and the system's libraries.
     pub(crate) behind: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ use crate::{Env, Release};
 /// Length of the block in words of 8 bytes: four times the largest struct so far.
 const WORDS: usize = 64;
 
-/// Offset of `opts_size`, which SPDK 24.09 introduced; before, the struct ended there. No field before it has
+/// Byte offset of `opts_size`, which SPDK 24.09 introduced. Before, the struct ended there. No field before it has
 /// moved since 23.05.
 const OPTS_SIZE: usize = 112;
 
@@ -44,7 +44,7 @@ impl EnvOpts {
         let bytes: *mut u8 = self.block.as_mut_ptr().cast();
         // SAFETY: within the block, as asserted.
         let at = unsafe { bytes.add(offset) };
-        // SAFETY: as above; unaligned writes need no more.
+        // SAFETY: `at` and the value's bytes lie within the block, as asserted; the write needs no alignment.
         unsafe { at.cast::<T>().write_unaligned(value) };
     }
 
@@ -69,7 +69,7 @@ impl EnvOpts {
         self.write(offset_of!(spdk_env_opts, mem_size), mib);
     }
 
-    /// Disables huge pages. The memory size must be set, too.
+    /// Disables huge pages, which requires a memory size.
     pub fn set_no_huge(&mut self, release: Release) {
         if release.soname().is_some_and(|soname| soname < Release::HAS_NO_HUGE) {
             // 23.05 and 23.09 have no such field, and only look at the arguments for DPDK. Without the second

@@ -120,9 +120,9 @@ impl Library {
         let program = Loaded::program();
         // SAFETY: the linker found these names in SPDK's libraries, which stay with the program.
         let env = unsafe { Env::linked(|name| program.symbol(name)) };
-        // SAFETY: as above.
+        // SAFETY: the linker found these names in `libspdk_ioat`, whose functions the declarations describe.
         let ioat = unsafe { Ioat::linked(|name| program.symbol(name)) };
-        // SAFETY: as above.
+        // SAFETY: the linker found these names in `libspdk_log`, whose functions the declarations describe.
         let log = Some(unsafe { Log::linked(|name| program.symbol(name)) });
         Self {
             log,
@@ -146,10 +146,12 @@ impl Library {
         // it stays loaded.
         let env_calls =
             unsafe { Env::load(|name| env.symbol(name)) }.map_err(|missing| incomplete(env, missing))?;
-        // SAFETY: as above.
+        // SAFETY: the library is `libspdk_ioat` by its name, whose functions the declarations describe; it
+        // stays loaded.
         let ioat_calls =
             unsafe { Ioat::load(|name| ioat.symbol(name)) }.map_err(|missing| incomplete(ioat, missing))?;
-        // SAFETY: as above.
+        // SAFETY: functions of these names are those of SPDK's log, which the declarations describe; the
+        // library stays loaded.
         let log_calls = |library: &Loaded| unsafe { Log::load(|name| library.symbol(name)) }.ok();
         // The env library depends on that of the log in all releases so far.
         let log = log_calls(env).or_else(|| log_calls(&SPDK.open_beside(LOG, env).ok()?));

@@ -1,4 +1,4 @@
-//! Errors for files that are no usable SPDK.
+//! Errors for files that are not a usable SPDK.
 
 mod shape;
 

@@ -147,7 +147,7 @@ pub(crate) fn library<const N: usize>(functions: u8) -> Library {
     }
     // SAFETY: `call` answers functions of these names' types.
     let env = unsafe { Env::load(call::<N>) }.expect("all that is required");
-    // SAFETY: as above.
+    // SAFETY: `call` answers functions of the types that these names have in `Ioat`.
     let ioat = unsafe { Ioat::load(call::<N>) }.expect("all that is required");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
@@ -188,7 +188,7 @@ extern "C" fn unused() {
 }
 
 extern "C" fn opts_init(opts: *mut spdk_env_opts) {
-    // SAFETY: zeroed memory of more than this size, nobody else's.
+    // SAFETY: zeroed memory of more than this size, which only the caller has.
     let opts = unsafe { &mut *opts };
     let size = opts.opts_size;
     // SAFETY: pointers and numbers.
@@ -205,7 +205,7 @@ extern "C" fn env_init<const N: usize>(opts: *const spdk_env_opts) -> i32 {
         // SAFETY: the options point to strings.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().expect("text").to_owned())
     };
-    // SAFETY: as it was filled by `opts_init`.
+    // SAFETY: the engine passes options that `opts_init` filled, and they outlive the call.
     let opts = unsafe { &*opts };
     let allowed = if opts.pci_allowed.is_null() { 0 } else { opts.num_pci_addr };
     machine.env_inits.push(EnvInit {
@@ -338,7 +338,8 @@ extern "C" fn probe<const N: usize>(
                 halted: false,
             };
             let channel: *mut Channel = Box::into_raw(Box::new(channel));
-            // SAFETY: as above.
+            // SAFETY: the engine passes its callback and context, and the channel lives until
+            // `spdk_ioat_detach`.
             unsafe { attach_cb.expect("given")(context, name_of(index), channel.cast()) };
         }
         machine::<N>().functions[index].offered = true;
@@ -479,7 +480,7 @@ fn work(channel: &mut Channel) {
             }
             None => {
                 for (at, byte) in piece.pattern.to_le_bytes().iter().cycle().take(piece.len).enumerate() {
-                    // SAFETY: as above.
+                    // SAFETY: `at` is below the length of a destination that was given to the device.
                     unsafe { dst.wrapping_add(at).write(*byte) };
                 }
             }

@@ -112,7 +112,8 @@ impl Flight {
     }
 }
 
-/// Runs a program. `fail` makes the device fail after so many descriptors; `sound`: it never fails.
+/// Runs a program. `fail` makes the device fail after the given number of descriptors. With `sound`, it never
+/// fails.
 pub(crate) fn run(
     engine: &dyn DmaEngine,
     depth: usize,

@@ -52,15 +52,15 @@ calls! {
 pub(crate) fn library() -> Library {
     // SAFETY: the functions of these names, which the program is linked with.
     let env = unsafe { Env::load(address) }.expect("all that is required");
-    // SAFETY: as above.
+    // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_ioat`.
     let ioat = unsafe { Ioat::load(address) }.expect("all that is required");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
 
-/// The same with the calls of its log.
+/// Returns the stand-in's calls, with those of its log.
 pub(crate) fn library_with_log() -> Library {
     let mut library = library();
-    // SAFETY: as above.
+    // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_log`.
     library.log = Some(unsafe { Log::load(address) }.expect("all that is required"));
     library
 }

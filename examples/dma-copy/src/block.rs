@@ -9,7 +9,7 @@ use crate::protocol::Digest;
 pub(crate) struct Block {
     /// A buffer of a whole block's length. `None` for a hole, and while the device owns it.
     pub(crate) buffer: Option<BufferMut>,
-    /// Offset in the file, in bytes.
+    /// Position in the file, in bytes.
     pub(crate) at: u64,
     /// Length in bytes.
     pub(crate) len: u64,

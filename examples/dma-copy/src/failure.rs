@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     There { side: Role, step: Step, text: String },
 }
 
-/// The remedy if there is no RDMA between two hosts.
+/// The remedy for two hosts without RDMA.
 pub(crate) const WITHOUT_RDMA: &str = "copy without RDMA: --engine stream on both sides";
 
 /// Adds the way without RDMA to a failure from before the copy began, unless its text already ends with that.
@@ -25,7 +25,7 @@ fn with_stream(step: Step, text: String) -> String {
 }
 
 impl Failure {
-    /// Offers the way without RDMA, if it failed before the copy began.
+    /// Adds the remedy without RDMA, if the copy had not begun.
     pub(crate) fn or_stream(self) -> Self {
         match self {
             Self::Here { step, message } => Self::Here { step, message: with_stream(step, message) },

@@ -202,7 +202,7 @@ impl Target {
                 self.size
             ));
         }
-        // As a file created with the sender's permissions; so far only the owner could read it.
+        // Sets the permissions of a file that is created with the sender's. Until now only the owner could read it.
         let mask = rustix::process::umask(Mode::empty());
         rustix::process::umask(mask);
         let mode = Mode::from_raw_mode(self.mode.into()) - mask;

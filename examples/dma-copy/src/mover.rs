@@ -63,7 +63,7 @@ struct Moving {
 
 struct InFlight {
     transfer: Either,
-    /// Offset in the window.
+    /// Position in the window, in bytes.
     at: usize,
     tries: u32,
 }

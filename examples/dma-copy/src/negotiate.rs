@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) stream: bool,
     /// Permissions of the file: the lowest nine bits of its mode.
     pub(crate) mode: u16,
-    /// Offset of the first byte to copy. The receiver has the bytes before it.
+    /// Position of the first byte to copy. The receiver has the bytes before it.
     pub(crate) from: u64,
 }
 

@@ -141,7 +141,7 @@ pub(crate) struct Options {
     version: (),
 }
 
-/// The value of `--engine` that is no engine.
+/// The value of `--engine` for copies through the channel, without an engine.
 const STREAM: &str = "stream";
 
 const EXAMPLES: &str = "\

@@ -13,7 +13,7 @@ use crate::{POLL_INTERVAL, check_interrupt, seconds};
 const LEN: usize = 64;
 /// A connection takes milliseconds, so a longer wait is reported.
 const SOON: Duration = Duration::from_secs(1);
-/// The remedy if there is no answer, as the end of a message.
+/// The remedy for a missing answer, as the end of a message.
 const NO_ANSWER: &str = "; look for a route between the RDMA addresses of both hosts, and for a firewall";
 
 /// Copies a few bytes from or to `window`, whose contents do not matter yet. Waits up to `timeout`.

@@ -12,7 +12,7 @@ mod pair;
 
 use pair::{LONG, Place, Running, Side, assert_same, free_port, secret};
 
-/// More than `dma-copy` keeps open, plus as many in the kernel's backlog.
+/// Number of connections: more than `dma-copy` keeps open and the kernel's backlog holds.
 const MANY: usize = 180;
 
 /// Connects as soon as there is a listener.

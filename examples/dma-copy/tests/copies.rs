@@ -265,7 +265,7 @@ fn an_existing_partial_file_is_not_trusted() {
         }
     }
     assert_eq!(fs::read(place.path("precious")).expect("there"), sample(10));
-    // An earlier run's partial copy without --resume: the copy starts anew, even if the partial copy is
+    // An earlier run's partial copy without --resume: the copy starts at the beginning, even if the partial copy is
     // longer.
     fs::write(place.path(PARTIAL), vec![7; 5000]).expect("written");
     place.copies(Side::Host, "");
@@ -383,12 +383,12 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
             }
             fs::remove_file(place.path("dst")).expect("removed");
         }
-        // Without --resume the copy starts anew.
+        // Without --resume the copy starts at the beginning.
         fs::write(place.path(PARTIAL), &all[..5 * BLOCK]).expect("written");
         let (sent, _) = place.copies(from, SMALL);
         assert!(sent.ends_with(" retries"), "{sent}");
         fs::remove_file(place.path("dst")).expect("removed");
-        // A partial copy of another file: the copy starts anew.
+        // A partial copy of another file: the copy starts at the beginning.
         let mut other = all[..5 * BLOCK].to_vec();
         other[100] ^= 1;
         fs::write(place.path(PARTIAL), other).expect("written");

@@ -284,7 +284,7 @@ fn a_peer_without_the_secret_is_rejected() {
     assert_same(&place.path("src"), &place.path("dst"));
     drop(silent);
 
-    // A false DPU: the host sends nothing but its nonce and proof.
+    // A false DPU: the host sends only its nonce and proof.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let host = place.start(Side::Host, &format!("-f src {}", channel("key", port)));

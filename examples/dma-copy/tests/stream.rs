@@ -70,7 +70,7 @@ fn both_sides_must_agree_on_it() {
     }
 }
 
-/// Only where there is no RDMA device, which is on most machines.
+/// Tests machines without an RDMA device, as most are.
 #[test]
 fn without_rdma_the_other_way_is_offered() {
     if dma::open("rdma").is_ok() {
@@ -164,7 +164,7 @@ fn a_receiver_checks_every_number_of_its_sender() {
     ] {
         receiver_against(&[words, "does not keep to the protocol"], &messages);
     }
-    // One that says nothing more.
+    // A sender that falls silent.
     receiver_against(&["gave no sign of life for 2 s"], &[data(BLOCK)]);
 }
 

@@ -50,7 +50,7 @@ pub(super) fn unmap(at: usize, len: usize) {
 }
 
 fn protect(at: usize, rights: i32) {
-    // SAFETY: a page of the arena, of which there are no references.
+    // SAFETY: a page of the arena, which no reference points to.
     assert_eq!(unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(at), PAGE, rights) }, 0);
 }
 
@@ -95,7 +95,7 @@ impl Arena {
         }
     }
 
-    /// An address of the arena, or one of which nothing is there.
+    /// Returns an address of the arena, or an address without a mapping.
     pub(super) fn address(&self, input: &Input) -> u64 {
         match input.byte() {
             0xff => 1 << 63,
@@ -104,7 +104,7 @@ impl Arena {
         }
     }
 
-    /// Takes a record that nobody else has, and returns its number.
+    /// Takes a free record, and returns its number.
     pub(super) fn record(&self) -> usize {
         let number = self.used_records.get();
         self.used_records.set(number + 1);
@@ -129,7 +129,7 @@ impl Arena {
         unsafe { AtomicU8::from_ptr(at) }.load(Ordering::Acquire)
     }
 
-    /// Writes a list, and returns its address. No operation's destination is there.
+    /// Writes a list outside of all operations' destinations, and returns its address.
     pub(super) fn list(&self, list: &[Descriptor]) -> u64 {
         let at = self.lists + 64 * self.used_lists.get();
         self.used_lists.set(self.used_lists.get() + list.len());

@@ -114,7 +114,7 @@ impl Program {
         self.submit(self.input.handle(&self.channels), dst, src, len as u64);
     }
 
-    /// Builds or submits a copy, or a fill if there is no source.
+    /// Builds or submits a copy, or a fill without a source.
     fn submit(&self, channel: *mut c::spdk_ioat_chan, dst: *mut c_void, src: Option<*mut c_void>, len: u64) {
         let (submit, pattern) = (
             self.input.byte().is_multiple_of(2),

@@ -33,7 +33,7 @@ const HALTED: u64 = 3;
 const STATES: u64 = 7;
 /// An error bit that is never set.
 const UNUSED_ERROR: u32 = 1 << 31;
-/// Offset of a descriptor's successor.
+/// Byte offset of the next descriptor's address in a descriptor.
 const NEXT: u64 = 24;
 
 /// The wait for an engine that hangs ends after this time.
@@ -74,7 +74,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     unsafe { c::spdk_env_opts_init(opts) };
     // Bus addresses are the program's.
     opts.iova_mode = c"va".as_ptr();
-    // SAFETY: as above.
+    // SAFETY: the library has filled the struct, and its texts are static.
     if unsafe { c::spdk_env_init(opts) } != 0 {
         return Err(wrong());
     }
@@ -105,11 +105,11 @@ impl Function {
         // SAFETY: a device that was handed out.
         let addr = unsafe { c::spdk_pci_device_get_addr(device) };
         let mut config = [0; CONFIG];
-        // SAFETY: as above, and the bytes are there.
+        // SAFETY: a device that was handed out, and a buffer of `CONFIG` bytes.
         let read =
             unsafe { c::spdk_pci_device_cfg_read(device, config.as_mut_ptr().cast(), CONFIG as u32, 0) };
         let (mut bar, mut phys, mut size) = (ptr::null_mut(), 0, 0);
-        // SAFETY: as above, and the results' places are there.
+        // SAFETY: a device that was handed out, and pointers to local variables for the results.
         let mapped =
             unsafe { c::spdk_pci_device_map_bar(device, 0, &raw mut bar, &raw mut phys, &raw mut size) };
         if read != 0 || mapped != 0 {
@@ -180,7 +180,8 @@ impl Function {
     /// depends on how quickly the engine's thread runs.
     pub(crate) fn write(&mut self, at: u64, len: u32, value: u64) {
         let Some(offset) = self.offset(at, len) else { return };
-        // Ones clear errors, which takes a value that differs from the register's.
+        // Writing a one clears an error bit. The engine sees the write only if the value differs from the
+        // register's.
         let value = if offset == CHANERR { value | u64::from(UNUSED_ERROR) } else { value };
         match len {
             1 => self.at::<AtomicU8>(offset).store(value as u8, Ordering::Release),

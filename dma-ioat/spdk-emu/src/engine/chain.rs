@@ -52,7 +52,7 @@ pub(super) struct Chain {
     /// Bus address of the last completed descriptor.
     completed: u64,
     errors: u32,
-    /// The engine hangs: `stuck` until a reset, `gone` for ever.
+    /// The engine hangs: `stuck` until a reset, `gone` permanently.
     stuck: bool,
     gone: bool,
 }
@@ -128,8 +128,8 @@ impl Chain {
         self.registers.done(command);
     }
 
-    /// Ones written to the error bits clear them. Writing the value that is there cannot be detected: a reset
-    /// clears it.
+    /// Clears the error bits to which a one was written. Writing the register's own value cannot be detected, so
+    /// such errors stay until a reset.
     fn take_back_errors(&mut self) {
         let seen = self.registers.errors();
         if seen != self.errors {
@@ -289,7 +289,8 @@ fn fill(to: Span, pattern: u64) {
         }
         for i in 0..row {
             let at = Addr::at(dst + i).raw().cast::<u8>();
-            // SAFETY: as for a copy.
+            // SAFETY: `i` is within the mapped row at `dst`, and the program lends the destination to the
+            // engine until the completion.
             unsafe { at.write(bytes[((done + i) % 8) as usize]) };
         }
         done += row;
@@ -302,7 +303,8 @@ fn flip_bit(descriptor: &Descriptor) {
         && let Some((addr, _)) = map::from_bus(descriptor.dst)
     {
         let byte = Addr::at(addr).raw().cast::<u8>();
-        // SAFETY: as for a copy.
+        // SAFETY: the address is mapped, and the program lends the destination to the engine until the
+        // completion.
         unsafe { *byte ^= 1 };
     }
 }

@@ -52,7 +52,7 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// Those of the first 10 descriptors of a channel that have a fault.
+    /// Returns which of the first 10 descriptors of a channel have a fault.
     fn struck(plan: &str, channel: u32) -> Vec<u64> {
         let mut faults = Faults::new(&plan.parse().unwrap(), 1, channel);
         (1..=10).filter(|_| !faults.next().is_empty()).collect()

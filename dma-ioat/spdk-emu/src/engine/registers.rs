@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::c_abi::Addr;
 use crate::config::SocketConfig;
 
-/// Offsets in BAR 0, in bytes: the public register description of Intel QuickData Technology, as in
+/// Register offsets in BAR 0, in bytes: the public register description of Intel QuickData Technology, as in
 /// `spdk/ioat_spec.h`.
 const CHANCNT: usize = 0x00;
 const XFERCAP: usize = 0x01;
@@ -86,7 +86,7 @@ impl Registers {
         assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.size);
         let place = self.start.raw().cast::<u8>().wrapping_add(offset).cast::<T>();
         // SAFETY: within the mapping, which lives as long as this; `T` is one of the atomic integers below,
-        // for which any bits are valid. The driver stores whole registers, so its stores are no data races.
+        // for which any bits are valid. The driver stores whole registers, so its stores do not race with these loads.
         unsafe { &*place }
     }
 

@@ -30,7 +30,7 @@ const FIRST_BUS: u64 = 1 << 32;
 /// Called when memory was registered, and before it is unregistered. Set by the first `spdk_mem_map_alloc`.
 static LISTENER: OnceLock<fn(addr: u64, len: u64, registered: bool)> = OnceLock::new();
 
-/// Registered ranges by first address. Those of the environment's own memory are among them.
+/// Registered ranges by first address. The environment's own memory is included.
 static RANGES: Mutex<BTreeMap<u64, Range>> = Mutex::new(BTreeMap::new());
 
 #[derive(Clone, Copy, Debug)]

@@ -115,7 +115,7 @@ fn unmap(addr: u64, len: u64) {
     }
 }
 
-/// Allocates. `None`: out of memory, or the size is 0, or the alignment is no power of two.
+/// Allocates memory. Returns `None` if memory is short, the size is 0, or the alignment is not a power of two.
 pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
     lock(&HEAP).allocate(size as u64, (align as u64).max(LINE)).map(Addr::at)
 }
@@ -178,22 +178,22 @@ c_calls! {
     fn spdk_free(buf: Addr) { free(buf); }
 
     fn spdk_dma_malloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
-        // SAFETY: C's promise.
+        // SAFETY: the arguments are passed on, and the two calls require the same of them.
         unsafe { spdk_malloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_malloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
-        // SAFETY: C's promise.
+        // SAFETY: the arguments are passed on, and the two calls require the same of them.
         unsafe { spdk_malloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_zmalloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
-        // SAFETY: C's promise.
+        // SAFETY: the arguments are passed on, and the two calls require the same of them.
         unsafe { spdk_zmalloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_zmalloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
-        // SAFETY: C's promise.
+        // SAFETY: the arguments are passed on, and the two calls require the same of them.
         unsafe { spdk_zmalloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
     }
 
@@ -201,7 +201,7 @@ c_calls! {
         if !unused.is_null() {
             return Addr::NULL;
         }
-        // SAFETY: C's promise.
+        // SAFETY: `buf` is NULL or memory of this library, as both calls require.
         unsafe { spdk_realloc(buf, size, align) }
     }
 

@@ -55,7 +55,7 @@ c_calls! {
         cache_size: usize,
         numa_id: c_int,
     ) -> Ptr<Pool> {
-        // SAFETY: C's promise.
+        // SAFETY: the arguments are passed on, without a constructor to call.
         unsafe { spdk_mempool_create_ctor(name, count, ele_size, cache_size, numa_id, None, Addr::NULL) }
     }
 
@@ -113,7 +113,7 @@ c_calls! {
 
     fn spdk_mempool_put_bulk(pool: Ptr<Pool>, elements: Ptr<Addr>, count: usize) {
         if let Some(pool) = pool.get() {
-            // SAFETY: C passes as many.
+            // SAFETY: C passes an array of `count` elements, and does not change it during the call.
             lock(&pool.free).extend_from_slice(unsafe { elements.slice(count) });
         }
     }
@@ -135,7 +135,7 @@ c_calls! {
         let mut parts = 0;
         while at < end {
             let (bus, len) = map::to_bus(at, end - at);
-            // SAFETY: as above.
+            // SAFETY: C passed this callback with its argument. The range lies within the pool's memory.
             unsafe { each(handle.raw(), arg.raw(), Addr::at(at).raw(), bus, len as usize, parts) };
             parts += 1;
             at += len.max(1);

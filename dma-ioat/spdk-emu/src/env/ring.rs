@@ -33,7 +33,7 @@ c_calls! {
     fn spdk_ring_enqueue(ring: Ptr<Ring>, objs: Ptr<Addr>, count: usize, free_space: Ptr<usize>) -> usize {
         let Some(ring) = ring.get() else { return 0 };
         let mut objects = lock(&ring.objects);
-        // SAFETY: C passes as many.
+        // SAFETY: C passes an array of `count` elements, and does not change it during the call.
         let new = unsafe { objs.slice(count) };
         let fits = count <= ring.room - objects.len() && new.len() == count;
         if fits {

@@ -68,7 +68,7 @@ impl Driver {
 c_calls! {
     fn spdk_pci_enumerate(driver: Ptr<Driver>, call: c::spdk_pci_enum_cb, ctx: Addr) -> c_int {
         match driver.get() {
-            // SAFETY: C's promise.
+            // SAFETY: C passes a callback that may be called with `ctx`.
             Some(driver) if driver.fits() && !unsafe { walk_c(call, ctx, None) }.0 => -1,
             Some(_) => 0,
             None => -1,
@@ -85,9 +85,9 @@ c_calls! {
         if !driver.fits() {
             return -1;
         }
-        // SAFETY: C's promise.
+        // SAFETY: `address` is not NULL, since `get` returned a value.
         unsafe { spdk_pci_device_allow(address) };
-        // SAFETY: C's promise.
+        // SAFETY: C passes a callback that may be called with `ctx`.
         let (whole, last) = unsafe { walk_c(call, ctx, Some(allowed)) };
         if whole && last >= 0 { last } else { -1 }
     }
@@ -166,7 +166,7 @@ c_calls! {
         // SAFETY: C has room for `len` bytes.
         let value = unsafe { value.to::<u8>() };
         for (i, byte) in bytes.iter().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: `i` is below `len`, and C has room for `len` bytes.
             unsafe { value.write(i, *byte) };
         }
         0
@@ -180,7 +180,7 @@ c_calls! {
         };
         // SAFETY: C passes `len` bytes.
         let value = unsafe { value.to::<u8>() };
-        // SAFETY: as above.
+        // SAFETY: C passes `len` bytes, and does not change them during the call.
         let bytes = unsafe { value.slice(len as usize) };
         if lock(&function.space).write(offset as usize, bytes).is_some() { 0 } else { -1 }
     }
@@ -243,7 +243,7 @@ c_calls! {
     }
 
     fn spdk_pci_device_get_socket_id(device: Ptr<spdk_pci_device>) -> c_int {
-        // SAFETY: C's promise.
+        // SAFETY: `device` is passed on, and the two calls require the same of it.
         unsafe { spdk_pci_device_get_numa_id(device) }
     }
 
@@ -260,7 +260,7 @@ c_calls! {
         let space = lock(&function.space);
         let Some(bytes) = space.read(0x104, 8) else { return -1 };
         let serial: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
-        // SAFETY: C's promise.
+        // SAFETY: C has room for `room` bytes, which are at least 17.
         unsafe { put_text(text, room, &serial) };
         0
     }

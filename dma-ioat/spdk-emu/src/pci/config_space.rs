@@ -5,7 +5,7 @@ use crate::c_abi::c::{spdk_pci_addr, spdk_pci_id};
 /// Size in bytes.
 pub(super) const SIZE: usize = 4096;
 
-/// Offset of the extended capabilities: a serial number.
+/// Byte offset of the extended capabilities, which are a serial number.
 const EXTENDED: usize = 0x100;
 /// CHANERR_INT of I/OAT: errors, cleared by writing ones.
 const CHANERR_INT: usize = 0x180;

@@ -61,7 +61,7 @@ enum Settling {
 
 // SAFETY: the pointers in the device are never dereferenced; mutable fields are atomic or behind a lock.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: shared access is to immutable fields, atomics and what is behind a lock.
 unsafe impl Sync for Function {}
 
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
@@ -165,7 +165,7 @@ impl Function {
         Ok((engine.registers(), BAR_LEN as u64))
     }
 
-    /// Removes one mapping. The last one stops the engine. False: `mapped` is no mapping.
+    /// Removes one mapping. The last one stops the engine. Returns false if `mapped` is not a mapping.
     fn unmap_bar(&self, mapped: Addr) -> bool {
         let mut bar = lock(&self.bar);
         if bar.as_ref().is_none_or(|engine| engine.registers().raw() != mapped.raw()) {
@@ -262,8 +262,8 @@ thread_local! {
     static WALKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Offers the functions to a driver. False: the driver stopped it, or other processes have all functions, or
-/// a callback of a walk began another, which would deadlock.
+/// Calls `offer` for each function. Returns false if the driver stopped the walk, if other processes have all
+/// functions, or if a callback of a walk starts another walk, which would deadlock.
 pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Taken) -> bool {
     if !READY.load(Relaxed) {
         return false;
@@ -302,7 +302,7 @@ fn walk_alone(mut offer: impl FnMut(&'static Function) -> Taken) -> bool {
     seen == 0 || failed < seen
 }
 
-/// Offers the functions to a driver of the program.
+/// Calls a driver of the program for each function.
 ///
 /// # Safety
 ///
@@ -314,7 +314,8 @@ unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_ad
         if only.is_some_and(|only| pci_addr::compare(only, &function.config.pci) != Ordering::Equal) {
             return Taken::No;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: C passed this callback with its context, and `walk_c`'s caller guarantees that both are
+        // valid.
         last = unsafe { call(ctx.raw(), function.handle().raw()) };
         match last {
             // Some drivers answer 0 to all offers. Mapped registers tell that it took the function.

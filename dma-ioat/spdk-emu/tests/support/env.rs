@@ -21,7 +21,7 @@ pub(crate) fn set_up(config: &'static str) {
         opts.opts_size = size_of::<c::spdk_env_opts>();
         // SAFETY: a struct of that size.
         unsafe { c::spdk_env_opts_init(opts) };
-        // SAFETY: as above.
+        // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
         assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
         // The tests' threads are not to share one core.
         // SAFETY: no arguments.

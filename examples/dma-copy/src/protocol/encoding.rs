@@ -7,7 +7,7 @@ use super::{
     Role, Step, VERSION,
 };
 
-/// The reason why bytes are no message.
+/// The reason why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     TooShort,

@@ -19,7 +19,7 @@
 //! receiver    Status               the copy has its name
 //! ```
 //!
-//! With `--engine stream` there is no Export. The bytes of a block go ahead of its Filled:
+//! With `--engine stream` no Export is sent. The bytes of a block precede its Filled:
 //!
 //! ```text
 //! sender      Data                 the next bytes of the block

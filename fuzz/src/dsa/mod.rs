@@ -91,7 +91,7 @@ fn configured(input: &Input) -> (String, Vec<bool>) {
 struct Program {
     input: Input,
     emu: Emu,
-    /// Of each work queue: shared ones take ENQCMD.
+    /// For each work queue, whether it is shared: shared ones take ENQCMD.
     shared: Vec<bool>,
     /// With the files that they are of.
     portals: Vec<Option<(usize, File)>>,
@@ -184,7 +184,7 @@ impl Program {
             1..5 => input.byte().into(),
             _ => input.below(5 * PAGE) as u64,
         };
-        // Of a CRC whose seed is in memory.
+        // The seed of a CRC that takes it from memory.
         let seed = if odd % 16 == 5 { self.arena.address(input) } else { 0 };
         let (record, own) = match input.byte() {
             0..250 => {
@@ -236,7 +236,7 @@ impl Program {
             self.settle(queue);
         }
         let Some((portal, file)) = &self.portals[queue] else { return };
-        // One that was disabled meanwhile takes nothing by this mapping.
+        // A queue that was disabled since then takes nothing by this mapping.
         let stale = file.metadata().is_ok_and(|file| file.nlink() == 0);
         let refused = store(portal + usize::from(self.input.byte() & 15) * 64, &descriptor, enqcmd);
         assert!(!enqcmd || refused || !wrong && !stale, "a work queue takes ENQCMD that must not");
@@ -285,7 +285,7 @@ impl Program {
         }
     }
 
-    /// Waits until all that a work queue took is reported, unless it is disabled.
+    /// Waits until a work queue has reported each descriptor that it took, unless it is disabled.
     fn settle(&mut self, queue: usize) {
         let last = self.arena.record();
         let nop = [REPORT << 32, self.arena.record_at(last), 0, 0, 0, 0, 0, 0];
@@ -328,7 +328,7 @@ fn store(portal: usize, descriptor: &Descriptor, enqcmd: bool) -> bool {
         }
         return refused != 0;
     }
-    // SAFETY: as above.
+    // SAFETY: a portal, whose stores trap; the descriptor has 64 bytes and names memory of the arena only.
     unsafe { asm!("movdir64b rax, [rdx]", in("rax") portal, in("rdx") from) };
     false
 }

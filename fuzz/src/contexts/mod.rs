@@ -221,7 +221,7 @@ impl Program {
         }
     }
 
-    /// All contexts. Events that are no contexts yet become contexts.
+    /// Any context. An event that is not a context yet becomes one.
     fn any_ctx(&self) -> *mut c::doca_ctx {
         match self.input.byte() % 3 {
             0 => call!(doca_comch_server_as_ctx(self.input.handle(&self.servers))),
