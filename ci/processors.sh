@@ -68,6 +68,5 @@ for model in native max qemu64; do
     passes dma-cpu --lib kernel::
     passes dma-dsa-emu --lib trap:: decode::
     passes dma-dsa-emu --test=signals
-    passes dma-dsa-emu --test=handlers
 done
 echo "the tests pass on models of processors with fewer features"

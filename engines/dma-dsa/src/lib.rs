@@ -21,8 +21,6 @@ mod device;
 mod doctor;
 mod engine;
 mod error;
-#[cfg(test)]
-mod fake;
 mod hardware;
 mod opened;
 mod options;

@@ -208,15 +208,15 @@ impl Entries {
         Self(AtomicU32::new(size))
     }
 
-    /// Takes an entry, if there is one.
+    /// Takes an entry. Returns `false` if none is free.
     #[inline]
-    pub(crate) fn take(&self) -> bool {
+    pub(crate) fn acquire(&self) -> bool {
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, |free| free.checked_sub(1)).is_ok()
     }
 
-    /// Gives entries back.
+    /// Returns entries.
     #[inline]
-    pub(crate) fn give(&self, entries: u32) {
+    pub(crate) fn release(&self, entries: u32) {
         self.0.fetch_add(entries, Ordering::Release);
     }
 
@@ -264,8 +264,8 @@ mod tests {
     #[test]
     fn entries_run_out() {
         let entries = Entries::new(2);
-        assert!(entries.take() && entries.take() && !entries.take());
-        entries.give(1);
-        assert!(entries.take() && entries.free() == 0);
+        assert!(entries.acquire() && entries.acquire() && !entries.acquire());
+        entries.release(1);
+        assert!(entries.acquire() && entries.free() == 0);
     }
 }

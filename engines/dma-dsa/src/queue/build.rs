@@ -1,25 +1,49 @@
 //! Descriptors of the hardware for those of the contract.
 
-use dma_core::{Descriptor, ErrorKind, Operation, Result, Segment};
+use dma_core::{CacheHint, Descriptor, ErrorKind, Operation, Result, Segment};
 
-use super::{DsaQueue, Kind};
+use super::lists::List;
+use super::ring::{Kind, Ring};
 use crate::error::error;
 use crate::hardware::{HwDescriptor, flag, op};
 
-impl DsaQueue {
-    /// Writes those copies without a fence that the batch begins with to the next places, as far as the list
-    /// that gathers may grow, and returns their number.
+/// Writes descriptors to the open list of a ring.
+#[derive(Debug)]
+pub(super) struct Builder {
+    /// The flags of all descriptors, and those of descriptors that write.
+    flags: u32,
+    write_flags: u32,
+    /// The open list has a fence behind its first descriptor.
+    fenced: bool,
+    /// It has a copy to two destinations that goes out as two.
+    split: bool,
+    /// It has other operations than copies without a fence.
+    mixed: bool,
+}
+
+impl Builder {
+    pub(super) fn new(block_on_fault: bool, hint: CacheHint) -> Self {
+        let flags = flag::RECORD_VALID | if block_on_fault { flag::BLOCK_ON_FAULT } else { 0 };
+        let cache = if hint == CacheHint::Cold { 0 } else { flag::CACHE };
+        Self { flags, write_flags: flags | cache, fenced: false, split: false, mixed: false }
+    }
+
+    /// Returns true if the open list has a fence.
     #[inline]
-    pub(super) fn build_copies(&mut self, batch: &[Descriptor<'_>]) -> usize {
-        let at = self.index(self.head);
-        let room = (self.depth - self.in_flight)
-            .min((self.longest - (self.head - self.open)) as usize)
-            .min((self.tail + self.mask + 1 - self.head) as usize)
-            .min(self.descriptors.len() - at)
-            .min(batch.len());
+    pub(super) const fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// Writes those copies without a fence that the batch begins with to the next places, at most `room`, and
+    /// returns their number.
+    #[inline]
+    pub(super) fn build_copies(&self, ring: &mut Ring, batch: &[Descriptor<'_>], room: usize) -> usize {
+        let at = ring.index(ring.head);
+        let room =
+            room.min((ring.tail + ring.mask + 1 - ring.head) as usize).min(ring.len() - at).min(batch.len());
         let command = self.write_flags | u32::from(op::MEMMOVE) << 24;
         let batch = &batch[..room];
-        let (descriptors, tokens) = (&mut self.descriptors[at..][..room], &mut self.tokens[at..][..room]);
+        let (descriptors, tokens) = (&mut ring.descriptors[at..][..room], &mut ring.tokens[at..][..room]);
         let put = |place: &mut HwDescriptor, token: &mut u64, descriptor: &Descriptor<'_>| {
             let Some((src, dst)) = descriptor.as_unfenced_copy() else { return };
             place.command = command;
@@ -48,26 +72,31 @@ impl DsaQueue {
 
     /// Writes a descriptor to the next place. Returns `false` if it has to wait for those in flight.
     #[inline(never)]
-    pub(super) fn build_one(&mut self, descriptor: &Descriptor<'_>, begins: bool) -> Result<bool> {
-        let fence = descriptor.fence() && self.in_flight > 0;
+    pub(super) fn build_one(
+        &mut self,
+        ring: &mut Ring,
+        descriptor: &Descriptor<'_>,
+        before: Before,
+    ) -> Result<bool> {
+        let fence = descriptor.fence() && before != Before::Nothing;
         // The device orders nothing beyond a batch.
-        if fence && (begins || self.split || !self.lists.is_empty()) {
+        if fence && (self.split || before == Before::OtherLists) {
             return Ok(false);
         }
-        self.build(descriptor)?;
-        self.plain = false;
+        self.build(ring, descriptor)?;
+        self.mixed = true;
         if fence {
-            self.fence();
+            self.fence(ring);
         } else if self.fenced {
-            let at = self.index(self.head);
-            self.descriptors[at].command |= flag::REPORT;
+            let at = ring.index(ring.head);
+            ring.descriptors[at].command |= flag::REPORT;
         }
         Ok(true)
     }
 
     /// Writes a descriptor of any operation to the next place.
-    fn build(&mut self, descriptor: &Descriptor<'_>) -> Result<()> {
-        let at = self.index(self.head);
+    fn build(&mut self, ring: &mut Ring, descriptor: &Descriptor<'_>) -> Result<()> {
+        let at = ring.index(ring.head);
         let len = descriptor.len() as u32;
         let mut kind = Kind::Plain;
         let (opcode, flags, src, dst, extra) = match descriptor.operation() {
@@ -87,15 +116,16 @@ impl DsaQueue {
                 kind = Kind::Crc;
                 (op::COPY_CRC, self.write_flags | flag::REPORT, src.addr.0, dst.addr.0, u64::from(seed))
             }
-            Operation::CopyToBoth { src, dst } if !self.seconds.is_empty() => {
-                return self.build_both(descriptor.token(), src, dst);
+            Operation::CopyToBoth { src, dst } if !ring.seconds.is_empty() => {
+                self.build_both(ring, descriptor.token(), src, dst);
+                return Ok(());
             }
             _ => {
                 return Err(error(ErrorKind::Unsupported, "the work queue does not have this operation")
                     .with_hint("see the engine's capabilities; lists have one segment"));
             }
         };
-        self.put(
+        ring.put(
             at,
             HwDescriptor {
                 command: flags | u32::from(opcode) << 24,
@@ -106,16 +136,16 @@ impl DsaQueue {
                 ..HwDescriptor::default()
             },
         );
-        self.tokens[at] = descriptor.token();
-        self.entries[at].kind = kind;
+        ring.tokens[at] = descriptor.token();
+        ring.entries[at].kind = kind;
         Ok(())
     }
 
     /// The device wants the low 12 bits of both destinations to be equal. Otherwise, one copy follows the
     /// other.
     #[inline(never)]
-    fn build_both(&mut self, token: u64, src: Segment, dst: &[Segment; 2]) -> Result<()> {
-        let at = self.index(self.head);
+    fn build_both(&mut self, ring: &mut Ring, token: u64, src: Segment, dst: &[Segment; 2]) {
+        let at = ring.index(ring.head);
         let [first, second] = [dst[0].addr.0, dst[1].addr.0];
         let same = (first ^ second) & 0xfff == 0;
         let (opcode, extra, kind) =
@@ -123,41 +153,10 @@ impl DsaQueue {
         self.split |= !same;
         let (src, len) = (src.addr.0, src.len as u32);
         let command = self.write_flags | u32::from(opcode) << 24;
-        self.seconds[at] = (src, second, len);
-        self.put(at, HwDescriptor { command, src, dst: first, len, extra, ..HwDescriptor::default() });
-        self.tokens[at] = token;
-        self.entries[at].kind = kind;
-        Ok(())
-    }
-
-    /// Sets a place's descriptor, except for the address of its record, which never changes.
-    #[inline]
-    fn put(&mut self, at: usize, descriptor: HwDescriptor) {
-        let place = &mut self.descriptors[at];
-        let record = place.record;
-        *place = HwDescriptor { record, ..descriptor };
-    }
-
-    /// Moves the list that gathers from the end of the ring to its start, because a list is contiguous.
-    /// Returns `false` if there is no room for it and another descriptor.
-    #[cold]
-    pub(super) fn wrap(&mut self) -> bool {
-        let len = self.head - self.open;
-        if self.head + len > self.tail + self.mask {
-            return false;
-        }
-        let from = self.index(self.open);
-        for to in 0..len as usize {
-            let from = from + to;
-            self.put(to, self.descriptors[from]);
-            (self.tokens[to], self.entries[to]) = (self.tokens[from], self.entries[from]);
-            if !self.seconds.is_empty() {
-                self.seconds[to] = self.seconds[from];
-            }
-            self.free(from);
-        }
-        (self.open, self.head) = (self.head, self.head + len);
-        true
+        ring.seconds[at] = (src, second, len);
+        ring.put(at, HwDescriptor { command, src, dst: first, len, extra, ..HwDescriptor::default() });
+        ring.tokens[at] = token;
+        ring.entries[at].kind = kind;
     }
 
     /// Lets the device start the descriptor at the next place only once those before it in its list are done.
@@ -165,9 +164,30 @@ impl DsaQueue {
     /// The device abandons the descriptor, and those behind it, if one before it fails. So these report
     /// success, too: what has no record was abandoned.
     #[cold]
-    fn fence(&mut self) {
-        let at = self.index(self.head);
-        self.descriptors[at].command |= flag::FENCE | flag::REPORT;
+    fn fence(&mut self, ring: &mut Ring) {
+        let at = ring.index(ring.head);
+        ring.descriptors[at].command |= flag::FENCE | flag::REPORT;
         self.fenced = true;
     }
+
+    /// Closes the open list, which has descriptors, and returns it. `batches`: the device takes lists as a batch.
+    #[inline]
+    pub(super) const fn close(&mut self, ring: &mut Ring, batches: bool) -> List {
+        let len = ring.open_len() as u32;
+        let list =
+            List { fenced: self.fenced, plain: !self.mixed, ..List::new(ring.open, len, batches && len > 1) };
+        (self.fenced, self.split, self.mixed) = (false, false, false);
+        ring.open = ring.head;
+        list
+    }
+}
+
+/// The operations in flight before a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    Nothing,
+    /// All of them are in the list that the descriptor goes to.
+    SameList,
+    /// Some are in another list.
+    OtherLists,
 }

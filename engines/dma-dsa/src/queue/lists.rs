@@ -1,15 +1,13 @@
 //! Lists of descriptors that go out with one doorbell, and their reports.
-#![expect(unsafe_code, reason = "passes descriptors with addresses to the portal")]
 
-use std::mem;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use dma_core::{Completion, ErrorKind, Outcome};
+use dma_core::{Completion, Outcome};
 
 use super::resume::failed;
-use super::{DISABLED, DsaQueue, FORKED, Kind, address};
-use crate::error;
-use crate::hardware::{HwDescriptor, flag, op, status};
+use super::ring::{Kind, Ring};
+use crate::hardware::{flag, status};
 
 /// Descriptors with consecutive places, which go out with one doorbell.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +26,7 @@ pub(super) struct List {
     /// It has a fence behind its first descriptor.
     pub(super) fenced: bool,
     /// It has copies without a fence only.
-    plain: bool,
+    pub(super) plain: bool,
     /// The end of a batch.
     pub(super) ended: Option<BatchEnd>,
     /// The end of descriptors that are not sent.
@@ -36,13 +34,13 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) const fn new(first: u64, len: u32, entries: u32, batch: bool) -> Self {
+    pub(super) const fn new(first: u64, len: u32, batch: bool) -> Self {
         Self {
             first,
             len,
             at: 0,
             sent: 0,
-            entries,
+            entries: 0,
             batch,
             fenced: false,
             plain: false,
@@ -59,130 +57,151 @@ pub(super) struct BatchEnd {
     pub(super) run: u32,
 }
 
-impl DsaQueue {
-    /// Closes the list that gathers, so that it can be sent.
-    #[inline]
-    pub(super) fn close_list(&mut self) {
-        let len = (self.head - self.open) as u32;
-        if len == 0 {
-            return;
+/// The closed lists of a queue, in the order of their submission, and places that are to be submitted again.
+#[derive(Debug)]
+pub(super) struct Lists {
+    lists: VecDeque<List>,
+    /// The last of the lists are not, or not all, submitted: their number.
+    unsent: usize,
+    /// Places to submit again.
+    again: VecDeque<u64>,
+    /// Places from a fence on, the first and their number, that wait for those before them.
+    rest: Option<(u64, u32)>,
+}
+
+impl Lists {
+    /// Lists for a ring of `places`.
+    pub(super) fn new(places: usize) -> Self {
+        Self {
+            lists: VecDeque::with_capacity(2 * places),
+            unsent: 0,
+            again: VecDeque::with_capacity(places),
+            rest: None,
         }
-        let batch = self.opened.batch > 1 && len > 1;
-        let entries = match &self.opened.entries {
-            None => 0,
-            Some(_) if self.opened.batch > 1 => 1,
-            Some(_) => len,
-        };
-        let fenced = mem::take(&mut self.fenced);
-        let plain = mem::replace(&mut self.plain, true);
-        self.push_list(List { fenced, plain, ..List::new(self.open, len, entries, batch) });
-        (self.open, self.split) = (self.head, false);
     }
 
     #[inline]
-    pub(super) fn push_list(&mut self, list: List) {
-        let at = self.index(list.first);
+    pub(super) fn len(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Returns true if descriptors that were taken before are to be submitted again.
+    #[inline]
+    pub(super) fn is_behind(&self) -> bool {
+        !self.again.is_empty() || self.rest.is_some()
+    }
+
+    /// Returns true if a list in flight has a fence, which holds for all later descriptors. There is no other
+    /// list then.
+    #[inline]
+    pub(super) fn is_fenced(&self) -> bool {
+        self.lists.front().is_some_and(|list| list.fenced)
+    }
+
+    /// Appends a list that is to be sent.
+    #[inline]
+    pub(super) fn push(&mut self, list: List, ring: &mut Ring) {
         if !list.batch {
-            // Outside of a batch, a fence means nothing.
-            self.descriptors[at].command &= !flag::FENCE;
-            for descriptor in &mut self.descriptors[at..at + list.len as usize] {
-                descriptor.command |= flag::REPORT;
-            }
+            ring.ready_singles(list.first, list.len);
         }
         self.lists.push_back(list);
         self.unsent += 1;
     }
 
-    /// Submits the lists that are not sent, as far as the work queue takes them.
+    /// Returns true if lists are not sent.
     #[inline]
-    pub(super) fn send(&mut self) {
-        while self.unsent > 0 {
-            let at = self.lists.len() - self.unsent;
-            if self.opened.fork.is_child() {
-                return self.give_up(FORKED);
+    pub(super) const fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    /// The first list that is not sent.
+    #[inline]
+    pub(super) fn first_unsent(&mut self) -> Option<&mut List> {
+        let at = self.lists.len() - self.unsent;
+        self.lists.get_mut(at)
+    }
+
+    /// Counts the first list that was not sent as sent.
+    #[inline]
+    pub(super) const fn mark_sent(&mut self) {
+        self.unsent -= 1;
+    }
+
+    /// Returns the next list to submit again: a place that met a page fault, and then what a fence held back for
+    /// that.
+    pub(super) fn next_again(&self) -> Option<List> {
+        match (self.again.front(), self.rest) {
+            _ if self.unsent > 0 => None,
+            (Some(&place), _) => Some(List::new(place, 1, false)),
+            (None, Some((first, len))) if self.lists.is_empty() => {
+                Some(List { fenced: len > 1, ..List::new(first, len, len > 1) })
             }
-            // Another queue opens the work queue again: what is left is sent later.
-            let Ok(live) = self.opened.live.try_read() else { return };
-            let portal = live.portal.as_ref().filter(|_| live.generation == self.generation);
-            let Some(portal) = portal else {
-                drop(live);
-                return self.give_up(DISABLED);
-            };
-            let list = &mut self.lists[at];
-            let first = (list.first & self.mask) as usize;
-            let members = &self.descriptors[first..first + list.len as usize];
-            let taken = if list.batch {
-                let record = address(&self.batch_records[first]);
-                let batch = HwDescriptor {
-                    command: flag::RECORD_VALID | flag::REPORT | u32::from(op::BATCH) << 24,
-                    record,
-                    src: members.as_ptr().expose_provenance() as u64,
-                    len: list.len,
-                    ..HwDescriptor::default()
-                };
-                // SAFETY: descriptors and records stay until the queue is dropped, or are leaked; for the
-                // memory that they name, the promise of the caller of `submit`.
-                unsafe { portal.submit(&[batch]) }.map(|taken| taken as u32 * list.len)
-            } else {
-                // SAFETY: as above.
-                unsafe { portal.submit(&members[list.sent as usize..]) }.map(|taken| taken as u32)
-            };
-            match taken {
-                Ok(0) => return,
-                Ok(taken) => {
-                    self.doorbells += 1;
-                    list.sent += taken;
-                    if list.sent < list.len {
-                        return;
-                    }
-                }
-                Err(errno) => {
-                    let kind = error::kind_of(errno);
-                    list.over = Some((Outcome::Failed(kind), -errno.raw_os_error()));
-                    tracing::warn!(queue = self.opened.wq.name, %errno, "a work queue refuses descriptors");
-                    if kind == ErrorKind::DeviceLost {
-                        self.lost = Some(
-                            "the kernel refuses descriptors: the work queue is disabled or gone, or belongs to a parent process",
-                        );
-                    }
-                }
-            }
-            self.unsent -= 1;
+            _ => None,
         }
     }
 
-    /// Submits again what met a page fault, and then what a fence held back for that, as far as there are
-    /// entries.
-    #[cold]
-    pub(super) fn send_again(&mut self) {
-        while self.unsent == 0 {
-            let list = match (self.again.front(), self.rest) {
-                (Some(&place), _) => List::new(place, 1, 0, false),
-                (None, Some((first, len))) if self.lists.is_empty() => {
-                    List { fenced: len > 1, ..List::new(first, len, 0, len > 1) }
-                }
-                _ => return,
-            };
-            let entries = self.opened.entries.as_ref();
-            if entries.is_some_and(|entries| !entries.take()) {
-                return;
-            }
-            if self.again.pop_front().is_none() {
-                self.rest = None;
-                let at = self.index(list.first);
-                self.descriptors[at].command &= !flag::FENCE;
-            }
-            self.push_list(List { entries: u32::from(entries.is_some()), ..list });
-            self.send();
+    /// Moves the list that [`next_again`](Self::next_again) returned to those that are to be sent.
+    pub(super) fn push_again(&mut self, list: List, ring: &mut Ring) {
+        if self.again.pop_front().is_none() {
+            self.rest = None;
+            let at = ring.index(list.first);
+            ring.descriptors[at].command &= !flag::FENCE;
         }
+        self.push(list, ring);
+    }
+
+    /// Ends all that is not sent.
+    pub(super) fn abort_unsent(&mut self, ring: &mut Ring) {
+        while let Some(place) = self.again.pop_front() {
+            self.push(List::new(place, 1, false), ring);
+        }
+        if let Some((first, len)) = self.rest.take() {
+            self.push(List::new(first, len, false), ring);
+        }
+        for list in self.lists.iter_mut().rev().take(self.unsent) {
+            list.over = Some((Outcome::Aborted, 0));
+        }
+        self.unsent = 0;
+    }
+
+    /// Ends all that the device has not ended, because it will not.
+    pub(super) fn abort_sent(&mut self) {
+        for list in self.lists.iter_mut().filter(|list| list.ended.is_none()) {
+            list.sent = list.at;
+            list.over.get_or_insert((Outcome::Aborted, 0));
+        }
+    }
+
+    /// Removes a list whose descriptors are all reported, and returns its entries of the work queue.
+    #[inline]
+    pub(super) fn remove_ended(&mut self, number: usize) -> Option<u32> {
+        let list = &self.lists[number];
+        let entries = list.entries;
+        if list.at < list.len {
+            return None;
+        }
+        if number == 0 {
+            self.lists.pop_front();
+        } else {
+            self.lists.remove(number);
+        }
+        Some(entries)
+    }
+
+    /// The first place that is in use, if the open list begins at `open`.
+    #[inline]
+    pub(super) fn first_place(&self, open: u64) -> u64 {
+        let lists = self.lists.iter().map(|list| list.first + u64::from(list.at));
+        let rest = self.rest.map(|(first, _)| first);
+        lists.chain(self.again.iter().copied()).chain(rest).fold(open, u64::min)
     }
 
     /// Reports ended descriptors of a list, and returns their number.
     #[inline]
-    pub(super) fn report(&mut self, number: usize, completions: &mut [Completion]) -> usize {
+    pub(super) fn report(&mut self, number: usize, ring: &mut Ring, completions: &mut [Completion]) -> usize {
         let list = &mut self.lists[number];
         if list.batch && list.ended.is_none() && list.sent > list.at {
-            let record = &self.batch_records[(list.first & self.mask) as usize];
+            let record = &ring.batch_records[ring.index(list.first)];
             let Some(status) = record.take() else { return 0 };
             let run = match status & status::CODE {
                 status::SUCCESS | status::BATCH_FAILED => list.len,
@@ -194,27 +213,26 @@ impl DsaQueue {
         if list.plain
             && let Some(BatchEnd { status: status::SUCCESS, .. }) = list.ended
         {
-            let from = ((list.first + u64::from(list.at)) & self.mask) as usize;
+            let from = ring.index(list.first + u64::from(list.at));
             let n = completions.len().min((list.len - list.at) as usize);
-            for (completion, token) in completions.iter_mut().zip(&self.tokens[from..from + n]) {
+            for (completion, token) in completions.iter_mut().zip(&ring.tokens[from..from + n]) {
                 *completion = Completion::done(*token);
             }
             list.at += n as u32;
-            self.in_flight -= n;
             return n;
         }
-        self.report_each(number, completions)
+        self.report_each(number, ring, completions)
     }
 
     /// Reports descriptors of a list by their own records, or by its end.
     #[inline(never)]
-    fn report_each(&mut self, number: usize, completions: &mut [Completion]) -> usize {
+    fn report_each(&mut self, number: usize, ring: &mut Ring, completions: &mut [Completion]) -> usize {
         let List { first, len, sent, ended, over, fenced, mut at, .. } = self.lists[number];
         let mut n = 0;
         while at < len && n < completions.len() {
             let place = first + u64::from(at);
-            let index = self.index(place);
-            let (token, kind) = (self.tokens[index], self.entries[index].kind);
+            let index = ring.index(place);
+            let (token, kind) = (ring.tokens[index], ring.entries[index].kind);
             let completion = if at >= sent {
                 let Some((outcome, native)) = over else { break };
                 Some(Completion::ended(token, outcome, native))
@@ -224,10 +242,10 @@ impl DsaQueue {
             {
                 Some(Completion::done(token))
             } else {
-                match (self.records[index].take(), ended) {
-                    (Some(status), _) => self.end(place, status),
+                match (ring.records[index].take(), ended) {
+                    (Some(status), _) => self.end(place, status, ring),
                     (None, None) => break,
-                    (None, Some(end)) if fenced && self.is_abandoned(index, at, end) => {
+                    (None, Some(end)) if fenced && is_abandoned(ring, index, at, end) => {
                         // A list that cannot be read: its first descriptor goes alone, so that there is
                         // progress.
                         if at == 0 {
@@ -240,7 +258,7 @@ impl DsaQueue {
                     }
                     // Without a request to report it, the record of a success is not written.
                     (None, Some(end)) if at < end.run && !kind.has_result() => {
-                        self.end(place, status::SUCCESS)
+                        self.end(place, status::SUCCESS, ring)
                     }
                     (None, Some(end)) if end.status & status::CODE == status::LIST_FAULT => {
                         self.again.push_back(place);
@@ -252,32 +270,27 @@ impl DsaQueue {
             if let Some(completion) = completion {
                 completions[n] = completion;
                 n += 1;
-                self.free(index);
+                ring.free(index);
             }
             at += 1;
         }
         self.lists[number].at = at;
-        self.in_flight -= n;
         n
     }
 
-    /// Frees the places of reported descriptors.
-    #[inline]
-    pub(super) fn reclaim(&mut self) {
-        if self.in_flight == 0 {
-            // A ring that starts anew has room for whole lists.
-            (self.head, self.open, self.tail) = (0, 0, 0);
-            return;
+    /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
+    fn end(&mut self, place: u64, status: u8, ring: &mut Ring) -> Option<Completion> {
+        let completion = ring.end(place, status);
+        if completion.is_none() {
+            self.again.push_back(place);
         }
-        let lists = self.lists.iter().map(|list| list.first + u64::from(list.at));
-        let rest = self.rest.map(|(first, _)| first);
-        self.tail = lists.chain(self.again.iter().copied()).chain(rest).fold(self.open, u64::min);
+        completion
     }
+}
 
-    /// Returns whether a descriptor without a record, in a batch with a fence, was not run.
-    fn is_abandoned(&self, index: usize, at: u32, end: BatchEnd) -> bool {
-        let reports = self.descriptors[index].command & flag::REPORT != 0;
-        matches!(end.status & status::CODE, status::BATCH_FAILED | status::LIST_FAULT)
-            && (reports || at >= end.run)
-    }
+/// Returns true if a descriptor without a record, in a batch with a fence, was not run.
+fn is_abandoned(ring: &Ring, index: usize, at: u32, end: BatchEnd) -> bool {
+    let reports = ring.descriptors[index].command & flag::REPORT != 0;
+    matches!(end.status & status::CODE, status::BATCH_FAILED | status::LIST_FAULT)
+        && (reports || at >= end.run)
 }

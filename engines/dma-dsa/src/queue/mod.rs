@@ -1,199 +1,195 @@
 //! A queue: lists of descriptors, submitted with one doorbell each, and their completions.
-#![expect(unsafe_code, reason = "implements `RawQueue`")]
+#![expect(unsafe_code, reason = "implements `RawQueue`, and passes descriptors with addresses to the portal")]
 
-use std::collections::VecDeque;
+mod build;
+mod lists;
+mod resume;
+mod ring;
+mod watch;
+
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, QueueEvents, QueueStats,
-    RawQueue, Result,
+    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Outcome, QueueEvents,
+    QueueStats, RawQueue, Result,
 };
 
-use self::lists::List;
+use self::build::{Before, Builder};
+use self::lists::{List, Lists};
+use self::ring::{Ring, address};
+use self::watch::{DISABLED, FORKED, Watch};
 use crate::error;
-use crate::hardware::{HwDescriptor, Record, flag, op};
+use crate::hardware::{HwDescriptor, flag, op};
 use crate::opened::Opened;
 
-mod build;
-mod lists;
-mod lost;
-mod resume;
-
 /// Longest list of descriptors that are submitted one by one.
-const SINGLES: u64 = 64;
-/// The work queue's state is looked at after so many polls without a completion,
-const IDLE_POLLS: u32 = 256;
-/// if the last look was this long ago.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const SINGLES_MAX: u64 = 64;
 /// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
-
-/// Facts about a descriptor besides its 64 bytes and its token. Those of a free place are the default.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    /// Bytes that earlier parts of a comparison found equal.
-    base: u64,
-    kind: Kind,
-    /// Page faults in a row without progress.
-    stuck: u8,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
-    /// No result.
-    #[default]
-    Plain,
-    Compare,
-    Crc,
-    /// A copy to the first of two destinations; that to the second follows.
-    First,
-}
-
-impl Kind {
-    const fn has_result(self) -> bool {
-        matches!(self, Self::Compare | Self::Crc)
-    }
-}
+const REFUSED: &str =
+    "the kernel refuses descriptors: the work queue is disabled or gone, or belongs to a parent process";
 
 /// A queue on a work queue of DSA.
-///
-/// Places are numbers that only grow; a place's number modulo the ring's length is its index. The list that
-/// gathers until the doorbell is `open..head`, and `tail..head` are the places that may be in use.
 #[derive(Debug)]
 pub(crate) struct DsaQueue {
     opened: Arc<Opened>,
-    generation: u64,
     engine: EngineId,
     depth: usize,
-    /// Longest list.
-    longest: u64,
-    /// The flags of all descriptors, and those of descriptors that write.
-    flags: u32,
-    write_flags: u32,
-    /// The ring's length is a power of two, and this is one less.
-    mask: u64,
-    descriptors: Box<[HwDescriptor]>,
-    records: Box<[Record]>,
-    /// The record of a batch, at the index of its first descriptor.
-    batch_records: Box<[Record]>,
-    tokens: Box<[u64]>,
-    entries: Box<[Entry]>,
-    /// Copies to the second of two destinations: source, destination, length. Empty without `DUALCAST`.
-    seconds: Box<[(u64, u64, u32)]>,
-    head: u64,
-    open: u64,
-    tail: u64,
+    /// The length of the longest list.
+    list_max: u64,
+    builder: Builder,
+    ring: Ring,
+    lists: Lists,
+    watch: Watch,
     in_flight: usize,
-    /// Closed lists. The last `unsent` of them are not, or not all, submitted.
-    lists: VecDeque<List>,
-    unsent: usize,
-    /// Places to submit again.
-    again: VecDeque<u64>,
-    /// Places from a fence on, the first and their number, that wait for those before them.
-    rest: Option<(u64, u32)>,
-    /// The list that gathers has a fence behind its first descriptor, or a copy to two destinations that goes
-    /// out as two.
-    fenced: bool,
-    split: bool,
-    /// It has copies without a fence only.
-    plain: bool,
     stopped: bool,
-    lost: Option<&'static str>,
-    idle: u32,
-    looked: Option<Instant>,
     doorbells: u64,
-    resets: u64,
-}
-
-/// `len` default values.
-fn boxed<T: Default>(len: usize) -> Box<[T]> {
-    std::iter::repeat_with(T::default).take(len).collect()
 }
 
 impl DsaQueue {
     pub(crate) fn open(opened: &Arc<Opened>, engine: EngineId, depth: usize, hint: CacheHint) -> Self {
-        // Twice the depth, because a place is free only when those before it are.
-        let ring = (2 * depth).next_power_of_two();
-        let mut flags = flag::RECORD_VALID;
-        if opened.wq.block_on_fault {
-            flags |= flag::BLOCK_ON_FAULT;
-        }
-        let cache = if hint == CacheHint::Cold { 0 } else { flag::CACHE };
-        let records: Box<[Record]> = boxed(ring);
-        let mut descriptors: Box<[HwDescriptor]> = boxed(ring);
-        for (descriptor, record) in descriptors.iter_mut().zip(&records) {
-            descriptor.record = address(record);
-        }
+        let ring = Ring::new(depth, opened.wq.has(op::DUALCAST));
         Self {
             engine,
             depth,
-            longest: if opened.batch > 1 { opened.batch as u64 } else { SINGLES },
-            flags,
-            write_flags: flags | cache,
-            mask: ring as u64 - 1,
-            descriptors,
-            records,
-            batch_records: boxed(ring),
-            tokens: boxed(ring),
-            entries: boxed(ring),
-            seconds: boxed(if opened.wq.has(op::DUALCAST) { ring } else { 0 }),
-            head: 0,
-            open: 0,
-            tail: 0,
+            list_max: if opened.batch > 1 { opened.batch as u64 } else { SINGLES_MAX },
+            builder: Builder::new(opened.wq.block_on_fault, hint),
+            lists: Lists::new(ring.len()),
+            ring,
+            watch: Watch::new(opened.generation()),
             in_flight: 0,
-            lists: VecDeque::with_capacity(2 * ring),
-            unsent: 0,
-            again: VecDeque::with_capacity(ring),
-            rest: None,
-            fenced: false,
-            split: false,
-            plain: true,
             stopped: false,
-            lost: None,
-            idle: 0,
-            looked: None,
             doorbells: 0,
-            resets: 0,
-            generation: opened.generation(),
             opened: Arc::clone(opened),
         }
     }
 
+    /// Closes the open list, so that it can be sent.
     #[inline]
-    const fn index(&self, place: u64) -> usize {
-        (place & self.mask) as usize
+    fn close_list(&mut self) {
+        if self.ring.open_len() == 0 {
+            return;
+        }
+        let batches = self.opened.batch > 1;
+        let list = self.builder.close(&mut self.ring, batches);
+        let entries = match &self.opened.entries {
+            None => 0,
+            Some(_) if batches => 1,
+            Some(_) => list.len,
+        };
+        self.lists.push(List { entries, ..list }, &mut self.ring);
     }
 
-    /// Returns whether descriptors that were taken before are to be submitted again.
+    /// Submits the lists that are not sent, as far as the work queue takes them.
     #[inline]
-    fn is_behind(&self) -> bool {
-        !self.again.is_empty() || self.rest.is_some()
+    fn send(&mut self) {
+        while let Some(list) = self.lists.first_unsent() {
+            if self.opened.fork.is_child() {
+                return self.give_up(FORKED);
+            }
+            // Another queue opens the work queue again: what is left is sent later.
+            let Ok(live) = self.opened.live.try_read() else { return };
+            let portal = live.portal.as_ref().filter(|_| live.generation == self.watch.generation());
+            let Some(portal) = portal else {
+                drop(live);
+                return self.give_up(DISABLED);
+            };
+            let first = self.ring.index(list.first);
+            let members = &self.ring.descriptors[first..first + list.len as usize];
+            let taken = if list.batch {
+                let record = address(&self.ring.batch_records[first]);
+                let batch = HwDescriptor {
+                    command: flag::RECORD_VALID | flag::REPORT | u32::from(op::BATCH) << 24,
+                    record,
+                    src: members.as_ptr().expose_provenance() as u64,
+                    len: list.len,
+                    ..HwDescriptor::default()
+                };
+                // SAFETY: the ring's descriptors and records stay until the queue is dropped, or are leaked. The
+                // caller of `submit` keeps the memory that they name valid until they are reported.
+                unsafe { portal.submit(&[batch]) }.map(|taken| taken as u32 * list.len)
+            } else {
+                // SAFETY: records stay until the queue is dropped, or are leaked. The caller of `submit` keeps the
+                // memory that the descriptors name valid until they are reported.
+                unsafe { portal.submit(&members[list.sent as usize..]) }.map(|taken| taken as u32)
+            };
+            match taken {
+                Ok(0) => return,
+                Ok(taken) => {
+                    self.doorbells += 1;
+                    list.sent += taken;
+                    if list.sent < list.len {
+                        return;
+                    }
+                }
+                Err(errno) => {
+                    let kind = error::kind_of(errno);
+                    list.over = Some((Outcome::Failed(kind), -errno.raw_os_error()));
+                    tracing::warn!(queue = self.opened.wq.name, %errno, "a work queue refuses descriptors");
+                    if kind == ErrorKind::DeviceLost {
+                        self.watch.lose(REFUSED);
+                    }
+                }
+            }
+            self.lists.mark_sent();
+        }
     }
 
-    /// Returns whether a list in flight has a fence, which holds for all later descriptors. There is no other
-    /// list then.
-    #[inline]
-    fn is_fenced(&self) -> bool {
-        self.lists.front().is_some_and(|list| list.fenced)
+    /// Submits again what met a page fault, and then what a fence held back for that, as far as there are
+    /// entries.
+    #[cold]
+    fn send_again(&mut self) {
+        while let Some(list) = self.lists.next_again() {
+            let entries = self.opened.entries.as_ref();
+            if entries.is_some_and(|entries| !entries.acquire()) {
+                return;
+            }
+            let list = List { entries: u32::from(entries.is_some()), ..list };
+            self.lists.push_again(list, &mut self.ring);
+            self.send();
+        }
     }
 
-    /// Leaves a place as [`build_copies`](Self::build_copies) relies on.
-    #[inline]
-    fn free(&mut self, at: usize) {
-        self.entries[at] = Entry::default();
-        self.descriptors[at].extra = 0;
+    /// Ends all that is not sent.
+    #[cold]
+    fn abort_unsent(&mut self) {
+        self.close_list();
+        self.lists.abort_unsent(&mut self.ring);
     }
-}
 
-const DISABLED: &str = "the work queue was disabled";
-const FORKED: &str = "the work queue belongs to the parent process";
+    /// Ends everything on a work queue that touches no memory of this process any more.
+    #[cold]
+    fn give_up(&mut self, why: &'static str) {
+        tracing::error!(queue = self.opened.wq.name, in_flight = self.in_flight, why, "a work queue is lost");
+        self.watch.lose(why);
+        self.abort_unsent();
+        self.lists.abort_sent();
+    }
 
-/// The address of a record for the device, which writes it.
-#[inline]
-fn address(record: &Record) -> u64 {
-    std::ptr::from_ref(record).expose_provenance() as u64
+    /// Uses the work queue again if it was disabled and is enabled.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost`: it is not, or descriptors are not reported yet.
+    #[cold]
+    fn recover(&mut self, why: &'static str) -> Result<()> {
+        self.watch.recover(why, self.in_flight > 0, &self.opened)?;
+        self.ring.clear_records();
+        self.reclaim();
+        Ok(())
+    }
+
+    /// Frees the places of reported descriptors.
+    #[inline]
+    fn reclaim(&mut self) {
+        if self.in_flight == 0 {
+            self.ring.restart();
+        } else {
+            self.ring.tail = self.lists.first_place(self.ring.open);
+        }
+    }
 }
 
 // SAFETY: a place is reported once: its list's `at` passes it once, and it comes into another list only if it
@@ -214,45 +210,51 @@ unsafe impl RawQueue for DsaQueue {
             return Err(Error::bare(ErrorKind::Closed));
         }
         if self.opened.fork.is_child() {
-            self.lost = Some(FORKED);
+            self.watch.lose(FORKED);
         }
-        if let Some(why) = self.lost {
+        if let Some(why) = self.watch.lost() {
             self.recover(why)?;
         }
-        let (longest, batches) = (self.longest, self.opened.batch > 1);
+        let batches = self.opened.batch > 1;
         let mut taken = 0;
         while taken < batch.len() && self.in_flight < self.depth {
-            if self.head & self.mask == 0 && self.head > self.open && !self.wrap() {
+            if self.ring.is_at_end() && !self.ring.wrap() {
                 self.flush();
             }
             // A list that the work queue refused comes first.
-            if self.head > self.tail + self.mask || self.unsent > 0 || self.is_behind() {
+            if self.ring.is_full() || self.lists.has_unsent() || self.lists.is_behind() {
                 break;
             }
-            let begins = self.head == self.open || !batches;
-            if begins && self.is_fenced() {
+            let begins = self.ring.open_len() == 0 || !batches;
+            if begins && self.lists.is_fenced() {
                 break;
             }
             let mut n = 0;
-            if batches && !self.fenced {
-                n = self.build_copies(&batch[taken..]);
+            if batches && !self.builder.is_fenced() {
+                let room = (self.depth - self.in_flight).min((self.list_max - self.ring.open_len()) as usize);
+                n = self.builder.build_copies(&mut self.ring, &batch[taken..], room);
             }
             if n == 0 {
-                match self.build_one(&batch[taken], begins) {
+                let before = match self.in_flight {
+                    0 => Before::Nothing,
+                    _ if begins || self.lists.len() > 0 => Before::OtherLists,
+                    _ => Before::SameList,
+                };
+                match self.builder.build_one(&mut self.ring, &batch[taken], before) {
                     Ok(true) => n = 1,
                     Ok(false) => break,
                     Err(_) if taken > 0 => break,
                     Err(error) => return Err(error),
                 }
             }
-            if begins && self.opened.entries.as_ref().is_some_and(|entries| !entries.take()) {
-                self.free(self.index(self.head));
+            if begins && self.opened.entries.as_ref().is_some_and(|entries| !entries.acquire()) {
+                self.ring.free(self.ring.index(self.ring.head));
                 break;
             }
-            self.head += n as u64;
+            self.ring.head += n as u64;
             self.in_flight += n;
             taken += n;
-            if self.head - self.open == longest {
+            if self.ring.open_len() == self.list_max {
                 self.flush();
             }
         }
@@ -268,41 +270,29 @@ unsafe impl RawQueue for DsaQueue {
         if self.in_flight == 0 || completions.is_empty() {
             return 0;
         }
-        if self.unsent > 0 {
-            self.send();
-        }
+        self.send();
         let (mut n, mut at) = (0, 0);
         while at < self.lists.len() && n < completions.len() {
-            n += self.report(at, &mut completions[n..]);
-            let list = &self.lists[at];
-            if list.at < list.len {
-                at += 1;
-                continue;
-            }
-            if let Some(entries) = &self.opened.entries {
-                entries.give(list.entries);
-            }
-            if at == 0 {
-                self.lists.pop_front();
-            } else {
-                self.lists.remove(at);
+            n += self.lists.report(at, &mut self.ring, &mut completions[n..]);
+            match (self.lists.remove_ended(at), &self.opened.entries) {
+                (None, _) => at += 1,
+                (Some(entries), Some(free)) => free.release(entries),
+                (Some(_), None) => {}
             }
         }
-        if self.is_behind() {
-            if self.stopped || self.lost.is_some() {
+        self.in_flight -= n;
+        if self.lists.is_behind() {
+            if self.stopped || self.watch.lost().is_some() {
                 self.abort_unsent();
             } else {
                 self.send_again();
             }
         }
         self.reclaim();
-        if n > 0 {
-            self.idle = 0;
-        } else {
-            self.idle = self.idle.wrapping_add(1);
-            if self.idle.is_multiple_of(IDLE_POLLS) {
-                self.look();
-            }
+        if self.watch.count_poll(n > 0)
+            && let Some(why) = self.watch.check(&self.opened)
+        {
+            self.give_up(why);
         }
         n
     }
@@ -319,7 +309,7 @@ unsafe impl RawQueue for DsaQueue {
     }
 
     fn stats(&self) -> QueueStats {
-        QueueStats::new(self.doorbells, self.resets)
+        QueueStats::new(self.doorbells, self.watch.resets())
     }
 
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
@@ -338,9 +328,7 @@ impl Drop for DsaQueue {
         }
         if self.in_flight > 0 {
             // The device may still read descriptors and write records.
-            mem::forget(mem::take(&mut self.descriptors));
-            mem::forget(mem::take(&mut self.records));
-            mem::forget(mem::take(&mut self.batch_records));
+            self.ring.leak();
         }
     }
 }

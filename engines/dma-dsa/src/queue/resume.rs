@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use dma_core::{Completion, Outcome};
 
-use super::{DsaQueue, Kind};
+use super::ring::{Copy, Entry, Kind};
 use crate::error;
-use crate::hardware::{op, status};
+use crate::hardware::{HwDescriptor, Record, op, status};
 use crate::portal::populate;
 
 /// Most submissions of a descriptor in a row that meet a page fault without progress.
@@ -15,51 +15,65 @@ const STUCK_LIMIT: u8 = 8;
 /// Bytes that are mapped after a page fault.
 const POPULATE: u64 = 64 << 10;
 
-impl DsaQueue {
-    /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
-    pub(super) fn end(&mut self, place: u64, status: u8) -> Option<Completion> {
-        let at = self.index(place);
-        let (token, entry, record) = (self.tokens[at], &mut self.entries[at], &self.records[at]);
+/// A descriptor that the device has ended, with all that belongs to it.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) token: u64,
+    pub(super) descriptor: &'a mut HwDescriptor,
+    pub(super) entry: &'a mut Entry,
+    pub(super) record: &'a Record,
+}
+
+/// The end of a descriptor.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The operation has ended.
+    Completion(Completion),
+    /// The descriptor is to be submitted again.
+    Again,
+}
+
+impl Place<'_> {
+    /// Ends the descriptor with a status. `second`: the copy to the second of two destinations.
+    pub(super) fn end(self, status: u8, second: Copy) -> Ended {
+        let Self { token, descriptor, entry, record } = self;
         match status & status::CODE {
             status::SUCCESS | status::FALSE_PREDICATE => {}
-            status::PAGE_FAULT => return self.resume(place, status),
-            _ => return Some(failed(token, status)),
+            status::PAGE_FAULT => {
+                let place = Self { token, descriptor, entry, record };
+                return if place.resume() { Ended::Again } else { Ended::Completion(failed(token, status)) };
+            }
+            _ => return Ended::Completion(failed(token, status)),
         }
         let done = Completion::done(token);
-        match entry.kind {
-            Kind::Plain => Some(done),
-            Kind::Crc => Some(done.with_result(record.value.load(Relaxed) & u64::from(u32::MAX))),
-            Kind::Compare if record.result.load(Relaxed) == 0 => Some(done.with_result(Completion::EQUAL)),
-            Kind::Compare => Some(done.with_result(entry.base + u64::from(record.done.load(Relaxed)))),
+        Ended::Completion(match entry.kind {
+            Kind::Plain => done,
+            Kind::Crc => done.with_result(record.value.load(Relaxed) & u64::from(u32::MAX)),
+            Kind::Compare if record.result.load(Relaxed) == 0 => done.with_result(Completion::EQUAL),
+            Kind::Compare => done.with_result(entry.base + u64::from(record.done.load(Relaxed))),
             Kind::First => {
                 (entry.kind, entry.stuck) = (Kind::Plain, 0);
-                let (src, dst, len) = self.seconds[at];
-                let descriptor = &mut self.descriptors[at];
-                (descriptor.src, descriptor.dst, descriptor.len) = (src, dst, len);
-                self.again.push_back(place);
-                None
+                (descriptor.src, descriptor.dst, descriptor.len) = second;
+                return Ended::Again;
             }
-        }
+        })
     }
 
-    /// Maps the page that a descriptor lacks, and lets the remainder be submitted.
+    /// Maps the page that the descriptor lacks, and makes it the remainder. Returns `false` if it cannot go on.
     #[cold]
-    fn resume(&mut self, place: u64, status: u8) -> Option<Completion> {
-        let at = self.index(place);
-        let (token, entry, record) = (self.tokens[at], &mut self.entries[at], &self.records[at]);
-        let descriptor = &mut self.descriptors[at];
+    fn resume(self) -> bool {
+        let Self { descriptor, entry, record, .. } = self;
         let fault = record.fault.load(Relaxed);
         // A copy from the end backwards, which the device makes only where its ranges overlap, has its
         // remainder at the front.
         let backward = descriptor.opcode() == op::MEMMOVE && record.result.load(Relaxed) != 0;
         let done = if backward { 0 } else { record.done.load(Relaxed) };
-        let broken = Some(failed(token, status));
         if done >= descriptor.len {
-            return broken;
+            return false;
         }
         entry.stuck = if done > 0 { 0 } else { entry.stuck + 1 };
         if entry.stuck > STUCK_LIMIT {
-            return broken;
+            return false;
         }
         let n = u64::from(done);
         descriptor.len -= done;
@@ -106,14 +120,10 @@ impl DsaQueue {
             // SAFETY: within a range that the descriptor names, which the caller of `submit` keeps mapped.
             if let Err(errno) = unsafe { populate(fault, POPULATE.min(end - fault), write) } {
                 tracing::warn!(%errno, fault, "a page that the device lacks cannot be mapped");
-                return broken;
+                return false;
             }
         }
-        if !known {
-            return broken;
-        }
-        self.again.push_back(place);
-        None
+        known
     }
 }
 

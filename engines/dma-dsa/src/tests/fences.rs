@@ -3,7 +3,7 @@
 use dma_core::{Capabilities, Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RawQueue};
 use proptest::prelude::*;
 
-use crate::fake::{Fake, Rig};
+use super::fake::{Fake, Rig};
 use crate::hardware::op;
 
 #[path = "../../tests/fences/mod.rs"]

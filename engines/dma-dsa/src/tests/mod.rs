@@ -7,14 +7,14 @@ use dma_core::{
 use proptest::prelude::*;
 use rustix::io::Errno;
 
-use crate::fake::{Fake, Rig};
+use self::fake::{Fake, Rig};
 use crate::hardware::{op, status};
 use crate::portal::ForkMark;
 
-mod script;
-
 mod counting;
+mod fake;
 mod fences;
+mod script;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod standin;

@@ -1,0 +1,205 @@
+//! The ring: places with the descriptors, records and tokens of operations.
+
+use std::mem;
+
+use dma_core::Completion;
+
+use super::resume::{Ended, Place};
+use crate::hardware::{HwDescriptor, Record, flag};
+
+/// Facts about a descriptor besides its 64 bytes and its token. Those of a free place are the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
+    /// Bytes that earlier parts of a comparison found equal.
+    pub(super) base: u64,
+    pub(super) kind: Kind,
+    /// Page faults in a row without progress.
+    pub(super) stuck: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No result.
+    #[default]
+    Plain,
+    Compare,
+    Crc,
+    /// A copy to the first of two destinations; that to the second follows.
+    First,
+}
+
+impl Kind {
+    pub(super) const fn has_result(self) -> bool {
+        matches!(self, Self::Compare | Self::Crc)
+    }
+}
+
+/// A copy: source, destination and length.
+pub(super) type Copy = (u64, u64, u32);
+
+/// Places are numbers that only grow. The number of a place modulo the length of the ring is its index. The list that
+/// is open until the doorbell is `open..head`, and `tail..head` are the places that may be in use.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// The length of the ring is a power of two, and this is one less.
+    pub(super) mask: u64,
+    pub(super) descriptors: Box<[HwDescriptor]>,
+    pub(super) records: Box<[Record]>,
+    /// The record of a batch, at the index of its first descriptor.
+    pub(super) batch_records: Box<[Record]>,
+    pub(super) tokens: Box<[u64]>,
+    pub(super) entries: Box<[Entry]>,
+    /// Copies to the second of two destinations. Empty if the device lacks that operation.
+    pub(super) seconds: Box<[Copy]>,
+    pub(super) head: u64,
+    pub(super) open: u64,
+    pub(super) tail: u64,
+}
+
+/// `len` default values.
+fn boxed<T: Default>(len: usize) -> Box<[T]> {
+    std::iter::repeat_with(T::default).take(len).collect()
+}
+
+/// The address of a record for the device, which writes it.
+#[inline]
+pub(super) fn address(record: &Record) -> u64 {
+    std::ptr::from_ref(record).expose_provenance() as u64
+}
+
+impl Ring {
+    /// A ring for `depth` operations. `copies_to_both`: some may be copies to two destinations.
+    pub(super) fn new(depth: usize, copies_to_both: bool) -> Self {
+        // Twice the depth, because a place is free only when those before it are.
+        let len = (2 * depth).next_power_of_two();
+        let records: Box<[Record]> = boxed(len);
+        let mut descriptors: Box<[HwDescriptor]> = boxed(len);
+        for (descriptor, record) in descriptors.iter_mut().zip(&records) {
+            descriptor.record = address(record);
+        }
+        Self {
+            mask: len as u64 - 1,
+            descriptors,
+            records,
+            batch_records: boxed(len),
+            tokens: boxed(len),
+            entries: boxed(len),
+            seconds: boxed(if copies_to_both { len } else { 0 }),
+            head: 0,
+            open: 0,
+            tail: 0,
+        }
+    }
+
+    /// The number of places.
+    pub(super) const fn len(&self) -> usize {
+        self.descriptors.len()
+    }
+
+    #[inline]
+    pub(super) const fn index(&self, place: u64) -> usize {
+        (place & self.mask) as usize
+    }
+
+    /// Returns true if all places are in use.
+    #[inline]
+    pub(super) const fn is_full(&self) -> bool {
+        self.head > self.tail + self.mask
+    }
+
+    /// The number of descriptors in the open list.
+    #[inline]
+    pub(super) const fn open_len(&self) -> u64 {
+        self.head - self.open
+    }
+
+    /// Returns true if the next place is the first of the ring, and the open list lies at its end.
+    #[inline]
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.head & self.mask == 0 && self.head > self.open
+    }
+
+    /// Sets a place's descriptor, except for the address of its record, which never changes.
+    #[inline]
+    pub(super) fn put(&mut self, at: usize, descriptor: HwDescriptor) {
+        let place = &mut self.descriptors[at];
+        let record = place.record;
+        *place = HwDescriptor { record, ..descriptor };
+    }
+
+    /// Frees a place: its entry and the second half of its descriptor are as those that never were in use.
+    #[inline]
+    pub(super) fn free(&mut self, at: usize) {
+        self.entries[at] = Entry::default();
+        self.descriptors[at].extra = 0;
+    }
+
+    /// Moves the open list from the end of the ring to its start, because a list is contiguous. Returns `false` if
+    /// there is no room for it and another descriptor.
+    #[cold]
+    pub(super) fn wrap(&mut self) -> bool {
+        let len = self.open_len();
+        if self.head + len > self.tail + self.mask {
+            return false;
+        }
+        let from = self.index(self.open);
+        for to in 0..len as usize {
+            let from = from + to;
+            self.put(to, self.descriptors[from]);
+            (self.tokens[to], self.entries[to]) = (self.tokens[from], self.entries[from]);
+            if !self.seconds.is_empty() {
+                self.seconds[to] = self.seconds[from];
+            }
+            self.free(from);
+        }
+        (self.open, self.head) = (self.head, self.head + len);
+        true
+    }
+
+    /// Starts again at the first place, if no operation is in flight: an empty ring has room for whole lists.
+    #[inline]
+    pub(super) const fn restart(&mut self) {
+        (self.head, self.open, self.tail) = (0, 0, 0);
+    }
+
+    /// Readies the descriptors of a list that is submitted one by one: each reports its success, and a fence means
+    /// nothing outside of a batch.
+    #[inline]
+    pub(super) fn ready_singles(&mut self, first: u64, len: u32) {
+        let at = self.index(first);
+        self.descriptors[at].command &= !flag::FENCE;
+        for descriptor in &mut self.descriptors[at..at + len as usize] {
+            descriptor.command |= flag::REPORT;
+        }
+    }
+
+    /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
+    pub(super) fn end(&mut self, place: u64, status: u8) -> Option<Completion> {
+        let at = self.index(place);
+        let second = self.seconds.get(at).copied().unwrap_or_default();
+        let place = Place {
+            token: self.tokens[at],
+            descriptor: &mut self.descriptors[at],
+            entry: &mut self.entries[at],
+            record: &self.records[at],
+        };
+        match place.end(status, second) {
+            Ended::Completion(completion) => Some(completion),
+            Ended::Again => None,
+        }
+    }
+
+    /// Forgets the statuses of descriptors that were given up, whose records the device may have written.
+    pub(super) fn clear_records(&self) {
+        for record in self.records.iter().chain(&self.batch_records) {
+            record.take();
+        }
+    }
+
+    /// Leaks the memory that a device may still read or write.
+    pub(super) fn leak(&mut self) {
+        mem::forget(mem::take(&mut self.descriptors));
+        mem::forget(mem::take(&mut self.records));
+        mem::forget(mem::take(&mut self.batch_records));
+    }
+}
