@@ -15,7 +15,7 @@ bench() {
 
 now=$folder/now.json
 [[ "${1-}" != update ]] || now=dma-bench/baseline.json
-bench run -e sim:profile=bluefield3 -e sim:profile=dsa -e sim:profile=ioat -o 64,4K,1M -q 1,32 -r 3 -t 0.003 \
+bench run -e sim:profile=bluefield3 -e sim:profile=dsa -e sim:profile=ioat -o 64,4K,1M -q 1,32 --samples 3 -t 0.003 \
     --warm-up 0.001 --footprint 1M --quiet --json "$now" >"$folder/table"
 bench compare dma-bench/baseline.json "$now" --fail-if-slower 1%
 # A slowdown by 50 % is reported by the exit code.

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use dma::{Completion, Descriptor, Outcome, QueueOptions, RawQueue};
-use dma_bench::contender::Contender;
-use dma_bench::drive::{COMPARE_MUCH, Extent, Worker};
-use dma_bench::layout::Layout;
-use dma_bench::memory::Memory;
 use dma_bench::plan::{Cell, Direction, Footprint, Op, Verify};
+use dma_bench::run::contender::Contender;
+use dma_bench::run::drive::{COMPARE_MUCH, Extent, Worker};
+use dma_bench::run::layout::Layout;
+use dma_bench::run::memory::Memory;
 
 const LEN: usize = 64;
 const BATCH: usize = 32;
@@ -39,7 +39,7 @@ impl Bare {
     }
 
     fn batch(&mut self) {
-        // SAFETY: the memory stays until the queue is gone, and nobody else touches it.
+        // SAFETY: the memory stays until the queue is gone, and nothing else accesses it.
         assert_eq!(unsafe { self.queue.submit(&self.batch) }.unwrap(), BATCH);
         self.queue.flush();
         let mut done = 0;
@@ -70,8 +70,8 @@ fn worker(contender: &Contender) -> Worker {
     Worker::new(contender, &cell, memory, layout, Verify::Sample, Duration::from_secs(5)).unwrap()
 }
 
-/// Of this many doorbells, one is timed, as in a run of `dma-bench`.
-const SAMPLE_EVERY: u64 = 64;
+/// One in this many doorbells is timed, as in a run of `dma-bench`.
+const TIMED_EVERY: u64 = 64;
 
 /// Runs both in turns. Buffers move in each round, because their positions in a cache's sets change either
 /// by 5 %.
@@ -79,9 +79,9 @@ fn table(contender: &Contender, rounds: usize, batches: usize) {
     let extent = Extent {
         warm: 0,
         ops: (batches * BATCH) as u64,
-        sample_every: SAMPLE_EVERY,
+        timed_every: TIMED_EVERY,
         compare: COMPARE_MUCH,
-        each: false,
+        compare_each: false,
     };
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds {
@@ -136,9 +136,9 @@ fn main() {
             let extent = Extent {
                 warm: 0,
                 ops: batches * BATCH as u64,
-                sample_every: SAMPLE_EVERY,
+                timed_every: TIMED_EVERY,
                 compare: COMPARE_MUCH,
-                each: false,
+                compare_each: false,
             };
             Duration::from_secs_f64(worker.run(extent).unwrap().seconds())
         });

@@ -150,7 +150,7 @@ fn drive<Q: RawQueue + ?Sized>(
     batch: &[Descriptor<'_>],
     completions: &mut [Completion; POLL],
 ) {
-    // SAFETY: the memory is never given back, and nobody else uses it.
+    // SAFETY: the memory is never freed, and nothing else accesses it.
     assert_eq!(unsafe { queue.submit(batch) }.unwrap(), batch.len());
     queue.flush();
     let mut done = 0;

@@ -179,6 +179,13 @@ pub(crate) fn command_line(words: &[String]) -> String {
     line
 }
 
+/// Replaces control characters, and others that XML forbids, so that terminals and pages show the text as it
+/// is.
+pub(crate) fn printable(text: &str) -> String {
+    let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

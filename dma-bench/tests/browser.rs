@@ -1,5 +1,5 @@
 //! Pages in a real browser, narrow and wide, light and dark: nothing overlaps, nothing is cut off, and all
-//! text contrasts with its background. Skipped with a message if there is no browser.
+//! text contrasts with its background. Skipped with a message on machines without a browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn pages_look_right_in_a_browser() {
     let (page, other, results) = (path("page.html"), path("compared.html"), path("r.json"));
     let engines =
         ["run", "-e", "cpu", "-e", "sim:profile=bluefield3", "-e", "sim:profile=dsa", "--published"];
-    let cells = ["-o", "64..1M*4", "-q", "1,4,16", "-a", "cold,hot", "-r", "20", "-t", "0.004"];
+    let cells = ["-o", "64..1M*4", "-q", "1,4,16", "-a", "cold,hot", "--samples", "20", "-t", "0.004"];
     let rest = ["--warm-up", "0.001", "--footprint", "4M", "--quiet", "--report", &page, "--json", &results];
     bench(&[&engines[..], &cells, &rest].concat());
     bench(&["compare", &results, &results, "--report", &other]);

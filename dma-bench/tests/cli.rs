@@ -32,7 +32,7 @@ fn json(path: &Path) -> Value {
 }
 
 /// A short run, in which the figures do not matter.
-const SHORT: [&str; 9] = ["run", "-r", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"];
+const SHORT: [&str; 9] = ["run", "--samples", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"];
 
 fn run(words: &[&str]) -> Output {
     let all: Vec<&str> = SHORT.iter().chain(words).copied().collect();
@@ -91,7 +91,7 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert!(models.contains("LightDSA"), "with their source: {models}");
 
     let value = json(Path::new(&results));
-    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(2)));
+    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(3)));
     let cells = value["cells"].as_array().unwrap();
     assert_eq!(
         cells.len(),
@@ -103,11 +103,8 @@ fn a_run_writes_everything_it_is_asked_for() {
         assert!(cell["verified"].as_u64().unwrap() > 0, "always some are verified: {cell}");
         assert!(cell["ops_per_second"]["median"].as_f64().unwrap() > 0.0);
         let paired = cell["ratio"]["samples"].as_array().unwrap().len();
-        assert!(
-            paired == 2 || (paired > 2 && cell["engine"] == "memcpy"),
-            "a pair in every repetition: {cell}"
-        );
-        assert!(cell["left_out"].is_u64() && cell["waited"].is_f64(), "{cell}");
+        assert!(paired == 2 || (paired > 2 && cell["engine"] == "memcpy"), "a pair in every sample: {cell}");
+        assert!(cell["left_out"].is_u64() && cell["run_delay"].is_f64(), "{cell}");
         assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
         let virtual_clock = cell["engine"] == "sim:profile=dsa";
         assert_eq!(cell["model"].as_bool(), Some(virtual_clock));
@@ -155,7 +152,7 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert!(out(&lost).contains("was ok and is wrong, without figures"), "{}", out(&lost));
     assert!(err(&lost).contains("12 cells ended worse"), "{}", err(&lost));
     assert_eq!(code(&bench(&["compare", &results, &path("wrong.json")])), 0, "unless asked, it only says so");
-    // Two repetitions decide nothing, and that does not pass.
+    // Two samples decide nothing, and that does not pass.
     let mut half = value.clone();
     for cell in half["cells"].as_array_mut().unwrap().iter_mut().filter(|c| c["engine"] == "cpu") {
         cell["ratio"]["median"] = Value::from(cell["ratio"]["median"].as_f64().unwrap() / 2.0);
@@ -169,11 +166,11 @@ fn a_run_writes_everything_it_is_asked_for() {
         err(&untold)
     );
     let mut longer = value;
-    // As many repetitions as there are samples.
+    // The campaign has the same number of samples as the cells.
     for results in [&mut slower, &mut longer] {
-        results["campaign"]["repetitions"] = 40.into();
+        results["campaign"]["samples"] = 40.into();
         for cell in results["cells"].as_array_mut().unwrap() {
-            cell["visits"] = 24.into();
+            cell["passes"] = 24.into();
         }
     }
     for cell in longer["cells"].as_array_mut().unwrap() {
@@ -250,8 +247,11 @@ fn every_operation_and_direction_is_measured_and_verified() {
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
         let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };
-        let short =
-            if words.contains(&"-n") { vec!["run", "-r", "2", "--footprint", "1M"] } else { SHORT.to_vec() };
+        let short = if words.contains(&"-n") {
+            vec!["run", "--samples", "2", "--footprint", "1M"]
+        } else {
+            SHORT.to_vec()
+        };
         let output = bench(&[&short, words, &sizes, &["--json", &results, "--quiet"]].concat());
         assert_eq!(code(&output), 0, "{words:?}: {}\n{}", err(&output), out(&output));
         for cell in json(Path::new(&results))["cells"].as_array().unwrap() {
@@ -380,15 +380,28 @@ fn ctrl_c_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     let mut child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
-        .args(["run", "-e", "cpu", "-o", "64,4K", "-r", "1000000000000", "--json"])
+        .args(["run", "-e", "cpu", "-o", "64,4K", "--samples", "1000000000000", "--json"])
         .arg(&results)
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(2), "that many repetitions make no sense");
+    assert_eq!(child.wait().unwrap().code(), Some(2), "that many samples make no sense");
     let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
-        .args(["run", "-e", "cpu", "-o", "64", "-r", "10000", "-t", "600", "--footprint", "1M", "--json"])
+        .args([
+            "run",
+            "-e",
+            "cpu",
+            "-o",
+            "64",
+            "--samples",
+            "10000",
+            "-t",
+            "600",
+            "--footprint",
+            "1M",
+            "--json",
+        ])
         .arg(&results)
         .stderr(Stdio::piped())
         .stdout(Stdio::piped())
@@ -493,13 +506,14 @@ fn lists_scripts_and_pages_are_printed() {
 #[test]
 fn notes_are_shown_on_a_terminal() {
     let program = env!("CARGO_BIN_EXE_dma-bench");
-    let words = "run -e cpu:threads=0 -o 64 -q 1 -t 1.02 -r 2 --warm-up 0.001 --footprint 1M --format csv";
+    let words =
+        "run -e cpu:threads=0 -o 64 -q 1 -t 1.02 --samples 2 --warm-up 0.001 --footprint 1M --format csv";
     let mut script = Command::new("script");
     script.args(["-qec", &format!("{program} {words}"), "/dev/null"]).stdin(Stdio::null());
     match script.output() {
         Ok(shown) => {
             let shown = out(&shown);
-            assert!(shown.contains("note: repetitions of 510 ms") && shown.contains("Ctrl-C"), "{shown}");
+            assert!(shown.contains("note: samples of 510 ms") && shown.contains("Ctrl-C"), "{shown}");
         }
         Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "script is not here, or runs"),
     }

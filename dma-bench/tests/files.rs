@@ -18,7 +18,7 @@ fn bench(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
 
 /// A short run, for tests in which the figures do not matter.
 fn run<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
-    let mut command = bench(["run", "-e", "cpu", "-r", "2", "-t", "0.004", "--warm-up", "0.001"]);
+    let mut command = bench(["run", "-e", "cpu", "--samples", "2", "-t", "0.004", "--warm-up", "0.001"]);
     command.args(["--footprint", "1M"]).args(words);
     command
 }
@@ -245,7 +245,7 @@ fn a_file_that_is_there_keeps_its_links_and_rights() {
     let (code, _, said) = done(run(["-o", "64", "--json"]).arg(&link).arg("--csv").arg(&ahead));
     assert_eq!(code, 0, "{said}");
     assert!(link.is_symlink() && ahead.is_symlink());
-    assert_eq!(json(&real)["version"], 2);
+    assert_eq!(json(&real)["version"], 3);
     assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o7777, 0o600);
     assert!(fs::read_to_string(folder.path().join("later")).unwrap().starts_with("engine,"));
 }
@@ -253,7 +253,7 @@ fn a_file_that_is_there_keeps_its_links_and_rights() {
 #[test]
 fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     let mut command = bench(["run", "-e", "sim:profile=ioat", "-w", "sg", "-s", "300", "-o", "64K"]);
-    command.args(["-r", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"]);
+    command.args(["--samples", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"]);
     let (code, _, said) = done(&mut command);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("sim:profile=ioat: not measured: "), "{said}");
@@ -263,7 +263,7 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
 
 /// Interrupts a run as soon as it prints `says`. Returns its output and what it said.
 fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
-    let mut child = bench(["run", "-e", "cpu", "-r", "1"])
+    let mut child = bench(["run", "-e", "cpu", "--samples", "1"])
         .args(words)
         .arg("--json")
         .arg(results)
@@ -304,9 +304,9 @@ fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();
-    // Long repetitions cause a note, and so much memory takes a while to fill.
+    // Long samples cause a note, and this much memory takes a while to fill.
     let words = ["-o", "64", "-t", "9", "--footprint", "1G"];
-    let (output, said) = interrupted(&words, &results, "repetitions");
+    let (output, said) = interrupted(&words, &results, "samples");
     assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
     assert_eq!(fs::read(&results).unwrap(), b"mine");
 }
@@ -336,12 +336,15 @@ fn text_from_a_file_is_shown_without_control_characters() {
         let svg = fs::read_to_string(at.join("plots").join(name)).unwrap();
         assert!(!bad(&svg), "{name:?}");
     }
-    let other = text.replace("\"version\": 2,", "\"version\": 3,").replacen(
+    let other = text.replace("\"version\": 3,", "\"version\": 2,").replacen(
         "\"tool\": \"",
         "\"tool\": \"\\u001b[31m",
         1,
     );
     fs::write(&dirty, other).unwrap();
     let (code, _, said) = done(bench(["show"]).arg(&dirty));
-    assert!(code == 2 && said.contains("version 3") && !bad(&said), "{said}");
+    assert!(
+        code == 2 && said.contains("results of version 2") && said.contains("measure again") && !bad(&said),
+        "{said}"
+    );
 }

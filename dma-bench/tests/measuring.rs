@@ -1,4 +1,4 @@
-//! Which operations are measured, and which reports observers get, seen from outside.
+//! Operations that are measured, and reports that observers get, seen from outside.
 
 mod process;
 
@@ -44,36 +44,36 @@ fn samples(cell: &Value) -> Vec<f64> {
 #[test]
 fn the_warm_up_is_in_no_figure() {
     for warm_up in ["0", "0.05"] {
-        let words = format!("-e cpu:threads=0 -o 4K -q 32 --rate 2k -n 20 -r 3 --warm-up {warm_up}");
+        let words = format!("-e cpu:threads=0 -o 4K -q 32 --rate 2k -n 20 --samples 3 --warm-up {warm_up}");
         let (all, _) = cells(&words);
         let cell = engine(&all);
-        assert_eq!(cell["latency"]["samples"], 60, "{cell}");
+        assert_eq!(cell["latency"]["count"], 60, "{cell}");
         assert_eq!((cell["ops"].as_u64(), cell["batch"].as_u64()), (Some(60), Some(1)), "{cell}");
         assert_eq!(cell["doorbells_per_op"], 1.0, "each operation has a doorbell of its own: {cell}");
-        let (all, _) = cells(&format!("-e cpu -o 64 -q 1 -n 50 -r 2 --warm-up {warm_up}"));
+        let (all, _) = cells(&format!("-e cpu -o 64 -q 1 -n 50 --samples 2 --warm-up {warm_up}"));
         let cell = engine(&all);
-        // Disturbed repetitions are repeated.
-        let repetitions = 2 + cell["left_out"].as_u64().unwrap();
-        // Before each repetition, a fifth of its operations run untimed, as for memcpy.
-        assert_eq!(cell["ops"].as_u64(), Some(60 * repetitions), "{cell}");
-        assert!(cell["latency"]["samples"].as_u64() <= Some(50 * repetitions), "{cell}");
+        // Disturbed samples are repeated.
+        let samples = 2 + cell["left_out"].as_u64().unwrap();
+        // Before each sample, a fifth of its operations run untimed, as for memcpy.
+        assert_eq!(cell["ops"].as_u64(), Some(60 * samples), "{cell}");
+        assert!(cell["latency"]["count"].as_u64() <= Some(50 * samples), "{cell}");
     }
 }
 
 #[test]
 fn a_rate_is_one_schedule() {
-    // One of 700 operations takes 200 ms. All others become due during that time or afterwards.
-    let words = "-e sim:profile=dsa,clock=real,faults=slow@100:for=200ms -o 4K -q 1 --rate 10k -n 10 -r 70 --warm-up 0";
+    // A single one of 700 operations takes 200 ms. All others become due during that time or afterwards.
+    let words = "-e sim:profile=dsa,clock=real,faults=slow@100:for=200ms -o 4K -q 1 --rate 10k -n 10 --samples 70 --warm-up 0";
     let (all, _) = cells(words);
     let cell = engine(&all);
-    assert_eq!(cell["latency"]["samples"], 700, "{cell}");
+    assert_eq!(cell["latency"]["count"], 700, "{cell}");
     let p50 = cell["latency"]["p50"].as_u64().unwrap();
     assert!(p50 > 100_000_000, "those behind it waited as well: {p50}");
 }
 
 #[test]
 fn there_are_no_more_operations_than_were_due() {
-    let (all, _) = cells("-e cpu -o 4K -q 1 --rate 1k -n 2 -r 5 --warm-up 0.001");
+    let (all, _) = cells("-e cpu -o 4K -q 1 --rate 1k -n 2 --samples 5 --warm-up 0.001");
     let samples = samples(engine(&all));
     assert_eq!(samples.len(), 5);
     let seconds: f64 = samples.iter().map(|rate| 2.0 / rate).sum();
@@ -88,7 +88,7 @@ fn there_are_no_more_operations_than_were_due() {
 
 #[test]
 fn no_time_gives_no_speed() {
-    let (all, _) = cells("-e sim -o 4K -r 2 --warm-up 0.001");
+    let (all, _) = cells("-e sim -o 4K --samples 2 --warm-up 0.001");
     let cell = engine(&all);
     assert!(cell["status"] == "unsupported" && cell["ops_per_second"].is_null(), "{cell}");
     assert!(cell["message"].as_str().unwrap().contains("sim:latency=1us"), "it says what to write: {cell}");
@@ -97,8 +97,9 @@ fn no_time_gives_no_speed() {
 #[test]
 fn the_first_operations_are_compared_before_their_buffers_are_used_again() {
     for words in ["-o 64K -q 32", "-o 4K -q 4 -a hot", "-o 5M -q 2", "-o 4K -q 8 -w fill", "-o 4K -w sg"] {
-        let words =
-            format!("-e sim:latency=1us,max_transfer=1MiB,faults=corrupt@1 {words} -r 2 --warm-up 0.001");
+        let words = format!(
+            "-e sim:latency=1us,max_transfer=1MiB,faults=corrupt@1 {words} --samples 2 --warm-up 0.001"
+        );
         let words = if words.contains("5M") { words } else { words.replace(",max_transfer=1MiB", "") };
         let (all, output) = cells(&words);
         assert_eq!(engine(&all)["status"], "wrong", "{words}: {all:?}");
@@ -108,39 +109,42 @@ fn the_first_operations_are_compared_before_their_buffers_are_used_again() {
 
 #[test]
 fn a_number_of_operations_is_kept_to_and_samples_were_run() {
-    let (all, _) = cells("-e sim:profile=dsa -o 64K -q 32 -n 100 -r 10 --warm-up 0.001");
+    let (all, _) = cells("-e sim:profile=dsa -o 64K -q 32 -n 100 --samples 10 --warm-up 0.001");
     let cell = engine(&all);
     assert_eq!(samples(cell).len(), 3, "it is run three times: {cell}");
     let ratios = cell["ratio"]["samples"].as_array().unwrap().len() as u64;
     assert_eq!(ratios + cell["left_out"].as_u64().unwrap(), 10, "beside memcpy, ten times: {cell}");
-    assert_eq!(cell["latency"]["samples"], 300, "{cell}");
+    assert_eq!(cell["latency"]["count"], 300, "{cell}");
 }
 
 #[test]
 fn an_engine_that_says_try_again_is_asked_again() {
     for words in ["-o 4K -q 32", "-o 4K -q 4 -w fill", "-o 4K -q 4 -y"] {
-        let words = format!("-e sim:latency=1us,faults=refuse:p=0.05 {words} -n 1000 -r 2 --warm-up 0.001");
+        let words =
+            format!("-e sim:latency=1us,faults=refuse:p=0.05 {words} -n 1000 --samples 2 --warm-up 0.001");
         let (all, output) = cells(&words);
         assert_eq!(engine(&all)["status"], "ok", "{words}: {output:?}");
     }
-    let (all, _) = cells("-e sim:latency=1us,faults=refuse@50-1000000 -o 4K -q 4 -r 2 --warm-up 0.001");
+    let (all, _) =
+        cells("-e sim:latency=1us,faults=refuse@50-1000000 -o 4K -q 4 --samples 2 --warm-up 0.001");
     assert_eq!(engine(&all)["status"], "failed", "but not for ever: {all:?}");
 }
 
 #[test]
 fn a_failure_says_how_far_the_queue_came() {
-    let (all, _) = cells("-e sim:profile=dsa,faults=fail@400 -o 4K -q 1 -n 50 -r 300 --warm-up 0.001");
-    // Every visit after the first repeats the last slice, so the queue counts its first three slices.
+    let (all, _) = cells("-e sim:profile=dsa,faults=fail@400 -o 4K -q 1 -n 50 --samples 300 --warm-up 0.001");
+    // Every pass after the first repeats the last sample, so the queue counts its first three samples.
     let cell = engine(&all);
     assert_eq!(cell["status"], "ok", "{cell}");
-    let (all, _) = cells("-e sim:latency=1us,clock=real,faults=fail@400 -o 4K -q 1 -n 50 -r 200 --warm-up 0");
+    let (all, _) =
+        cells("-e sim:latency=1us,clock=real,faults=fail@400 -o 4K -q 1 -n 50 --samples 200 --warm-up 0");
     let message = engine(&all)["message"].as_str().unwrap().to_owned();
     assert!(message.contains("after 399 on this queue"), "{message}");
 }
 
 #[test]
 fn a_batch_that_does_not_fit_is_mentioned() {
-    let (all, output) = cells("-e sim:profile=dsa -o 4K -q 8 -b 64 -r 1 --warm-up 0.001");
+    let (all, output) = cells("-e sim:profile=dsa -o 4K -q 8 -b 64 --samples 1 --warm-up 0.001");
     assert_eq!(engine(&all)["batch"], 8);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("note: 64 operations for each doorbell"), "{said}");
@@ -155,14 +159,14 @@ fn cells_not_measured_or_not_paired_are_mentioned() {
         let (_, output) = cells(&words);
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let short = said(format!("--campaign {} -r 1 --warm-up 0", campaign.display()));
+    let short = said(format!("--campaign {} --samples 1 --warm-up 0", campaign.display()));
     assert!(short.contains("note: no sweep names sim:profile=dsa") && !short.contains("drifts"), "{short}");
-    let long = said("-e cpu -r 1 -t 0.6 --warm-up 0".to_owned());
-    assert!(long.contains("note: repetitions of 600 ms") && !long.contains("no sweep"), "{long}");
+    let long = said("-e cpu --samples 1 -t 0.6 --warm-up 0".to_owned());
+    assert!(long.contains("note: samples of 600 ms") && !long.contains("no sweep"), "{long}");
 }
 
 #[test]
-fn a_long_repetition_ends_when_asked_and_counts() {
+fn a_long_sample_ends_when_asked_and_counts() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     for (words, baseline) in [
@@ -176,7 +180,7 @@ fn a_long_repetition_ends_when_asked_and_counts() {
         ("-e cpu:threads=0 -o 4K -t 600", true),
     ] {
         let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
-            .args(["run", "-r", "1", "--warm-up", "0.001", "--footprint", "1M", "--json"])
+            .args(["run", "--samples", "1", "--warm-up", "0.001", "--footprint", "1M", "--json"])
             .arg(&results)
             .args(words.split(' '))
             .stderr(Stdio::piped())
@@ -212,13 +216,13 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn begin(&mut self, repetitions: u64, _: f64) {
-        self.announced = repetitions;
+    fn begin(&mut self, samples: u64, _: f64) {
+        self.announced = samples;
     }
-    fn fewer(&mut self, repetitions: u64) {
-        self.fewer += repetitions;
+    fn fewer(&mut self, samples: u64) {
+        self.fewer += samples;
     }
-    fn repetition(&mut self, _: &Cell, _: bool, _: f64) {
+    fn sample(&mut self, _: &Cell, _: bool, _: f64) {
         self.shown += 1;
     }
     fn pass(&mut self, done: u32, of: u32) {
@@ -229,12 +233,12 @@ impl Observer for Counts {
 }
 
 #[test]
-fn an_observer_sees_as_many_repetitions_as_announced() {
+fn an_observer_sees_as_many_samples_as_announced() {
     let mut counts = Counts::default();
     let sweep = Sweep { sizes: Values(vec![64, 4 << 20]), depths: Values(vec![4]), ..Sweep::default() };
     let campaign = Campaign {
         engines: ["cpu", "sim", "sim:latency=1us,faults=fail@100"].map(str::to_owned).to_vec(),
-        repetitions: 20,
+        samples: 20,
         passes: 6,
         warm_up: 0.005,
         footprint: Some(1 << 20),
@@ -247,11 +251,11 @@ fn an_observer_sees_as_many_repetitions_as_announced() {
 }
 
 /// Returns a campaign of small copies of one engine and of a model.
-fn small(repetitions: u32, passes: u32) -> Campaign {
+fn small(samples: u32, passes: u32) -> Campaign {
     let sweep = Sweep { depths: Values(vec![4]), ..Sweep::default() };
     Campaign {
         engines: ["cpu:threads=0", "sim:profile=dsa"].map(str::to_owned).to_vec(),
-        repetitions,
+        samples,
         passes,
         warm_up: 0.005,
         footprint: Some(1 << 20),
@@ -311,6 +315,6 @@ fn a_time_series_is_kept_at_a_rate_too() {
     assert!(output.status.success(), "{output:?}");
     let cell = &all[0];
     let series = cell["series"].as_array().unwrap();
-    assert!(!series.is_empty() && cell["latency"]["samples"].as_u64() >= Some(1000), "{cell}");
+    assert!(!series.is_empty() && cell["latency"]["count"].as_u64() >= Some(1000), "{cell}");
     assert!(series.iter().all(|s| s["ops_per_second"].as_f64() < Some(10_100.0)), "{series:?}");
 }

@@ -73,7 +73,8 @@ fn an_added_backend_is_listed_diagnosed_and_measured() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("results.json");
     let run = |engine: &str| {
-        let words = format!("dma-bench run -e {engine} -o 4K -q 1 -n 20 -r 2 --warm-up 0 --quiet --json");
+        let words =
+            format!("dma-bench run -e {engine} -o 4K -q 1 -n 20 --samples 2 --warm-up 0 --quiet --json");
         let arguments = words.split(' ').map(OsString::from).chain([json.clone().into_os_string()]);
         dma_bench::main_with(arguments)
     };

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 fn replay(trace: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
-    command.arg("replay").arg(trace).args(["-r", "1"]).args(words).stdin(Stdio::null());
+    command.arg("replay").arg(trace).args(["--runs", "1"]).args(words).stdin(Stdio::null());
     command.output().expect("dma-bench starts")
 }
 

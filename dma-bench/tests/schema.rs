@@ -113,7 +113,19 @@ fn results_keep_to_the_schema() {
     };
     let short = ["run", "--quiet", "--footprint", "1M", "--warm-up", "0.001", "--format", "json"];
     for words in [
-        &["-e", "cpu", "-e", "sim:profile=dsa", "-o", "64,4K,64K", "-q", "1,4,8", "-r", "2", "--published"][..],
+        &[
+            "-e",
+            "cpu",
+            "-e",
+            "sim:profile=dsa",
+            "-o",
+            "64,4K,64K",
+            "-q",
+            "1,4,8",
+            "--samples",
+            "2",
+            "--published",
+        ][..],
         &[
             "-e",
             "cpu",
@@ -121,14 +133,14 @@ fn results_keep_to_the_schema() {
             "fill,gather:4,compare,copy-crc32c",
             "-o",
             "4K",
-            "-r",
+            "--samples",
             "2",
             "-d",
             "push,local",
             "--cpus",
             "0",
         ],
-        &["-e", "cpu", "-o", "4K", "--rate", "5k", "-r", "2"],
+        &["-e", "cpu", "-o", "4K", "--rate", "5k", "--samples", "2"],
         &["-e", "cpu", "-o", "4K", "--duration", "0.02", "--series=0.01"],
     ] {
         let mut results = json(&bench(&[&short, words].concat()).stdout);

@@ -16,8 +16,20 @@ use serde_json::Value;
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 /// A short run, in which the figures do not matter.
-const SHORT: [&str; 12] =
-    ["run", "-r", "2", "-t", "0.004", "--warm-up", "0.001", "--footprint", "1M", "-o", "1000,64K", "--quiet"];
+const SHORT: [&str; 12] = [
+    "run",
+    "--samples",
+    "2",
+    "-t",
+    "0.004",
+    "--warm-up",
+    "0.001",
+    "--footprint",
+    "1M",
+    "-o",
+    "1000,64K",
+    "--quiet",
+];
 
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
@@ -96,7 +108,7 @@ impl Place {
         Served::start(&format!("--secret-file {} {words}", self.path("key")))
     }
 
-    /// Runs against the peer `at`, and returns the results, too.
+    /// Runs against the peer `at`, and returns its output and the results.
     fn run(&self, at: &str, words: &[&str]) -> (Output, Option<Value>) {
         let (key, json) = (self.path("key"), self.path("results.json"));
         let _ = fs::remove_file(&json);
@@ -149,7 +161,7 @@ fn a_peer_that_cannot_be_reached_is_reported_before_anything_is_measured() {
     ended(&output, 1, &["has another secret", "--secret-file on both sides"]);
     served.signal(Signal::TERM);
     ended(&served.end(), 0, &["turned away", "served 0 connections"]);
-    // One that speaks another protocol, and one that says nothing.
+    // A stranger that speaks another protocol, and a silent one.
     for answer in [&b"HTTP/1.1 400 Bad Request, and forty bytes more"[..], b""] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("an address").to_string();

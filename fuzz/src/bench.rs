@@ -1,8 +1,8 @@
 //! The requests that `dma-bench serve` reads from a peer.
 
 #[expect(dead_code, reason = "a file of dma-bench, of which the fuzzer uses a part")]
-#[path = "../../dma-bench/src/peer/holder.rs"]
-mod holder;
+#[path = "../../dma-bench/src/peer/exporter.rs"]
+mod exporter;
 #[path = "../../dma-bench/src/peer/request.rs"]
 mod request;
 
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use dma::cpu::{CpuEngine, CpuOptions};
 use dma::{ErrorKind, ExportDescriptor};
 
-use holder::{Budget, hold};
+use exporter::{MemoryLimit, export_memory};
 use request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
 
 /// Bytes that may be exported.
@@ -32,8 +32,8 @@ pub fn dma_bench_requests(input: &[u8]) {
     if let Some(request) = Request::decode(input) {
         assert_eq!(request.encode(), input, "something was dropped on the way");
     }
-    let (budget, mut answers) = (Budget::new(MEMORY), Vec::new());
-    let ended = hold(&*ENGINE, &budget, &mut answers, input, None, None);
+    let (limit, mut answers) = (MemoryLimit::new(MEMORY), Vec::new());
+    let ended = export_memory(&*ENGINE, &limit, &mut answers, input, None, None);
     let (mut input, mut answers, mut memory) = (input, &answers[..], None);
     loop {
         match frame(&mut input) {
@@ -50,7 +50,7 @@ pub fn dma_bench_requests(input: &[u8]) {
     assert!(answers.is_empty(), "an answer to nothing");
     let all = Request::Open { version: VERSION, len: MEMORY }.encode();
     let (all, mut answer) = ([&(all.len() as u32).to_le_bytes()[..], &all].concat(), Vec::new());
-    hold(&*ENGINE, &budget, &mut answer, &all[..], None, None).expect("it is answered");
+    export_memory(&*ENGINE, &limit, &mut answer, &all[..], None, None).expect("it is answered");
     assert_eq!(answer[4], b'+', "memory was not given back");
 }
 

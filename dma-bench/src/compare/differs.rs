@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::machine::Machine;
 use crate::plan::Campaign;
+use crate::results::machine::Machine;
 use crate::results::{Engine, Results};
 use crate::units::{bytes, digits, nanos, per_second};
 
@@ -14,7 +14,7 @@ type Named = (&'static str, String);
 
 /// A circumstance that influences figures, and differs.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Difference {
+pub(crate) struct Circumstance {
     pub what: &'static str,
     /// The engine that it belongs to, if it belongs to one.
     pub engine: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Difference {
     pub after: String,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for Circumstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = self.engine.as_ref().map_or(String::new(), |name| format!(" of {name}:"));
         write!(f, "differs: {}{whose} {} / {}", self.what, self.before, self.after)
@@ -31,12 +31,12 @@ impl fmt::Display for Difference {
 }
 
 /// Returns all circumstances that influence figures and differ.
-pub(super) fn differences(before: &Results, after: &Results) -> Vec<Difference> {
+pub(super) fn differences(before: &Results, after: &Results) -> Vec<Circumstance> {
     let mut differences = Vec::new();
     let mut add = |engine: Option<&str>, a: Vec<Named>, b: Vec<Named>| {
         for ((what, before), (_, after)) in a.into_iter().zip(b) {
             if before != after {
-                differences.push(Difference { what, engine: engine.map(str::to_owned), before, after });
+                differences.push(Circumstance { what, engine: engine.map(str::to_owned), before, after });
             }
         }
     };
@@ -59,15 +59,15 @@ fn list(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-/// Returns the conditions of measurement. Repetitions are part of the statistical test, and the operation is
+/// Returns the conditions of measurement. Samples are part of the statistical test, and the operation is
 /// part of a cell's name.
 fn campaign(c: &Campaign) -> Vec<Named> {
     // A count replaces the time.
     let seconds = if c.count.is_none() { nanos(c.seconds * 1e9) } else { "as long as it takes".to_owned() };
     vec![
         ("footprint", known(c.footprint, bytes)),
-        ("time of a repetition", seconds),
-        ("operations of a repetition", known(c.count, |n| n.to_string())),
+        ("time of a sample", seconds),
+        ("operations of a sample", known(c.count, |n| n.to_string())),
         ("passes", c.passes.to_string()),
         ("warm-up", nanos(c.warm_up * 1e9)),
         ("rate", known(c.rate, per_second)),

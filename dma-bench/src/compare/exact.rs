@@ -2,64 +2,64 @@
 //! same operations. The campaign decides on untimed operations between those of a cell, and these change the
 //! state of the device.
 
-use super::Verdict;
+use super::Significance;
 use crate::plan::{Campaign, Cell, Verify};
 use crate::results::{Measured, Results};
-use crate::runner::passes;
-use crate::stats::Figures;
+use crate::verdict::stats::Figures;
 
 /// Figures that differ by at most this fraction are equal.
 const SAME: f64 = 1e-4;
 /// A greater change than this fraction is not explained by other operations in between, unless the samples
 /// overlap.
 const MIXTURE: f64 = 0.02;
-/// The same limit for repetitions with another number of operations, of which the start is another part.
+/// This limit replaces the one above for samples with another number of operations, because the start has
+/// another share of them.
 const START: f64 = 0.25;
 
 /// Judges a cell's figures on a virtual clock.
 pub(super) fn verdict(
     (before, old, a): (&Results, &Measured, &Figures),
     (after, new, b): (&Results, &Measured, &Figures),
-) -> Verdict {
+) -> Significance {
     let beyond = |part: f64| (b.median - a.median).abs() > part * a.median.abs();
     let allowed = match () {
-        () if !beyond(SAME) => return Verdict::Same,
+        () if !beyond(SAME) => return Significance::Same,
         () if before.campaign.count != after.campaign.count => START,
         () if circumstances(before, old, a) != circumstances(after, new, b) => MIXTURE,
-        () => return Verdict::Changed,
+        () => return Significance::Changed,
     };
     let overlap = a.min <= b.max && b.min <= a.max;
-    if overlap || !beyond(allowed) { Verdict::Otherwise } else { Verdict::Changed }
+    if overlap || !beyond(allowed) { Significance::OtherConditions } else { Significance::Changed }
 }
 
-/// Returns all that decides the figures of a cell, besides the cell and its operations per repetition: the
-/// visit of each sample, because untimed operations come before each visit; the verification; and the other
-/// cells of the engine.
+/// Returns the conditions that decide the figures of a cell with given operations per sample: the pass of
+/// each sample, because untimed operations come before each pass; the verification; and the other cells of the
+/// engine.
 fn circumstances<'a>(
     results: &'a Results,
     m: &Measured,
     figures: &Figures,
 ) -> (Vec<u64>, Verify, Vec<&'a Cell>) {
     let cells = results.cells.iter().map(|m| &m.cell).filter(|c| c.engine == m.cell.engine);
-    (visits(&results.campaign, figures.samples.len()), results.campaign.verify, cells.collect())
+    (passes_of(&results.campaign, figures.samples.len()), results.campaign.verify, cells.collect())
 }
 
-/// Returns the visit, from 1, of each of the first samples.
-fn visits(campaign: &Campaign, samples: usize) -> Vec<u64> {
-    let (repetitions, passes) = (campaign.repetitions.max(1).into(), u64::from(passes(campaign)));
-    (1..=samples as u64).map(|n| n.saturating_mul(passes).div_ceil(repetitions)).collect()
+/// Returns the pass, from 1, of each of the first samples.
+fn passes_of(campaign: &Campaign, first: usize) -> Vec<u64> {
+    let (samples, passes) = (campaign.samples.max(1).into(), u64::from(campaign.planned_passes()));
+    (1..=first as u64).map(|n| n.saturating_mul(passes).div_ceil(samples)).collect()
 }
 
-/// Returns a note on cells whose verdict is [`Verdict::Otherwise`].
+/// Returns a note on cells whose verdict is [`Significance::OtherConditions`].
 pub(super) fn note(rows: &[super::Row]) -> Option<String> {
     let changes: Vec<f64> = rows
         .iter()
-        .filter(|r| r.verdict == Verdict::Otherwise)
+        .filter(|r| r.verdict == Significance::OtherConditions)
         .map(|r| r.change().map_or(f64::INFINITY, f64::abs))
         .collect();
     let most = changes.iter().copied().reduce(f64::max)?;
     Some(format!(
-        "{} cells of models differ by up to {:.1} %. Other conditions (repetitions, operations, verification, or the engine's other cells) explain \
+        "{} cells of models differ by up to {:.1} %. Other conditions (samples, operations, verification, or the engine's other cells) explain \
          differences of that size; measure both alike to see smaller changes",
         changes.len(),
         most * 100.0
@@ -71,8 +71,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn visits_are_those_of_the_runner() {
-        let of = |repetitions, passes| visits(&Campaign { repetitions, passes, ..Campaign::default() }, 3);
+    fn passes_are_those_of_the_runner() {
+        let of = |samples, passes| passes_of(&Campaign { samples, passes, ..Campaign::default() }, 3);
         assert_eq!((of(62, 24), of(250, 24), of(25, 24)), (vec![1, 1, 2], vec![1, 1, 1], vec![1, 2, 3]));
         assert_eq!((of(3, 24), of(0, 0)), (vec![1, 2, 3], vec![0, 0, 0]));
     }

@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-use super::{Comparison, Difference, Quantity, Row, Verdict};
-use crate::cli::Metric;
-use crate::machine::Machine;
+use super::Metric;
+use super::{Circumstance, Comparison, Quantity, Row, Significance};
 use crate::output::{Field, fields, kind, number, shape};
 use crate::plan::Cell;
+use crate::results::machine::Machine;
 use crate::results::{Measured, Results, Status};
 
 pub(crate) const SCHEMA: &str = "dma-bench/comparison";
 /// The version that this program writes.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
-/// One of the two results.
+/// The run that one of the two results comes from.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Side {
+pub(super) struct RunInfo {
     tool: String,
     created: String,
     seconds: f64,
@@ -24,7 +24,7 @@ pub(super) struct Side {
     machine: Machine,
 }
 
-impl Side {
+impl RunInfo {
     pub(super) fn of(results: &Results) -> Self {
         Self {
             tool: results.tool.clone(),
@@ -63,12 +63,12 @@ struct Document<'a> {
     schema: &'static str,
     version: u32,
     tool: &'static str,
-    before: &'a Side,
-    after: &'a Side,
+    before: &'a RunInfo,
+    after: &'a RunInfo,
     metric: &'static str,
     noise: f64,
     cells: Vec<Compared<'a>>,
-    differs: &'a [Difference],
+    differs: &'a [Circumstance],
     notes: &'a [String],
     models: &'a [String],
     fail_if_slower: Option<Outcome>,
@@ -110,13 +110,13 @@ impl Figure {
             change: row.change(),
             chance: row.chance,
             verdict: match row.verdict {
-                Verdict::Changed if row.is_slower_by(0.0) => "slower",
-                Verdict::Changed => "faster",
-                Verdict::Noise => "noise",
-                Verdict::Untold => "untold",
-                Verdict::Untested => "untested",
-                Verdict::Same => "same",
-                Verdict::Otherwise => "otherwise",
+                Significance::Changed if row.is_slower_by(0.0) => "slower",
+                Significance::Changed => "faster",
+                Significance::Noise => "noise",
+                Significance::Undecidable => "undecidable",
+                Significance::Untested => "untested",
+                Significance::Same => "same",
+                Significance::OtherConditions => "other-conditions",
             },
         }
     }

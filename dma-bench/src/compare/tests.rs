@@ -14,12 +14,12 @@ fn scaled(results: &Results, engine: &str, by: f64) -> Results {
     results
 }
 
-/// Returns the results with so many repetitions of each cell.
-fn repeated(mut results: Results, repetitions: u32) -> Results {
-    results.campaign.repetitions = repetitions;
+/// Returns the results with `n` samples of each cell.
+fn repeated(mut results: Results, samples: u32) -> Results {
+    results.campaign.samples = samples;
     for m in &mut results.cells {
         for figures in [&mut m.ratio, &mut m.bytes_per_second, &mut m.ops_per_second].into_iter().flatten() {
-            let samples = figures.samples.iter().copied().cycle().take(repetitions as usize);
+            let samples = figures.samples.iter().copied().cycle().take(samples as usize);
             *figures = Figures::of(samples.collect()).unwrap();
         }
     }
@@ -27,11 +27,11 @@ fn repeated(mut results: Results, repetitions: u32) -> Results {
 }
 
 fn changed(comparison: &Comparison) -> usize {
-    comparison.rows.iter().filter(|r| r.verdict == Verdict::Changed).count()
+    comparison.rows.iter().filter(|r| r.verdict == Significance::Changed).count()
 }
 
 fn slower(comparison: &Comparison, limit: f64) -> usize {
-    comparison.slower(limit, Verdict::Changed).count()
+    comparison.slower(limit, Significance::Changed).count()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn the_same_results_have_not_changed() {
     // Four sizes of an engine and of a model. The baseline is not compared with itself, and cells that failed
     // have no figures.
     assert_eq!(comparison.rows.len(), 8);
-    let same = |r: &Row| if r.model { (Verdict::Same, None) } else { (Verdict::Noise, Some(1.0)) };
+    let same = |r: &Row| if r.model { (Significance::Same, None) } else { (Significance::Noise, Some(1.0)) };
     assert!(comparison.rows.iter().all(|r| (r.verdict, r.chance) == same(r)), "{comparison:?}");
     assert_eq!((comparison.changes.len(), comparison.failures(0.0)), (0, vec![]));
     assert_eq!((comparison.notes.len(), comparison.differences.len()), (0, 0));
@@ -88,48 +88,48 @@ fn other_differences_are_said() {
         (|r| r.engines[2].model = Some("b".to_owned()), "differs: model of sim:profile=dsa: "),
         (|r| "real".clone_into(&mut r.engines[2].clock), "differs: clock of sim:profile=dsa: virtual / real"),
         (|r| r.campaign.footprint = Some(1 << 30), "differs: footprint none / 1 GiB"),
-        (|r| r.campaign.seconds = 1.0, "differs: time of a repetition 800 us / 1.00 s"),
+        (|r| r.campaign.seconds = 1.0, "differs: time of a sample 800 us / 1.00 s"),
         (|r| r.campaign.passes = 12, "differs: passes 24 / 12"),
         (|r| r.campaign.warm_up = 1.0, "differs: warm-up 240 ms / 1.00 s"),
         (|r| r.campaign.verify = Verify::All, "differs: verification sample / all"),
         (|r| r.campaign.rate = Some(1e3), "differs: rate none / 1.00 k/s"),
         (|r| r.interrupted = true, "was interrupted"),
-        (|r| r.cells.iter_mut().for_each(|m| m.waited = 0.5), "was busy during the runs"),
+        (|r| r.cells.iter_mut().for_each(|m| m.run_delay = 0.5), "was busy during the runs"),
     ];
     for (change, says) in changes {
         let notes = notes(change);
         assert!(matches!(&notes[..], [note] if note.contains(says)), "{says}: {notes:?}");
     }
     let count = notes(|r| r.campaign.count = Some(17));
-    assert!(count.contains(&"differs: operations of a repetition none / 17".to_owned()), "{count:?}");
+    assert!(count.contains(&"differs: operations of a sample none / 17".to_owned()), "{count:?}");
 }
 
 #[test]
 fn a_slowdown_that_cannot_be_told_does_not_pass() {
     let five = repeated(sample(), 5);
     let comparison = compare(&five, &scaled(&five, "cpu", 0.1), Metric::Ratio, 0.01);
-    assert!(comparison.rows.iter().filter(|r| !r.model).all(|r| r.verdict == Verdict::Untold));
+    assert!(comparison.rows.iter().filter(|r| !r.model).all(|r| r.verdict == Significance::Undecidable));
     assert!(
-        comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Same),
+        comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Significance::Same),
         "these are exact"
     );
     let text = comparison.text(false, Style::Terminal(200));
-    assert!(text.contains("4 of 8 cells cannot be told from noise with so few repetitions"), "{text}");
-    assert!(text.contains("(have 5 before and 5 after): measure both with -r 6 or more"), "{text}");
+    assert!(text.contains("4 of 8 cells cannot be told from noise with so few samples"), "{text}");
+    assert!(text.contains("(have 5 before and 5 after): measure both with --samples 6 or more"), "{text}");
     assert!(text.contains("-90.0 %"), "they could not be further apart: {text}");
     let failures = comparison.failures(0.05);
     assert!(
-        matches!(&failures[..], [why] if why.contains("4 cells look slower") && why.contains("-r 6")),
+        matches!(&failures[..], [why] if why.contains("4 cells look slower") && why.contains("--samples 6")),
         "{failures:?}"
     );
     // Faster cells pass, whether noise or not.
     assert_eq!(compare(&five, &scaled(&five, "cpu", 2.0), Metric::Ratio, 0.01).failures(0.05), [""; 0]);
     assert_eq!(compare(&five, &five, Metric::Ratio, 0.01).failures(0.0), [""; 0]);
-    // With six repetitions, as suggested, the slowdown is found.
+    // With six samples, as suggested, the slowdown is found.
     let six = repeated(sample(), 6);
     let comparison = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.01);
     assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true, Style::Plain));
-    // No number of repetitions reaches that certainty.
+    // No number of samples reaches that certainty.
     let sure = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.0).text(false, Style::Plain);
     assert!(sure.contains("greater --noise"), "{sure}");
 }
@@ -139,7 +139,7 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
 fn drift_within_a_run_is_noise() {
     let drifting = |from: f64| {
         let mut results = sample();
-        results.campaign.repetitions = 60;
+        results.campaign.samples = 60;
         for m in results.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
             // The speed differs from part to part, and hardly within a part.
             let sample = |i: usize| (from + 0.1 * ((i / 5 * 5) % 12) as f64) * (1.0 + 1e-6 * i as f64);
@@ -157,12 +157,12 @@ fn drift_within_a_run_is_noise() {
     assert_eq!(changed(&comparison), 4, "{}", comparison.text(true, Style::Plain));
 }
 
-/// Models with few repetitions, and models on a busy machine, are as certain as others.
+/// Models with few samples, and models on a busy machine, are as certain as others.
 #[test]
 fn models_need_no_excuse() {
     let only_model = |mut results: Results| {
         results.cells.retain(|m| m.model);
-        results.cells.iter_mut().for_each(|m| m.waited = 0.5);
+        results.cells.iter_mut().for_each(|m| m.run_delay = 0.5);
         repeated(results, 1)
     };
     let comparison = compare(&only_model(sample()), &only_model(sample()), Metric::Ratio, 0.01);
@@ -211,7 +211,7 @@ fn a_cell_that_fails_now_does_not_pass() {
     let failed = compare(&sample(), &ended(Status::Failed, true), Metric::Ratio, 0.01);
     assert_eq!((failed.rows.len(), failed.failures(0.5).len()), (8, 1));
     assert!(failed.text(false, Style::Plain).contains("was ok and is failed: offset 7"));
-    // In the other direction it is no failure, but is mentioned.
+    // In the other direction it passes, but is mentioned.
     let mended = compare(&ended(Status::Failed, true), &sample(), Metric::Ratio, 0.01);
     assert!(
         mended.failures(0.0).is_empty() && mended.text(false, Style::Plain).contains("was failed and is ok")
@@ -295,7 +295,7 @@ fn only_a_clock_of_its_own_on_both_sides_makes_figures_exact() {
         m.bytes_per_second = m.bytes_per_second.as_ref().and_then(|f| Figures::of(vec![f.median]));
     }
     let comparison = compare(&sample(), &once, Metric::Ratio, 0.01);
-    assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Same));
+    assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Significance::Same));
 }
 
 #[test]
@@ -357,14 +357,20 @@ fn other_settings_of_a_model_explain_a_little() {
     };
     let verdicts = |speed: f64, change: Change| {
         let comparison = compare(&model(1e9, |_| ()), &model(speed, change), Metric::Ratio, 0.01);
-        let verdicts: Vec<Verdict> = comparison.rows.iter().filter(|r| r.model).map(|r| r.verdict).collect();
+        let verdicts: Vec<Significance> =
+            comparison.rows.iter().filter(|r| r.model).map(|r| r.verdict).collect();
         assert!(verdicts.iter().all(|v| *v == verdicts[0]), "{verdicts:?}");
-        assert_eq!(slower(&comparison, 0.0) > 0, verdicts[0] == Verdict::Changed);
+        assert_eq!(slower(&comparison, 0.0) > 0, verdicts[0] == Significance::Changed);
         let said = comparison.text(false, Style::Plain).contains("cells of models differ by up to ");
-        assert_eq!(said, verdicts[0] == Verdict::Otherwise, "{}", comparison.text(false, Style::Plain));
+        assert_eq!(
+            said,
+            verdicts[0] == Significance::OtherConditions,
+            "{}",
+            comparison.text(false, Style::Plain)
+        );
         verdicts[0]
     };
-    let repetitions: Change = |r| r.campaign.repetitions = 250;
+    let samples: Change = |r| r.campaign.samples = 250;
     let operations: Change = |r| r.campaign.count = Some(50);
     let others: Change = |r| r.cells.retain(|m| m.cell.size > 64);
     let all: Change = |r| r.campaign.verify = Verify::All;
@@ -381,25 +387,25 @@ fn other_settings_of_a_model_explain_a_little() {
         |r| r.cells.retain(|m| m.cell.engine != "cpu"),
     ];
     for change in nothing {
-        assert_eq!(verdicts(0.999e9, change), Verdict::Changed);
-        assert_eq!(verdicts(1e9, change), Verdict::Same);
+        assert_eq!(verdicts(0.999e9, change), Significance::Changed);
+        assert_eq!(verdicts(1e9, change), Significance::Same);
     }
-    for change in [repetitions, others, all, fewer] {
-        assert_eq!(verdicts(0.99e9, change), Verdict::Otherwise);
-        assert_eq!(verdicts(0.95e9, change), Verdict::Changed);
+    for change in [samples, others, all, fewer] {
+        assert_eq!(verdicts(0.99e9, change), Significance::OtherConditions);
+        assert_eq!(verdicts(0.95e9, change), Significance::Changed);
     }
-    assert_eq!(verdicts(0.8e9, operations), Verdict::Otherwise);
-    assert_eq!(verdicts(0.7e9, operations), Verdict::Changed);
-    // Differences among the samples are no change, either.
+    assert_eq!(verdicts(0.8e9, operations), Significance::OtherConditions);
+    assert_eq!(verdicts(0.7e9, operations), Significance::Changed);
+    // Differences among the samples are not a change either.
     let wide = |speed: f64| {
-        let mut results = model(speed, |r| r.campaign.repetitions = 250);
+        let mut results = model(speed, |r| r.campaign.samples = 250);
         for m in results.cells.iter_mut().filter(|m| m.model) {
             m.bytes_per_second = Figures::of(vec![0.9 * speed, speed, 1.1 * speed]);
         }
         results
     };
     let comparison = compare(&model(1e9, |_| ()), &wide(0.95e9), Metric::Ratio, 0.01);
-    assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Verdict::Otherwise));
+    assert!(comparison.rows.iter().filter(|r| r.model).all(|r| r.verdict == Significance::OtherConditions));
     assert_eq!(comparison.failures(0.0), [""; 0]);
 }
 
@@ -434,7 +440,10 @@ fn all_kinds() -> Comparison {
 fn json_has_every_cell_once_and_every_field_is_documented() {
     let comparison = all_kinds();
     let value: serde_json::Value = serde_json::from_str(&comparison.json(Some(0.05))).unwrap();
-    assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some(SCHEMA), Some(1)));
+    assert_eq!(
+        (value["schema"].as_str(), value["version"].as_u64()),
+        (Some(SCHEMA), Some(u64::from(export::VERSION)))
+    );
     assert_eq!((value["metric"].as_str(), value["noise"].as_f64()), (Some("ratio"), Some(0.01)));
     assert_eq!(
         (&value["before"]["created"], &value["after"]["machine"]["cpu"]),
@@ -538,7 +547,7 @@ fn the_correction_is_holms() {
         before: 1.0,
         after: 1.0,
         chance,
-        verdict: Verdict::Same,
+        verdict: Significance::Same,
         samples: (12, 12),
         apart: false,
     };
@@ -551,7 +560,7 @@ fn the_correction_is_holms() {
         (a, b) => a == b,
     };
     assert!(rows.iter().zip(expected).all(|(r, e)| close(r.chance, e)), "{rows:?}");
-    let verdicts: Vec<Verdict> = rows.iter().map(|r| r.verdict).collect();
-    let (changed, noise, same) = (Verdict::Changed, Verdict::Noise, Verdict::Same);
+    let verdicts: Vec<Significance> = rows.iter().map(|r| r.verdict).collect();
+    let (changed, noise, same) = (Significance::Changed, Significance::Noise, Significance::Same);
     assert_eq!(verdicts, [changed, same, noise, noise, same]);
 }

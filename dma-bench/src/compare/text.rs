@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Comparison, PARTS, Quantity, Row, Verdict, marked};
-use crate::output::{Entry, Grid, Look, Style, printable};
-use crate::units::{digits, nanos};
+use super::{Comparison, MAX_BLOCKS, Quantity, Row, Significance, marked};
+use crate::output::{Entry, Grid, Look, Style};
+use crate::units::{digits, nanos, printable};
 
 /// The most changes that are named without `--all`.
 const NAMED: usize = 10;
@@ -33,13 +33,13 @@ impl Row {
     /// Returns the row of a table, with its class.
     fn entries(&self) -> (&'static str, Vec<Entry>) {
         let verdict = match self.verdict {
-            Verdict::Noise => "noise",
-            Verdict::Untold => "cannot be told",
-            Verdict::Untested => "not tested",
-            Verdict::Same => "the same",
-            Verdict::Otherwise => "other conditions",
-            Verdict::Changed if self.is_slower_by(0.0) => "slower",
-            Verdict::Changed => "faster",
+            Significance::Noise => "noise",
+            Significance::Undecidable => "cannot be told",
+            Significance::Untested => "not tested",
+            Significance::Same => "the same",
+            Significance::OtherConditions => "other conditions",
+            Significance::Changed if self.is_slower_by(0.0) => "slower",
+            Significance::Changed => "faster",
         };
         let chance = |chance: f64| match chance {
             chance if chance < 1e-4 => "< 0.01 %".to_owned(),
@@ -59,10 +59,10 @@ impl Row {
     /// Returns true if the row is shown without `--all`.
     fn is_worth_showing(&self) -> bool {
         match self.verdict {
-            Verdict::Changed | Verdict::Untested => true,
+            Significance::Changed | Significance::Untested => true,
             // These samples do not overlap at all.
-            Verdict::Untold => self.apart && self.before != self.after,
-            Verdict::Noise | Verdict::Same | Verdict::Otherwise => false,
+            Significance::Undecidable => self.apart && self.before != self.after,
+            Significance::Noise | Significance::Same | Significance::OtherConditions => false,
         }
     }
 }
@@ -144,11 +144,11 @@ impl Comparison {
         };
         let kinds: Vec<String> = TABLES.into_iter().filter_map(of).collect();
         let by = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
-        let changed = self.rows.iter().filter(|r| r.verdict == Verdict::Changed).count();
+        let changed = self.rows.iter().filter(|r| r.verdict == Significance::Changed).count();
         let mut lines = vec![format!("{} cells compared{by}, {changed} changed", self.rows.len())];
         if self.rows.iter().any(|r| r.chance.is_some()) {
             lines[0] += &format!(
-                " (Mann-Whitney over the medians of up to {PARTS} parts of each run, corrected for the number of cells, at {} %)",
+                " (Mann-Whitney over the medians of up to {MAX_BLOCKS} blocks of each run, corrected for the number of cells, at {} %)",
                 self.noise * 100.0
             );
             lines.push(

@@ -3,8 +3,8 @@
 use super::grid::csv as lines;
 use crate::plan::Cell;
 use crate::results::Results;
-use crate::stats::Figures;
 use crate::verdict::class;
+use crate::verdict::stats::Figures;
 
 pub(crate) type Field = (&'static str, String);
 
@@ -82,11 +82,11 @@ pub(crate) fn csv(results: &Results) -> String {
             ("polls_per_op", number(m.polls_per_op)),
             ("ops", m.ops.to_string()),
             ("verified", m.verified.to_string()),
-            ("latency_samples", latency(|l| l.samples)),
+            ("latency_count", latency(|l| l.count)),
             ("latency_mean_ns", number(m.latency.as_ref().map(|l| l.mean))),
-            ("repetitions", m.ops_per_second.as_ref().map_or(0, |f| f.samples.len()).to_string()),
+            ("samples", m.ops_per_second.as_ref().map_or(0, |f| f.samples.len()).to_string()),
             ("left_out", m.left_out.to_string()),
-            ("waited", m.waited.to_string()),
+            ("run_delay", m.run_delay.to_string()),
             ("message", m.message.clone().unwrap_or_default()),
         ]);
         row

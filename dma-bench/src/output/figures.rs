@@ -6,8 +6,8 @@ use super::grid::{Entry, Grid, Look};
 use super::{Style, depth, latencies, speed, what};
 use crate::plan::{Campaign, Cell};
 use crate::results::Measured;
-use crate::stats::Figures;
 use crate::units::{bytes, digits, nanos};
+use crate::verdict::stats::Figures;
 
 const HEADER: [&str; 16] = [
     "what", "size", "engine", "depth", "GB/s", "ops/s", "x memcpy", "p50", "p90", "p99", "p99.9", "max",

@@ -2,9 +2,9 @@
 
 use super::grid::{Entry, Grid, Look};
 use super::words::{curve, labelled};
-use super::{Style, latency, printable};
+use super::{Style, latency};
 use crate::results::{Cost, Knee, Measured, Published};
-use crate::units::{bytes, digits, gigabytes, nanos, per_second};
+use crate::units::{bytes, digits, gigabytes, nanos, per_second, printable};
 use crate::verdict::{Verdict, class};
 
 /// The most rows of a time series in a table.
@@ -71,7 +71,7 @@ pub(super) fn series(m: &Measured, style: Style) -> String {
             time(s.p50),
             time(s.p99),
             time(s.max),
-            Entry::known(Some(s.waited), |waited| format!("{:.0} %", waited * 100.0)),
+            Entry::known(Some(s.run_delay), |delay| format!("{:.0} %", delay * 100.0)),
         ]
     };
     let header = ["seconds", "ops/s", "GB/s", "p50", "p99", "max", "waited"];

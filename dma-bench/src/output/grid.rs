@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Style;
 use super::words::labelled;
-use crate::stats::Figures;
 use crate::units::digits;
+use crate::verdict::stats::Figures;
 
 /// A table. All rows are as long as the header.
 #[derive(Clone, Debug)]

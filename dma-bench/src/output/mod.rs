@@ -19,17 +19,30 @@ pub(crate) use self::findings::published_text;
 pub(crate) use self::findings::{costs, intervals, knees, published, sources};
 pub(crate) use self::grid::{Entry, Grid, Look};
 pub(crate) use self::style::Style;
-pub(crate) use self::style::printable;
 pub(crate) use self::summary::summary;
 pub(crate) use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
 use self::words::{latencies, latency};
 use crate::results::{Measured, Results};
-use crate::units::command_line;
+use crate::units::{command_line, printable};
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// An aligned table.
+    #[default]
+    Table,
+    /// Markdown.
+    Markdown,
+    /// Comma-separated values.
+    Csv,
+    /// JSON. `RESULTS.md` describes that of results and comparisons.
+    Json,
+}
 
 /// Extent of the output.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct Shown {
-    /// Show all columns and the spread of figures. Without it, tables fit 80 columns.
+    /// Show all columns and the spread of figures. Tables fit 80 columns unless this is given.
     #[arg(long)]
     pub wide: bool,
     /// Rank models and measurements in one table, with models marked. Pages and plots keep them apart.
@@ -65,7 +78,7 @@ pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
             all(false).chain(all(true)).collect(),
         );
     } else {
-        figures("Measured: medians over the repetitions", all(false).collect());
+        figures("Measured: medians over the samples", all(false).collect());
         figures("Models: simulated devices, not measured; x memcpy is of this machine", all(true).collect());
     }
     let batches = results.cells.iter().any(|m| m.cell.batch > 1);

@@ -2,7 +2,8 @@
 
 use comfy_table::Table;
 
-use crate::cli::Format;
+use super::Format;
+use crate::units::printable;
 
 /// The columns of text that is not for a terminal.
 const COLUMNS: u16 = 80;
@@ -72,11 +73,4 @@ impl Style {
             Self::Markdown => format!("\n### {text}\n\n"),
         }
     }
-}
-
-/// Replaces control characters, and others that XML forbids, so that terminals and pages show the text as it
-/// is.
-pub(crate) fn printable(text: &str) -> String {
-    let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
 }

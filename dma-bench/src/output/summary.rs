@@ -30,7 +30,7 @@ impl Use {
     }
 }
 
-/// Returns the statements of the summary. Those that are indented belong to the one before.
+/// Returns the statements of the summary. Indented statements belong to the one before.
 pub(crate) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     let advice = advice(results);
@@ -184,7 +184,7 @@ fn soak(results: &Results) -> Vec<String> {
     let mut lines = vec!["Time series, slowest interval against the median:".to_owned()];
     for m in results.cells.iter().filter(|m| !m.series.is_empty()) {
         let rates: Vec<f64> = m.series.iter().map(|s| s.ops_per_second).collect();
-        if let (Some(slowest), Some(median)) = (slowest(&m.series), crate::stats::median(&rates)) {
+        if let (Some(slowest), Some(median)) = (slowest(&m.series), crate::verdict::stats::median(&rates)) {
             let part = 100.0 * slowest.ops_per_second / median;
             let (at, many) = (digits(slowest.at), m.series.len());
             lines.push(format!("  {}: {part:.0} % at {at} s, of {many} intervals", m.cell));
@@ -205,13 +205,13 @@ fn trust(results: &Results) -> String {
 }
 
 fn disturbed(results: &Results) -> String {
-    let waited = results.cells.iter().map(|m| m.waited).fold(0.0, f64::max) * 100.0;
+    let run_delay = results.cells.iter().map(|m| m.run_delay).fold(0.0, f64::max) * 100.0;
     let mut parts = Vec::new();
     if results.interrupted {
         parts.push("interrupted".to_owned());
     }
-    if waited >= 1.0 {
-        parts.push(format!("threads waited for a CPU up to {waited:.0} % of the time"));
+    if run_delay >= 1.0 {
+        parts.push(format!("threads waited for a CPU up to {run_delay:.0} % of the time"));
     }
     if results.cached().is_some() {
         parts.push("cold memory fits the cache".to_owned());

@@ -1,9 +1,9 @@
 //! Tests of tables, summary and CSV.
 
 use super::*;
-use crate::derive::verdicts;
+use crate::results::conclusions::verdicts;
 use crate::results::tests::sample;
-use crate::stats::Figures;
+use crate::verdict::stats::Figures;
 
 #[test]
 fn models_are_labelled_wherever_they_appear() {
@@ -25,7 +25,7 @@ fn models_are_labelled_wherever_they_appear() {
 fn decided(ratios: [f64; 4]) -> Results {
     let mut results = sample();
     for m in &mut results.cells {
-        m.visits = 24;
+        m.passes = 24;
         let of_cpu =
             [64, 4096, 65_536, 1 << 20].into_iter().zip(ratios).find(|(size, _)| *size == m.cell.size);
         if let (Some((_, ratio)), "cpu") = (of_cpu, m.cell.engine.as_str()) {
@@ -64,7 +64,7 @@ fn the_summary_answers_what_is_asked_first() {
     assert!(lines.iter().all(|l| before.contains(&l.trim_start().replace('<', "&lt;"))), "{before}");
     // The summary names disturbances.
     let mut busy = decided([1.0, 1.0, 1.0, 1.0]);
-    busy.cells[4].waited = 0.3;
+    busy.cells[4].run_delay = 0.3;
     busy.interrupted = true;
     let lines = summary(&busy);
     assert!(
@@ -94,7 +94,7 @@ fn the_summary_never_grows() {
     assert!(lines.iter().any(|l| l.contains("more ways of use")), "{lines:#?}");
 }
 
-/// Text is wrapped for its reader. What a page or a program reads is whole.
+/// Text is wrapped for terminals and pipes. Pages and JSON have whole statements.
 #[test]
 fn text_fits_80_columns_and_nothing_is_cut() {
     let mut results = decided([0.5, 0.8, 1.3, 1.9]);
@@ -104,7 +104,7 @@ fn text_fits_80_columns_and_nothing_is_cut() {
         long.clone_into(&mut m.cell.engine);
     }
     results.cells[12].message = Some("the device does not answer; ".repeat(10));
-    (results.interrupted, results.cells[4].waited) = (true, 0.5);
+    (results.interrupted, results.cells[4].run_delay) = (true, 0.5);
     results.verdicts = verdicts(&results.campaign, &results.cells, false);
     results.summary = summary(&results);
     let text = tables(&results, Style::Plain, Shown::default());

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::printable;
-use crate::derive::part_of_rate;
 use crate::plan::{Campaign, Cell, Direction, Footprint, Op};
+use crate::results::conclusions::part_of_rate;
 use crate::results::{Latency, Measured};
-use crate::units::{digits, gigabytes, nanos, per_second};
+use crate::units::{digits, gigabytes, nanos, per_second, printable};
 use crate::verdict::Curve;
 
 /// Describes a cell and its figures in one line.

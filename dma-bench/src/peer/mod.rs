@@ -12,13 +12,13 @@
 //!
 //! An answer begins with `+`, or it is `-`, the kind of the error as a byte, and its text.
 
-mod holder;
+mod exporter;
 mod request;
+pub(crate) mod serve;
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use dma::{Error, ErrorKind, ExportDescriptor, Result};
 use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
 
-pub(crate) use self::holder::serve;
-pub(crate) use self::holder::{Budget, hold};
+pub(crate) use self::exporter::{MemoryLimit, export_memory, serve as serve_child};
 use self::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
 use crate::interrupt;
+use crate::plan::Address;
 
 pub(crate) const PROTOCOL: Protocol = Protocol {
     magic: *b"DBCHTCP1",
@@ -43,13 +43,6 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time limit for an answer. Allocating much memory takes seconds.
 const ANSWER: Duration = Duration::from_secs(30);
-/// A `dma-bench serve`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    pub at: String,
-    pub secret_file: PathBuf,
-}
-
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
 
 /// The process with the memory, and the connection to it.

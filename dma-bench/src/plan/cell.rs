@@ -1,6 +1,7 @@
 //! [`Cell`]: one combination to measure, and its parts: operation, direction, memory, verification.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
@@ -19,7 +20,7 @@ pub enum Op {
     Copy,
     /// A fill of one range with a pattern.
     Fill,
-    /// A copy of several segments to as many, in one descriptor.
+    /// A copy of several segments to the same number of segments, in one descriptor.
     Sg,
     /// A copy of several segments into one, in one descriptor.
     Gather,
@@ -74,7 +75,7 @@ impl Op {
 pub struct OpSpec {
     /// The operation.
     pub op: Op,
-    /// Segments of each operation. Those of the sweep if not given.
+    /// Segments of each operation. If not given, the sweep has the number.
     pub segments: Option<u32>,
 }
 
@@ -184,7 +185,7 @@ as_written!(Op, Direction, Footprint);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// Some buffers in every repetition, outside of the measured time.
+    /// Some buffers in every sample, outside of the measured time.
     #[default]
     Sample,
     /// Every operation, within the measured time, which makes figures lower.
@@ -202,6 +203,13 @@ pub enum Peer {
     Process,
     /// A `dma-bench serve`, here or on another machine.
     Host,
+}
+
+/// A `dma-bench serve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub at: String,
+    pub secret_file: PathBuf,
 }
 
 /// One combination to measure.
@@ -232,7 +240,7 @@ impl Cell {
     pub const BASELINE: &'static str = "memcpy";
 
     /// Returns the cell of the baseline: [`Op::baseline`] over the same bytes, on one core, one operation at
-    /// a time, through as many buffers.
+    /// a time, through the same number of buffers.
     pub fn baseline(&self) -> Self {
         Self {
             engine: Self::BASELINE.to_owned(),

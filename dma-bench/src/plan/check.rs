@@ -1,10 +1,10 @@
 //! Checks of campaigns, and notes on campaigns that are measured differently from what they say.
 
-use super::{Campaign, Direction, LONGEST, Op, SHORTEST, Sweep, Values};
+use super::{Campaign, Direction, MAX_SAMPLE_SECONDS, MIN_SAMPLE_SECONDS, Op, Sweep, Values};
 use crate::units;
 
-/// Longest repetition that is still well paired with memcpy, in seconds.
-const PAIRED: f64 = 0.5;
+/// Longest sample that is still well paired with memcpy, in seconds.
+const MAX_PAIRED_SECONDS: f64 = 0.5;
 
 impl Campaign {
     /// Checks all values of the campaign.
@@ -13,17 +13,17 @@ impl Campaign {
         self.check_sweeps()
     }
 
-    /// Checks the values that are no lists.
+    /// Checks the single values, which are not part of sweeps.
     pub(crate) fn check_numbers(&self) -> Result<(), String> {
         let numbers = [
-            ("repetitions", Some(f64::from(self.repetitions)), 1.0, 10_000.0),
+            ("samples", Some(f64::from(self.samples)), 1.0, 10_000.0),
             ("passes", Some(f64::from(self.passes)), 1.0, 10_000.0),
-            ("limit", self.limit, 0.0, LONGEST),
-            ("seconds", Some(self.seconds), SHORTEST, LONGEST),
+            ("limit", self.limit, 0.0, MAX_SAMPLE_SECONDS),
+            ("seconds", Some(self.seconds), MIN_SAMPLE_SECONDS, MAX_SAMPLE_SECONDS),
             ("warm-up", Some(self.warm_up), 0.0, 3600.0),
             ("stall", Some(self.stall), 0.01, 86_400.0),
-            ("duration", self.duration, 0.001, LONGEST),
-            ("series", self.series, 0.000_1, LONGEST),
+            ("duration", self.duration, 0.001, MAX_SAMPLE_SECONDS),
+            ("series", self.series, 0.000_1, MAX_SAMPLE_SECONDS),
             ("count", self.count.map(|count| count as f64), 1.0, 1e12),
             ("rate", self.rate, 0.01, 1e9),
             ("footprint", self.footprint.map(|bytes| bytes as f64), 4096.0, 1e13),
@@ -91,9 +91,13 @@ impl Campaign {
                 }
             }
         }
-        if self.count.is_none() && self.rate.is_none() && !self.is_continuous() && self.seconds > PAIRED {
+        if self.count.is_none()
+            && self.rate.is_none()
+            && !self.is_continuous()
+            && self.seconds > MAX_PAIRED_SECONDS
+        {
             notes.push(format!(
-                "repetitions of {} are too long to be paired well with memcpy: drift in between does not cancel out; more of them (-r) are shorter",
+                "samples of {} are too long to be compared well with memcpy beside them: drift in between does not cancel out; more of them (--samples) are shorter",
                 units::nanos(self.seconds * 1e9)
             ));
         }

@@ -6,12 +6,13 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+use clap::ValueEnum;
+use dma::ErrorKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::cell::{Cell, Direction, Footprint, Op, OpSpec, Peer, Verify};
+pub use self::cell::{Address, Cell, Direction, Footprint, Op, OpSpec, Peer, Verify};
 pub use self::sweep::{Sweep, Values};
-use crate::peer::Address;
 
 /// A whole measurement, as a TOML file or a preset describes it. The results contain it with all defaults
 /// filled in.
@@ -20,29 +21,29 @@ use crate::peer::Address;
 pub struct Campaign {
     /// Its name.
     pub name: String,
-    /// The engines, by name. `real` stands for every usable engine that is no model.
+    /// The engines, by name. `real` stands for every usable engine except models.
     pub engines: Vec<String>,
-    /// Repetitions of each cell. Engines and the baseline take turns.
-    pub repetitions: u32,
-    /// Passes over all cells, each with a share of the repetitions. A disturbance then hits all cells alike,
-    /// at many times that lie apart. At most the repetitions; 1 at a rate.
+    /// Samples of each cell. Engines and the baseline take turns.
+    pub samples: u32,
+    /// Passes over all cells, each with a share of the samples. A disturbance then hits all cells alike,
+    /// at many times that lie apart. At most the samples; 1 at a rate.
     pub passes: u32,
-    /// Time limit in seconds, after which no pass begins. At least one pass is made, and repetitions may be
+    /// Time limit in seconds, after which no pass begins. At least one pass is made, and samples may be
     /// fewer.
     pub limit: Option<f64>,
-    /// Duration of each repetition, in seconds.
+    /// Duration of each sample, in seconds.
     pub seconds: f64,
     /// Warm-up of each cell over all passes, in seconds. Each pass has an equal part. Later passes need 1 ms
     /// at most, or 4 ms with hot buffers of more than 1 MiB, except for queues that learn and were closed.
     pub warm_up: f64,
-    /// Operations of each repetition, instead of a duration.
+    /// Operations of each sample, instead of a duration.
     pub count: Option<u64>,
     /// Operations a second on each queue. As fast as possible if not given.
     pub rate: Option<f64>,
     /// Extent of verification.
     pub verify: Verify,
-    /// Bytes of source that cold operations use, and as many of destination. Twice the last-level cache if
-    /// not given, between 64 and 512 MiB.
+    /// Bytes of source that cold operations use; the destination has the same size. Twice the last-level
+    /// cache if not given, between 64 and 512 MiB.
     pub footprint: Option<u64>,
     /// Time limit in seconds for an engine that completes nothing. Its cell then fails.
     pub stall: f64,
@@ -71,10 +72,10 @@ impl Default for Campaign {
         Self {
             name: "custom".to_owned(),
             engines: vec!["real".to_owned()],
-            repetitions: 60,
-            passes: PASSES,
+            samples: 60,
+            passes: DEFAULT_PASSES,
             limit: None,
-            seconds: SLICE,
+            seconds: SAMPLE_SECONDS,
             warm_up: 0.24,
             count: None,
             rate: None,
@@ -93,21 +94,48 @@ impl Default for Campaign {
     }
 }
 
-/// Default duration of a repetition, in seconds. It is shorter than the time slice of the scheduler on a busy
-/// machine (1.4 ms on two CPUs), so that most repetitions are not interrupted there.
-pub const SLICE: f64 = 0.0008;
+/// Default duration of a sample, in seconds. It is shorter than the time slice of the scheduler on a busy
+/// machine (1.4 ms on two CPUs), so that most samples are not interrupted there.
+pub const SAMPLE_SECONDS: f64 = 0.0008;
 
 /// Default number of passes. If others use the machine's memory, ratios differ more from one second to the
-/// next than within a second. So many visits with few repetitions each are more accurate than the reverse.
-pub const PASSES: u32 = 24;
+/// next than within a second. Many passes with few samples each are more accurate than the reverse.
+pub const DEFAULT_PASSES: u32 = 24;
 
-/// Shortest duration of a repetition, in seconds.
-pub const SHORTEST: f64 = 0.000_1;
-/// Longest duration of a repetition, in seconds.
-pub const LONGEST: f64 = 86_400.0;
-/// Default duration of a repetition at a rate, in seconds. It is longer than most disturbances, because
+/// Shortest duration of a sample, in seconds.
+pub const MIN_SAMPLE_SECONDS: f64 = 0.000_1;
+/// Longest duration of a sample, in seconds.
+pub const MAX_SAMPLE_SECONDS: f64 = 86_400.0;
+/// Default duration of a sample at a rate, in seconds. It is longer than most disturbances, because
 /// nothing is repeated and delayed operations are made up for.
-pub const RATE_SLICE: f64 = 0.02;
+pub const RATE_SAMPLE_SECONDS: f64 = 0.02;
+
+/// The reason why nothing was measured or served. The text has the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The campaign, an option or a file that it names is invalid, on this machine or at all.
+    #[error("{0}")]
+    Invalid(String),
+    /// No engine can be used, or the peer cannot be reached.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self::Invalid(reason)
+    }
+}
+
+impl From<dma::Error> for Refused {
+    /// An error that a corrected command line would not have is about the machine.
+    fn from(error: dma::Error) -> Self {
+        match error.kind() {
+            ErrorKind::InvalidArgument | ErrorKind::OutOfRange => Self::Invalid(error.to_string()),
+            _ => Self::Unusable(error.to_string()),
+        }
+    }
+}
 
 /// Cells that share a baseline.
 #[derive(Clone, Debug)]
@@ -126,7 +154,13 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// Returns true if each cell runs without a break, so that there are no passes and no ratios.
+    /// Returns the number of passes over all cells. Runs at a rate have one, because a delay moves all later
+    /// operations of the schedule.
+    pub fn planned_passes(&self) -> u32 {
+        if self.rate.is_some() { 1 } else { self.passes.min(self.samples) }
+    }
+
+    /// Returns true if each cell runs without a break. Then the run has neither passes nor ratios.
     pub fn is_continuous(&self) -> bool {
         self.duration.is_some() || self.series.is_some()
     }
@@ -157,4 +191,36 @@ pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) 
         }
     }
     groups
+}
+
+/// A built-in campaign for a frequent question: a TOML file that users can print and change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// Copies by size, alone and 32 deep, hot and cold, and two models. Takes half a minute.
+    Quick,
+    /// All operations, sizes, depths and footprints, and every model. Takes many minutes.
+    Full,
+    /// One copy at a time: its latency.
+    Latency,
+    /// The smallest queue depth with 95 % of the best throughput.
+    Knee,
+    /// The sizes at which each engine is faster than memcpy, hot and cold, one at a time and batched.
+    Crossover,
+}
+
+impl Preset {
+    /// Returns the campaign as a TOML file with comments.
+    pub(crate) fn toml(self) -> &'static str {
+        match self {
+            Self::Quick => include_str!("../../presets/quick.toml"),
+            Self::Full => include_str!("../../presets/full.toml"),
+            Self::Latency => include_str!("../../presets/latency.toml"),
+            Self::Knee => include_str!("../../presets/knee.toml"),
+            Self::Crossover => include_str!("../../presets/crossover.toml"),
+        }
+    }
+
+    pub(crate) fn campaign(self) -> Result<Campaign, String> {
+        Campaign::from_toml(self.toml())
+    }
 }

@@ -1,5 +1,7 @@
 //! Campaigns: reading, checking, and the cells that they consist of.
 
+use clap::ValueEnum as _;
+
 use super::*;
 
 #[test]
@@ -8,7 +10,7 @@ fn a_campaign_file_is_read() {
         r#"
         name = "mine"
         engines = ["cpu", "sim:profile=dsa"]
-        repetitions = 3
+        samples = 3
         [[sweeps]]
         sizes = "64..256"
         depths = [1, "8..32*4"]
@@ -29,7 +31,7 @@ fn a_campaign_file_is_read() {
 fn senseless_requests_are_named() {
     for (text, says) in [
         ("nmae = 'x'", "nmae"),
-        ("repetitions = 0", "repetitions is 0"),
+        ("samples = 0", "samples is 0"),
         ("engines = []", "no engine"),
         ("sweeps = []", "has no sweeps"),
         ("[[sweeps]]\nsizes = '2M..64'", "smaller end first"),
@@ -53,4 +55,14 @@ fn batches_are_never_deeper_than_the_queue_and_no_cell_comes_twice() {
     let groups = campaign.groups(&["cpu".to_owned()]);
     let cells: Vec<_> = groups.iter().flat_map(|g| &g.cells).map(|c| (c.depth, c.batch)).collect();
     assert_eq!(cells, [(1, 1), (4, 1), (4, 2), (4, 4)]);
+}
+
+#[test]
+fn every_preset_is_a_sound_campaign() {
+    for preset in Preset::value_variants() {
+        let campaign = preset.campaign().unwrap_or_else(|e| panic!("{preset:?}: {e}"));
+        assert_eq!(Some(campaign.name.as_str()), preset.to_possible_value().as_ref().map(|v| v.get_name()));
+        let text = toml::to_string(&campaign).unwrap();
+        assert_eq!(Campaign::from_toml(&text).unwrap(), campaign, "{preset:?} as a file");
+    }
 }

@@ -8,7 +8,7 @@ use plotters::style::{TextStyle, register_font};
 
 use super::axis::Axis;
 use super::theme::{DIM, GRID, INK, PAPER, Theme, hex};
-use crate::output::printable;
+use crate::units::printable;
 
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
@@ -61,7 +61,7 @@ fn text<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> S
 fn fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Fails only for data that is no font.
+        // Fails only for data that is not a font.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
         let _ = register_font("sans-serif", FontStyle::Bold, dejavu::sans::bold());
     });

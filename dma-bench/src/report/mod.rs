@@ -1,7 +1,6 @@
 //! `report`: self-contained HTML pages of results and comparisons, and files of plots.
 
 mod axis;
-mod compared;
 mod draw;
 mod page;
 mod plots;
@@ -12,11 +11,10 @@ mod theme;
 
 use std::path::Path;
 
-pub(crate) use self::compared::page as compared;
 use self::draw::Plot;
-pub(crate) use self::page::page;
-use crate::files::refused;
-use crate::results::{Results, write_file};
+pub(crate) use self::page::{compared, page};
+use crate::files::{refused, write_file};
+use crate::results::Results;
 
 /// Message for results that have no plot.
 const NO_PLOT: &str = "nothing to plot: a plot needs at least two sizes, two numbers of queues or of segments, three depths, or \

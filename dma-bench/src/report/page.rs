@@ -5,10 +5,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::NO_PLOT;
 use super::draw::Plot;
 use super::plots::{Question, questions};
-use super::tables::{baselines, costs, figures, knees, published, tag, verdicts};
+use super::tables::{baselines, costs, figures, knees, published, table, tag, verdicts};
 use super::theme::variables;
+use crate::compare::{Comparison, Significance};
 use crate::results::Results;
-use crate::runner::passes;
 use crate::units::{command_line, digits, nanos};
 
 /// Returns a whole page around a body. It loads nothing; its one script sorts tables.
@@ -147,10 +147,10 @@ fn how(results: &Results) -> Markup {
     html! {
         h2 #how { "How it was measured" }
         p {
-            "Each repetition of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
-            (c.repetitions) " repetitions of about " (nanos(c.seconds * 1e9)) " each, in up to " (passes(c)) " passes over all cells"
+            "Each sample of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
+            (c.samples) " samples of about " (nanos(c.seconds * 1e9)) " each, in up to " (c.planned_passes()) " passes over all cells"
             @if let Some(limit) = c.limit { ", none of which began after " (digits(limit)) " s" }
-            ". " (left_out) " repetitions are left out because something disturbed them. The bytes of " (verified)
+            ". " (left_out) " samples are left out because something disturbed them. The bytes of " (verified)
             " operations were compared. dma-bench " (results.tool) ", " (digits(results.seconds)) " s in all."
         }
         div.wide tabindex="0" { table { tbody { @for (name, value) in rows {
@@ -159,6 +159,43 @@ fn how(results: &Results) -> Markup {
         details {
             summary { "The campaign, to be run again with " code { "dma-bench run --campaign FILE" } }
             pre tabindex="0" { (toml::to_string(c).unwrap_or_default()) }
+        }
+    }
+}
+
+/// Returns an HTML page with everything that a comparison has.
+pub(crate) fn compared(comparison: &Comparison, limit: Option<f64>) -> String {
+    let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));
+    let changed = comparison.rows.iter().any(|r| r.verdict == Significance::Changed);
+    let body = html! {
+        h1 { "dma-bench: before and after" }
+        (answer(&comparison.lines(false)))
+        @for failure in &failures { div.note { b { "Does not pass. " } (failure) } }
+        @if changed { h2 { "Changed" } (compared_rows(comparison, false)) }
+        @if !comparison.changes.is_empty() {
+            h2 { "Ended differently" }
+            ul { @for c in &comparison.changes {
+                li.bad[c.worse] { b { (c.cell.to_string()) } (tag(c.model)) ": " (c.text) }
+            } }
+        }
+        details open[!changed] {
+            summary { "All cells" }
+            (compared_rows(comparison, true))
+        }
+        @if !comparison.differences.is_empty() {
+            h2 { "Other differences" }
+            ul { @for d in &comparison.differences { li { (d.to_string()) } } }
+        }
+    };
+    whole("dma-bench: before and after", body)
+}
+
+fn compared_rows(comparison: &Comparison, all: bool) -> Markup {
+    html! {
+        @for grid in comparison.tables(|r| all || r.verdict == Significance::Changed) { (table(&grid)) }
+        p.explain {
+            b { "x memcpy" } ": operations a second over those of memcpy beside it. " b { "GB/s" } ": 10" sup { "9" } " bytes a second. "
+            b { "chance of noise" } ": the chance that samples of one source differ as much, corrected for the number of cells."
         }
     }
 }

@@ -3,13 +3,13 @@
 use super::axis::Axis;
 use super::draw::{Plot, Point, Series};
 use super::theme::SERIES;
-use crate::derive::is_best_batch;
 use crate::output::{baseline, in_flight, what};
 use crate::plan::{Cell, Direction, Footprint, Op, grouped};
+use crate::results::conclusions::is_best_batch;
 use crate::results::{Measured, Results, slowest};
-use crate::stats::Figures;
 use crate::units;
 use crate::verdict::Curve;
+use crate::verdict::stats::Figures;
 
 /// The plots of one question. The first is shown, the others are behind a fold.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ const fn by_size(title: &'static str, id: &'static str) -> Asked {
         id,
         x: ("bytes of each operation", |c| c.size as f64),
         y: (THROUGHPUT, number, throughput),
-        note: "Line: median of the repetitions; band: the middle half of them.",
+        note: "Line: median of the samples; band: the middle half of them.",
         name: |c| format!("{}, {}", c.engine, in_flight(&Curve::of(c))),
         beside: Beside::Baseline,
         least: 2,
@@ -285,7 +285,7 @@ fn noted(note: &str, model: bool) -> String {
     if model { format!("MODEL: a simulated device, not a measurement. {note}") } else { note.to_owned() }
 }
 
-/// Returns the median, and the two middle quarters of the repetitions as the band.
+/// Returns the median, and the two middle quarters of the samples as the band.
 fn spread(figures: Option<&Figures>, scale: f64) -> Option<Value> {
     let figures = figures?;
     let (low, high) = figures.quartiles();

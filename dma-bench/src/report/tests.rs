@@ -43,7 +43,7 @@ fn texts_of_a_file_are_never_markup() {
     results.machine.cpu = "</title><script>".to_owned();
     results.command.push("</pre><script>".to_owned());
     results.summary.push("</div><script>".to_owned());
-    results.verdicts = crate::derive::verdicts(&results.campaign, &results.cells, false);
+    results.verdicts = crate::results::conclusions::verdicts(&results.campaign, &results.cells, false);
     let page = page(&results).unwrap();
     assert!(!page.contains("<img") && page.matches("<script").count() == 1, "escaped");
     assert!(page.contains("&lt;img"));
@@ -71,7 +71,7 @@ fn a_plot_has_at_most_six_curves_and_each_curve_is_in_one() {
             m
         }));
     }
-    results.verdicts = crate::derive::verdicts(&results.campaign, &results.cells, false);
+    results.verdicts = crate::results::conclusions::verdicts(&results.campaign, &results.cells, false);
     for q in questions(&results, false) {
         assert!(q.plots.iter().all(|p| p.series.len() <= theme::SERIES), "{}", q.title);
         let drawn = |p: &Plot| p.series.iter().filter(|s| !s.reference).count();
@@ -113,7 +113,7 @@ fn every_question_has_its_plots() {
             p50: Some(100),
             p99: None,
             max: Some(1000),
-            waited: 0.0,
+            run_delay: 0.0,
         })
         .collect();
     let found: Vec<&str> = questions(&results, false).iter().map(|q| q.title).collect();
@@ -142,7 +142,7 @@ fn a_comparison_has_a_page() {
     let mut after = sample();
     after.cells.retain(|m| m.cell.size != 64 || m.cell.engine != "cpu");
     after.engines[1].version = "<2>".to_owned();
-    let comparison = crate::compare::compare(&sample(), &after, crate::cli::Metric::Ratio, 0.01);
+    let comparison = crate::compare::compare(&sample(), &after, crate::compare::Metric::Ratio, 0.01);
     let page = compared(&comparison, Some(0.05));
     assert!(page.contains("is missing in the second") && page.contains("Does not pass."));
     assert!(page.contains("&lt;2&gt;") && page.contains("cpu copy 4 KiB q1 cold"));

@@ -10,7 +10,7 @@ pub(super) const SERIES: usize = 6;
 pub(super) struct Theme {
     /// Suffix of file names.
     pub(super) name: &'static str,
-    /// Those of [`PAPER`], [`INK`], [`DIM`], [`GRID`], and the curves.
+    /// The colours of [`PAPER`], [`INK`], [`DIM`] and [`GRID`], then those of the curves.
     pub(super) colors: [RGBColor; 4 + SERIES],
 }
 

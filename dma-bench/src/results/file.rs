@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Results, SCHEMA, VERSION};
 use crate::files::{input, refused};
-use crate::output::printable;
+use crate::units::printable;
 
 /// Fields whose text appears in tables.
 const IN_TABLES: [&str; 8] =
@@ -65,7 +65,8 @@ impl Results {
             Some(found) => {
                 let tool = value.get("tool").and_then(|t| t.as_str()).unwrap_or("unknown");
                 return Err(format!(
-                    "{name}: results of version {found}; this dma-bench reads version {VERSION}: use the one that wrote it ({tool})"
+                    "{name}: results of version {found}, and this dma-bench reads version {VERSION}: measure again, or use the dma-bench that wrote \
+                     it ({tool})"
                 ));
             }
             None => return Err(malformed("it has no \"version\"".to_owned())),

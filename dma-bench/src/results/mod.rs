@@ -1,8 +1,13 @@
 //! The results of a run, as the results file has them. The JSON Schema of the file is generated from these
 //! types.
 
+pub(crate) mod conclusions;
+#[cfg(test)]
+mod conclusions_tests;
 mod file;
+pub(crate) mod machine;
 mod notes;
+pub(crate) mod published;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -11,17 +16,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::file::schema;
-pub(crate) use crate::files::write_file;
-use crate::machine::Machine;
+use self::machine::Machine;
 use crate::plan::{Campaign, Cell, Footprint};
-use crate::stats::Figures;
+use crate::verdict::stats::Figures;
 use crate::verdict::{Curve, Point, Verdict};
 
 /// Name of the format of results files.
 pub const SCHEMA: &str = "dma-bench/results";
 
 /// The version of the format that this program writes and reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The results of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +46,7 @@ pub struct Results {
     pub interrupted: bool,
     /// Number of cells that were planned, baselines included.
     pub planned: u64,
-    /// The summary: at most 12 statements. Those that are indented belong to the one before.
+    /// The summary: at most 12 statements. Indented statements belong to the one before.
     pub summary: Vec<String>,
     /// The machine.
     pub machine: Machine,
@@ -73,7 +77,7 @@ pub struct Engine {
     pub device: String,
     /// Version of the device, the driver or the library.
     pub version: String,
-    /// Name and source of the profile, if the device is simulated. Its figures are no measurements.
+    /// Name and source of the profile, if the device is simulated. Its figures are simulated, not measured.
     pub model: Option<String>,
     /// Clock of its figures: `real` or `virtual`.
     pub clock: String,
@@ -94,15 +98,15 @@ impl Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// All repetitions were made.
+    /// All samples were made.
     Ok,
-    /// The engine failed. Figures are of the repetitions before, if any.
+    /// The engine failed. Figures are of the samples before, if any.
     Failed,
     /// A byte or a result was wrong.
     Wrong,
     /// The engine cannot do the operation.
     Unsupported,
-    /// The user stopped the run. Figures are of the repetitions before, if any.
+    /// The user stopped the run. Figures are of the samples before, if any.
     Interrupted,
 }
 
@@ -141,16 +145,16 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Repetitions left out of the figures because threads waited for a CPU. Latencies include them.
+    /// Samples left out of the figures because threads waited for a CPU. Latencies include them.
     pub left_out: u64,
-    /// Fraction of the time that threads waited for a CPU, in the repetitions that were kept.
-    pub waited: f64,
+    /// Fraction of the time that threads waited for a CPU, in the samples that were kept.
+    pub run_delay: f64,
     /// All operations that were done.
     pub ops: u64,
     /// Operations that were verified.
     pub verified: u64,
-    /// Number of passes with undisturbed repetitions. Repetitions of one pass are not independent.
-    pub visits: u32,
+    /// Number of passes with undisturbed samples. Samples of one pass are not independent.
+    pub passes: u32,
     /// The time series, if one was recorded.
     pub series: Vec<Moment>,
 }
@@ -159,7 +163,7 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Number of operations that were timed.
-    pub samples: u64,
+    pub count: u64,
     /// Mean.
     pub mean: f64,
     /// Median.
@@ -178,7 +182,7 @@ impl Latency {
     /// Summarises a histogram; `None` if it is empty.
     pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
         (!histogram.is_empty()).then(|| Self {
-            samples: histogram.len(),
+            count: histogram.len(),
             mean: histogram.mean(),
             p50: histogram.value_at_quantile(0.5),
             p90: histogram.value_at_quantile(0.9),
@@ -191,7 +195,7 @@ impl Latency {
     /// Returns the `value` of a `percentile`, such as 0.999, if enough operations were timed for one to lie
     /// beyond it. With fewer, the value is just the longest latency.
     pub fn known(&self, percentile: f64, value: u64) -> Option<u64> {
-        (self.samples as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
+        (self.count as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
     }
 }
 
@@ -224,7 +228,7 @@ pub struct Moment {
     /// Longest latency, in nanoseconds; `null` if none was timed.
     pub max: Option<u64>,
     /// Fraction of the interval that threads waited for a CPU.
-    pub waited: f64,
+    pub run_delay: f64,
 }
 
 /// Returns the slowest of consecutive points.
@@ -286,13 +290,13 @@ impl Results {
         self.engines.iter().find(|e| e.name == name)
     }
 
-    /// Returns the cells that did not end well. Those that only have fewer repetitions than requested are
-    /// left out, because they are many and alike.
+    /// Returns the cells that did not end well. Cells that only have fewer samples than requested
+    /// are left out, because they are many and alike.
     pub fn troubled(&self) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
     }
 
-    /// Returns the source of the model of this name; `None` for an engine that is no model.
+    /// Returns the source of the model of this name; `None` for an engine that is not a model.
     pub fn model_of(&self, name: &str) -> Option<&str> {
         self.engine(name)?.model.as_deref()
     }

@@ -1,7 +1,7 @@
 //! Notes on results: their gaps, and the disturbances of the run.
 
+use super::conclusions::missed;
 use super::{Measured, Results, Status};
-use crate::derive::missed;
 use crate::plan::Footprint;
 use crate::units::{bytes, digits, per_second};
 
@@ -33,7 +33,7 @@ impl Results {
         let not_begun = self.not_begun().map(|n| format!("; {n} cells were not begun")).unwrap_or_default();
         self.interrupted.then(|| {
             format!(
-                "The figures are incomplete: {fewer} of {} cells have fewer repetitions{not_begun}.",
+                "The figures are incomplete: {fewer} of {} cells have fewer samples{not_begun}.",
                 self.cells.len()
             )
         })
@@ -41,12 +41,12 @@ impl Results {
 
     /// Returns a note if the time limit ended the passes.
     pub fn limited(&self) -> Option<String> {
-        let of = crate::runner::passes(&self.campaign);
+        let of = self.campaign.planned_passes();
         let limit = self.campaign.limit.filter(|limit| !self.interrupted && self.seconds >= *limit)?;
-        let visits = self.cells.iter().map(|m| m.visits).max().filter(|n| *n < of)?;
+        let passes = self.cells.iter().map(|m| m.passes).max().filter(|n| *n < of)?;
         let seconds = digits(limit);
         Some(format!(
-            "The limit of {seconds} s ended the run after {visits} of {of} passes over all cells; a greater --limit makes figures more accurate."
+            "The limit of {seconds} s ended the run after {passes} of {of} passes over all cells; a greater --limit makes figures more accurate."
         ))
     }
 
@@ -55,7 +55,7 @@ impl Results {
         let footprint = self.campaign.footprint?;
         let cold = |m: &Measured| m.cell.footprint != Footprint::Hot && !m.model;
         let cache = self.machine.last_cache();
-        // Sources, and as many destinations.
+        // Sources and destinations have the same size.
         let fits =
             2 * footprint.max(self.cells.iter().filter(|m| cold(m)).map(|m| m.cell.size).max()?) <= cache;
         fits.then(|| {
@@ -79,8 +79,8 @@ impl Results {
 
     /// Returns a note if threads waited for a CPU, with the number of cells and the worst of them.
     pub fn busy(&self) -> Option<String> {
-        let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.waited > BUSY);
-        let (cells, most) = measured.fold((0, 0.0_f64), |(n, most), m| (n + 1, most.max(m.waited)));
+        let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.run_delay > BUSY);
+        let (cells, most) = measured.fold((0, 0.0_f64), |(n, most), m| (n + 1, most.max(m.run_delay)));
         (cells > 0).then(|| {
             format!(
                 "The machine was busy: in {cells} of {} cells, threads waited for a CPU for up to {:.0} % of the time. \

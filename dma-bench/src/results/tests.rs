@@ -40,7 +40,7 @@ pub(crate) fn sample() -> Results {
                 bytes_per_second: ops.as_ref().map(|f| f.times(size as f64)),
                 ratio: ops.as_ref().map(|f| f.times(size as f64 / 1e10)),
                 latency: ops.as_ref().map(|f| Latency {
-                    samples: 1000,
+                    count: 1000,
                     mean: 1e9 / f.median,
                     p50: (1e9 / f.median) as u64,
                     p90: (1.1e9 / f.median) as u64,
@@ -53,10 +53,10 @@ pub(crate) fn sample() -> Results {
                 doorbells_per_op: Some(1.0),
                 polls_per_op: Some(1.5),
                 left_out: 0,
-                waited: 0.0,
+                run_delay: 0.0,
                 ops: 10_000,
                 verified: 16,
-                visits: 24,
+                passes: 24,
                 series: Vec::new(),
                 ops_per_second: ops,
             });
@@ -89,13 +89,13 @@ pub(crate) fn sample() -> Results {
             engine("sim:profile=dsa", Some("dsa (a public <source>)"), None),
             engine("doca", None, Some("no SDK")),
         ],
-        verdicts: crate::derive::verdicts(&Campaign::default(), &cells, false),
+        verdicts: crate::results::conclusions::verdicts(&Campaign::default(), &cells, false),
         costs: vec![Cost {
             engine: "cpu".to_owned(),
             model: false,
             what: "register".to_owned(),
             size: 4096,
-            time: Latency { samples: 10, mean: 1e3, p50: 900, p90: 1100, p99: 1200, p999: 1200, max: 1200 },
+            time: Latency { count: 10, mean: 1e3, p50: 900, p90: 1100, p99: 1200, p999: 1200, max: 1200 },
         }],
         cells,
         knees: vec![Knee {
@@ -128,7 +128,7 @@ pub(crate) fn sample() -> Results {
 fn a_limit_that_ended_it_is_named() {
     let mut results = sample();
     assert_eq!(results.limited(), None);
-    (results.campaign.limit, results.campaign.passes, results.campaign.repetitions) = (Some(28.0), 160, 480);
+    (results.campaign.limit, results.campaign.passes, results.campaign.samples) = (Some(28.0), 160, 480);
     results.seconds = 27.0;
     assert_eq!(results.limited(), None, "it was over before");
     results.seconds = 28.3;
@@ -139,7 +139,7 @@ fn a_limit_that_ended_it_is_named() {
     assert_eq!(results.limited(), None, "that is said elsewhere");
     results.interrupted = false;
     assert!(results.limited().is_some());
-    results.cells.iter_mut().for_each(|m| m.visits = 1);
+    results.cells.iter_mut().for_each(|m| m.passes = 1);
     results.campaign.rate = Some(1000.0);
     assert_eq!(results.limited(), None, "at a rate there is one pass, which no limit ends");
 }
@@ -163,7 +163,7 @@ fn cells_that_are_not_cold_are_named() {
 
 #[test]
 fn percentiles_need_enough_samples() {
-    let of = |samples| Latency { samples, mean: 0.0, p50: 0, p90: 0, p99: 0, p999: 7, max: 9 };
+    let of = |count| Latency { count, mean: 0.0, p50: 0, p90: 0, p99: 0, p999: 7, max: 9 };
     assert_eq!((of(999).known(0.999, 7), of(1000).known(0.999, 7)), (None, Some(7)));
     assert_eq!((of(99).known(0.99, 5), of(100).known(0.99, 5)), (None, Some(5)));
     assert_eq!((of(9).known(0.9, 5), of(10).known(0.9, 5)), (None, Some(5)));
@@ -187,7 +187,7 @@ fn a_file_without_results_says_so() {
     }
     assert!(says(b"{}").contains("schema"));
     assert!(says(b"\xff\xfe").contains("x.json: no results"));
-    assert!(says(whole.replace("\"version\": 2,", "\"version\": 7,").as_bytes()).contains("version 7"));
+    assert!(says(whole.replace("\"version\": 3,", "\"version\": 7,").as_bytes()).contains("version 7"));
     assert!(says(whole.replace("\"ops\":", "\"sop\":").as_bytes()).contains("ops"));
     let error = Results::load(Path::new("/nowhere/x.json")).unwrap_err().to_string();
     assert!(error.contains("/nowhere/x.json"), "{error}");
@@ -219,7 +219,7 @@ fn text_from_a_file_is_clean() {
     assert!(read.engine(name).is_some() && read.cells.iter().filter(|m| m.cell.engine == name).count() == 4);
     assert!(read.cells.iter().any(|m| m.message.as_deref() == Some("a | b c")));
     assert!(!read.to_json().contains(bad));
-    let other = dirty.to_json().replace("\"version\": 2,", "\"version\": 7,").replace("0.1.0", "\\u001b[31m");
+    let other = dirty.to_json().replace("\"version\": 3,", "\"version\": 7,").replace("0.1.0", "\\u001b[31m");
     let error = Results::parse("x.json", other.as_bytes()).unwrap_err().to_string();
     assert!(error.contains("version 7") && !error.contains(bad), "{error}");
 }
@@ -228,7 +228,7 @@ fn text_from_a_file_is_clean() {
 fn disturbances_of_a_run_are_said() {
     let mut results = sample();
     assert_eq!(results.busy(), None);
-    results.cells[4].waited = 0.5;
+    results.cells[4].run_delay = 0.5;
     let waited = results.busy().unwrap();
     assert!(waited.contains("in 1 of 16 cells") && waited.contains("50 %"), "{waited}");
 }

@@ -4,7 +4,7 @@
 //! any word in all verdicts of a run is wrong is at most [`RISK`], of which each size of each curve gets an
 //! equal share. A size whose interval allows no answer is "not decided".
 
-mod interval;
+pub(crate) mod stats;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -12,11 +12,10 @@ mod words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::interval::interval_in_order;
+use self::stats::{blocks, interval_in_order};
 pub(crate) use self::words::text;
 pub(crate) use self::words::{BUSY, class, not_decided, range};
 use crate::plan::{Cell, Direction, Footprint, Op};
-use crate::stats::blocks;
 
 /// Name of the baseline that was measured on this machine.
 pub(crate) const HERE: &str = "memcpy here";
@@ -74,9 +73,9 @@ pub struct Point {
     pub size: u64,
     /// Median of the paired ratios to the baseline.
     pub ratio: f64,
-    /// Lower end of the confidence interval of that median; `null` with too few repetitions.
+    /// Lower end of the confidence interval of that median; `null` with too few samples.
     pub low: Option<f64>,
-    /// Upper end of the interval; `null` with too few repetitions.
+    /// Upper end of the interval; `null` with too few samples.
     pub high: Option<f64>,
     /// The class of this interval.
     pub class: Class,
@@ -137,7 +136,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Creates a verdict from points in any order. `too_few` is the reason for intervals that are missing
-    /// because of too few repetitions, with the remedy.
+    /// because of too few samples, with the remedy.
     pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>, too_few: &str) -> Self {
         points.sort_by_key(|p| p.size);
         let text = text(&points, too_few);
@@ -155,12 +154,12 @@ impl Verdict {
     }
 }
 
-/// Returns the point of one size from its paired ratios in the order of measurement. `visits` is the number
+/// Returns the point of one size from its paired ratios in the order of measurement. `passes` is the number
 /// of passes that they come from, `risk` the greatest chance that the class is wrong. Returns `None` without
 /// ratios.
-pub(crate) fn point(size: u64, ratios: &[f64], visits: usize, risk: f64) -> Option<Point> {
-    let ratio = crate::stats::median(ratios)?;
-    let interval = interval_in_order(&blocks(ratios, visits.clamp(1, BLOCKS)), risk);
+pub(crate) fn point(size: u64, ratios: &[f64], passes: usize, risk: f64) -> Option<Point> {
+    let ratio = crate::verdict::stats::median(ratios)?;
+    let interval = interval_in_order(&blocks(ratios, passes.clamp(1, BLOCKS)), risk);
     let (low, high) = interval.unzip();
     Some(Point { size, ratio, low, high, class: Class::of(interval) })
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::interval::interval;
+use super::stats::{Figures, attainable, blocks, interval, mann_whitney, median};
 use super::*;
-use crate::contender::Contender;
-use crate::drive::{COMPARE_LITTLE, Extent, Worker};
-use crate::layout::Layout;
-use crate::memory::Memory;
 use crate::plan::Verify;
+use crate::run::contender::Contender;
+use crate::run::drive::{COMPARE_LITTLE, Extent, Worker};
+use crate::run::layout::Layout;
+use crate::run::memory::Memory;
 
 /// SplitMix64: the same numbers on every machine.
 struct Random(u64);
@@ -30,9 +30,9 @@ impl Random {
 /// The disturbances of a machine.
 #[derive(Clone, Copy, Debug)]
 struct Noise {
-    /// Standard deviation of each repetition, as a fraction.
+    /// Standard deviation of each sample, as a fraction.
     spread: f64,
-    /// Fraction of the repetitions that an interrupt or another process hits, in the engine or in memcpy.
+    /// Fraction of the samples that an interrupt or another process hits, in the engine or in memcpy.
     tails: f64,
     /// Change of the ratio from the start of the run to its end, as a fraction.
     drift: f64,
@@ -40,16 +40,16 @@ struct Noise {
     burst: f64,
 }
 
-const VISITS: usize = 40;
+const PASSES: usize = 40;
 const EACH: usize = 3;
 
 /// Returns the ratios of one size in the order of measurement.
 fn ratios(truth: f64, noise: Noise, burst: f64, random: &mut Random) -> Vec<f64> {
-    let mut all = Vec::with_capacity(VISITS * EACH);
+    let mut all = Vec::with_capacity(PASSES * EACH);
     let mut weather = 0.0;
-    for visit in 0..VISITS {
-        let at = visit as f64 / VISITS as f64;
-        // Consecutive visits share a part of the noise.
+    for pass in 0..PASSES {
+        let at = pass as f64 / PASSES as f64;
+        // Consecutive passes share a part of the noise.
         weather = 0.7 * weather + 0.4 * noise.spread * random.normal();
         let hit = at >= burst && at < burst + noise.burst;
         for _ in 0..EACH {
@@ -57,7 +57,7 @@ fn ratios(truth: f64, noise: Noise, burst: f64, random: &mut Random) -> Vec<f64>
                 * (noise.spread * random.normal() + weather + noise.drift * (at - 0.5)).exp()
                 * if hit { 0.5 } else { 1.0 };
             if random.next() < noise.tails {
-                // A Pareto tail: some repetitions take many times as long.
+                // A Pareto tail: some samples take many times as long.
                 let longer = random.next().max(1e-3).powf(-0.8);
                 ratio *= if random.next() < 0.5 { longer } else { 1.0 / longer };
             }
@@ -112,7 +112,7 @@ fn model_rate(profile: &str, size: u64) -> f64 {
     let layout = Layout::new(&cell, 0, 0);
     let timeout = Duration::from_secs(60);
     let mut worker = Worker::new(&contender, &cell, memory, layout, Verify::Sample, timeout).unwrap();
-    let extent = Extent { warm: 2, ops: 4, sample_every: 1, compare: COMPARE_LITTLE, each: false };
+    let extent = Extent { warm: 2, ops: 4, timed_every: 1, compare: COMPARE_LITTLE, compare_each: false };
     let slice = worker.run(extent).unwrap();
     slice.ops as f64 / slice.seconds()
 }
@@ -122,7 +122,7 @@ fn run(truth: &[f64], noise: Noise, random: &mut Random) -> Vec<Point> {
     // All sizes of a run meet the same burst.
     let burst = random.next() * (1.0 - noise.burst);
     let risk = RISK / (3 * truth.len()) as f64;
-    let of = |(size, truth): (u64, &f64)| point(size, &ratios(*truth, noise, burst, random), VISITS, risk);
+    let of = |(size, truth): (u64, &f64)| point(size, &ratios(*truth, noise, burst, random), PASSES, risk);
     sizes().into_iter().zip(truth).filter_map(of).collect()
 }
 
@@ -238,4 +238,89 @@ fn ranges_are_said_as_people_say_them() {
     let mut busy = points(&[N, N]);
     busy.iter_mut().for_each(|p| (p.low, p.high) = (Some(0.5), Some(2.0)));
     assert_eq!(text(&busy, "too few"), "not decided: the machine was too busy");
+}
+
+#[test]
+fn medians() {
+    assert_eq!(median(&[]), None);
+    assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+    assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    let figures = Figures::of(vec![3.0, 1.0, 2.0]).unwrap();
+    assert_eq!((figures.min, figures.median, figures.max), (1.0, 2.0, 3.0));
+    let figures = Figures::of((1..=9).rev().map(f64::from).collect()).unwrap();
+    assert_eq!(figures.quartiles(), (3.0, 7.0));
+    let twice = Figures::of(vec![3.0, 1.0, 2.0]).unwrap().times(2.0);
+    assert_eq!(twice, Figures { min: 2.0, median: 4.0, max: 6.0, samples: vec![6.0, 2.0, 4.0] });
+}
+
+/// Brute force: every way to choose the ranks of the first side.
+fn oracle(a: &[f64], b: &[f64]) -> f64 {
+    let all: Vec<f64> = a.iter().chain(b).copied().collect();
+    let u_of = |chosen: u32| {
+        let mut u = 0.0;
+        for (i, x) in all.iter().enumerate() {
+            for (j, y) in all.iter().enumerate() {
+                if chosen >> i & 1 == 1 && chosen >> j & 1 == 0 {
+                    u += if x == y { 0.5 } else { f64::from(x > y) };
+                }
+            }
+        }
+        u
+    };
+    let middle = (a.len() * b.len()) as f64 / 2.0;
+    let seen = (u_of((1 << a.len()) - 1) - middle).abs();
+    let ways = (0..1_u32 << all.len()).filter(|w| w.count_ones() as usize == a.len());
+    let (mut far, mut total) = (0.0, 0.0);
+    for way in ways {
+        total += 1.0;
+        far += f64::from((u_of(way) - middle).abs() >= seen);
+    }
+    far / total
+}
+
+#[test]
+fn the_exact_test_counts_right() {
+    for (a, b) in [
+        (vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]),
+        (vec![1.0, 5.0, 3.0, 9.0], vec![4.0, 2.0, 6.0]),
+        (vec![1.0, 2.0, 8.0, 9.0, 3.0], vec![4.0, 5.0, 6.0, 7.0, 10.0]),
+        (vec![7.0], vec![1.0, 2.0]),
+        // Ties, within the sides and between them.
+        (vec![1.0, 1.0, 2.0, 2.0, 3.0, 4.0], vec![3.0, 3.0, 4.0, 5.0, 5.0]),
+        (vec![0.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0, 1.0, 1.0]),
+        (vec![5.0; 3], vec![1.0; 4]),
+    ] {
+        assert!((mann_whitney(&a, &b) - oracle(&a, &b)).abs() < 1e-12, "{a:?} {b:?}");
+        assert!((mann_whitney(&b, &a) - oracle(&a, &b)).abs() < 1e-12, "{b:?} {a:?}");
+    }
+}
+
+#[test]
+fn far_apart_is_not_noise_and_equal_is() {
+    let low: Vec<f64> = (0..30).map(f64::from).collect();
+    let high: Vec<f64> = (100..130).map(f64::from).collect();
+    assert!(mann_whitney(&low, &high) < 1e-9);
+    assert!(mann_whitney(&low, &low) > 0.9);
+    assert_eq!(mann_whitney(&[1.0; 5], &[1.0; 5]), 1.0);
+    assert_eq!(mann_whitney(&[], &[1.0]), 1.0);
+}
+
+#[test]
+fn the_smallest_chance_is_that_of_samples_that_do_not_overlap() {
+    for (n, m) in [(1, 1), (3, 3), (5, 5), (2, 9), (12, 12)] {
+        let low: Vec<f64> = (0..n).map(f64::from).collect();
+        let high: Vec<f64> = (0..m).map(|i| f64::from(i) + 100.0).collect();
+        let least = attainable(low.len(), high.len());
+        assert!((mann_whitney(&low, &high) / least - 1.0).abs() < 1e-9, "{n} {m}: {least}");
+    }
+    assert!((attainable(5, 5) - 0.0079).abs() < 1e-4);
+    assert_eq!((attainable(0, 5), attainable(1, 1)), (1.0, 1.0));
+}
+
+#[test]
+fn samples_of_one_pass_are_one() {
+    assert_eq!(blocks(&[1.0, 2.0, 3.0, 10.0, 20.0, 30.0], 2), [2.0, 20.0]);
+    assert_eq!(blocks(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 4.0], "as the parts share them out");
+    assert_eq!(blocks(&[1.0, 2.0], 12), [1.0, 2.0], "parts without a sample do not count");
+    assert_eq!(blocks(&[], 12), Vec::<f64>::new());
 }

@@ -42,7 +42,7 @@ pub(crate) fn ranges(points: &[Point]) -> Vec<Range> {
 }
 
 /// Returns the verdict on points that are sorted by size. `too_few` is the reason for intervals that are
-/// missing because of too few repetitions, with the remedy.
+/// missing because of too few samples, with the remedy.
 pub(crate) fn text(points: &[Point], too_few: &str) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return "nothing was compared".to_owned();
@@ -93,7 +93,7 @@ fn reason<'a>(points: &[Point], too_few: &'a str) -> &'a str {
 /// Reason for intervals that are too wide.
 pub(crate) const BUSY: &str = "the machine was too busy";
 
-/// Returns the ranges of undecided sizes in words. `sizes` are all that were measured.
+/// Returns the ranges of undecided sizes in words. `sizes` has every measured size.
 pub(crate) fn not_decided(sizes: &[(u64, bool)]) -> String {
     let runs = sizes.chunk_by(|a, b| a.1 == b.1).filter(|run| run[0].1);
     let words = |run: &[(u64, bool)]| match run {

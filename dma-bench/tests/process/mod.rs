@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Waits until a process has used so many hundredths of a second of CPU time.
+/// Waits until a process has used a given CPU time, in hundredths of a second.
 pub(crate) fn has_used(child: &Child, hundredths: u64) {
     let start = Instant::now();
     loop {

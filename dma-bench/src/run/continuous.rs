@@ -1,0 +1,111 @@
+//! Cells that run without a break: soak tests and time series.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use super::active_cell::ActiveCell;
+use super::drive::{Extent, Rate, histogram};
+use super::runner::{Observer, Runner, report_sample};
+use crate::interrupt;
+use crate::plan::{Campaign, Cell};
+use crate::results::{Measured, Moment};
+
+/// Default interval of a soak test's time series, in seconds.
+const DEFAULT_INTERVAL: f64 = 1.0;
+
+/// Runs each cell once without a break. Returns the results, and true if the user stopped the run.
+pub(crate) fn run(
+    runner: &mut Runner<'_>,
+    campaign: &Campaign,
+    observer: &mut dyn Observer,
+) -> (Vec<Measured>, bool) {
+    let interval = campaign.series.unwrap_or(DEFAULT_INTERVAL);
+    let duration = campaign.duration.unwrap_or(campaign.seconds);
+    let cells: Vec<Cell> = runner.engines.groups.iter().flat_map(|g| g.cells.clone()).collect();
+    let intervals = (duration / interval).ceil().max(1.0);
+    observer.begin((intervals * cells.len() as f64) as u64, duration * cells.len() as f64);
+    let mut all = Vec::new();
+    for cell in cells {
+        let mut cell = ActiveCell::new(cell);
+        cell.wanted = 1;
+        runner.open(&mut cell);
+        if cell.error.is_none() && !interrupt::stopped() {
+            take_series(&mut cell, campaign, duration, interval, observer);
+        }
+        cell.wanted = cell.series.len() as u32;
+        cell.interrupted |= interrupt::stopped();
+        cell.end_pass(false);
+        let measured = cell.measured();
+        if !interrupt::stopped() || measured.ops_per_second.is_some() {
+            observer.cell(&measured);
+            all.push(measured);
+        }
+    }
+    (all, interrupt::stopped())
+}
+
+/// Takes samples of `interval` seconds each, on the engine's clock, for `duration` seconds.
+fn take_series(
+    cell: &mut ActiveCell,
+    campaign: &Campaign,
+    duration: f64,
+    interval: f64,
+    observer: &mut dyn Observer,
+) {
+    let (begun, mut at) = (Instant::now(), 0.0);
+    let (batch, depth) = (u64::from(cell.cell.batch), u64::from(cell.cell.depth));
+    let whole = |ops: f64| (ops as u64).max(depth).next_multiple_of(batch);
+    let rate = campaign.rate.map(|ops_per_second| Rate {
+        ops_per_second,
+        ops_per_sample: ((ops_per_second * interval) as u64).max(1),
+    });
+    // Operations of an interval; at first an estimate from the warm-up.
+    let mut ops = match rate {
+        Some(rate) => rate.ops_per_sample,
+        None if cell.virtual_clock => cell.extent.ops,
+        None => whole(cell.extent.ops as f64 * (interval / campaign.seconds).min(1.0)),
+    };
+    while at < duration && !interrupt::stopped() && begun.elapsed().as_secs_f64() < 2.0 * duration + 1.0 {
+        let extent = Extent { warm: 0, ops, compare: 0, compare_each: false, ..cell.extent };
+        let sample_begun = Instant::now();
+        let Some(run) = cell.run_queues(extent, rate) else { return };
+        let (done, ns) = run.ops_and_ns();
+        if done == 0 || ns == 0 {
+            return;
+        }
+        let seconds = ns as f64 * 1e-9;
+        at += seconds;
+        let latency = take_latency(cell);
+        let percentile =
+            |part: f64, least: u64| (latency.len() >= least).then(|| latency.value_at_quantile(part));
+        let sample = run.sample();
+        cell.series.push(Moment {
+            at,
+            ops_per_second: done as f64 / seconds,
+            p50: percentile(0.5, 1),
+            p99: percentile(0.99, 100),
+            max: percentile(1.0, 1),
+            run_delay: run.run_delay.min(1.0),
+        });
+        cell.add(sample);
+        report_sample(cell, sample, observer);
+        if rate.is_none() {
+            // Limited by the time of this machine as well: a simulated device's clock may be much faster.
+            let here = interval / sample_begun.elapsed().as_secs_f64().max(1e-6);
+            ops = whole(ops as f64 * (interval / seconds).min(here).min(100.0));
+        }
+    }
+}
+
+/// Returns the latencies of the last sample, and adds them to those of the cell.
+fn take_latency(cell: &mut ActiveCell) -> Histogram<u64> {
+    let mut latency = histogram();
+    for worker in &cell.workers {
+        // A histogram without bounds takes every value.
+        let _ = latency.add(worker.latency());
+    }
+    cell.clear_latency();
+    let _ = cell.latency.add(&latency);
+    latency
+}

@@ -1,0 +1,91 @@
+//! Set-up costs: opening a queue, registering memory, deregistering it.
+
+use std::time::{Duration, Instant};
+
+use dma::{DmaEngine as _, DmaEngineExt as _, MemoryRequest, QueueOptions};
+use hdrhistogram::Histogram;
+
+use crate::interrupt;
+use crate::results::{Cost, Latency};
+use crate::run::contender::Contender;
+use crate::run::drive::histogram;
+
+/// Sizes of memory that is registered, in bytes.
+const SIZES: [usize; 3] = [4 << 10, 1 << 20, 16 << 20];
+/// The most measurements of each cost.
+const TIMES: u32 = 100;
+/// The longest time for the measurements of each cost.
+const LONGEST: Duration = Duration::from_millis(60);
+
+/// Returns the costs of engines on the computer's clock. A step that the engine refuses has no row.
+pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
+    let mut all = Vec::new();
+    for contender in contenders.iter().filter(|c| !c.clock.is_virtual()) {
+        let mut add = |what: &str, size: usize, times: &Histogram<u64>| {
+            let (engine, what) = (contender.name.clone(), what.to_owned());
+            let model = contender.is_model();
+            all.extend(Latency::of(times).map(|time| Cost { engine, model, what, size: size as u64, time }));
+        };
+        add("open-queue", 0, &opening(contender));
+        for size in SIZES {
+            let (register, deregister) = registering(contender, size);
+            add("register", size, &register);
+            add("deregister", size, &deregister);
+        }
+    }
+    all
+}
+
+/// Repeats a measurement, which adds to histograms, as long as there is time and it succeeds.
+fn repeat(mut once: impl FnMut() -> dma::Result<()>) {
+    let begun = Instant::now();
+    for turn in 0..TIMES {
+        if (turn > 0 && begun.elapsed() >= LONGEST) || interrupt::stopped() || once().is_err() {
+            break;
+        }
+    }
+}
+
+/// Adds the time that `step` takes, unless it fails.
+fn timed<T>(times: &mut Histogram<u64>, step: impl FnOnce() -> dma::Result<T>) -> dma::Result<T> {
+    let begun = Instant::now();
+    let done = step()?;
+    // A histogram without bounds takes every value.
+    let _ = times.record((begun.elapsed().as_nanos() as u64).max(1));
+    Ok(done)
+}
+
+fn opening(contender: &Contender) -> Histogram<u64> {
+    let mut times = histogram();
+    repeat(|| timed(&mut times, || contender.engine.open_queue_raw(&QueueOptions::new())).map(drop));
+    times
+}
+
+/// Measures how long it takes to allocate and register memory of `size` bytes, and to give it back. Page
+/// faults of the allocation are part of the first.
+fn registering(contender: &Contender, size: usize) -> (Histogram<u64>, Histogram<u64>) {
+    let (mut register, mut deregister) = (histogram(), histogram());
+    repeat(|| {
+        let window = timed(&mut register, || contender.engine.allocate_window(&MemoryRequest::new(size)))?;
+        timed(&mut deregister, || {
+            drop(window);
+            Ok(())
+        })
+    });
+    (register, deregister)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setting_up_has_a_row_for_each_step_and_size() {
+        let contenders = ["cpu", "sim:profile=dsa"].map(|name| Contender::open(name).unwrap());
+        let found = costs(&contenders);
+        let rows: Vec<_> = found.iter().map(|c| (c.engine.as_str(), c.what.as_str(), c.size)).collect();
+        assert_eq!(rows.len(), 1 + 2 * SIZES.len(), "a clock of its own measures nothing here: {rows:?}");
+        assert_eq!(rows[0], ("cpu", "open-queue", 0));
+        assert!(found.iter().all(|c| c.time.count > 0 && c.time.p50 > 0 && c.engine == "cpu"));
+    }
+}

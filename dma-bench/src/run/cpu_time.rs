@@ -1,0 +1,138 @@
+//! CPU time of this process and its threads, and the time that threads waited for a CPU (run delay), which a
+//! busy machine has taken.
+#![expect(unsafe_code, reason = "the clock of another thread has no safe wrapper among our dependencies")]
+
+use std::fs;
+use std::path::Path;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the CPU time of this process, in nanoseconds. The kernel adds a running thread's time only at
+/// ticks (4 ms at 250 Hz), when it stops, and when its clock is read. So the clocks of `threads` are read
+/// first.
+pub(crate) fn of_process(threads: &[u32]) -> f64 {
+    threads.iter().copied().for_each(bring_up_to_date);
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
+/// Returns the CPU time of the calling thread, in nanoseconds.
+pub(crate) fn of_thread() -> f64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
+/// Returns the nanoseconds that the calling thread has waited for a CPU; 0 if the kernel does not count them.
+pub(crate) fn run_delay() -> u64 {
+    run_delay_in(Path::new("/proc/thread-self/schedstat"))
+}
+
+/// Returns the IDs of this process's threads, and the nanoseconds that they have waited for a CPU, together.
+pub(crate) fn threads() -> (Vec<u32>, u64) {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.fold((Vec::new(), 0), |(mut ids, delay), task| {
+        ids.extend(task.file_name().to_str().and_then(|id| id.parse::<u32>().ok()));
+        (ids, delay + run_delay_in(&task.path().join("schedstat")))
+    })
+}
+
+/// Reads the time of waiting: the second field of schedstat (Linux,
+/// Documentation/scheduler/sched-stats.rst).
+fn run_delay_in(path: &Path) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// Reads the clock of a thread of this process, if there is such a thread, so that the kernel adds its time.
+fn bring_up_to_date(thread: u32) {
+    // The clock of a thread as pthread_getcpuclockid(3) makes it: the inverted number, and three bits for
+    // "one thread, as scheduled".
+    let clock = (!(thread as libc::clockid_t) << 3) | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time` alone. For a clock that does not exist it returns an error.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+}
+
+fn nanoseconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Steps of the busy loop.
+    const STEPS: u32 = 40;
+    /// Their least duration in nanoseconds.
+    const LEAST: f64 = 10e3;
+
+    /// Keeps this core busy for some microseconds.
+    fn work() {
+        black_box((0..black_box(3000_u64)).fold(1_u64, |a, step| (a ^ step).wrapping_mul(0x9E37_79B9)));
+    }
+
+    #[test]
+    fn time_of_a_running_thread_counts() {
+        let (id, steps, end) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                id.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Release);
+                while !end.load(Ordering::Acquire) {
+                    work();
+                    steps.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let (mut counted, mut ran) = (0, 0);
+            let until = Instant::now() + Duration::from_secs(60);
+            // Counts the steps shorter than a tick in which the other thread ran.
+            while ran < 50 && Instant::now() < until {
+                let id = id.load(Ordering::Acquire);
+                let (all, own) = (of_process(&[id]), of_thread());
+                let stepped = steps.load(Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(300));
+                let stepped = steps.load(Ordering::Relaxed) - stepped;
+                let (spent, own) = (of_process(&[id]) - all, of_thread() - own);
+                if stepped >= STEPS {
+                    ran += 1;
+                    counted += u32::from(spent - own >= LEAST);
+                }
+            }
+            end.store(true, Ordering::Release);
+            assert!(ran > 0 && counted > ran / 2, "{counted} of {ran}");
+        });
+    }
+
+    #[test]
+    fn a_thread_that_does_not_exist_changes_nothing() {
+        let before = of_process(&[]);
+        bring_up_to_date(u32::MAX >> 4);
+        assert!(of_process(&[0, 1, u32::MAX]) >= before);
+        assert!(of_thread() > 0.0);
+    }
+
+    #[test]
+    fn waiting_is_counted() {
+        let thread = run_delay();
+        // More threads than CPUs: some wait.
+        let many = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+        let all: u64 = std::thread::scope(|scope| {
+            let spin = || {
+                let until = Instant::now() + Duration::from_millis(30);
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                run_delay()
+            };
+            let threads: Vec<_> = (0..many).map(|_| scope.spawn(spin)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
+        assert_eq!(all > 0, counted, "{all} ns");
+        // The sum over the process does go down, when a thread of another test ends.
+        assert!(run_delay() >= thread, "it never goes down");
+        assert!(!counted || !threads().0.is_empty());
+    }
+}

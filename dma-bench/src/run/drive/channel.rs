@@ -1,0 +1,276 @@
+//! [`Channel`]: the raw queue of a worker, with the descriptors that wait for it. It drains the queue before
+//! it drops it.
+#![expect(unsafe_code, reason = "submits to the raw queue")]
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use dma::{Completion, Descriptor, DmaEngine, Outcome, QueueOptions, RawQueue, Retry};
+
+use super::CellError;
+use crate::run::memory::Memory;
+
+/// The most completions of one poll.
+pub(super) const MAX_COMPLETIONS: usize = 64;
+/// Consecutive refusals with "try again" after which an engine has failed.
+const MAX_REFUSALS: u32 = 4096;
+/// Time limit for descriptors to come back after the queue was stopped.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// A raw queue, and the memory that its descriptors name.
+#[derive(Debug)]
+pub(super) struct Channel {
+    /// `None` only while the channel is dropped.
+    pub(super) queue: Option<Box<dyn RawQueue>>,
+    memory: Memory,
+    /// Descriptors that the queue has taken and not completed.
+    pub(super) outstanding: u64,
+    /// Consecutive submissions that the engine refused with an error that allows a retry.
+    refusals: u32,
+    /// Descriptors that the queue has not taken yet.
+    pub(super) pending: Vec<Descriptor<'static>>,
+    /// Buffer for polls. It is allocated once, because filling it takes longer than dozens of short copies.
+    pub(super) completions: Vec<Completion>,
+    /// Doorbells before the current sample.
+    doorbells_before: u64,
+}
+
+/// The end of [`Channel::run_whole_batches`].
+pub(super) enum Stopped {
+    /// All batches have completed.
+    AllDone,
+    /// The queue took a part of the batch.
+    PartlyTaken,
+    /// A poll returned this many completions, which are not all of the batch's, or not all successes.
+    Polled(usize),
+    Failed(CellError),
+}
+
+impl Channel {
+    /// Opens a queue. `memory` stays until the queue is gone; `pending` is the most descriptors that wait.
+    pub(super) fn open(
+        engine: &dyn DmaEngine,
+        options: &QueueOptions,
+        memory: Memory,
+        pending: usize,
+    ) -> Result<Self, CellError> {
+        Ok(Self {
+            queue: Some(engine.open_queue_raw(options)?),
+            memory,
+            outstanding: 0,
+            refusals: 0,
+            pending: Vec::with_capacity(pending),
+            completions: vec![Completion::done(0); MAX_COMPLETIONS],
+            doorbells_before: 0,
+        })
+    }
+
+    #[inline]
+    pub(super) fn queue(&mut self) -> &mut dyn RawQueue {
+        self.queue.as_deref_mut().expect("only drop takes the queue")
+    }
+
+    pub(super) fn begin_sample(&mut self) {
+        self.refusals = 0;
+        self.doorbells_before = self.queue().stats().doorbells;
+    }
+
+    /// Returns the doorbells of the current sample.
+    pub(super) fn doorbells(&mut self) -> u64 {
+        self.queue().stats().doorbells - self.doorbells_before
+    }
+
+    /// Submits descriptors and rings the doorbell. Descriptors that do not fit into the queue become pending.
+    ///
+    /// # Safety
+    ///
+    /// The segments lie within `memory` and keep to the engine's limits. Nothing else uses them until the
+    /// descriptor has completed, and no two descriptors in flight have a byte in common that one of them
+    /// writes.
+    #[inline]
+    pub(super) unsafe fn submit(&mut self, batch: &[Descriptor<'static>]) -> Result<(), CellError> {
+        let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
+        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the queue's
+        // engine, and is leaked if a descriptor never comes back.
+        let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
+        queue.flush();
+        self.outstanding += taken as u64;
+        if taken < batch.len() {
+            self.pending.extend_from_slice(&batch[taken..]);
+        }
+        Ok(())
+    }
+
+    /// Submits the pending descriptors, as far as the queue has room, and rings the doorbell.
+    ///
+    /// # Safety
+    ///
+    /// The pending descriptors keep to the rules of [`submit`](Self::submit).
+    #[inline]
+    pub(super) unsafe fn submit_pending(&mut self) -> Result<(), CellError> {
+        let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
+        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the queue's
+        // engine, and is leaked if a descriptor never comes back.
+        let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
+        queue.flush();
+        self.outstanding += taken as u64;
+        if taken == self.pending.len() {
+            self.pending.clear();
+        } else {
+            self.pending.drain(..taken);
+        }
+        Ok(())
+    }
+
+    /// Submits one descriptor, and again as long as the engine refuses it with an error that allows a retry.
+    /// The doorbell is left to the caller.
+    ///
+    /// # Safety
+    ///
+    /// The descriptor keeps to the rules of [`submit`](Self::submit).
+    pub(super) unsafe fn submit_one(&mut self, descriptor: Descriptor<'_>) -> Result<(), CellError> {
+        let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
+        loop {
+            let refused = self.refusals;
+            // SAFETY: the caller keeps the segments within the memory and apart. The queue reads the lists of
+            // segments before this returns. The memory is leaked if the descriptor never comes back.
+            let answer = unsafe { queue.submit(&[descriptor]) };
+            match taken(answer, &mut self.refusals)? {
+                1 => {
+                    self.outstanding += 1;
+                    return Ok(());
+                }
+                _ if self.refusals > refused => queue.flush(),
+                _ => return Err(CellError::Failed("the queue is full before its depth".to_owned())),
+            }
+        }
+    }
+
+    /// Submits a batch and polls once, up to `times` times, as long as the poll returns the whole batch as
+    /// done. Calls `done` with the completions. Returns the number of whole batches, and the reason why the
+    /// next one was not whole.
+    ///
+    /// For short copies this loop is most of what is measured beside the engine, so it has few instructions.
+    ///
+    /// # Safety
+    ///
+    /// The batch keeps to the rules of [`submit`](Self::submit), each time that it is submitted.
+    #[inline]
+    pub(super) unsafe fn run_whole_batches(
+        &mut self,
+        batch: &[Descriptor<'static>],
+        times: u64,
+        mut done: impl FnMut(&[Completion]),
+    ) -> (u64, Stopped) {
+        let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
+        let mut whole = 0;
+        while whole < times {
+            // SAFETY: the caller keeps the segments within the memory and apart, and the batch before has
+            // completed. The memory is leaked if a descriptor never comes back.
+            let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals);
+            queue.flush();
+            let n = match taken {
+                Ok(n) if n == batch.len() => queue.poll(&mut self.completions),
+                Ok(n) => {
+                    self.outstanding += n as u64;
+                    self.pending.extend_from_slice(&batch[n..]);
+                    return (whole, Stopped::PartlyTaken);
+                }
+                Err(error) => return (whole, Stopped::Failed(error)),
+            };
+            if n != batch.len() || !all_done(&self.completions[..n]) {
+                self.outstanding += batch.len() as u64;
+                return (whole, Stopped::Polled(n));
+            }
+            done(&self.completions[..n]);
+            whole += 1;
+        }
+        (whole, Stopped::AllDone)
+    }
+
+    /// Polls once. Returns the number of `completions`.
+    #[inline]
+    pub(super) fn poll(&mut self) -> usize {
+        let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
+        queue.poll(&mut self.completions)
+    }
+
+    /// Counts `n` completions.
+    #[inline]
+    pub(super) fn count_completed(&mut self, n: usize) {
+        self.outstanding = self.outstanding.saturating_sub(n as u64);
+        if n > 0 {
+            self.refusals = 0;
+        }
+    }
+
+    /// Stops the queue and polls until all descriptors have come back, for [`DRAIN`] at most. Returns false
+    /// if some have not.
+    pub(super) fn drain(&mut self) -> bool {
+        let Some(queue) = self.queue.as_mut().filter(|_| self.outstanding > 0) else { return true };
+        queue.stop();
+        let until = Instant::now() + DRAIN;
+        let mut idle = 0;
+        while self.outstanding > 0 && idle < 1 << 20 && Instant::now() < until {
+            let n = queue.poll(&mut self.completions);
+            self.outstanding = self.outstanding.saturating_sub(n as u64);
+            idle = if n == 0 { idle + 1 } else { 0 };
+        }
+        self.outstanding == 0
+    }
+}
+
+impl Drop for Channel {
+    /// Waits for operations in flight. If they do not come back, the queue and its memory are leaked, because
+    /// the device may still access them.
+    fn drop(&mut self) {
+        if !self.drain() {
+            std::mem::forget(self.queue.take());
+            std::mem::forget(self.memory.clone());
+        }
+    }
+}
+
+/// Returns the number of descriptors that the engine has taken. A refusal that allows a retry counts as none,
+/// up to [`MAX_REFUSALS`] times in a row.
+#[inline]
+fn taken(answer: dma::Result<usize>, refusals: &mut u32) -> Result<usize, CellError> {
+    answer.or_else(|error| refused(error, refusals))
+}
+
+#[cold]
+fn refused(error: dma::Error, refusals: &mut u32) -> Result<usize, CellError> {
+    *refusals += 1;
+    if error.retry() == Retry::Never || *refusals > MAX_REFUSALS { Err(error.into()) } else { Ok(0) }
+}
+
+/// Returns true if all completions are successes and their tokens add up to those of places 0 to n - 1. That
+/// each token comes once is checked only with timed doorbells, because it would add 4 % to a short copy.
+#[inline]
+fn all_done(completions: &[Completion]) -> bool {
+    let done = |c: &Completion| c.outcome == Outcome::Done;
+    let tokens = |sum: u64, c: &Completion| sum.wrapping_add(c.token);
+    // Checking four at once takes a third of the time.
+    let fours = completions.chunks_exact(4);
+    let rest = fours.remainder();
+    let mut sum = rest.iter().fold(0, tokens);
+    for four in fours {
+        if !four.iter().all(done) {
+            return false;
+        }
+        sum = four.iter().fold(sum, tokens);
+    }
+    // A token that was never submitted changes the sum.
+    let places = completions.len() as u64;
+    rest.iter().all(done) && sum == places * places.saturating_sub(1) / 2
+}
+
+/// Returns the range of tokens if all completions are successes with consecutive, ascending tokens below
+/// `places`.
+#[inline]
+pub(super) fn consecutive(completions: &[Completion], places: u32) -> Option<Range<u32>> {
+    let first = completions.first()?.token;
+    let end = first.checked_add(completions.len() as u64).filter(|&end| end <= u64::from(places))?;
+    let row = completions.iter().zip(first..end).all(|(c, at)| c.outcome == Outcome::Done && c.token == at);
+    row.then_some(first as u32..end as u32)
+}

@@ -1,0 +1,206 @@
+//! [`Engines`]: the engines of a run, their memory and their queues. An engine that fails is opened again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::active_cell::ActiveCell;
+use super::contender::Contender;
+use super::drive::{CellError, Worker};
+use super::layout::{Layout, Position};
+use super::memory::{Memory, Owner};
+use crate::plan::{Campaign, Cell, Direction, Group, Op, Peer};
+
+/// Extra memory of each side, in bytes, so that buffers can move from pass to pass.
+const MOVING_SPACE: usize = 16 << 20;
+/// The most cold memory of simulated devices, in bytes. They have no caches to exceed.
+const MAX_MODEL_FOOTPRINT: usize = 16 << 20;
+/// The most queues of the CPU engine that stay open between passes.
+const MAX_OPEN_QUEUES: u64 = 64;
+/// Reason why a device that takes no time is not measured.
+pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
+    sim:profile=dsa, or its times, as in sim:latency=1us,bandwidth=10GiB";
+
+/// Kind of memory that cells can share: its direction, and true for comparisons, which need equal bytes on
+/// both sides.
+type MemoryKind = (Direction, bool);
+
+fn memory_kind(cell: &Cell) -> MemoryKind {
+    (cell.direction, cell.op == Op::Compare)
+}
+
+/// The engines of a run, the cells to measure on them, and their memory.
+pub(crate) struct Engines<'a> {
+    campaign: &'a Campaign,
+    contenders: Vec<Contender>,
+    pub(super) groups: Vec<Group>,
+    memories: BTreeMap<(String, MemoryKind), Memory>,
+    /// The number of times that an engine was opened again.
+    reopened: u32,
+}
+
+impl<'a> Engines<'a> {
+    /// Creates the engines of a run over `groups` of the campaign's cells.
+    pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, campaign: &'a Campaign) -> Self {
+        Self { campaign, contenders, groups, memories: BTreeMap::new(), reopened: 0 }
+    }
+
+    pub(crate) fn contenders(&self) -> &[Contender] {
+        &self.contenders
+    }
+
+    pub(super) fn contender(&self, cell: &Cell) -> Option<&Contender> {
+        self.contenders.iter().find(|c| c.name == cell.engine)
+    }
+
+    /// Returns the bytes of cold memory that the baseline copies from.
+    fn footprint(&self) -> usize {
+        self.campaign.footprint.unwrap_or(0) as usize
+    }
+
+    /// Returns the bytes of cold memory that an engine copies from.
+    fn footprint_of(&self, contender: &Contender) -> usize {
+        let footprint = self.footprint();
+        if contender.clock.is_virtual() { footprint.min(MAX_MODEL_FOOTPRINT) } else { footprint }
+    }
+
+    /// Returns the bytes that an engine needs on each side of a kind of memory.
+    fn needs(&self, contender: &Contender, of: MemoryKind) -> usize {
+        let footprint = self.footprint_of(contender);
+        let cells = self.groups.iter().flat_map(|g| &g.cells);
+        cells
+            .filter(|c| c.engine == contender.name && memory_kind(c) == of)
+            .map(|c| Layout::bytes(c, footprint).saturating_mul(c.queues as usize))
+            .map(
+                |bytes| {
+                    if contender.clock.is_virtual() { bytes } else { bytes.saturating_add(MOVING_SPACE) }
+                },
+            )
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Returns an engine's memory of a kind, and allocates it first if need be. Push and pull have a peer's
+    /// memory on one side.
+    fn memory(&mut self, contender: &Contender, of: MemoryKind) -> Result<Memory, CellError> {
+        let (direction, alike) = of;
+        let key = (contender.name.clone(), of);
+        if let Some(memory) = self.memories.get(&key) {
+            return Ok(memory.clone());
+        }
+        let len = self.needs(contender, of);
+        let peer = match direction {
+            Direction::Local => None,
+            _ => Some(match (self.campaign.peer, &self.campaign.address) {
+                (Peer::Host, Some(address)) => Owner::Host(address.clone()),
+                (Peer::Process, _) => Owner::Process(contender.name.clone()),
+                _ => Owner::Engine(Contender::open(&contender.name)?.engine),
+            }),
+        };
+        let memory = Memory::new(&contender.engine, peer.as_ref(), len, direction, alike)?;
+        self.memories.insert(key, memory.clone());
+        Ok(memory)
+    }
+
+    /// Returns the bytes that the baseline needs on each side for cells like `like`.
+    pub(super) fn baseline_needs(&self, like: &Cell) -> usize {
+        self.groups
+            .iter()
+            .filter(|g| memory_kind(&g.baseline).1 == memory_kind(like).1)
+            .map(|g| Layout::bytes(&g.baseline, self.footprint()).saturating_add(MOVING_SPACE))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Returns the layout of the baseline in a pass.
+    pub(super) fn baseline_layout(&self, cell: &Cell, position: Position) -> Layout {
+        let footprint = self.footprint();
+        let free = self.baseline_needs(cell) - Layout::bytes(cell, footprint);
+        Layout::new(cell, 0, footprint).in_pass(cell, position, free)
+    }
+
+    /// Checks that the run fits into 80 % of the machine's `memory` bytes.
+    pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
+        let mut total = 0_usize;
+        for alike in [false, true] {
+            let like = self.groups.iter().map(|g| &g.baseline).find(|cell| memory_kind(cell).1 == alike);
+            total = total.saturating_add(like.map_or(0, |like| self.baseline_needs(like)));
+            for contender in &self.contenders {
+                for direction in [Direction::Local, Direction::Push, Direction::Pull] {
+                    total = total.saturating_add(self.needs(contender, (direction, alike)));
+                }
+            }
+        }
+        let total = total as u64 * 2;
+        if memory > 0 && total > memory / 10 * 8 {
+            return Err(format!(
+                "this needs {} MiB of memory, and the machine has {}; make --footprint, sizes, depths or queues smaller",
+                total >> 20,
+                memory >> 20
+            ));
+        }
+        Ok(())
+    }
+
+    /// Opens the queues of a cell, or moves the buffers of those that are open. Returns true if the cell has
+    /// settled in an earlier pass.
+    pub(super) fn open_queues(
+        &mut self,
+        cell: &mut ActiveCell,
+        position: Position,
+    ) -> Result<bool, CellError> {
+        let of = cell.cell.clone();
+        let contender = self.contender(&of).cloned();
+        let contender = contender.ok_or_else(|| CellError::Failed("no such engine".to_owned()))?;
+        cell.model = contender.is_model();
+        cell.virtual_clock = contender.clock.is_virtual();
+        if contender.timeless {
+            return Err(CellError::Unsupported(TIMELESS.to_owned()));
+        }
+        let footprint = self.footprint_of(&contender);
+        let memory = self.memory(&contender, memory_kind(&of))?;
+        let used = Layout::bytes(&of, footprint) * of.queues as usize;
+        let free = self.needs(&contender, memory_kind(&of)) - used;
+        let layouts = (0..of.queues as usize)
+            .map(|queue| Layout::new(&of, queue, footprint).in_pass(&of, position, free));
+        if std::mem::replace(&mut cell.reopened, self.reopened) != self.reopened {
+            // Queues that are still open belong to the engine that failed.
+            cell.workers.clear();
+        }
+        if !cell.workers.is_empty() {
+            cell.workers.iter_mut().zip(layouts).for_each(|(worker, layout)| worker.move_to(layout));
+            return Ok(true);
+        }
+        let stall = Duration::from_secs_f64(self.campaign.stall);
+        for (queue, layout) in layouts.enumerate() {
+            let (memory, verify) = (memory.clone(), self.campaign.verify);
+            let worker = Worker::new(&contender, &of, memory, layout, verify, stall)?;
+            cell.workers.push(worker.on(&self.campaign.cpus, queue));
+        }
+        Ok(position.pass > 0 && !learns(&contender))
+    }
+
+    /// Returns true if the queues of a cell stay open until the next pass. The CPU engine then keeps the
+    /// timings that it has learned, as in a program. Devices do not tune themselves, and may not support that
+    /// many queues.
+    pub(super) fn keeps_queues_open(&self, cell: &Cell, pass: u32) -> bool {
+        let cells = self.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == cell.engine);
+        self.contender(cell).is_some_and(learns)
+            && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= MAX_OPEN_QUEUES
+            && pass + 1 < self.campaign.planned_passes()
+    }
+
+    /// Opens an engine again after a failure, so that one bad cell does not cost the others.
+    pub(super) fn reopen(&mut self, name: &str) {
+        self.memories.retain(|(engine, _), _| engine != name);
+        self.reopened += 1;
+        let Some(contender) = self.contenders.iter_mut().find(|c| c.name == name) else { return };
+        if let Ok(fresh) = Contender::open(name) {
+            *contender = fresh;
+        }
+    }
+}
+
+/// Returns true if an engine's queues learn from the copies that they make.
+fn learns(contender: &Contender) -> bool {
+    contender.engine.info().backend == "cpu"
+}

@@ -1,0 +1,378 @@
+//! The memory that operations use: its contents, and their verification.
+
+use std::sync::Arc;
+
+use dma::{
+    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window,
+};
+
+use super::layout::Offsets;
+use crate::interrupt;
+use crate::peer::Process;
+use crate::plan::{Address, Direction};
+
+/// A source and a destination of one engine. The CPU reaches them only by copying, because a device may
+/// access them at any time.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    src: MemorySide,
+    dst: MemorySide,
+}
+
+#[derive(Clone, Debug)]
+struct MemorySide {
+    device: Window,
+    /// The CPU's view: the same memory, or the peer's view of it.
+    cpu: CpuView,
+    /// Keeps a peer's memory exported.
+    _export: Option<Arc<Export>>,
+}
+
+#[derive(Clone, Debug)]
+enum CpuView {
+    Local(Window),
+    /// Held by another process, which is asked for the bytes.
+    Remote(Arc<Process>),
+}
+
+impl CpuView {
+    fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Local(window) => window.read_at(at, bytes),
+            Self::Remote(process) => process.read_at(at, bytes),
+        }
+    }
+
+    fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Local(window) => window.write_at(at, bytes),
+            Self::Remote(process) => process.write_at(at, bytes),
+        }
+    }
+}
+
+/// The owner of remote memory.
+#[derive(Clone, Debug)]
+pub enum Owner {
+    /// Another engine in this process.
+    Engine(Arc<dyn DmaEngine>),
+    /// Another process, which opens an engine of this name.
+    Process(String),
+    /// A `dma-bench serve`.
+    Host(Address),
+}
+
+/// Returns the eight bytes that belong at offset `at` of every source. They differ at each offset.
+#[inline]
+fn word(at: usize) -> u64 {
+    // The finisher of splitmix64.
+    let mut z = (at as u64 / 8).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+/// Fills `bytes` with what belongs at offset `at` of every source.
+fn expected(at: usize, bytes: &mut [u8]) {
+    let skip = at % 8;
+    let mut words = (at - skip..).step_by(8);
+    let (head, rest) = bytes.split_at_mut(if skip == 0 { 0 } else { (8 - skip).min(bytes.len()) });
+    if !head.is_empty() {
+        let first = word(words.next().unwrap_or_default()).to_le_bytes();
+        head.copy_from_slice(&first[skip..skip + head.len()]);
+    }
+    for chunk in rest.chunks_mut(8) {
+        let bytes = word(words.next().unwrap_or_default()).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    }
+}
+
+/// The pattern of fills.
+pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
+
+/// Memory for comparisons repeats with this period, so that buffers at any page offset are equal.
+const PAGE: usize = 4096;
+
+/// The most bytes that are compared at once.
+const CHUNK: usize = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Bytes from the start of the range.
+    pub offset: usize,
+    pub expected: u8,
+    pub found: u8,
+}
+
+impl Memory {
+    /// Allocates and fills a source and a destination of `len` bytes each. For `push` and `pull` one side
+    /// belongs to `peer`. With `alike`, for comparisons, the destination has the bytes of the source, also
+    /// when shifted by whole pages.
+    pub fn new(
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Owner>,
+        len: usize,
+        direction: Direction,
+        alike: bool,
+    ) -> Result<Self> {
+        let side = |remote: bool| {
+            if remote { MemorySide::remote(engine, peer, len) } else { MemorySide::local(engine, len) }
+        };
+        interrupt::check()?;
+        let src = side(direction == Direction::Pull)?;
+        interrupt::check()?;
+        let memory = Self { src, dst: side(direction == Direction::Push)? };
+        let mut bytes = vec![0; CHUNK];
+        for at in (0..len).step_by(CHUNK) {
+            interrupt::check()?;
+            let n = CHUNK.min(len - at);
+            if alike {
+                bytes.chunks_mut(PAGE).for_each(|page| expected(0, page));
+            } else {
+                expected(at, &mut bytes[..n]);
+            }
+            memory.src.cpu.write_at(at, &bytes[..n])?;
+            // Pages are present, so that no copy meets a page fault. All bytes are wrong, so that none is
+            // right by chance.
+            if !alike {
+                bytes[..n].iter_mut().for_each(|b| *b = !*b);
+            }
+            memory.dst.cpu.write_at(at, &bytes[..n])?;
+        }
+        Ok(memory)
+    }
+
+    /// Returns the segment of `len` bytes at offset `at` of the source.
+    pub fn src(&self, at: usize, len: usize) -> Segment {
+        self.src.segment(at, len)
+    }
+
+    /// Returns the segment of `len` bytes at offset `at` of the destination.
+    pub fn dst(&self, at: usize, len: usize) -> Segment {
+        self.dst.segment(at, len)
+    }
+
+    /// Makes each of `len` bytes of the destination wrong, for a later copy or fill.
+    pub fn corrupt(&self, at: Offsets, len: usize, fill: bool) -> Result<()> {
+        self.each_chunk(at, len, fill, |offset, right| {
+            right.iter_mut().for_each(|b| *b = !*b);
+            self.dst.cpu.write_at(offset, right)?;
+            Ok(None)
+        })
+        .map(|_: Option<Difference>| ())
+    }
+
+    /// Compares `len` bytes of the destination with those expected after a copy or a fill. Returns the first
+    /// difference.
+    pub fn verify(&self, at: Offsets, len: usize, fill: bool) -> Result<Option<Difference>> {
+        let mut found = vec![0; CHUNK.min(len)];
+        self.each_chunk(at, len, fill, |offset, right| {
+            let found = &mut found[..right.len()];
+            self.dst.cpu.read_at(offset, found)?;
+            if found == right {
+                return Ok(None);
+            }
+            let first = found.iter().zip(right.iter()).position(|(a, b)| a != b);
+            Ok(first.map(|first| Difference {
+                offset: offset - at.dst + first,
+                expected: right[first],
+                found: found[first],
+            }))
+        })
+    }
+
+    /// Inverts the byte at offset `at` of the destination.
+    pub fn invert(&self, at: usize) -> Result<()> {
+        let mut byte = [0];
+        self.dst.cpu.read_at(at, &mut byte)?;
+        self.dst.cpu.write_at(at, &[!byte[0]])
+    }
+
+    /// Returns the CRC-32C of `len` bytes at offset `at` of every source.
+    pub fn crc32c(at: usize, len: usize) -> u32 {
+        let mut bytes = vec![0; CHUNK.min(len)];
+        (0..len).step_by(CHUNK).fold(0, |crc, from| {
+            let bytes = &mut bytes[..CHUNK.min(len - from)];
+            expected(at + from, bytes);
+            crc32c::crc32c_append(crc, bytes)
+        })
+    }
+
+    fn each_chunk(
+        &self,
+        at: Offsets,
+        len: usize,
+        fill: bool,
+        mut f: impl FnMut(usize, &mut [u8]) -> Result<Option<Difference>>,
+    ) -> Result<Option<Difference>> {
+        let mut right = vec![0; CHUNK.min(len)];
+        for from in (0..len).step_by(CHUNK) {
+            let right = &mut right[..CHUNK.min(len - from)];
+            if fill {
+                right.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&PATTERN[..chunk.len()]));
+            } else {
+                expected(at.src + from, right);
+            }
+            if let Some(difference) = f(at.dst + from, right)? {
+                return Ok(Some(difference));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl MemorySide {
+    fn local(engine: &Arc<dyn DmaEngine>, len: usize) -> Result<Self> {
+        let mut request = MemoryRequest::new(len);
+        request.huge_pages = true;
+        let window = engine.allocate_window(&request)?;
+        if !window.region().is_cpu_visible() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the CPU cannot reach this engine's memory to verify it",
+            ));
+        }
+        Ok(Self { device: window.clone(), cpu: CpuView::Local(window), _export: None })
+    }
+
+    fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Owner>, len: usize) -> Result<Self> {
+        match peer {
+            None => Err(Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to")),
+            Some(Owner::Engine(peer)) => {
+                let request = MemoryRequest::new(len).exportable(Access::all());
+                let cpu = peer.allocate_window(&request)?;
+                let export = cpu.export(Access::all())?;
+                let device = engine.import(export.descriptor())?;
+                Ok(Self { device, cpu: CpuView::Local(cpu), _export: Some(Arc::new(export)) })
+            }
+            Some(Owner::Process(name)) => Self::of(engine, Process::start(name)?, len),
+            Some(Owner::Host(address)) => Self::of(engine, Process::connect(address)?, len),
+        }
+    }
+
+    fn of(engine: &Arc<dyn DmaEngine>, process: Process, len: usize) -> Result<Self> {
+        let device = engine.import(&process.open(len)?)?;
+        Ok(Self { device, cpu: CpuView::Remote(Arc::new(process)), _export: None })
+    }
+
+    fn segment(&self, at: usize, len: usize) -> Segment {
+        self.device.region().as_raw().info().segment(at, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(at: usize) -> Offsets {
+        Offsets { src: at, dst: at }
+    }
+
+    fn memory(len: usize) -> Memory {
+        Memory::new(&dma::open("cpu").unwrap(), None, len, Direction::Local, false).unwrap()
+    }
+
+    #[test]
+    fn expected_bytes_do_not_depend_on_the_offset_of_the_check() {
+        let mut whole = vec![0; 100];
+        expected(0, &mut whole);
+        for at in 0..40 {
+            for len in 0..40 {
+                let mut part = vec![0; len];
+                expected(at, &mut part);
+                assert_eq!(part, whole[at..at + len], "{at} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_for_comparisons_is_alike_at_the_distance_of_pages() {
+        let memory = Memory::new(&dma::open("cpu").unwrap(), None, 200_000, Direction::Local, true).unwrap();
+        let bytes = |side: &MemorySide, at: usize| {
+            let mut bytes = vec![0; 100_000];
+            side.cpu.read_at(at, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(bytes(&memory.src, 77), bytes(&memory.dst, 77 + 12 * PAGE));
+        assert_ne!(bytes(&memory.src, 77), bytes(&memory.dst, 78));
+        memory.invert(50_000).unwrap();
+        assert_ne!(bytes(&memory.src, 77), bytes(&memory.dst, 77));
+        memory.invert(50_000).unwrap();
+        assert_eq!(bytes(&memory.src, 77), bytes(&memory.dst, 77));
+    }
+
+    #[test]
+    fn the_crc_is_that_of_the_source() {
+        let memory = memory(300_000);
+        let mut bytes = vec![0; 200_001];
+        memory.src.cpu.read_at(1003, &mut bytes).unwrap();
+        assert_eq!(Memory::crc32c(1003, bytes.len()), crc32c::crc32c(&bytes));
+    }
+
+    fn make_right(memory: &Memory) {
+        let mut bytes = vec![0; memory.dst.device.len()];
+        expected(0, &mut bytes);
+        memory.dst.cpu.write_at(0, &bytes).unwrap();
+    }
+
+    #[test]
+    fn a_single_wrong_byte_is_found_and_named() {
+        let memory = memory(200_000);
+        assert_eq!(
+            memory.verify(same(3), 1, false).unwrap().map(|d| d.offset),
+            Some(0),
+            "it starts out wrong"
+        );
+        make_right(&memory);
+        assert_eq!(memory.verify(same(3), 150_000, false).unwrap(), None);
+        let mut byte = [0];
+        memory.dst.cpu.read_at(100_003, &mut byte).unwrap();
+        memory.dst.cpu.write_at(100_003, &[byte[0] ^ 4]).unwrap();
+        let difference = memory.verify(same(3), 150_000, false).unwrap().unwrap();
+        assert_eq!(difference, Difference { offset: 100_000, expected: byte[0], found: byte[0] ^ 4 });
+    }
+
+    #[test]
+    fn corrupted_memory_is_wrong_in_every_byte() {
+        let memory = memory(1000);
+        make_right(&memory);
+        memory.corrupt(same(10), 900, false).unwrap();
+        for at in 10..910 {
+            assert_eq!(memory.verify(same(at), 1, false).unwrap().map(|d| d.offset), Some(0));
+        }
+        assert_eq!(memory.verify(same(0), 10, false).unwrap(), None);
+        memory.corrupt(same(0), 100, true).unwrap();
+        assert!(memory.verify(same(0), 100, true).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_destination_expects_the_bytes_of_its_source() {
+        let memory = memory(1000);
+        let mut bytes = vec![0; 300];
+        memory.src.cpu.read_at(100, &mut bytes).unwrap();
+        memory.dst.cpu.write_at(513, &bytes).unwrap();
+        let at = Offsets { src: 100, dst: 513 };
+        assert_eq!(memory.verify(at, 300, false).unwrap(), None);
+        assert!(memory.verify(same(100), 300, false).unwrap().is_some());
+        assert!(memory.verify(same(513), 300, false).unwrap().is_some());
+        memory.dst.cpu.write_at(600, &[!bytes[87]]).unwrap();
+        let difference = Difference { offset: 87, expected: bytes[87], found: !bytes[87] };
+        assert_eq!(memory.verify(at, 300, false).unwrap(), Some(difference));
+        memory.corrupt(at, 300, false).unwrap();
+        for i in 0..300 {
+            let at = at.after(i);
+            assert_eq!(memory.verify(at, 1, false).unwrap().map(|d| d.offset), Some(0), "{i}");
+        }
+    }
+
+    #[test]
+    fn memory_of_a_peer_is_reached_through_the_peer() {
+        let (engine, peer) = (dma::open("sim").unwrap(), Owner::Engine(dma::open("sim").unwrap()));
+        for direction in [Direction::Push, Direction::Pull] {
+            let memory = Memory::new(&engine, Some(&peer), 4096, direction, false).unwrap();
+            make_right(&memory);
+            assert_eq!(memory.verify(same(0), 4096, false).unwrap(), None);
+        }
+        assert!(Memory::new(&engine, None, 64, Direction::Push, false).is_err());
+    }
+}
