@@ -27,6 +27,21 @@ dma_core::conformance_tests!(
     std::sync::Arc::new(engine(Profile::ioat(), 7)) as std::sync::Arc<dyn DmaEngine>
 );
 
+// Devices with memory of their own, which has every case run there, too.
+fn with_memory(name: &str) -> SimEngine {
+    SimEngine::open(&SimOptions::from_name(&name.parse().unwrap()).unwrap()).unwrap()
+}
+
+dma_core::conformance_tests!(memory_of_ideal, with_memory("sim:device_memory=1G,seed=12"));
+dma_core::conformance_tests!(
+    memory_of_bluefield3,
+    with_memory("sim:profile=bluefield3,device_memory=1G,seed=13")
+);
+dma_core::conformance_tests!(
+    memory_of_tight,
+    with_memory("sim:profile=dsa,max_transfer=100,max_segments=2,depth=2,device_memory=1G,seed=14")
+);
+
 // On the computer's clock, with a device that takes long enough for sleepers to sleep.
 dma_core::conformance_tests!(real_time, {
     let mut profile = Profile::bluefield3();

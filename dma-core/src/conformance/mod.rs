@@ -1,5 +1,9 @@
 //! The conformance suite: tests that every engine must pass, as plain functions for any backend.
 //!
+//! An engine with [device memory](crate::Place::Device) runs every case in each place: on host memory, on
+//! device memory, and with operands in both, whose bytes it copies to and from the cases' buffers itself
+//! ([`DeviceBacked`]).
+//!
 //! Each case takes an engine and panics with an explanation if it breaks the contract. Cases depend on the
 //! engine's [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never on its name. If a
 //! capability is missing, its case checks that the engine fails with `Unsupported`. Any release may add
@@ -19,8 +23,10 @@ mod answers;
 mod basics;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod broken_engine_tests;
+mod device_backed;
 mod expect;
 mod lifetimes;
+mod places;
 mod pools;
 mod programs;
 mod raw;
@@ -32,7 +38,9 @@ use std::time::Duration;
 
 pub use answers::*;
 pub use basics::*;
+pub use device_backed::DeviceBacked;
 pub use lifetimes::*;
+pub use places::*;
 pub use pools::*;
 pub use programs::*;
 pub use raw::*;
@@ -104,6 +112,11 @@ macro_rules! conformance_tests {
             pools_get_their_buffers_back
             plain_bytes_are_copied
             memory_is_taken_from_a_node
+            places_are_what_the_engine_says
+            device_memory_is_zeroed_and_aligned
+            bytes_pass_between_all_places
+            answers_are_given_in_all_places
+            device_memory_of_others_is_registered
             random_programs_keep_all_bytes
             shared_queues_serve_threads
             shared_queues_close_cleanly
@@ -120,7 +133,7 @@ macro_rules! conformance_tests {
     (@tests $engine:expr; $($case:ident)+) => {$(
         #[test]
         fn $case() {
-            $crate::conformance::$case(&$engine);
+            $crate::conformance::in_every_place(&$engine, $crate::conformance::$case);
         }
     )+};
     ($engine:expr) => {
@@ -128,14 +141,29 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Runs every case on `engine`.
+/// Runs a case on `engine`, and if the engine has device memory, on that, and on memory in both places.
+///
+/// # Panics
+///
+/// If the case fails.
+pub fn in_every_place(engine: &dyn DmaEngine, case: fn(&dyn DmaEngine)) {
+    case(engine);
+    for shadow_every in [1, 2] {
+        if let Ok(on_device) = DeviceBacked::new(engine, shadow_every) {
+            case(&on_device);
+        }
+    }
+}
+
+/// Runs every case on `engine`, in every place.
 ///
 /// # Panics
 ///
 /// If a case fails, with its name and the reason.
 pub fn run_all(engine: &dyn DmaEngine) {
     for (name, case) in CASES {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(engine)));
+        let run = || in_every_place(engine, *case);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         if let Err(payload) = result {
             let what = payload
                 .downcast_ref::<String>()

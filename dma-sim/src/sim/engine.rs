@@ -6,10 +6,11 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, Limits,
-    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
+    MemoryRequest, Place, QueueOptions, RawQueue, RawRegion, Result,
 };
 
+use super::device_memory::DeviceMemory;
 use super::options::invalid;
 use super::queue::SimQueue;
 use super::region::SimRegion;
@@ -38,6 +39,7 @@ pub struct SimEngine {
     shared: Arc<Shared>,
     info: EngineInfo,
     wakes: bool,
+    memory: Option<Arc<DeviceMemory>>,
 }
 
 /// Default depth of queues: enough to keep any of the modelled devices busy.
@@ -48,7 +50,7 @@ impl SimEngine {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` or `InvalidArgument` for invalid options.
+    /// `OutOfRange` or `InvalidArgument` for invalid options; `OutOfMemory` for too much device memory.
     pub fn open(options: &SimOptions) -> Result<Self> {
         let (config, claimed) = options.device()?;
         let profile = config.profile.clone();
@@ -61,6 +63,9 @@ impl SimEngine {
         let results = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
         capabilities.set(results | Capabilities::COPY_TO_BOTH, profile.results);
         capabilities.set(Capabilities::IN_ORDER, profile.in_order);
+        let memory = options.device_memory.map(DeviceMemory::new).transpose()?.map(Arc::new);
+        let device_memory = Capabilities::ALLOCATE_DEVICE | Capabilities::REGISTER_DEVICE;
+        capabilities.set(device_memory, memory.is_some());
         capabilities.set(Capabilities::EXPORT | Capabilities::IMPORT, cfg!(target_os = "linux"));
         let depth = profile.depth as usize;
         let limits = Limits::default()
@@ -79,7 +84,7 @@ impl SimEngine {
             .with_capabilities(capabilities)
             .with_limits(limits)
             .with_model(options.model());
-        Ok(Self { shared: Arc::new(Shared::new(device, options.clock)), info, wakes })
+        Ok(Self { shared: Arc::new(Shared::new(device, options.clock)), info, wakes, memory })
     }
 
     /// Returns the clock.
@@ -162,8 +167,16 @@ unsafe impl DmaEngine for SimEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate_for_host()?;
-        Ok(Box::new(SimRegion::allocate(&self.shared, request)?))
+        let Some(memory) = self.memory.as_ref().filter(|_| request.place == Place::Device) else {
+            request.validate_for_host()?;
+            return Ok(Box::new(SimRegion::allocate(&self.shared, request)?));
+        };
+        request.validate()?;
+        if !request.export.is_empty() {
+            return Err(Error::new(ErrorKind::Unsupported, "device memory cannot be exported")
+                .with_hint("export host memory, and copy to or from it"));
+        }
+        Ok(Box::new(SimRegion::allocate_device(&self.shared, memory, request)?))
     }
 
     unsafe fn register_raw(
@@ -173,6 +186,20 @@ unsafe impl DmaEngine for SimEngine {
     ) -> Result<Box<dyn RawRegion>> {
         // SAFETY: the caller keeps the memory registered and unreferenced until the region is dropped.
         Ok(Box::new(unsafe { SimRegion::register(&self.shared, memory, request.access) }?))
+    }
+
+    unsafe fn register_device_raw(
+        &self,
+        memory: &dma_core::DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        let Some(own) = &self.memory else {
+            return Err(Error::new(ErrorKind::Unsupported, "the device has no memory of its own")
+                .with_hint("open it with `device_memory=64M`"));
+        };
+        // SAFETY: this function's caller promises that the memory stays allocated.
+        let region = unsafe { SimRegion::register_device(&self.shared, own, memory, request.access) }?;
+        Ok(Box::new(region))
     }
 
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {

@@ -33,18 +33,23 @@
 //! - Memory of other processes on the same machine, exported and imported; see [`dma_ipc`]. A copy to or from
 //!   memory that was revoked, or whose process ended, fails: `Revoked`. On a device whose failures reset the
 //!   queue, that resets the queue.
+//! - Memory of the device's own ([`SimOptions::device_memory`]), at addresses that the CPU cannot access: a
+//!   load or store there ends the process by SIGSEGV. Device memory that others allocated is registered by
+//!   address; the simulator's stands for that.
 //! - Sleeping on a file descriptor, on every clock, if the profile's device has wake-ups (Linux).
 //!
 //! # Rejected
 //!
 //! - Everything that the contract rejects on every engine.
-//! - Exporting memory that was registered or imported, and importing what another backend exported:
+//! - Exporting device memory, or memory that was registered or imported, and importing what another backend exported:
 //!   `Unsupported`.
 //!
 //! # Divergences
 //!
 //! Differences from real devices:
 //!
+//! - Device memory is as fast as host memory. Its dma-buf is a memfd, which the kernel's dma-buf calls refuse;
+//!   stand-ins map it.
 //! - Memory is not pinned, registering costs nothing, no page faults, no memlock limit; alignment makes no
 //!   difference to speed.
 //! - One device is one engine: two engines of one profile do not share bandwidth.
@@ -59,6 +64,7 @@
 //!   the same order.
 //! - On the real clock the device works only during calls. Completions carry the device's time all the same.
 
+mod device_memory;
 mod engine;
 mod event;
 mod native;

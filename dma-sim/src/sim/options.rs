@@ -36,6 +36,8 @@ const COUNTS: RangeInclusive<u32> = 1..=u32::MAX;
 const TRANSFERS: RangeInclusive<u64> = 64..=u64::MAX;
 const BANDWIDTHS: RangeInclusive<u64> = 1..=u64::MAX;
 const JITTERS: RangeInclusive<u32> = 0..=1_000;
+/// At most as many bytes as any address space has room for.
+const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 
 /// Options of a simulated device.
 ///
@@ -88,6 +90,8 @@ pub struct SimOptions {
     pub bandwidth: Option<u64>,
     /// Jitter of latencies, in thousandths, up to 1000.
     pub jitter: Option<u32>,
+    /// Memory of the device's own, in bytes, at least 4096. Default: none.
+    pub device_memory: Option<u64>,
 }
 
 impl Default for SimOptions {
@@ -108,6 +112,7 @@ impl Default for SimOptions {
             latency: None,
             bandwidth: None,
             jitter: None,
+            device_memory: None,
         }
     }
 }
@@ -130,6 +135,7 @@ impl SimOptions {
         OptionInfo::new("latency", "TIME", "the profile's", "latency on an idle device, such as 5us"),
         OptionInfo::new("bandwidth", "BYTES", "the profile's", "bytes a second in each direction"),
         OptionInfo::new("jitter", "N", "the profile's", "jitter of latencies, in thousandths"),
+        OptionInfo::new("device_memory", "BYTES", "none", "memory of the device's own, such as 64M"),
     ];
 
     /// Returns the defaults.
@@ -168,6 +174,12 @@ impl SimOptions {
         Self { trace, ..self }
     }
 
+    /// Gives the device memory of its own, in bytes.
+    #[must_use]
+    pub fn with_device_memory(self, bytes: u64) -> Self {
+        Self { device_memory: Some(bytes), ..self }
+    }
+
     /// Reads the options of an engine name, such as `sim:seed=7,profile=bluefield3`; see
     /// [`INFO`](Self::INFO).
     ///
@@ -194,6 +206,7 @@ impl SimOptions {
                 "latency" => options.latency = Some(value.read(str::parse)?),
                 "bandwidth" => options.bandwidth = Some(value.size(BANDWIDTHS)?),
                 "jitter" => options.jitter = Some(value.number(JITTERS)?),
+                "device_memory" => options.device_memory = Some(value.size(DEVICE_MEMORIES)?),
                 _ => return Err(value.not_read()),
             }
             Ok(())
@@ -230,6 +243,7 @@ impl SimOptions {
             ("latency", self.latency.map(|t| t.to_string())),
             ("bandwidth", bytes(self.bandwidth)),
             ("jitter", number(self.jitter)),
+            ("device_memory", bytes(self.device_memory)),
         ];
         all.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect()
     }
@@ -244,6 +258,7 @@ impl SimOptions {
         within("max_segments", self.max_segments, COUNTS)?;
         within("bandwidth", self.bandwidth, BANDWIDTHS)?;
         within("jitter", self.jitter, JITTERS)?;
+        within("device_memory", self.device_memory, DEVICE_MEMORIES)?;
         profile.depth = self.depth.unwrap_or(profile.depth);
         profile.channels = self.queues.unwrap_or(profile.channels);
         profile.max_task = self.max_transfer.unwrap_or(profile.max_task);
@@ -318,6 +333,7 @@ mod tests {
             ("latency", "50us"),
             ("bandwidth", "1024"),
             ("jitter", "9"),
+            ("device_memory", "65536"),
         ] {
             let expected = format!("{source}, changed: {key}={value}");
             assert_eq!(model(&[("profile", "dsa"), (key, value)]), expected);
@@ -351,6 +367,7 @@ mod tests {
             ("latency", "5us"),
             ("bandwidth", "1000"),
             ("jitter", "0"),
+            ("device_memory", "64M"),
         ];
         let keys: Vec<_> = SimOptions::INFO.iter().map(|info| info.key).collect();
         assert_eq!(pairs.map(|(key, _)| key), *keys);
@@ -401,6 +418,7 @@ mod tests {
                 ("max_segments", SimOptions { max_segments: number, ..new() }),
                 ("bandwidth", SimOptions { bandwidth: bytes, ..new() }),
                 ("jitter", SimOptions { jitter: number, ..new() }),
+                ("device_memory", SimOptions { device_memory: bytes, ..new() }),
             ]
         };
         for (key, value, min, max) in [
@@ -412,6 +430,7 @@ mod tests {
             ("max_segments", 0, 1, u64::from(u32::MAX)),
             ("bandwidth", 0, 1, u64::MAX),
             ("jitter", 1_001, 0, 1_000),
+            ("device_memory", 4_095, 4_096, 1 << 46),
         ] {
             let options = set_all(value).into_iter().find(|(of, _)| *of == key).unwrap().1;
             let error = options.device().unwrap_err();

@@ -1,15 +1,17 @@
 //! Memory that a simulated device can reach.
 #![expect(unsafe_code, reason = "implements the contract's memory, and registers it with the model")]
 
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dma_core::{
-    Access, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion, RegionInfo,
-    RegionKey, Result,
+    Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
+    RegionInfo, RegionKey, Result,
 };
 
 use super::NAME;
+use super::device_memory::{Allocation, DeviceMemory};
 use super::shared::Shared;
 use crate::model::{self, PeerAccess, PeerError, RegionSpec, Rights};
 use dma_ipc::{Import, OwnedLease, SharedMemory, Unexportable};
@@ -29,6 +31,10 @@ enum Backing {
     Heap(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
     /// The caller's, who keeps it.
     Registered,
+    /// The device's own.
+    Device(Allocation),
+    /// The device's own, of an allocation that the caller keeps.
+    RegisteredDevice(#[expect(dead_code, reason = "kept until the region is dropped")] Arc<DeviceMemory>),
     Exportable(SharedMemory),
     /// A peer's; the device keeps the import.
     Imported,
@@ -71,6 +77,43 @@ impl SimRegion {
         unsafe { Self::register_spec(shared, spec, memory.as_ptr(), access, Backing::Registered) }
     }
 
+    pub(super) fn allocate_device(
+        shared: &Arc<Shared>,
+        memory: &Arc<DeviceMemory>,
+        request: &MemoryRequest,
+    ) -> Result<Self> {
+        let own = memory.allocate(request)?;
+        let rights = rights(request.access, LOCAL);
+        let place = model::Place::Here(own.bytes());
+        let spec = RegionSpec { addr: own.addr(), len: request.len as u64, rights, place };
+        let base = own.bytes();
+        // SAFETY: the region owns the memory until it has unregistered it. The CPU has no other access to it.
+        unsafe { Self::register_spec(shared, spec, base, request.access, Backing::Device(own)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`DmaEngine::register_device_raw`](dma_core::DmaEngine::register_device_raw).
+    pub(super) unsafe fn register_device(
+        shared: &Arc<Shared>,
+        own: &Arc<DeviceMemory>,
+        memory: &dma_core::DeviceMemory,
+        access: Access,
+    ) -> Result<Self> {
+        let (addr, len) = (memory.addr().0, memory.len());
+        let Some(base) = own.find(addr, len) else {
+            let message = format!("{len} bytes at {addr:#x} are not within one allocation of this device");
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("register device memory on the engine of its device, before it is freed"));
+        };
+        let place = model::Place::Here(base);
+        let spec = RegionSpec { addr, len: len as u64, rights: rights(access, LOCAL), place };
+        let backing = Backing::RegisteredDevice(Arc::clone(own));
+        // SAFETY: the caller promises that the memory stays allocated until the region is dropped, which
+        // unregisters it. The CPU has no other access to it.
+        unsafe { Self::register_spec(shared, spec, base, access, backing) }
+    }
+
     pub(super) fn import(shared: &Arc<Shared>, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
         // The exporter says which rights it granted; the descriptor is not trusted for that.
@@ -95,7 +138,7 @@ impl SimRegion {
         access: Access,
         backing: Backing,
     ) -> Result<Self> {
-        let len = spec.len as usize;
+        let (addr, len) = (DeviceAddr(spec.addr), spec.len as usize);
         // SAFETY: the caller promises this function what the device's asks for.
         let registered = unsafe { shared.lock().device.register(spec) };
         let key = registered.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
@@ -105,10 +148,12 @@ impl SimRegion {
             return Err(Error::new(ErrorKind::OutOfResources, "no more region keys on a 32-bit machine"));
         };
         let id = shared.id;
-        let mut info = RegionInfo::local(id, RegionKey(name), base, len, access);
-        if matches!(backing, Backing::Imported) {
-            info.cpu = None;
-        }
+        let info = match backing {
+            Backing::Device(_) | Backing::RegisteredDevice(_) | Backing::Imported => {
+                RegionInfo::remote(id, RegionKey(name), addr, len, access)
+            }
+            _ => RegionInfo::local(id, RegionKey(name), base, len, access),
+        };
         Ok(Self { shared: Arc::clone(shared), key, info, backing })
     }
 }
@@ -135,9 +180,19 @@ unsafe impl RawRegion for SimRegion {
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         match &self.backing {
             Backing::Exportable(memory) => memory.export(offset, len, rights),
-            Backing::Heap(_) => Err(Unexportable::Private.into()),
-            Backing::Registered => Err(Unexportable::Registered.into()),
+            Backing::Heap(_) | Backing::Device(_) => Err(Unexportable::Private.into()),
+            Backing::Registered | Backing::RegisteredDevice(_) => Err(Unexportable::Registered.into()),
             Backing::Imported => Err(Unexportable::Imported.into()),
+        }
+    }
+
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        match &self.backing {
+            Backing::Device(own) => own.dmabuf(),
+            _ => {
+                Err(Error::new(ErrorKind::Unsupported, "only memory that the device allocated has a dma-buf")
+                    .with_hint("allocate it with `Place::Device`"))
+            }
         }
     }
 }
