@@ -150,7 +150,8 @@ unsafe impl DmaEngine for DeviceBacked<'_> {
         let staging = self.inner.open_queue_raw(&QueueOptions::new().with_depth(1))?;
         let mut slots = Vec::new();
         slots.resize_with(main.depth(), || None);
-        Ok(Box::new(BackedQueue { id: self.id, main, staging, slots, regions: Arc::clone(&self.regions) }))
+        let regions = Arc::clone(&self.regions);
+        Ok(Box::new(BackedQueue { id: self.id, main, staging, slots, regions, stopped: false }))
     }
 }
 
@@ -314,6 +315,9 @@ unsafe impl RawQueue for BackedQueue {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.stopped {
+            return Err(Error::bare(ErrorKind::Closed));
+        }
         for (n, descriptor) in batch.iter().enumerate() {
             let Some(slot) = self.slots.iter().position(Option::is_none) else { return Ok(n) };
             // SAFETY: this function's caller promises it for the whole batch.
@@ -353,6 +357,7 @@ unsafe impl RawQueue for BackedQueue {
     }
 
     fn stop(&mut self) {
+        self.stopped = true;
         self.main.stop();
     }
 
