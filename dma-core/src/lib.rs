@@ -44,7 +44,7 @@ pub use ext::DmaEngineExt;
 pub use memory::{
     Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, NumaNodes, PageMemory, PoolClass,
     PoolGet, PoolOptions, Region, RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions,
-    Source, Window, check_headroom, parse_cores, racy_copy, spawn_thread,
+    Source, Window, WindowPool, check_headroom, parse_cores, racy_copy, spawn_thread,
 };
 pub use names::{
     Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, Verdict, parse_size,

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
-    MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
+    HostMemory, Limits, MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
@@ -79,6 +79,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     let (sdk, can) = (&device.sdk, &device.capabilities);
     let common = &sdk.common;
     let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
+    capabilities.set(Capabilities::REGISTER_DMABUF, common.doca_mmap_set_dmabuf_memrange.is_some());
     let exports = match options.export {
         Fabric::Pci => can.export_pci,
         Fabric::Rdma => common.doca_mmap_export_rdma.is_some(),
@@ -155,6 +156,14 @@ unsafe impl DmaEngine for DocaEngine {
             return Err(error(ErrorKind::InvalidArgument, "no bytes to register"));
         }
         Ok(Box::new(DocaRegion::register(&self.inner, memory, request)?))
+    }
+
+    unsafe fn register_device_raw(
+        &self,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        Ok(Box::new(DocaRegion::register_device(&self.inner, memory, request)?))
     }
 
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {

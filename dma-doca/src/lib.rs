@@ -15,6 +15,13 @@
 //! `submit` takes nothing. After five seconds without the context becoming idle, the queue is lost: it
 //! returns `DeviceLost`, and the memory that its device may still write is leaked.
 //!
+//! # Memory of other devices
+//!
+//! A GPU's memory is registered by its dma-buf (`doca_mmap_set_dmabuf_memrange`), without a mapping of the
+//! CPU's: [`Window::dmabuf`](dma_core::Window::dmabuf) and
+//! [`register_device`](dma_core::DmaEngineExt::register_device). Only the stand-in SDK has judged this, with a
+//! file in memory in the place of the dma-buf; no card did.
+//!
 //! # Features
 //!
 //! - `linked`: takes the SDK's required calls from the linker instead of loading its libraries.

@@ -39,13 +39,18 @@ pub(crate) enum Memory<'a> {
     Borrowed(NonNull<u8>, usize),
     /// Memory of the caller that maps this file from this offset on.
     File(NonNull<u8>, usize, BorrowedFd<'a>, u64),
+    /// Memory of another device that has no mapping: an address to name it by, the length, a dma-buf and the
+    /// offset in it.
+    DmaBuf(NonNull<u8>, usize, BorrowedFd<'a>, u64),
 }
 
 impl Memory<'_> {
     fn range(&self) -> (NonNull<u8>, usize) {
         match self {
             Self::Own(mapping, len) => (mapping.base(), *len),
-            Self::Borrowed(base, len) | Self::File(base, len, ..) => (*base, *len),
+            Self::Borrowed(base, len) | Self::File(base, len, ..) | Self::DmaBuf(base, len, ..) => {
+                (*base, *len)
+            }
         }
     }
 }
@@ -77,6 +82,9 @@ impl Mmap {
     /// Registers memory with `device`. Blocks while the system pins it.
     pub(crate) fn register(device: &Arc<Device>, memory: Memory<'_>, permissions: u32) -> Result<Self> {
         let (base, len) = memory.range();
+        if let Memory::DmaBuf(_, _, fd, offset) = &memory {
+            return Self::over_file(device, base, len, *fd, *offset, permissions);
+        }
         if let Memory::File(_, _, fd, offset) = &memory {
             match Self::over_file(device, base, len, *fd, *offset, permissions) {
                 Ok(map) => return Ok(map),

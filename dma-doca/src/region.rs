@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
-    RegionInfo, Result,
+    Access, DeviceAddr, DeviceMemory, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
+    RawExport, RawRegion, RegionInfo, Result,
 };
 use doca_sys::bindings::*;
 
@@ -52,6 +52,33 @@ impl DocaRegion {
         };
         let map = Mmap::register(&engine.device, over, local(request.access))?;
         Ok(Self::new(engine, map, base.as_ptr(), len, request.access, Some(request.export), None))
+    }
+
+    /// The caller of `register_device_raw` promises that the memory outlives the region.
+    pub(crate) fn register_device(
+        engine: &Arc<Inner>,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Self> {
+        if !request.export.is_empty() {
+            return Err(error(ErrorKind::Unsupported, "memory of another device cannot be exported")
+                .with_hint("export host memory, and copy to or from it"));
+        }
+        let Some((fd, offset)) = memory.dmabuf() else {
+            return Err(error(ErrorKind::Unsupported, "device memory without a dma-buf").with_hint(
+                "take the memory from `Window::dmabuf`, or name one by `DeviceMemory::with_dmabuf`",
+            ));
+        };
+        let Some(base) = NonNull::new(memory.addr().as_ptr()) else {
+            return Err(error(ErrorKind::InvalidArgument, "device memory at address 0"));
+        };
+        let len = memory.len();
+        let over = Memory::DmaBuf(base, len, fd, offset);
+        let map = Mmap::register(&engine.device, over, local(request.access))?;
+        let mut region =
+            Self::new(engine, map, base.as_ptr(), len, request.access, Some(Access::empty()), None);
+        region.info.cpu = None;
+        Ok(region)
     }
 
     pub(crate) fn import(engine: &Arc<Inner>, descriptor: &ExportDescriptor) -> Result<Self> {
@@ -190,9 +217,13 @@ unsafe impl RawRegion for DocaRegion {
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        let (Some(allowed), Some(base)) = (self.export, self.info.cpu) else {
+        let Some(allowed) = self.export else {
             return Err(error(ErrorKind::Unsupported, "imported memory cannot be exported")
                 .with_hint("pass on the descriptor that it was imported with"));
+        };
+        let Some(base) = self.info.cpu else {
+            return Err(error(ErrorKind::Unsupported, "memory of another device cannot be exported")
+                .with_hint("export host memory, and copy to or from it"));
         };
         if allowed.is_empty() {
             return Err(error(ErrorKind::AccessDenied, "the memory was not made to be exported")

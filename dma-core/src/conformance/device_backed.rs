@@ -124,6 +124,10 @@ unsafe impl DmaEngine for DeviceBacked<'_> {
         &self.info
     }
 
+    fn id(&self) -> EngineId {
+        self.id
+    }
+
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         request.validate_for_host()?;
         let host = self.inner.allocate_raw(request)?;

@@ -110,6 +110,7 @@ macro_rules! conformance_tests {
             read_only_memory_is_read_in_place
             frozen_buffers_become_bytes
             pools_get_their_buffers_back
+            pools_of_device_memory_get_their_windows_back
             plain_bytes_are_copied
             memory_is_taken_from_a_node
             places_are_what_the_engine_says

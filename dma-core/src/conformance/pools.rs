@@ -3,7 +3,7 @@
 use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
 use crate::{
     Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, NumaNodes,
-    PoolOptions, SharedQueueOptions,
+    PoolOptions, SharedQueueOptions, WindowPool,
 };
 
 /// Buffers of a pool are copied like others, and return when the device is done with them.
@@ -45,6 +45,47 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 1, "the peer has a buffer");
     export.revoke(SOON).expect("nobody is copying");
     assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
+}
+
+/// Windows of a pool of device memory come back, and are copied like others.
+pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
+    let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
+    let pool = match WindowPool::new(engine, &options) {
+        Err(e) if !engine.info().capabilities.contains(Capabilities::ALLOCATE_DEVICE) => {
+            return expect_kind(
+                &e,
+                ErrorKind::Unsupported,
+                "without `ALLOCATE_DEVICE`, there is no such pool",
+            );
+        }
+        pool => pool.expect("an engine with device memory has pools of it"),
+    };
+    let in_use = || pool.classes().map(|class| class.in_use).sum::<usize>();
+    let q = queue(engine);
+    for len in [1, 100, 101, 5000] {
+        let mut src = engine.allocate(len).expect("host memory");
+        src.copy_from_slice(&sample(len as u64, len));
+        let windows = [pool.try_get(len), pool.get_timeout(len, SOON)].map(|window| window.expect("free"));
+        let [first, second] = windows;
+        let (src, first) = q.copy(src, first).expect(ACCEPTS).wait().expect(COMPLETES);
+        let (_, second) = q.copy(first, second).expect(ACCEPTS).wait().expect(COMPLETES);
+        assert_eq!(in_use(), 1, "the first is back, the second in use");
+        let (second, back) = q
+            .copy(second, engine.allocate(len).expect("host memory"))
+            .expect(ACCEPTS)
+            .wait()
+            .expect(COMPLETES);
+        expect_arrived(&src, &back, format_args!("a copy of {len} bytes through windows of a pool"));
+        drop(second);
+        assert_eq!(in_use(), 0, "all windows of the pool are back");
+    }
+    let taken = (pool.try_get(5000).expect("free"), pool.try_get(5000).expect("free"));
+    let refused = pool.try_get(5000).expect_err("all are in use");
+    expect_kind(&refused, ErrorKind::OutOfResources, "a pool without a free window");
+    // A transfer that is dropped gives them back when it ends.
+    drop(q.copy(taken.0, taken.1).expect(ACCEPTS));
+    let _ = q.close(SOON);
+    assert_eq!(in_use(), 0, "all windows of the pool are back after the close");
 }
 
 /// Plain bytes are copied through buffers of any size.

@@ -58,8 +58,10 @@ impl DeviceMemory {
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self> {
-        let addresses = Addresses::reserve(len)?;
-        let addr = DeviceAddr(addresses.start() as u64);
+        // At the same place in a page as the bytes, because devices map whole pages.
+        let skip = offset as usize % rustix::param::page_size();
+        let addresses = Addresses::reserve(len.saturating_add(skip))?;
+        let addr = DeviceAddr((addresses.start() + skip) as u64);
         Ok(Self { addr, len, dmabuf: Some((fd, offset)), owner: Owner::new((addresses, owner)) })
     }
 
@@ -149,12 +151,13 @@ mod tests {
             #[expect(unsafe_code, reason = "a file that is never accessed")]
             // SAFETY: the test submits no operation on the file, which is empty.
             unsafe {
-                DeviceMemory::from_dmabuf(file.into(), 4096, len, ())
+                DeviceMemory::from_dmabuf(file.into(), 4100, len, ())
             }
         };
         let (a, b) = (dmabuf(5000).unwrap(), dmabuf(5000).unwrap());
         assert!(a.addr().0.abs_diff(b.addr().0) >= 5000, "{a:?} {b:?}");
-        assert_eq!(a.dmabuf().unwrap().1, 4096);
+        assert_eq!(a.dmabuf().unwrap().1, 4100);
+        assert_eq!(a.addr().0 % 4096, 4, "at the same place in a page");
         assert!(dmabuf(usize::MAX).is_err() && dmabuf(1 << 60).is_err());
     }
 }

@@ -20,7 +20,7 @@ pub use headroom::{check_headroom, spawn_thread};
 pub use numa::{NumaNodes, parse_cores};
 pub use operand::{Destination, Source};
 pub use page_memory::PageMemory;
-pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions};
+pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions, WindowPool};
 pub use region::Region;
 pub(crate) use registration::{allocate, register, register_device, register_read_only};
 pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::ffi::{CStr, c_int};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 use crate::RdmaOptions;
 use crate::error::{error, failed};
 use crate::gid;
+use crate::region::Bytes;
 use crate::verbs::*;
 
 /// The pointer to an object of the library, all of whose calls may be made by several threads at once:
@@ -268,17 +270,37 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// The domain is one of this device's. The memory stays mapped until the handle is given to
-    /// [`deregister`](Self::deregister).
+    /// The domain is one of this device's. The memory stays mapped, or that of the dma-buf allocated, until
+    /// the handle is given to [`deregister`](Self::deregister).
     pub(crate) unsafe fn register(
         &self,
         pd: Handle<ibv_pd>,
-        base: NonNull<u8>,
+        bytes: &Bytes,
         len: usize,
         flags: i32,
     ) -> Result<Handle<ibv_mr>, Errno> {
-        // SAFETY: a domain of this device, and memory by the caller's promise.
-        Handle::new(unsafe { (self.verbs.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags) })
+        Handle::new(match bytes {
+            // SAFETY: a domain of this device, and the caller promises that the memory is mapped.
+            Bytes::Mapped(base) => unsafe {
+                (self.verbs.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags)
+            },
+            Bytes::DmaBuf { fd, offset, addr } => {
+                let call = self.verbs.ibv_reg_dmabuf_mr.ok_or(Errno::OPNOTSUPP)?;
+                // SAFETY: a domain of this device, and an open descriptor.
+                unsafe { call(pd.as_ptr(), *offset, len, *addr, fd.as_raw_fd(), flags) }
+            }
+        })
+    }
+
+    /// Returns whether the device registers dma-bufs: without support, a call fails as unsupported before the
+    /// missing descriptor is noticed. NCCL asks the same way (`ncclIbDmaBufSupport` in its `net_ib.cc`).
+    pub(crate) fn takes_dmabufs(&self) -> bool {
+        let Some(call) = self.verbs.ibv_reg_dmabuf_mr else { return false };
+        // SAFETY: a domain of this device, and no memory.
+        match Handle::new(unsafe { call(self.pd.as_ptr(), 0, 0, 0, -1, 0) }) {
+            Ok(region) => self.deregister(region),
+            Err(errno) => !matches!(errno, Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::NOSYS),
+        }
     }
 
     /// Deregisters memory. Returns whether the device reaches it no more.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
-    Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, ErrorKind, ExportDescriptor,
-    HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, DeviceMemory, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, ErrorKind,
+    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use crate::RdmaOptions;
@@ -79,6 +79,7 @@ impl RdmaEngine {
         if device.attr.vendor_id != SOFT_ROCE {
             capabilities |= Capabilities::FENCE;
         }
+        capabilities.set(Capabilities::REGISTER_DMABUF, device.takes_dmabufs());
         if service::place(&device).is_some() {
             capabilities |= Capabilities::EXPORT;
         }
@@ -132,7 +133,7 @@ unsafe impl DmaEngine for RdmaEngine {
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         self.check_export(request)?;
-        request.validate()?;
+        request.validate_for_host()?;
         Ok(Box::new(RdmaRegion::allocate(&self.inner, request)?))
     }
 
@@ -144,6 +145,17 @@ unsafe impl DmaEngine for RdmaEngine {
         self.check_export(request)?;
         // SAFETY: the caller's promise.
         let region = unsafe { RdmaRegion::register(&self.inner, memory, request) }?;
+        Ok(Box::new(region))
+    }
+
+    unsafe fn register_device_raw(
+        &self,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        self.check_export(request)?;
+        // SAFETY: this function's caller promises that the memory stays allocated.
+        let region = unsafe { RdmaRegion::register_device(&self.inner, memory, request) }?;
         Ok(Box::new(region))
     }
 

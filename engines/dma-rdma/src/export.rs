@@ -1,7 +1,6 @@
 //! Exports: memory in a protection domain of its own, so that the device confines a peer to it.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use crate::device::{Device, Handle, Owned};
 use crate::error::error;
 use crate::pair::Completions;
 use crate::qp::{QueuePair, random};
-use crate::region::{self, Registered};
+use crate::region::{self, Bytes, Registered};
 use crate::secret::{Id, Secret};
 use crate::service::Service;
 use crate::verbs::*;
@@ -46,7 +45,8 @@ impl Domain {
         let word = PageMemory::new(&MemoryRequest::new(WORD))?;
         // SAFETY: all of the memory that is handed over, and a domain that is dropped later.
         let proof = unsafe {
-            Registered::new(device, pd.handle(), (word.as_ptr(), WORD), access::REMOTE_READ, Some(word))
+            let bytes = Bytes::Mapped(word.as_ptr());
+            Registered::new(device, pd.handle(), (&bytes, WORD), access::REMOTE_READ, Some(word))
         }?;
         Ok(Self { device: Arc::clone(device), proof, completions, pd })
     }
@@ -88,15 +88,15 @@ pub(crate) struct RdmaExport {
 }
 
 impl RdmaExport {
-    /// Grants `len` bytes from `base` on.
+    /// Grants the first `len` bytes.
     ///
     /// # Safety
     ///
-    /// The memory stays mapped until it is revoked.
+    /// The memory stays mapped, or that of a dma-buf allocated, until it is revoked.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         service: Arc<Service>,
-        base: NonNull<u8>,
+        bytes: &Bytes,
         len: usize,
         rights: Access,
     ) -> Result<Self> {
@@ -106,15 +106,14 @@ impl RdmaExport {
         // The library wants both rights to write.
         let flags = region::rights(rights, access::REMOTE_WRITE | access::LOCAL_WRITE);
         // SAFETY: mapped by the caller's promise, and deregistered by `revoke`.
-        let region = unsafe { device.register(domain.pd.handle(), base, len, flags) }
+        let region = unsafe { device.register(domain.pd.handle(), bytes, len, flags) }
             .map_err(|errno| region::refused(len, errno))?;
         // SAFETY: a region of the library, whose keys are constant.
         let rkey = unsafe { (*region.as_ptr()).rkey };
         // SAFETY: as above.
         let &ibv_mr { addr: proof_addr, rkey: proof_rkey, .. } = unsafe { &*domain.proof.handle.as_ptr() };
         let proof_addr = proof_addr.addr() as u64;
-        let addr = base.addr().get() as u64;
-        let grant = Grant { addr, len: len as u64, rkey, rights, proof_addr, proof_rkey };
+        let grant = Grant { addr: bytes.addr(), len: len as u64, rkey, rights, proof_addr, proof_rkey };
         service.offer(Granted { secret, domain: Arc::clone(&domain), grant });
         let (device, region) = (Arc::clone(device), Some(region));
         Ok(Self { device, service, id: secret.id, region, _domain: domain, blob })

@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) max_msg_sz: u32,
     pub(crate) link_layer: u8,
     pub(crate) has_gid: bool,
+    /// Dma-bufs are registered; a file in memory stands for one.
+    pub(crate) takes_dmabufs: bool,
     pub(crate) port_down: bool,
     /// Requests are taken and never run.
     pub(crate) hangs: bool,
@@ -62,6 +64,10 @@ pub(crate) struct State {
 #[derive(Debug)]
 struct Region {
     base: u64,
+    /// The first byte.
+    bytes: *mut u8,
+    /// The mapping of a dma-buf: start and length.
+    mapping: Option<(*mut c_void, usize)>,
     len: u64,
     rights: c_int,
     pd: usize,
@@ -110,6 +116,7 @@ impl Default for Fake {
             max_msg_sz: 1 << 30,
             link_layer: LINK_LAYER_ETHERNET,
             has_gid: true,
+            takes_dmabufs: true,
             port_down: false,
             hangs: false,
             loses: false,
@@ -179,12 +186,12 @@ impl State {
         Some(code)
     }
 
-    /// Returns whether a region has the key, the bytes and the rights.
-    fn grants(&self, pd: usize, key: u32, addr: u64, len: u64, access: c_int) -> bool {
-        self.regions.get(&key).is_some_and(|region| {
-            let inside = addr >= region.base && addr + len <= region.base + region.len;
-            inside && region.pd == pd && region.rights & access == access
-        })
+    /// Returns the byte at an address, if a region has the key, the bytes and the rights.
+    fn granted(&self, pd: usize, key: u32, addr: u64, len: u64, access: c_int) -> Option<*mut u8> {
+        let region = self.regions.get(&key)?;
+        let inside = addr >= region.base && addr + len <= region.base + region.len;
+        let granted = inside && region.pd == pd && region.rights & access == access;
+        granted.then(|| region.bytes.wrapping_add((addr - region.base) as usize))
     }
 
     /// Runs a request, and returns its status.
@@ -209,14 +216,13 @@ impl State {
         if peer.access & remote == 0 {
             return wc::REMOTE_INVALID;
         }
-        if !self.grants(peer.pd, wr.rkey, wr.remote_addr, len, remote) {
+        let Some(remote) = self.granted(peer.pd, wr.rkey, wr.remote_addr, len, remote) else {
             return wc::REMOTE_ACCESS;
-        }
-        if !self.grants(pd, sge.lkey, sge.addr, len, local) {
+        };
+        let Some(local) = self.granted(pd, sge.lkey, sge.addr, len, local) else {
             return wc::PROTECTION;
-        }
-        let (from, to) = if reads { (wr.remote_addr, sge.addr) } else { (sge.addr, wr.remote_addr) };
-        let (from, to) = (from as *const u8, to as *mut u8);
+        };
+        let (from, to) = if reads { (remote, local) } else { (local, remote) };
         // SAFETY: within registered regions, which stay mapped; the tests' descriptors are valid.
         unsafe { ptr::copy(from, to, len as usize) };
         0
@@ -455,20 +461,75 @@ unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
 }
 
 unsafe extern "C" fn reg_mr(pd: *mut ibv_pd, addr: *mut c_void, len: usize, access: c_int) -> *mut ibv_mr {
-    let context = context_of(pd);
-    let state = state_of(context);
+    let state = state_of(context_of(pd));
     let mut state = state.lock().unwrap();
     if state.error("reg_mr").is_some() {
         return ptr::null_mut();
     }
+    registered(&mut state, pd, (addr as u64, addr.cast()), len, access, None)
+}
+
+fn registered(
+    state: &mut State,
+    pd: *mut ibv_pd,
+    (base, bytes): (u64, *mut u8),
+    len: usize,
+    access: c_int,
+    mapping: Option<(*mut c_void, usize)>,
+) -> *mut ibv_mr {
     state.keys += 2;
     let (lkey, rkey) = (state.keys, state.keys + 1);
     assert!(access & access::REMOTE_WRITE == 0 || access & access::LOCAL_WRITE != 0, "C's call refuses that");
     let remote = access::REMOTE_READ | access::REMOTE_WRITE;
     for (key, rights) in [(lkey, access & access::LOCAL_WRITE), (rkey, access & remote)] {
-        state.regions.insert(key, Region { base: addr as u64, len: len as u64, rights, pd: pd.addr() });
+        let region = Region { base, bytes, mapping, len: len as u64, rights, pd: pd.addr() };
+        state.regions.insert(key, region);
     }
-    give(&mut state, ibv_mr { context, pd, addr, length: len, handle: 0, lkey, rkey })
+    let (context, addr) = (context_of(pd), ptr::without_provenance_mut(base as usize));
+    give(state, ibv_mr { context, pd, addr, length: len, handle: 0, lkey, rkey })
+}
+
+/// Maps the file that stands for a dma-buf. The process has nothing at the addresses by which it is named.
+unsafe extern "C" fn reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    len: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    let state = state_of(context_of(pd));
+    let mut state = state.lock().unwrap();
+    let refused = |code| {
+        // SAFETY: takes nothing.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: this thread's number.
+        unsafe { *errno = code };
+        ptr::null_mut()
+    };
+    if !state.takes_dmabufs {
+        return refused(libc::EOPNOTSUPP);
+    }
+    if fd < 0 {
+        return refused(libc::EBADF);
+    }
+    // Devices map whole pages, so an address and its byte have the same place in a page.
+    let page = rustix::param::page_size();
+    let skip = offset as usize % page;
+    // SAFETY: takes numbers, and says if the descriptor is not open.
+    let size = unsafe { libc::lseek(fd, 0, libc::SEEK_END) };
+    if iova as usize % page != skip || u64::try_from(size).is_ok_and(|size| offset + len as u64 > size) {
+        return refused(libc::EINVAL);
+    }
+    let (mapped, rights) = (len + skip, libc::PROT_READ | libc::PROT_WRITE);
+    let at = offset - skip as u64;
+    // SAFETY: a new mapping, where the kernel chooses.
+    let start = unsafe { libc::mmap(ptr::null_mut(), mapped, rights, libc::MAP_SHARED, fd, at as i64) };
+    if start == libc::MAP_FAILED {
+        return refused(libc::EINVAL);
+    }
+    let bytes = start.cast::<u8>().wrapping_add(skip);
+    registered(&mut state, pd, (iova, bytes), len, access, Some((start, mapped)))
 }
 
 unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
@@ -480,7 +541,10 @@ unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
         return code;
     }
     state.regions.remove(&lkey);
-    state.regions.remove(&rkey);
+    if let Some((start, len)) = state.regions.remove(&rkey).and_then(|region| region.mapping) {
+        // SAFETY: mapped by `reg_dmabuf_mr`, and no region has it any more.
+        unsafe { libc::munmap(start, len) };
+    }
     // SAFETY: as above.
     unsafe { take(&mut state, mr) };
     0
@@ -761,4 +825,5 @@ const TABLE: Verbs = Verbs {
     ibv_modify_qp: modify_qp,
     ibv_destroy_qp: destroy_qp,
     ibv_is_fork_initialized: None,
+    ibv_reg_dmabuf_mr: Some(reg_dmabuf_mr),
 };

@@ -11,6 +11,11 @@
 //!   destination, because only a read's completion promises that the bytes are in place for the CPU.
 //! - **Memory of another host** is imported by the export's descriptor, and copied from and to like other
 //!   memory. An export that was taken back ends copies as [`Revoked`](dma_core::ErrorKind::Revoked).
+//! - **Memory of other devices**, such as a GPU's, is registered by its dma-buf (`ibv_reg_dmabuf_mr`), without
+//!   a mapping of the CPU's: [`Window::dmabuf`](dma_core::Window::dmabuf) and
+//!   [`register_device`](dma_core::DmaEngineExt::register_device). It is then sent, received into and
+//!   exported as host memory is. Only the device of the tests has judged this: no NIC was available, and
+//!   Soft-RoCE takes no dma-bufs.
 //! - **Rights are the device's.** It checks each request against the rights of the region. Registering pins
 //!   memory (`ulimit -l`), so it is dear and belongs to the set-up.
 //! - **Errors.** The first failure stops the queue pair. That descriptor has its status, those behind it are

@@ -1,12 +1,13 @@
 //! Regions: memory of this process that is registered with the device.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{
-    Access, Error, ErrorKind, HostMemory, MemoryRequest, PageMemory, RawExport, RawRegion, RegionInfo,
-    RegionKey, Result,
+    Access, DeviceAddr, DeviceMemory, Error, ErrorKind, HostMemory, MemoryRequest, PageMemory, RawExport,
+    RawRegion, RegionInfo, RegionKey, Result,
 };
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -16,6 +17,25 @@ use crate::error::{error, failed};
 use crate::export::RdmaExport;
 use crate::shared::Inner;
 use crate::verbs::{access, ibv_mr, ibv_pd};
+
+/// Bytes to register.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// Memory of this process.
+    Mapped(NonNull<u8>),
+    /// Memory of another device: from byte `offset` of a dma-buf on, to be named by the address `addr`.
+    DmaBuf { fd: OwnedFd, offset: u64, addr: u64 },
+}
+
+impl Bytes {
+    /// Returns the address of the first byte for requests.
+    pub(crate) fn addr(&self) -> u64 {
+        match self {
+            Self::Mapped(base) => base.addr().get() as u64,
+            Self::DmaBuf { addr, .. } => *addr,
+        }
+    }
+}
 
 /// Memory that is registered with the device, until this is dropped.
 #[derive(Debug)]
@@ -35,12 +55,15 @@ impl Registered {
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         pd: Handle<ibv_pd>,
-        (base, len): (NonNull<u8>, usize),
+        (bytes, len): (&Bytes, usize),
         flags: i32,
         memory: Option<PageMemory>,
     ) -> Result<Self> {
-        // SAFETY: by the caller's promise.
-        let handle = unsafe { device.register(pd, base, len, flags) }.map_err(|errno| refused(len, errno))?;
+        // SAFETY: this function's caller promises that domain and memory outlive this value.
+        let handle = unsafe { device.register(pd, bytes, len, flags) }.map_err(|errno| match bytes {
+            Bytes::Mapped(_) => refused(len, errno),
+            Bytes::DmaBuf { .. } => refused_dmabuf(len, errno),
+        })?;
         Ok(Self { handle, device: Arc::clone(device), memory })
     }
 }
@@ -60,6 +83,8 @@ pub(crate) struct RdmaRegion {
     inner: Arc<Inner>,
     _registered: Registered,
     info: RegionInfo,
+    /// The dma-buf of memory that is not mapped, and the offset of the first byte in it.
+    dmabuf: Option<(OwnedFd, u64)>,
     /// The most rights of an export.
     export: Access,
 }
@@ -74,7 +99,7 @@ impl RdmaRegion {
     pub(crate) fn allocate(inner: &Arc<Inner>, request: &MemoryRequest) -> Result<Self> {
         let memory = PageMemory::new(request)?;
         // SAFETY: all of the memory that is handed over.
-        unsafe { Self::on(inner, memory.as_ptr(), request.len, request, Some(memory)) }
+        unsafe { Self::on(inner, Bytes::Mapped(memory.as_ptr()), request.len, request, Some(memory)) }
     }
 
     /// Registers memory of the caller.
@@ -91,13 +116,36 @@ impl RdmaRegion {
             return Err(error(ErrorKind::InvalidArgument, "0 bytes to register")
                 .with_hint("register at least 1 byte"));
         }
-        // SAFETY: the caller's promise.
-        unsafe { Self::on(inner, memory.as_ptr(), memory.len(), request, None) }
+        // SAFETY: this function's caller promises that the memory stays mapped.
+        unsafe { Self::on(inner, Bytes::Mapped(memory.as_ptr()), memory.len(), request, None) }
     }
 
+    /// Registers memory of another device by its dma-buf.
+    ///
+    /// # Safety
+    ///
+    /// It stays allocated until the region is dropped.
+    pub(crate) unsafe fn register_device(
+        inner: &Arc<Inner>,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Self> {
+        let Some((fd, offset)) = memory.dmabuf() else {
+            return Err(error(ErrorKind::Unsupported, "device memory without a dma-buf").with_hint(
+                "take the memory from `Window::dmabuf`, or name one by `DeviceMemory::with_dmabuf`",
+            ));
+        };
+        let bytes = Bytes::DmaBuf { fd: fd.try_clone_to_owned()?, offset, addr: memory.addr().0 };
+        // SAFETY: this function's caller promises that the memory stays allocated.
+        unsafe { Self::on(inner, bytes, memory.len(), request, None) }
+    }
+
+    /// # Safety
+    ///
+    /// The bytes stay valid until the region is dropped, unless they are `memory`.
     unsafe fn on(
         inner: &Arc<Inner>,
-        base: NonNull<u8>,
+        bytes: Bytes,
         len: usize,
         request: &MemoryRequest,
         memory: Option<PageMemory>,
@@ -112,8 +160,8 @@ impl RdmaRegion {
         let &MemoryRequest { access, export, .. } = request;
         // Queue pairs of this domain are connected to themselves, or grant their peer nothing.
         let flags = rights(access, access::LOCAL_WRITE);
-        // SAFETY: the caller's promise, and the domain of the device.
-        let registered = unsafe { Registered::new(device, device.pd, (base, len), flags, memory) }?;
+        // SAFETY: this function's caller promises that the bytes stay valid, and the device keeps its domain.
+        let registered = unsafe { Registered::new(device, device.pd, (&bytes, len), flags, memory) }?;
         // SAFETY: a region of the library, whose keys are constant.
         let &ibv_mr { lkey, rkey, .. } = unsafe { &*registered.handle.as_ptr() };
         if lkey == 0 {
@@ -121,8 +169,14 @@ impl RdmaRegion {
             return Err(error(ErrorKind::Unsupported, "the device gave memory the key 0"));
         }
         let key = RegionKey((u64::from(rkey) << 32 | u64::from(lkey)) as usize);
-        let info = RegionInfo::local(inner.id, key, base, len, access);
-        Ok(Self { inner: Arc::clone(inner), _registered: registered, info, export })
+        let (info, dmabuf) = match bytes {
+            Bytes::Mapped(base) => (RegionInfo::local(inner.id, key, base, len, access), None),
+            Bytes::DmaBuf { fd, offset, addr } => {
+                let info = RegionInfo::remote(inner.id, key, DeviceAddr(addr), len, access);
+                (info, Some((fd, offset)))
+            }
+        };
+        Ok(Self { inner: Arc::clone(inner), _registered: registered, info, dmabuf, export })
     }
 }
 
@@ -153,6 +207,23 @@ pub(crate) fn refused(len: usize, errno: Errno) -> Error {
     }
 }
 
+/// The error if the device does not register a dma-buf.
+fn refused_dmabuf(len: usize, errno: Errno) -> Error {
+    let what = format!("{len} bytes of a dma-buf cannot be registered");
+    let (kind, hint) = match errno {
+        Errno::INVAL | Errno::FAULT | Errno::BADF => (
+            ErrorKind::InvalidArgument,
+            "check that the descriptor is a dma-buf of that length, whose device lets others reach its memory",
+        ),
+        Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::NOSYS => (
+            ErrorKind::Unsupported,
+            "the NIC's driver or the kernel (5.12 and later) takes no dma-bufs: copy through host memory",
+        ),
+        other => return failed(what, other),
+    };
+    error(kind, what).with_source(std::io::Error::from(errno)).with_hint(hint)
+}
+
 // SAFETY: the description never changes. The memory is allocated here, or valid by the promise of the caller
 // of `register_raw`. Only descriptors write to it.
 unsafe impl RawRegion for RdmaRegion {
@@ -167,16 +238,24 @@ unsafe impl RawRegion for RdmaRegion {
             return Err(error(ErrorKind::AccessDenied, message)
                 .with_hint("allocate or register it with `MemoryRequest::exportable` and these rights"));
         }
-        let base = info.cpu.filter(|_| offset.checked_add(len).is_some_and(|end| len > 0 && end <= info.len));
-        let Some(base) = base else {
+        if !offset.checked_add(len).is_some_and(|end| len > 0 && end <= info.len) {
             let message = format!("{len} bytes at {offset} of a region of {}", info.len);
             return Err(error(ErrorKind::OutOfRange, message));
+        }
+        let bytes = match (info.cpu, &self.dmabuf) {
+            // SAFETY: inside of the region.
+            (Some(base), _) => Bytes::Mapped(unsafe { base.add(offset) }),
+            (None, Some((fd, first))) => {
+                let (fd, addr) = (fd.try_clone()?, info.addr.offset(offset).0);
+                Bytes::DmaBuf { fd, offset: first + offset as u64, addr }
+            }
+            (None, None) => {
+                return Err(error(ErrorKind::Unsupported, "memory without a mapping or a dma-buf"));
+            }
         };
-        // SAFETY: inside of the region.
-        let base = unsafe { base.add(offset) };
         let service = self.inner.service()?;
-        // SAFETY: the region outlives its exports, which is the caller's promise.
-        let export = unsafe { RdmaExport::new(&self.inner.device, service, base, len, rights) }?;
+        // SAFETY: this function's caller promises that the region outlives its exports.
+        let export = unsafe { RdmaExport::new(&self.inner.device, service, &bytes, len, rights) }?;
         Ok(Box::new(export))
     }
 }

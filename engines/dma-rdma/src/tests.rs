@@ -12,6 +12,7 @@ use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
 use crate::{RdmaEngine, RdmaOptions};
 
 mod counting;
+mod dmabufs;
 mod exchange;
 mod flood;
 mod hosts;

@@ -352,6 +352,7 @@ mod types {
         ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
         ibv_dealloc_pd(*mut ibv_pd) -> c_int;
         ibv_reg_mr(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+        ibv_reg_dmabuf_mr(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
         ibv_dereg_mr(*mut ibv_mr) -> c_int;
         ibv_create_comp_channel(*mut ibv_context) -> *mut ibv_comp_channel;
         ibv_destroy_comp_channel(*mut ibv_comp_channel) -> c_int;
@@ -378,7 +379,7 @@ dma_vendor::calls! {
     ibv_destroy_qp;
 
     optional:
-    ibv_is_fork_initialized;
+    ibv_is_fork_initialized, ibv_reg_dmabuf_mr;
 }
 
 #[cfg(all(test, target_pointer_width = "64"))]

@@ -8,26 +8,39 @@ use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
 use super::{BufferPool, Class};
+use crate::memory::region::Range;
 use crate::memory::sync::deadline;
 use crate::{BufferMut, Result};
 
 /// A future of a buffer, made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool alive, as
 /// a clone does.
 #[must_use = "it does nothing unless it is awaited"]
-pub struct PoolGet {
+#[derive(Debug)]
+pub struct PoolGet(pub(super) Take);
+
+impl Future for PoolGet {
+    type Output = Result<BufferMut>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_ok(BufferMut)
+    }
+}
+
+/// A block to be awaited.
+pub(super) struct Take {
     pool: BufferPool,
     len: usize,
     /// The size class and the task's number in its wait list, once it waits.
     waits: Option<(Arc<Class>, u64)>,
 }
 
-impl PoolGet {
+impl Take {
     pub(super) const fn new(pool: BufferPool, len: usize) -> Self {
         Self { pool, len, waits: None }
     }
 
     /// Blocks the thread until the future is ready; returns `None` after `timeout`.
-    pub(super) fn wait(mut self, timeout: Duration) -> Option<Result<BufferMut>> {
+    pub(super) fn wait(mut self, timeout: Duration) -> Option<Result<Range>> {
         let until = deadline(timeout);
         let waker = Arc::new(Unpark(std::thread::current())).into();
         loop {
@@ -52,21 +65,21 @@ impl Wake for Unpark {
     }
 }
 
-impl Future for PoolGet {
-    type Output = Result<BufferMut>;
+impl Future for Take {
+    type Output = Result<Range>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let class = Arc::clone(this.pool.class(this.len)?);
         let mut task = this.waits.take().map(|(_, task)| task);
         let polled = class.free.poll_take(&mut task, context.waker());
-        let polled = polled.map(|block| Ok(class.buffer(block, this.len)));
+        let polled = polled.map(|block| Ok(class.range(block, this.len)));
         this.waits = task.map(|task| (class, task));
         polled
     }
 }
 
-impl Drop for PoolGet {
+impl Drop for Take {
     fn drop(&mut self) {
         if let Some((class, task)) = self.waits.take()
             && !class.process.is_over()
@@ -78,9 +91,9 @@ impl Drop for PoolGet {
     }
 }
 
-impl fmt::Debug for PoolGet {
+impl fmt::Debug for Take {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolGet")
+        f.debug_struct("Take")
             .field("len", &self.len)
             .field("waits", &self.waits.is_some())
             .finish_non_exhaustive()

@@ -6,6 +6,7 @@ mod free_set;
 mod get;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod windows;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -17,11 +18,13 @@ use std::time::Duration;
 use crate::contract::HUGE_PAGE;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
-    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, RawExport,
+    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
     RawRegion, RegionInfo, Result,
 };
 use free_set::{FreeSet, Released};
 pub use get::PoolGet;
+use get::Take;
+pub use windows::WindowPool;
 
 /// The most buffers of one size.
 const MAX_COUNT: usize = 1 << 24;
@@ -176,12 +179,12 @@ impl Class {
         unsafe { RegionHandle::from_ptr(ptr) }
     }
 
-    /// Makes a buffer of the first `len` bytes of a block that was taken from the free set.
+    /// Returns the first `len` bytes of a block that was taken from the free set.
     #[inline]
-    fn buffer(&self, block: u32, len: usize) -> BufferMut {
+    fn range(&self, block: u32, len: usize) -> Range {
         let mut range = Range::whole(Region(self.handle(block)));
         range.len = len;
-        BufferMut(range)
+        range
     }
 
     fn exhausted(&self, backend: &'static str) -> Error {
@@ -200,6 +203,7 @@ impl Class {
         len: usize,
         count: usize,
         options: &PoolOptions,
+        place: Place,
     ) -> Result<Arc<Self>> {
         let info = engine.info();
         let align = info.limits.preferred_alignment.max(LINE);
@@ -212,9 +216,13 @@ impl Class {
         let mut request = MemoryRequest::new(total)
             .with_huge_pages(total >= HUGE_PAGE)
             .exportable(options.export)
-            .with_node(options.node);
+            .with_node(options.node)
+            .with_place(place);
         request.align = request.align.max(align);
-        let slab = engine.allocate_with(&request)?;
+        let slab = match place {
+            Place::Host => engine.allocate_with(&request)?.share(),
+            Place::Device => engine.allocate_window(&request)?,
+        };
         crate::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
 
         let (free, numbers) = FreeSet::new(count);
@@ -252,7 +260,7 @@ impl Block {
         let mut info = slab.0.info;
         let segment = info.segment(offset, len);
         (info.addr, info.len) = (segment.addr, segment.len);
-        info.cpu = NonNull::new(segment.addr.as_ptr());
+        info.cpu = info.cpu.and_then(|_| NonNull::new(segment.addr.as_ptr()));
         Self { slab, offset, info }
     }
 }
@@ -316,6 +324,10 @@ impl BufferPool {
     /// As [`DmaEngineExt::allocate_with`]; `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers of a
     /// size, or more than 2^24 of them.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
+        Self::in_place(engine, options, Place::Host)
+    }
+
+    fn in_place<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions, place: Place) -> Result<Self> {
         let backend = engine.info().backend;
         let bad =
             |message: String, hint| Err(fail(ErrorKind::InvalidArgument, message, backend).with_hint(hint));
@@ -332,7 +344,7 @@ impl BufferPool {
         }
         let mut pool = Pool { classes: Vec::new(), backend };
         for (len, count) in sizes {
-            pool.classes.push(Class::new(engine, len, count, options)?);
+            pool.classes.push(Class::new(engine, len, count, options, place)?);
         }
         Ok(Self(Arc::new(pool)))
     }
@@ -345,9 +357,14 @@ impl BufferPool {
     /// `InvalidArgument` for 0 bytes; `Unsupported` in a process that was forked after the pool was made.
     #[inline]
     pub fn try_get(&self, len: usize) -> Result<BufferMut> {
+        self.try_take(len).map(BufferMut)
+    }
+
+    #[inline]
+    fn try_take(&self, len: usize) -> Result<Range> {
         let class = self.class(len)?;
         match class.free.take() {
-            Some(block) => Ok(class.buffer(block, len)),
+            Some(block) => Ok(class.range(block, len)),
             None => Err(class.exhausted(self.0.backend)),
         }
     }
@@ -362,7 +379,7 @@ impl BufferPool {
     ///
     /// The future fails as [`try_get`](Self::try_get), but never with `OutOfResources`.
     pub fn get(&self, len: usize) -> PoolGet {
-        PoolGet::new(self.clone(), len)
+        PoolGet(Take::new(self.clone(), len))
     }
 
     /// Waits up to `timeout` for a buffer of `len` bytes, in one wait list with the tasks of
@@ -372,11 +389,15 @@ impl BufferPool {
     ///
     /// As [`try_get`](Self::try_get), with `TimedOut` instead of `OutOfResources`.
     pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
+        self.take_timeout(len, timeout).map(BufferMut)
+    }
+
+    fn take_timeout(&self, len: usize, timeout: Duration) -> Result<Range> {
         let class = self.class(len)?;
         if let Some(block) = class.free.take() {
-            return Ok(class.buffer(block, len));
+            return Ok(class.range(block, len));
         }
-        self.get(len).wait(timeout).unwrap_or_else(|| {
+        Take::new(self.clone(), len).wait(timeout).unwrap_or_else(|| {
             let message =
                 format!("all {} buffers of {} bytes were in use for {timeout:?}", class.count, class.len);
             Err(fail(ErrorKind::TimedOut, message, self.0.backend).with_hint(

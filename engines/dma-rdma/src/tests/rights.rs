@@ -12,7 +12,7 @@ use crate::RdmaOptions;
 use crate::device::{self, Device, Handle};
 use crate::fake::{Fake, wc};
 use crate::pair::Pair;
-use crate::region::rights;
+use crate::region::{Bytes, rights};
 use crate::verbs::*;
 
 const LEN: usize = 4096;
@@ -25,7 +25,8 @@ pub(super) fn register(device: &Device, memory: &mut [u8], access: Access) -> Ha
     let len = memory.len();
     // SAFETY: the memory outlives its registration, which `check` ends.
     unsafe {
-        device.register(device.pd, NonNull::from(memory).cast(), len, rights(access, access::LOCAL_WRITE))
+        let bytes = Bytes::Mapped(NonNull::from(memory).cast());
+        device.register(device.pd, &bytes, len, rights(access, access::LOCAL_WRITE))
     }
     .unwrap()
 }

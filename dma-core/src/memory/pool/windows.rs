@@ -1,0 +1,81 @@
+//! [`WindowPool`]: device memory that comes back.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use super::get::Take;
+use super::{BufferPool, PoolClass, PoolOptions};
+use crate::{DmaEngine, Place, Result, Window};
+
+/// Windows of the device's own memory that come back, as the buffers of a [`BufferPool`] do: allocating device
+/// memory, which waits for the device, is done once.
+///
+/// A window goes back when the last view of it is dropped, and no operation uses it. The contents are those
+/// that the last user left; new windows are zeroed.
+///
+/// ```
+/// use dma_core::{DmaEngineExt, PoolOptions, QueueOptions, WindowPool};
+/// # fn demo(engine: &dyn dma_core::DmaEngine) -> dma_core::Result<()> {
+///
+/// let pool = WindowPool::new(engine, &PoolOptions::new().with_class(1 << 20, 4))?;
+/// let queue = engine.open_queue(&QueueOptions::new())?;
+/// let (_, vram) = queue.copy(engine.allocate(1000)?, pool.try_get(1000)?)?.wait()?;
+/// drop(vram); // goes back
+/// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct WindowPool(BufferPool);
+
+impl WindowPool {
+    /// Allocates the pool's memory from `engine`, in one piece for each size. May block while the device
+    /// clears it.
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::new`]; `Unsupported` if the engine has no device memory, `InvalidArgument` for a NUMA
+    /// node.
+    pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
+        BufferPool::in_place(engine, options, Place::Device).map(Self)
+    }
+
+    /// Takes a window of `len` bytes, as [`BufferPool::try_get`] takes a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::try_get`].
+    pub fn try_get(&self, len: usize) -> Result<Window> {
+        self.0.try_take(len).map(Window::new)
+    }
+
+    /// Awaits a window of `len` bytes, as [`BufferPool::get`] awaits a buffer.
+    ///
+    /// # Errors
+    ///
+    /// When awaited, as [`BufferPool::get`].
+    pub fn get(&self, len: usize) -> impl Future<Output = Result<Window>> + Send + use<> {
+        let take = Take::new(self.0.clone(), len);
+        async { take.await.map(Window::new) }
+    }
+
+    /// Waits up to `timeout` for a window of `len` bytes, as [`BufferPool::get_timeout`] waits for a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::get_timeout`].
+    pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<Window> {
+        self.0.take_timeout(len, timeout).map(Window::new)
+    }
+
+    /// Returns the state of the windows of each size, in the order of the sizes.
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = PoolClass> {
+        self.0.classes()
+    }
+}
+
+impl fmt::Debug for WindowPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
