@@ -273,19 +273,21 @@ fn both_rights(error: Error, permissions: u32) -> Error {
     error.with_message(message).with_hint("export with READ and WRITE")
 }
 
-/// Adds the memlock limit to the error of a refused registration.
+/// Adds to the error of a refused registration the limit that refused it: the process's limit of locked
+/// memory, or, if that would allow it, one of the device.
 fn pinning(error: Error, len: usize) -> Error {
     if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory) {
         return error;
     }
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     let error = error.with_message(format!("registering {len} bytes, which pins them"));
-    match limit {
+    match dma_vendor::host::exceeded_memlock(len as u64) {
         Some(bytes) => error.with_numbers(len as u64, bytes).with_hint(format!(
-            "the memlock limit is {bytes} bytes: raise it with `ulimit -l unlimited`, in /etc/security/limits.conf, or by LimitMEMLOCK= of the service"
+            "the process's memlock limit is {bytes} bytes: raise it with `ulimit -l unlimited`, in \
+             /etc/security/limits.conf, or by LimitMEMLOCK= of the service"
         )),
         None => error.with_hint(
-            "the memlock limit (ulimit -l) of this shell is unlimited: see that of the service or container, and whether the memory is writable",
+            "the process may lock so much (`ulimit -l`), so the device or its driver refused: register less at a \
+             time, drop regions, and see whether the memory is writable",
         ),
     }
 }

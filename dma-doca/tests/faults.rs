@@ -203,6 +203,13 @@ fn a_memlock_limit_is_named_with_its_remedy() {
     let e = engine.allocate(1 << 20).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::PermissionDenied, "{e}");
     assert!(e.to_string().contains("ulimit -l"), "{e}");
+    // The stand-in's device refuses. The process's limit is named only where it is too low for that.
+    let limit = dma_vendor::host::exceeded_memlock(1 << 20);
+    assert_eq!(
+        (e.limit(), e.to_string().contains("the device or its driver refused")),
+        (limit, limit.is_none()),
+        "{e}"
+    );
     assert_eq!(e.native().unwrap().name, "DOCA_ERROR_NOT_PERMITTED");
     drop(kept);
     engine.allocate(900 << 10).unwrap();

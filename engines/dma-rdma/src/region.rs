@@ -10,7 +10,6 @@ use dma_core::{
     RawRegion, RegionInfo, RegionKey, Result,
 };
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use crate::device::{Device, Handle};
 use crate::error::{error, failed};
@@ -189,17 +188,19 @@ pub(crate) fn rights(access: Access, write: i32) -> i32 {
 /// The error if the device does not register memory.
 pub(crate) fn refused(len: usize, errno: Errno) -> Error {
     let what = format!("{len} bytes cannot be registered");
-    let limit = getrlimit(Resource::Memlock).current;
     match errno {
-        Errno::NOMEM if limit.is_some_and(|limit| limit < 1 << 30) => {
-            let limit = limit.unwrap_or(0);
-            error(ErrorKind::PermissionDenied, format!("{what}: this process may pin {} KiB in all", limit >> 10))
+        Errno::NOMEM => match dma_vendor::host::exceeded_memlock(len as u64) {
+            Some(limit) => {
+                let message = format!("{what}: this process may pin {} KiB in all", limit >> 10);
+                error(ErrorKind::PermissionDenied, message)
+                    .with_numbers(len as u64, limit)
+                    .with_source(std::io::Error::from(errno))
+                    .with_hint("raise the limit: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf")
+            }
+            None => error(ErrorKind::OutOfMemory, what)
                 .with_source(std::io::Error::from(errno))
-                .with_hint("raise the limit: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf")
-        }
-        Errno::NOMEM => error(ErrorKind::OutOfMemory, what)
-            .with_source(std::io::Error::from(errno))
-            .with_hint("registering pins memory: free some, or some regions"),
+                .with_hint("the process may pin so much, so the device or the machine has too little: free memory, or regions"),
+        },
         Errno::FAULT | Errno::INVAL => error(ErrorKind::InvalidArgument, what)
             .with_source(std::io::Error::from(errno))
             .with_hint("check that all of it is mapped, writable if the device is to write it, and no file of a disk"),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dma_core::Finding;
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::{is_root, read};
 
@@ -25,6 +26,26 @@ pub fn memlock(least: u64) -> Finding {
             "raise it: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf",
         ),
     }
+}
+
+/// Returns the process's limit of locked memory, if locking `len` bytes more exceeds it; `None` if another
+/// limit, such as the device's own, refused them.
+#[must_use]
+pub fn exceeded_memlock(len: u64) -> Option<u64> {
+    let limit = getrlimit(Resource::Memlock).current?;
+    let may_exceed = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
+    let status = read("/proc/self/status").unwrap_or_default();
+    (!may_exceed && locked(&status).saturating_add(len) > limit).then_some(limit)
+}
+
+/// Returns the bytes that a process has locked or pinned, from `/proc/PID/status` (proc_pid_status(5)).
+fn locked(status: &str) -> u64 {
+    let kib = status.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let value = value.trim().strip_suffix("kB")?;
+        if matches!(name, "VmLck" | "VmPin") { value.trim().parse::<u64>().ok() } else { None }
+    });
+    kib.sum::<u64>() << 10
 }
 
 /// Huge pages of one size.
@@ -109,6 +130,13 @@ mod tests {
     use dma_core::Verdict;
 
     use super::*;
+
+    #[test]
+    fn locked_and_pinned_memory_counts() {
+        let status = "Name:\tx\nVmPeak:\t  900 kB\nVmLck:\t      64 kB\nVmPin:\t       8 kB\nThreads:\t1\n";
+        assert_eq!(locked(status), 72 << 10);
+        assert_eq!(locked(""), 0);
+    }
 
     #[test]
     fn huge_pages_have_to_be_free_and_mounted() {

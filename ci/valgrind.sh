@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca` and `ioat` on
+# their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know.
+#
+# valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
+# cannot be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+seconds=60 # for one program; they take a few
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+prefix=$target/ci-valgrind
+mkdir -p "$prefix"
+valgrind=$(command -v valgrind || true)
+if [[ -z "$valgrind" ]]; then
+    valgrind=$prefix/usr/bin/valgrind
+    if [[ ! -x "$valgrind" ]]; then
+        command -v apt-get >/dev/null || skip "there is neither valgrind nor apt-get to download it"
+        debs=$(mktemp -d)
+        trap 'rm -rf "$debs"' EXIT
+        # It looks up names of the C library's loader, which Debian keeps in the second package.
+        (cd "$debs" && timeout 300 apt-get -q -o Acquire::Retries=3 download valgrind libc6-dbg >log 2>&1) ||
+            skip "apt-get cannot download valgrind: $(tail -n 1 "$debs/log")"
+        for deb in "$debs"/*.deb; do
+            dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$prefix"
+        done
+    fi
+    export VALGRIND_LIB=$prefix/usr/libexec/valgrind
+    valgrind="$valgrind --extra-debuginfo-path=$prefix/usr/lib/debug"
+fi
+
+cargo build --locked --example 02_choose_engine
+dma-doca/doca-emu/install "$prefix/doca" --profile dev
+dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
+export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk
+
+for engine in cpu sim auto doca ioat; do
+    echo "--- $engine"
+    # Output of a run with errors is printed, and the rest is not read.
+    # shellcheck disable=SC2086 # words of a command
+    timeout "$seconds" $valgrind -q --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
+        >"$prefix/log" 2>&1 </dev/null || {
+        cat "$prefix/log"
+        echo "$engine under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
+        exit 1
+    }
+    grep '^1 of 1 engines' "$prefix/log" || {
+        cat "$prefix/log"
+        echo "$engine does not copy under valgrind" >&2
+        exit 1
+    }
+done
