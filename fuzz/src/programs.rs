@@ -56,7 +56,7 @@ static ROOMS: [[AtomicU8; 64]; MOST_BACKENDS] = [const { [const { AtomicU8::new(
 /// Maximum nesting of callbacks.
 const NESTING: u32 = 3;
 
-struct Program {
+struct CommandLineProgram {
     input: Input,
     depth: Cell<u32>,
     /// Flags and commands that the program owns.
@@ -69,7 +69,7 @@ struct Program {
 }
 
 thread_local! {
-    static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
+    static PROGRAM: RefCell<Option<Rc<CommandLineProgram>>> = const { RefCell::new(None) };
 }
 
 /// Redirects standard output to /dev/null, because wrong command lines print the usage.
@@ -105,7 +105,7 @@ impl Drop for Quiet {
 /// If a call that must succeed fails, or one that must fail succeeds.
 pub fn doca_programs(input: &[u8]) {
     let _quiet = Quiet::new();
-    let program = Rc::new(Program {
+    let program = Rc::new(CommandLineProgram {
         input: Input::new(input),
         depth: Cell::new(0),
         params: RefCell::default(),
@@ -165,7 +165,7 @@ unsafe extern "C" fn on_line(line: *mut c_char) {
     in_callback();
 }
 
-impl Program {
+impl CommandLineProgram {
     fn word(&self) -> *const c_char {
         let byte = usize::from(self.input.byte());
         if byte >= 250 { ptr::null() } else { WORDS[byte % WORDS.len()].as_ptr() }

@@ -26,9 +26,9 @@ const REFUSALS_OF_EMPTY: u32 = 64;
 /// Virtual time of a call that finds nothing, in nanoseconds.
 const IDLE_CALL: u64 = 10;
 
-/// A descriptor.
+/// A descriptor in the ring.
 #[derive(Clone, Copy)]
-struct Slot {
+struct RingEntry {
     callback: Callback,
     arg: Addr,
     /// Source address, or the pattern of a fill.
@@ -38,7 +38,7 @@ struct Slot {
     fill: bool,
 }
 
-const EMPTY: Slot = Slot { callback: None, arg: Addr::NULL, src: 0, dst: 0, len: 0, fill: false };
+const EMPTY: RingEntry = RingEntry { callback: None, arg: Addr::NULL, src: 0, dst: 0, len: 0, fill: false };
 
 /// A channel, which C holds as `struct spdk_ioat_chan`.
 ///
@@ -52,7 +52,7 @@ pub(crate) struct Channel {
     /// doorbell.
     eager: bool,
     attached: Cell<bool>,
-    slots: Box<[Cell<Slot>]>,
+    slots: Box<[Cell<RingEntry>]>,
     /// Descriptors built, submitted to the device, ended and reported so far, modulo 2^32.
     head: Cell<u32>,
     given: Cell<u32>,
@@ -73,7 +73,7 @@ unsafe impl Sync for Channel {}
 
 /// An operation.
 #[derive(Clone, Copy)]
-pub(crate) enum Work {
+pub(crate) enum ChannelOp {
     Copy { src: u64 },
     Fill { pattern: u64 },
 }
@@ -145,7 +145,7 @@ impl Channel {
     }
 
     #[inline]
-    fn slot(&self, index: u32) -> &Cell<Slot> {
+    fn slot(&self, index: u32) -> &Cell<RingEntry> {
         &self.slots[index as usize & (self.slots.len() - 1)]
     }
 
@@ -156,7 +156,7 @@ impl Channel {
     }
 
     #[inline]
-    fn enter(&self, slot: Slot) -> Outcome {
+    fn enter(&self, slot: RingEntry) -> Outcome {
         if self.room() == 0 {
             return Err(-libc::ENOMEM);
         }
@@ -179,7 +179,7 @@ impl Channel {
     #[inline]
     pub(crate) unsafe fn build(
         &self,
-        work: Work,
+        work: ChannelOp,
         dst: u64,
         len: u64,
         callback: Callback,
@@ -196,20 +196,26 @@ impl Channel {
     }
 
     #[inline]
-    fn enter_pieces(&self, work: Work, dst: u64, len: u64, callback: Callback, arg: Addr) -> Outcome {
+    fn enter_pieces(&self, work: ChannelOp, dst: u64, len: u64, callback: Callback, arg: Addr) -> Outcome {
         let most = self.socket.config.xfercap;
         let mut done = 0;
         loop {
             let left = len - done;
             let dst = dst.wrapping_add(done);
             let (src, fill) = match work {
-                Work::Copy { src } => (src.wrapping_add(done), false),
-                Work::Fill { pattern } => (pattern, true),
+                ChannelOp::Copy { src } => (src.wrapping_add(done), false),
+                ChannelOp::Fill { pattern } => (pattern, true),
             };
             if left == 0 {
                 // A copy of 0 bytes is a null descriptor. No descriptor fills 0 bytes.
-                let null =
-                    Slot { callback, arg, src: ADDRESSES.start, dst: ADDRESSES.start, len: 0, fill: false };
+                let null = RingEntry {
+                    callback,
+                    arg,
+                    src: ADDRESSES.start,
+                    dst: ADDRESSES.start,
+                    len: 0,
+                    fill: false,
+                };
                 return if fill { Err(-libc::ENOMEM) } else { self.enter(null) };
             }
             let mut piece = left.min(most);
@@ -220,7 +226,7 @@ impl Channel {
             done += piece;
             let last = done == len;
             let (callback, arg) = if last { (callback, arg) } else { (None, Addr::NULL) };
-            self.enter(Slot { callback, arg, src, dst, len: piece, fill })?;
+            self.enter(RingEntry { callback, arg, src, dst, len: piece, fill })?;
             if last {
                 return Ok(());
             }
@@ -251,7 +257,7 @@ impl Channel {
     #[inline]
     fn give_next(&self, device: &mut Device) -> Result<(), Refused> {
         let index = self.given.get();
-        let Slot { src, dst, len, fill, .. } = self.slot(index).get();
+        let RingEntry { src, dst, len, fill, .. } = self.slot(index).get();
         let key = self.engine.region;
         let to = [Segment { key, addr: dst, len }];
         if fill {
@@ -291,7 +297,7 @@ impl Channel {
         self.calling.set(true);
         let mut index = first;
         while index != last {
-            let Slot { callback, arg, .. } = self.slot(index).get();
+            let RingEntry { callback, arg, .. } = self.slot(index).get();
             if let Some(callback) = callback {
                 // SAFETY: the program's own function, with the argument that it gave.
                 unsafe { callback(arg.raw()) };

@@ -95,7 +95,7 @@ pub(crate) struct FunctionConfig {
     #[serde(default = "skylake")]
     pub(crate) device: u16,
     #[serde(default)]
-    pub(crate) driver: Driver,
+    pub(crate) driver: KernelDriver,
     /// Another process has it, so that no probe gets it.
     #[serde(default)]
     pub(crate) taken: bool,
@@ -103,7 +103,7 @@ pub(crate) struct FunctionConfig {
 
 /// The kernel's driver that a function is bound to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) enum Driver {
+pub(crate) enum KernelDriver {
     #[default]
     #[serde(rename = "vfio-pci")]
     Vfio,
@@ -121,7 +121,7 @@ const fn skylake() -> u16 {
 
 fn function(func: u8) -> FunctionConfig {
     let pci = spdk_pci_addr { domain: 0, bus: 0, dev: 4, func };
-    FunctionConfig { pci, device: skylake(), driver: Driver::Vfio, taken: false }
+    FunctionConfig { pci, device: skylake(), driver: KernelDriver::Vfio, taken: false }
 }
 
 impl Default for SocketConfig {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(config.sockets[0].xfercap, 64 << 10);
         assert_eq!(config.sockets[1].xfercap, 4 << 10);
         assert_eq!(config.sockets[1].profile.name, "ioat");
-        assert_eq!(config.sockets[1].function[0].driver, Driver::Kernel);
+        assert_eq!(config.sockets[1].function[0].driver, KernelDriver::Kernel);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const CORE_MASK: &std::ffi::CStr = c"0x1";
 const NAME: &std::ffi::CStr = c"spdk";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum InitState {
     /// Nothing was set up.
     New,
     Ready,
@@ -25,7 +25,7 @@ enum State {
     Over,
 }
 
-static STATE: Mutex<State> = Mutex::new(State::New);
+static STATE: Mutex<InitState> = Mutex::new(InitState::New);
 
 fn complain(problem: &str) {
     eprintln!("spdk-emu: {problem}");
@@ -79,16 +79,16 @@ c_calls! {
     fn spdk_env_init(opts: Ptr<spdk_env_opts>) -> c_int {
         let mut state = lock(&STATE);
         let outcome = match (*state, opts.get()) {
-            (State::New, None) => refuse(-libc::EINVAL, "spdk_env_init needs options the first time"),
-            (State::New, Some(opts)) => {
+            (InitState::New, None) => refuse(-libc::EINVAL, "spdk_env_init needs options the first time"),
+            (InitState::New, Some(opts)) => {
                 // SAFETY: C filled the options by `spdk_env_opts_init`, and its pointers in them are valid or
                 // null.
                 let outcome = unsafe { init(opts) };
                 // Only bad options leave nothing behind.
                 *state = match &outcome {
-                    Ok(()) => State::Ready,
-                    Err(Refusal { errno, .. }) if *errno == -libc::EINVAL => State::New,
-                    Err(_) => State::Over,
+                    Ok(()) => InitState::Ready,
+                    Err(Refusal { errno, .. }) if *errno == -libc::EINVAL => InitState::New,
+                    Err(_) => InitState::Over,
                 };
                 outcome
             }
@@ -97,11 +97,11 @@ c_calls! {
                 "the environment was set up in this process before; NULL as options sets it up again with the same",
             ),
             (_, None) => {
-                *state = State::Ready;
+                *state = InitState::Ready;
                 Ok(())
             }
         };
-        pci::set_ready(*state == State::Ready);
+        pci::set_ready(*state == InitState::Ready);
         answer(outcome.map_err(|Refusal { errno, problem }| {
             complain(&problem);
             errno
@@ -250,8 +250,8 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
 c_calls! {
     fn spdk_env_fini() {
         let mut state = lock(&STATE);
-        if *state == State::Ready {
-            *state = State::Over;
+        if *state == InitState::Ready {
+            *state = InitState::Over;
             pci::set_ready(false);
         }
     }

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c, c_calls};
-use crate::channel::{Callback, Channel, Work};
+use crate::channel::{Callback, Channel, ChannelOp};
 use crate::pci::{Function, Taken, walk};
 use crate::pci_addr;
 
@@ -68,12 +68,12 @@ c_calls! {
 unsafe fn build(
     channel: Ptr<Channel>,
     (callback, arg): (Callback, Addr),
-    work: Work,
+    work: ChannelOp,
     (dst, len): (Addr, u64),
     flush: bool,
 ) -> c_int {
     let built = attached(channel).and_then(|channel| {
-        if matches!(work, Work::Fill { .. }) && !channel.config().fill {
+        if matches!(work, ChannelOp::Fill { .. }) && !channel.config().fill {
             crate::log::error("the channel has no fill");
             return Err(-1);
         }
@@ -100,10 +100,10 @@ macro_rules! builders {
 }
 
 builders! {
-    spdk_ioat_build_copy(src: Addr) Work::Copy { src: src.addr() }, false;
-    spdk_ioat_submit_copy(src: Addr) Work::Copy { src: src.addr() }, true;
-    spdk_ioat_build_fill(pattern: u64) Work::Fill { pattern }, false;
-    spdk_ioat_submit_fill(pattern: u64) Work::Fill { pattern }, true;
+    spdk_ioat_build_copy(src: Addr) ChannelOp::Copy { src: src.addr() }, false;
+    spdk_ioat_submit_copy(src: Addr) ChannelOp::Copy { src: src.addr() }, true;
+    spdk_ioat_build_fill(pattern: u64) ChannelOp::Fill { pattern }, false;
+    spdk_ioat_submit_fill(pattern: u64) ChannelOp::Fill { pattern }, true;
 }
 
 c_calls! {

@@ -71,7 +71,7 @@ struct Buf {
 }
 
 /// The program's objects.
-struct Program {
+struct MemoryProgram {
     input: Input,
     depth: Cell<u32>,
     /// The program is cleaning up.
@@ -94,7 +94,7 @@ struct Program {
 }
 
 thread_local! {
-    static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
+    static PROGRAM: RefCell<Option<Rc<MemoryProgram>>> = const { RefCell::new(None) };
 }
 
 /// Runs a program decided by the input: the first byte chooses the card, the others the calls and arguments.
@@ -108,7 +108,7 @@ pub fn doca_calls(input: &[u8]) {
     let card = usize::from(input.byte()) % CARDS.len();
     doca_emu::use_config(Some(CARDS[card])).expect("the configurations above are right");
     let target = Box::into_raw(Box::new(oracle::initial(LEN))).cast::<u8>();
-    let program = Rc::new(Program {
+    let program = Rc::new(MemoryProgram {
         input,
         depth: Cell::new(0),
         over: Cell::new(false),
@@ -140,7 +140,7 @@ pub fn doca_calls(input: &[u8]) {
 }
 
 /// Runs a callback of the program.
-fn within(callback: impl FnOnce(&Program)) {
+fn within(callback: impl FnOnce(&MemoryProgram)) {
     let Some(program) = PROGRAM.with_borrow(Clone::clone) else { return };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(&program))) {
         program.over.set(true);
@@ -148,7 +148,7 @@ fn within(callback: impl FnOnce(&Program)) {
     }
 }
 
-impl Program {
+impl MemoryProgram {
     /// Resumes the panic of a callback.
     fn pass_on(&self) {
         if let Some(panic) = self.failed.take() {

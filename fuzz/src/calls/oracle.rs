@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{LEN, Program, c, call};
+use super::{LEN, MemoryProgram, c, call};
 
 /// The last submission that writes a byte of the target.
 #[derive(Clone, Copy, Default)]
@@ -63,7 +63,7 @@ fn addresses(head: *mut c::doca_buf, room: bool) -> Vec<usize> {
 }
 
 /// The bytes that a copy between two lists moves.
-pub(super) fn plan(program: &Program, src: *mut c::doca_buf, dst: *mut c::doca_buf) -> Vec<Move> {
+pub(super) fn plan(program: &MemoryProgram, src: *mut c::doca_buf, dst: *mut c::doca_buf) -> Vec<Move> {
     let source = program.source.as_ptr().addr();
     let target = program.target.addr();
     let place = |address: usize, base: usize| address.checked_sub(base).filter(|at| *at < LEN);
@@ -90,7 +90,7 @@ impl Oracle {
     }
 
     /// Checks a completed copy.
-    pub(super) fn land(&mut self, flight: u32, well: bool, program: &Program) {
+    pub(super) fn land(&mut self, flight: u32, well: bool, program: &MemoryProgram) {
         let moves = self.flights.remove(&flight).expect("counted when it was submitted");
         for (from, to) in moves {
             let (Some(from), Some(to)) = (from, to) else { continue };
@@ -102,7 +102,7 @@ impl Oracle {
     }
 
     /// Checks that bytes which no copy writes are unchanged.
-    pub(super) fn check_rest(&self, program: &Program) {
+    pub(super) fn check_rest(&self, program: &MemoryProgram) {
         assert_eq!(*program.source, initial(0), "a device wrote what it may only read");
         let before = initial(LEN);
         for (at, byte) in self.target.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Oracle {
     }
 }
 
-impl Program {
+impl MemoryProgram {
     /// A byte of the target.
     fn peek(&self, at: usize) -> u8 {
         assert!(at < LEN);

@@ -3,12 +3,12 @@
 use std::ffi::{CString, c_void};
 use std::ptr;
 
-use super::{Buf, Dma, LEN, Program, Task, c, call, on_done, on_error, on_free, on_state, oracle};
+use super::{Buf, Dma, LEN, MemoryProgram, Task, c, call, on_done, on_error, on_free, on_state, oracle};
 
 const OK: c::doca_error_t = c::DOCA_SUCCESS;
 const FUNCTIONS: [&str; 3] = ["0000:03:00.0", "0000:03:00.1", "0000:3b:00.0"];
 
-impl Program {
+impl MemoryProgram {
     /// Makes one call, or a few related ones.
     pub(super) fn step(&self) {
         match self.input.byte() % 48 {

@@ -2,11 +2,11 @@
 
 use std::ptr;
 
-use super::{Program, c, call};
+use super::{MemoryProgram, c, call};
 
 const OK: c::doca_error_t = c::DOCA_SUCCESS;
 
-impl Program {
+impl MemoryProgram {
     /// Stops, frees and destroys every object.
     pub(super) fn tear_down(&self) {
         self.over.set(true);

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::ptr;
 
-use super::{OK, Program, c, call, within};
+use super::{ContextProgram, OK, c, call, within};
 
 /// The card's representor of a host function.
 pub(super) fn representor(dev: *mut c::doca_dev) -> *mut c::doca_dev_rep {
@@ -71,7 +71,7 @@ unsafe extern "C" fn on_disconnect(
     });
 }
 
-impl Program {
+impl ContextProgram {
     fn name(&self) -> CString {
         let which = self.input.byte() % 9;
         let name = match which {

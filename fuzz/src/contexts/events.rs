@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{OK, Program, c, call, within};
+use super::{ContextProgram, OK, c, call, within};
 
 /// An event.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ on_end! {
     on_other on_not_other doca_sync_event_task_wait_neq doca_sync_event_task_wait_neq_as_doca_task
 }
 
-impl Program {
+impl ContextProgram {
     fn event(&self) -> *mut c::doca_sync_event {
         self.input.pick(&self.events).map_or(ptr::null_mut(), |event| event.0)
     }

@@ -43,7 +43,7 @@ struct Task {
 }
 
 /// The program's objects.
-struct Program {
+struct ContextProgram {
     input: Input,
     depth: Cell<u32>,
     /// The program is cleaning up.
@@ -68,7 +68,7 @@ struct Program {
 }
 
 thread_local! {
-    static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
+    static PROGRAM: RefCell<Option<Rc<ContextProgram>>> = const { RefCell::new(None) };
 }
 
 /// Runs a program decided by the input: the first byte chooses the card, the others the calls and arguments.
@@ -81,7 +81,7 @@ pub fn doca_contexts(input: &[u8]) {
     let input = Input::new(input);
     doca_emu::use_config(Some(CARDS[usize::from(input.byte()) % CARDS.len()])).expect("right");
     let (dpu, host) = (open("0000:03:00.0"), open("0000:3b:00.0"));
-    let program = Rc::new(Program {
+    let program = Rc::new(ContextProgram {
         input,
         depth: Cell::new(0),
         over: Cell::new(false),
@@ -133,7 +133,7 @@ fn open(address: &str) -> *mut c::doca_dev {
 }
 
 /// Runs a callback of the program.
-fn within(callback: impl FnOnce(&Program)) {
+fn within(callback: impl FnOnce(&ContextProgram)) {
     let Some(program) = PROGRAM.with_borrow(Clone::clone) else { return };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(&program))) {
         program.over.set(true);
@@ -150,7 +150,7 @@ unsafe extern "C" fn on_state(_: c::doca_data, ctx: *mut c::doca_ctx, before: u3
     });
 }
 
-impl Program {
+impl ContextProgram {
     /// Resumes the panic of a callback.
     fn pass_on(&self) {
         if let Some(panic) = self.failed.take() {

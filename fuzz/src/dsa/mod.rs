@@ -48,7 +48,7 @@ struct Expected {
 pub fn dsa_programs(input: &[u8]) {
     match input.split_first() {
         Some((b'c', text)) => configuration(text),
-        Some((_, program)) => Program::new(Input::new(program)).run(),
+        Some((_, program)) => DsaProgram::new(Input::new(program)).run(),
         None => {}
     }
 }
@@ -88,7 +88,7 @@ fn configured(input: &Input) -> (String, Vec<bool>) {
     (text, shared)
 }
 
-struct Program {
+struct DsaProgram {
     input: Input,
     emu: Emu,
     /// For each work queue, whether it is shared: shared ones take ENQCMD.
@@ -101,7 +101,7 @@ struct Program {
     over: Vec<(usize, u8)>,
 }
 
-impl Program {
+impl DsaProgram {
     fn new(input: Input) -> Self {
         let (text, shared) = configured(&input);
         let emu = Emu::start(&text).unwrap_or_else(|e| panic!("{e}: {text}"));

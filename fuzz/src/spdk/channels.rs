@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use super::{Flight, Memory, Program, c, call, within};
+use super::{Flight, Memory, SpdkProgram, c, call, within};
 
 unsafe extern "C" fn on_probe(wanted: *mut c_void, device: *mut c::spdk_pci_device) -> bool {
     let address = call!(spdk_pci_device_get_addr(device));
@@ -49,7 +49,7 @@ fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
     a.0 < b.0.saturating_add(b.1) && b.0 < a.0.saturating_add(a.1)
 }
 
-impl Program {
+impl SpdkProgram {
     pub(super) fn channel_step(&self) {
         let channel = self.input.handle(&self.channels);
         match self.input.byte() % 12 {

@@ -3,13 +3,13 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
-use super::{Memory, Program, c, call, within};
+use super::{Memory, SpdkProgram, c, call, within};
 
 const NAMES: [&std::ffi::CStr; 4] = [c"a", c"b", c"", c"a name that is longer than pools and zones may have"];
 
 unsafe extern "C" fn on_object(_: *mut c::spdk_mempool, _: *mut c_void, object: *mut c_void, _: u32) {
     assert!(!object.is_null());
-    within(Program::step_in_callback);
+    within(SpdkProgram::step_in_callback);
 }
 
 unsafe extern "C" fn on_notify(
@@ -42,7 +42,7 @@ unsafe extern "C" fn on_enumerate(_: *mut c_void, device: *mut c::spdk_pci_devic
     1
 }
 
-impl Program {
+impl SpdkProgram {
     fn name(&self) -> *const c_char {
         let byte = usize::from(self.input.byte());
         if byte >= 250 { ptr::null() } else { NAMES[byte % NAMES.len()].as_ptr() }

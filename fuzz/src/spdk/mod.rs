@@ -72,7 +72,7 @@ struct Memory {
 }
 
 /// The program's objects.
-struct Program {
+struct SpdkProgram {
     input: Input,
     depth: Cell<u32>,
     over: Cell<bool>,
@@ -91,7 +91,7 @@ struct Program {
 }
 
 thread_local! {
-    static PROGRAM: RefCell<Option<Rc<Program>>> = const { RefCell::new(None) };
+    static PROGRAM: RefCell<Option<Rc<SpdkProgram>>> = const { RefCell::new(None) };
 }
 
 fn set_up() {
@@ -119,7 +119,7 @@ fn set_up() {
 /// end.
 pub fn spdk_calls(input: &[u8]) {
     set_up();
-    let program = Rc::new(Program {
+    let program = Rc::new(SpdkProgram {
         input: Input::new(input),
         depth: Cell::new(0),
         over: Cell::new(false),
@@ -145,7 +145,7 @@ pub fn spdk_calls(input: &[u8]) {
 }
 
 /// Runs a callback of the program.
-fn within(callback: impl FnOnce(&Program)) {
+fn within(callback: impl FnOnce(&SpdkProgram)) {
     let Some(program) = PROGRAM.with_borrow(Clone::clone) else { return };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(&program))) {
         program.over.set(true);
@@ -153,7 +153,7 @@ fn within(callback: impl FnOnce(&Program)) {
     }
 }
 
-impl Program {
+impl SpdkProgram {
     /// Resumes the panic of a callback.
     fn pass_on(&self) {
         if let Some(panic) = self.failed.take() {

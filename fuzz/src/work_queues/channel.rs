@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::ptr;
 
-use super::{OK, Peer, Program, c, call, now};
+use super::{OK, Peer, WorkQueueProgram, c, call, now};
 
 /// The card's representor of a host function.
 pub(super) fn representor(dev: *mut now::doca_dev) -> *mut now::doca_dev_rep {
@@ -17,7 +17,7 @@ pub(super) fn representor(dev: *mut now::doca_dev) -> *mut now::doca_dev_rep {
     rep
 }
 
-impl Program {
+impl WorkQueueProgram {
     fn name(&self) -> CString {
         let which = self.input.byte() % 9;
         let name = match which {

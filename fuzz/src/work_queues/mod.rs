@@ -62,7 +62,7 @@ struct Peer {
 
 /// The program's objects. Every copy writes bytes to places of the same number modulo 256, so a byte of the
 /// target is always its first value or that of the source.
-struct Program {
+struct WorkQueueProgram {
     input: Input,
     source: *mut u8,
     target: *mut u8,
@@ -106,7 +106,7 @@ pub fn doca_work_queues(input: &[u8]) {
         Box::into_raw((0..LEN).map(value).collect::<Vec<_>>().into_boxed_slice()).cast::<u8>()
     };
     let devs = PCI.map(open);
-    let program = Program {
+    let program = WorkQueueProgram {
         input,
         source: memory(copied),
         target: memory(initial),
@@ -170,7 +170,7 @@ fn inventory() -> *mut now::doca_buf_inventory {
     inventory
 }
 
-impl Program {
+impl WorkQueueProgram {
     /// Makes what copies and messages need, if the input's bytes are right.
     fn prepare(&self) {
         for _ in 0..2 {

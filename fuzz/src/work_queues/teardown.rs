@@ -2,9 +2,9 @@
 
 use std::ptr;
 
-use super::{OK, Program, c, call};
+use super::{OK, WorkQueueProgram, c, call};
 
-impl Program {
+impl WorkQueueProgram {
     /// Retrieves, stops and destroys every object.
     pub(super) fn tear_down(&self) {
         for _ in 0..1000 {

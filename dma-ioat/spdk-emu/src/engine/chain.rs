@@ -8,7 +8,7 @@ use std::time::Duration;
 use dma_sim::model::Fault;
 
 use super::faults::Faults;
-use super::registers::{Error, RESET, Registers, SUSPEND, State};
+use super::registers::{ChannelState, Error, RESET, Registers, SUSPEND};
 use crate::c_abi::Addr;
 use crate::channel::Channel;
 use crate::config::SocketConfig;
@@ -44,7 +44,7 @@ pub(super) struct Chain {
     faults: Faults,
     max: u64,
     fill: bool,
-    state: State,
+    state: ChannelState,
     /// Descriptors done since the reset, modulo 2^16.
     done: u16,
     /// Bus address of the next descriptor; `None` before the first, which is at `CHAINADDR`.
@@ -70,7 +70,7 @@ impl Chain {
             faults: Faults::new(&config.faults, config.seed, number),
             max: config.xfercap,
             fill: config.fill,
-            state: State::Halted,
+            state: ChannelState::Halted,
             done: 0,
             next: None,
             completed: 0,
@@ -91,7 +91,9 @@ impl Chain {
             self.command(command);
             return true;
         }
-        if self.stuck || matches!(self.state, State::Halted | State::Suspended) && !self.starts() {
+        if self.stuck
+            || matches!(self.state, ChannelState::Halted | ChannelState::Suspended) && !self.starts()
+        {
             return false;
         }
         let mut some = false;
@@ -109,7 +111,10 @@ impl Chain {
 
     /// True if the driver starts a channel that was reset.
     fn starts(&self) -> bool {
-        self.state == State::Halted && self.errors == 0 && self.next.is_none() && self.registers.count() != 0
+        self.state == ChannelState::Halted
+            && self.errors == 0
+            && self.next.is_none()
+            && self.registers.count() != 0
     }
 
     fn command(&mut self, command: u8) {
@@ -121,9 +126,9 @@ impl Chain {
             }
             self.registers.clear_count();
             self.registers.set_errors(0);
-            self.set_state(State::Halted);
-        } else if command & SUSPEND != 0 && !self.stuck && self.state != State::Halted {
-            self.set_state(State::Suspended);
+            self.set_state(ChannelState::Halted);
+        } else if command & SUSPEND != 0 && !self.stuck && self.state != ChannelState::Halted {
+            self.set_state(ChannelState::Suspended);
         }
         self.registers.done(command);
     }
@@ -138,15 +143,15 @@ impl Chain {
         }
     }
 
-    fn set_state(&mut self, state: State) {
+    fn set_state(&mut self, state: ChannelState) {
         self.state = state;
         self.registers.set_status(self.completed, state);
     }
 
     /// Executes the next descriptor. False: the channel halted or hangs.
     fn advance(&mut self) -> bool {
-        if self.state != State::Active {
-            self.set_state(State::Active);
+        if self.state != ChannelState::Active {
+            self.set_state(ChannelState::Active);
         }
         let first = self.next.is_none();
         let at = self.next.unwrap_or_else(|| self.registers.chain());
@@ -178,7 +183,8 @@ impl Chain {
         self.completed = at;
         self.next = Some(descriptor.next);
         self.done = self.done.wrapping_add(1);
-        let state = if self.done == self.registers.count() { State::Idle } else { State::Active };
+        let state =
+            if self.done == self.registers.count() { ChannelState::Idle } else { ChannelState::Active };
         let told = descriptor.control & COMPLETION_UPDATE != 0 && !faults.contains(&Fault::Lose);
         if told && !self.tell(state) {
             return self.halt(Error::CompletionAddress);
@@ -216,7 +222,7 @@ impl Chain {
     }
 
     /// Writes the completion word. False: its address is invalid.
-    fn tell(&self, state: State) -> bool {
+    fn tell(&self, state: ChannelState) -> bool {
         let at = self.registers.completion();
         match map::from_bus(at) {
             Some((addr, _)) if at.is_multiple_of(8) => {
@@ -234,8 +240,8 @@ impl Chain {
         self.errors |= error as u32;
         self.registers.set_errors(self.errors);
         // The completion address may be invalid; the registers have the state too.
-        self.tell(State::Halted);
-        self.set_state(State::Halted);
+        self.tell(ChannelState::Halted);
+        self.set_state(ChannelState::Halted);
         false
     }
 }

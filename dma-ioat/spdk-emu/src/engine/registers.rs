@@ -30,7 +30,7 @@ pub(super) const RESET: u8 = 0x20;
 /// States, the low bits of `CHANSTS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum State {
+pub(super) enum ChannelState {
     Active = 0,
     Idle = 1,
     Suspended = 2,
@@ -73,7 +73,7 @@ impl Registers {
         registers.byte(CBVER).store(config.cbver, Ordering::Relaxed);
         let fill = if config.fill { CAN_FILL } else { 0 };
         registers.long(DMACAPABILITY).store(CAN_PAGE_BREAK | fill, Ordering::Relaxed);
-        registers.set_status(0, State::Halted);
+        registers.set_status(0, ChannelState::Halted);
         Some(registers)
     }
 
@@ -136,7 +136,7 @@ impl Registers {
     }
 
     /// Sets the last completed descriptor and the state.
-    pub(super) fn set_status(&self, completed: u64, state: State) {
+    pub(super) fn set_status(&self, completed: u64, state: ChannelState) {
         self.quad(CHANSTS).store(completed | state as u64, Ordering::Release);
     }
 

@@ -35,12 +35,12 @@ thread_local! {
 #[derive(Default)]
 struct Worker {
     core: u32,
-    work: Mutex<Work>,
+    work: Mutex<CoreWork>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-enum Work {
+enum CoreWork {
     #[default]
     None,
     Given(Start, Addr),
@@ -52,17 +52,17 @@ impl Worker {
         CURRENT.set(self.core);
         bind(self.core);
         loop {
-            let given = |work: &mut Work| !matches!(work, Work::Given(..));
+            let given = |work: &mut CoreWork| !matches!(work, CoreWork::Given(..));
             let waited = self.changed.wait_while(lock(&self.work), given);
             let mut work = waited.unwrap_or_else(PoisonError::into_inner);
-            if let Work::Given(Some(start), arg) = std::mem::replace(&mut *work, Work::Running) {
+            if let CoreWork::Given(Some(start), arg) = std::mem::replace(&mut *work, CoreWork::Running) {
                 drop(work);
                 // SAFETY: the program's own function, with the argument that it gave.
                 unsafe { start(arg.raw()) };
             } else {
                 drop(work);
             }
-            *lock(&self.work) = Work::None;
+            *lock(&self.work) = CoreWork::None;
             self.changed.notify_all();
         }
     }
@@ -177,10 +177,10 @@ c_calls! {
             let worker = cores.workers.iter().find(|worker| worker.core == core).ok_or(-libc::EINVAL)?;
             start.ok_or(-libc::EINVAL)?;
             let mut work = lock(&worker.work);
-            if !matches!(*work, Work::None) {
+            if !matches!(*work, CoreWork::None) {
                 return Err(-libc::EBUSY);
             }
-            *work = Work::Given(start, arg);
+            *work = CoreWork::Given(start, arg);
             worker.changed.notify_all();
             Ok(())
         };
@@ -191,7 +191,7 @@ c_calls! {
         for worker in CORES.get().iter().flat_map(|cores| &cores.workers) {
             // A thread that waited for itself would deadlock.
             if worker.core != CURRENT.get() {
-                let busy = |work: &mut Work| !matches!(work, Work::None);
+                let busy = |work: &mut CoreWork| !matches!(work, CoreWork::None);
                 drop(worker.changed.wait_while(lock(&worker.work), busy));
             }
         }

@@ -12,21 +12,21 @@ use crate::pci_addr;
 use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
 
 /// `struct spdk_pci_driver`.
-pub(crate) struct Driver {
+pub(crate) struct PciDriver {
     name: &'static CStr,
     ids: Vec<spdk_pci_id>,
 }
 
-static DRIVERS: Mutex<Vec<&'static Driver>> = Mutex::new(Vec::new());
+static DRIVERS: Mutex<Vec<&'static PciDriver>> = Mutex::new(Vec::new());
 
 /// The built-in driver of I/OAT.
-fn ioat() -> &'static Driver {
-    static IOAT: OnceLock<Driver> = OnceLock::new();
-    IOAT.get_or_init(|| Driver { name: c"ioat", ids: Vec::new() })
+fn ioat() -> &'static PciDriver {
+    static IOAT: OnceLock<PciDriver> = OnceLock::new();
+    IOAT.get_or_init(|| PciDriver { name: c"ioat", ids: Vec::new() })
 }
 
 c_calls! {
-    fn spdk_pci_get_driver(name: Text) -> Ptr<Driver> {
+    fn spdk_pci_get_driver(name: Text) -> Ptr<PciDriver> {
         let Some(name) = name.get() else { return Ptr::NULL };
         let drivers = lock(&DRIVERS);
         let registered = drivers.iter().copied();
@@ -35,7 +35,7 @@ c_calls! {
         found.map_or(Ptr::NULL, |driver| unsafe { Ptr::of(driver) })
     }
 
-    fn spdk_pci_ioat_get_driver() -> Ptr<Driver> {
+    fn spdk_pci_ioat_get_driver() -> Ptr<PciDriver> {
         // SAFETY: nobody writes to a driver.
         unsafe { Ptr::of(ioat()) }
     }
@@ -47,11 +47,11 @@ c_calls! {
         let ids = (0..).map(|i| unsafe { id_table.read(i) }).take_while(|id| id.vendor_id != 0).collect();
         // Never freed: the program's constructors register drivers.
         let name = Box::leak(name.to_owned().into_boxed_c_str());
-        lock(&DRIVERS).push(Box::leak(Box::new(Driver { name, ids })));
+        lock(&DRIVERS).push(Box::leak(Box::new(PciDriver { name, ids })));
     }
 }
 
-impl Driver {
+impl PciDriver {
     /// True for a driver of I/OAT functions; there are no others.
     fn fits(&self) -> bool {
         let any = c::SPDK_PCI_ANY_ID as u16;
@@ -66,7 +66,7 @@ impl Driver {
 }
 
 c_calls! {
-    fn spdk_pci_enumerate(driver: Ptr<Driver>, call: c::spdk_pci_enum_cb, ctx: Addr) -> c_int {
+    fn spdk_pci_enumerate(driver: Ptr<PciDriver>, call: c::spdk_pci_enum_cb, ctx: Addr) -> c_int {
         match driver.get() {
             // SAFETY: C passes a callback that may be called with `ctx`.
             Some(driver) if driver.fits() && !unsafe { walk_c(call, ctx, None) }.0 => -1,
@@ -76,7 +76,7 @@ c_calls! {
     }
 
     fn spdk_pci_device_attach(
-        driver: Ptr<Driver>,
+        driver: Ptr<PciDriver>,
         call: c::spdk_pci_enum_cb,
         ctx: Addr,
         address: Ptr<spdk_pci_addr>,

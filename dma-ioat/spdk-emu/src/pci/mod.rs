@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::c_abi::{Addr, Outcome, Ptr, c};
 use crate::channel::Channel;
-use crate::config::{Config, Driver, FunctionConfig, Reattach};
+use crate::config::{Config, FunctionConfig, KernelDriver, Reattach};
 use crate::engine::Engine;
 use crate::lock;
 use crate::pci_addr;
@@ -182,7 +182,7 @@ impl Function {
     }
 
     fn is_seen(&self) -> bool {
-        let bound = matches!(self.config.driver, Driver::Vfio | Driver::Uio);
+        let bound = matches!(self.config.driver, KernelDriver::Vfio | KernelDriver::Uio);
         bound && self.allowed.load(Relaxed) && READY.load(Relaxed)
     }
 
