@@ -6,8 +6,9 @@ mod secret;
 mod wire;
 
 use dma_core::Access;
+use dma_handshake::PROOF_LEN;
 
-use secret::{PROOF, Secret};
+use secret::Secret;
 use wire::{
     BLOB, Challenge, End, ForeignBlob, Grant, REPLY, REQUEST, Reply, Request, VERSION, decode_blob,
     encode_blob,
@@ -69,7 +70,7 @@ fn request(bytes: &[u8; REQUEST], right: bool) {
     let decoded = Request::decode(bytes);
     if let Ok((request, proof)) = &decoded {
         let again = request.encode(&SECRET, &CHALLENGE);
-        assert!(bytes.starts_with(&again[..REQUEST - PROOF]), "something was dropped on the way");
+        assert!(bytes.starts_with(&again[..REQUEST - PROOF_LEN]), "something was dropped on the way");
         assert_eq!(request.is_proven(&SECRET, &CHALLENGE, proof), right, "{request:?}");
     }
     assert!(decoded.is_ok() || !right, "{decoded:?}");
