@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// Maximum numbers of buffers, of sources, and of operations in flight of a program.
-const MOST: usize = 8;
+const MAX_EACH: usize = 8;
 /// Length of the longest buffer, in bytes.
-const LONGEST: usize = 5000;
+const MAX_LEN: usize = 5000;
 /// Up to this alignment, any step may register memory. Larger alignments need longer memory and more time, so
 /// fewer steps do.
 const SHORT_ALIGNMENT: usize = 4096;
@@ -82,7 +82,7 @@ impl<'a> Program<'a> {
             engine,
             random: Random(seed),
             queue: queue_of(engine, 4),
-            pool: pool(&[(200, 2), (LONGEST, 3)]),
+            pool: pool(&[(200, 2), (MAX_LEN, 3)]),
             copy_pool: pool(&[(1000, 4)]),
             // The cache has fewer entries than there are owners.
             cache: RegistrationCache::new(engine, &RegistrationCacheOptions::new().with_entries(2)),
@@ -99,7 +99,7 @@ impl<'a> Program<'a> {
     }
 
     fn len(&mut self) -> usize {
-        let longest = [50, 200, LONGEST][self.random.below(3)];
+        let longest = [50, 200, MAX_LEN][self.random.below(3)];
         1 + self.random.below(longest)
     }
 
@@ -140,7 +140,7 @@ impl<'a> Program<'a> {
     }
 
     fn add_buffer(&mut self) {
-        if self.buffers.len() >= MOST {
+        if self.buffers.len() >= MAX_EACH {
             return;
         }
         let len = self.len();
@@ -161,7 +161,7 @@ impl<'a> Program<'a> {
     }
 
     fn add_source(&mut self) {
-        if self.sources.len() >= MOST || !self.registers() {
+        if self.sources.len() >= MAX_EACH || !self.registers() {
             return;
         }
         let source = if self.random.below(3) == 0 {
@@ -180,7 +180,7 @@ impl<'a> Program<'a> {
 
     fn freeze(&mut self) {
         let (buffer, bytes) = self.buffers.swap_remove(self.random.below(self.buffers.len()));
-        if self.sources.len() < MOST {
+        if self.sources.len() < MAX_EACH {
             self.sources.push((buffer.freeze(), bytes));
         }
     }

@@ -84,7 +84,7 @@ unsafe impl DmaEngine for ReferenceEngine {
         let memory = HostMemory::allocate_requested(request)?;
         let info =
             RegionInfo::local(self.id, RegionKey::unique(), memory.as_ptr(), request.len, request.access);
-        Ok(Box::new(Memory { info, _owned: Some(memory) }))
+        Ok(Box::new(ReferenceRegion { info, _owned: Some(memory) }))
     }
 
     unsafe fn register_raw(
@@ -94,7 +94,7 @@ unsafe impl DmaEngine for ReferenceEngine {
     ) -> Result<Box<dyn RawRegion>> {
         let info =
             RegionInfo::local(self.id, RegionKey::unique(), memory.as_ptr(), memory.len(), request.access);
-        Ok(Box::new(Memory { info, _owned: None }))
+        Ok(Box::new(ReferenceRegion { info, _owned: None }))
     }
 
     fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -118,14 +118,14 @@ unsafe impl DmaEngine for ReferenceEngine {
 }
 
 #[derive(Debug)]
-struct Memory {
+struct ReferenceRegion {
     info: RegionInfo,
     _owned: Option<HostMemory>,
 }
 
 // SAFETY: `info` never changes. The memory stays mapped until the region is dropped, because the region owns
 // it or the caller of `register_raw` promised so.
-unsafe impl RawRegion for Memory {
+unsafe impl RawRegion for ReferenceRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
     }

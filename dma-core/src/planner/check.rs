@@ -203,7 +203,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Maximum number of vectors that are kept.
-    const MOST: usize = 64;
+    const MAX_LISTS: usize = 64;
 
     pub(crate) fn take(&mut self) -> Vec<Segment> {
         self.spare.pop().unwrap_or_default()
@@ -215,7 +215,7 @@ impl Lists {
 
     /// Moves the vectors of `other` into this collection.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
-        while self.spare.len() < Self::MOST
+        while self.spare.len() < Self::MAX_LISTS
             && let Some(list) = other.spare.pop()
         {
             self.spare.push(list);
@@ -233,7 +233,7 @@ impl Lists {
     }
 
     pub(crate) fn keep(&mut self, mut list: Vec<Segment>) {
-        if list.capacity() > 0 && self.spare.len() < Self::MOST {
+        if list.capacity() > 0 && self.spare.len() < Self::MAX_LISTS {
             list.clear();
             self.spare.push(list);
         }

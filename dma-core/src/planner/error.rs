@@ -175,15 +175,15 @@ pub struct OpError<T> {
     error: Error,
     /// The copy of the error that `source` returns (see the type's documentation).
     cause: Error,
-    rest: Rest<T>,
+    rest: ReturnedOperands<T>,
 }
 
 /// The operands and the failures of a batch. Clippy limits an error to 128 bytes, including the operands. An
 /// `Option` of operands would need extra bytes for its tag, so this enum stores its tag in the pointer of a
 /// box.
-enum Rest<T> {
+enum ReturnedOperands<T> {
     /// The operands are returned.
-    Back(T, Box<[OpFailure]>),
+    Returned(T, Box<[OpFailure]>),
     /// The device may still use the operands.
     Kept(Box<[OpFailure]>),
 }
@@ -206,8 +206,8 @@ impl<T> OpError<T> {
     fn with_failures(error: Error, operands: Option<T>, failures: Vec<OpFailure>) -> Self {
         let failures = failures.into();
         let rest = match operands {
-            Some(operands) => Rest::Back(operands, failures),
-            None => Rest::Kept(failures),
+            Some(operands) => ReturnedOperands::Returned(operands, failures),
+            None => ReturnedOperands::Kept(failures),
         };
         Self { cause: error.to_cause(), error, rest }
     }
@@ -276,7 +276,7 @@ impl<T> OpError<T> {
     #[must_use]
     pub fn failures(&self) -> &[OpFailure] {
         match &self.rest {
-            Rest::Back(_, failures) | Rest::Kept(failures) => failures,
+            ReturnedOperands::Returned(_, failures) | ReturnedOperands::Kept(failures) => failures,
         }
     }
 
@@ -291,8 +291,8 @@ impl<T> OpError<T> {
     #[must_use]
     pub fn into_parts(self) -> (Error, Option<T>) {
         match self.rest {
-            Rest::Back(operands, _) => (self.error, Some(operands)),
-            Rest::Kept(_) => (self.error, None),
+            ReturnedOperands::Returned(operands, _) => (self.error, Some(operands)),
+            ReturnedOperands::Kept(_) => (self.error, None),
         }
     }
 }
@@ -317,7 +317,7 @@ impl<T> fmt::Debug for OpError<T> {
         }
         f.debug_struct("OpError")
             .field("error", &self.error)
-            .field("operands", &matches!(self.rest, Rest::Back(..)).then_some(".."))
+            .field("operands", &matches!(self.rest, ReturnedOperands::Returned(..)).then_some(".."))
             .field("failures", &self.failures())
             .finish()
     }

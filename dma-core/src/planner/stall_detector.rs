@@ -25,7 +25,7 @@ struct Wait {
 
 impl StallDetector {
     /// A stall takes at least this many polls, each of which counts for at most this fraction of the limit.
-    const POLLS: u32 = 64;
+    const MIN_POLLS: u32 = 64;
 
     pub(crate) const fn new(limit: Duration) -> Self {
         Self { limit, wait: None }
@@ -40,9 +40,9 @@ impl StallDetector {
         };
         let polled = u32::try_from(polls - wait.polls).unwrap_or(u32::MAX);
         let passed = now.saturating_duration_since(wait.last);
-        wait.watched += passed.min((self.limit / Self::POLLS).saturating_mul(polled));
+        wait.watched += passed.min((self.limit / Self::MIN_POLLS).saturating_mul(polled));
         (wait.polls, wait.last) = (polls, now);
-        let enough = wait.watched >= self.limit && polls - wait.first >= Self::POLLS.into();
+        let enough = wait.watched >= self.limit && polls - wait.first >= Self::MIN_POLLS.into();
         enough.then_some(wait.watched)
     }
 

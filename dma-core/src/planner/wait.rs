@@ -11,9 +11,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Idle polls before yielding (`SPINS`), and polls between readings of the clock (`CLOCK`).
-    const SPINS: u32 = 64;
-    const CLOCK: u32 = 16;
+    /// Idle polls before yielding (`SPIN_POLLS`), and polls between readings of the clock (`CLOCK_EVERY`).
+    const SPIN_POLLS: u32 = 64;
+    const CLOCK_EVERY: u32 = 16;
     /// Idle polls after which a wait may sleep, and after which it reads the clock at each poll.
     const SLEEP_AFTER: u32 = 2_000;
 
@@ -34,19 +34,19 @@ impl Backoff {
             self.idle = 0;
             // Check the deadline even during progress, because a long operation or those of others may
             // continue for long.
-            return self.polls.is_multiple_of(Self::CLOCK) && Instant::now() >= deadline();
+            return self.polls.is_multiple_of(Self::CLOCK_EVERY) && Instant::now() >= deadline();
         }
         self.pause();
-        if self.idle < Self::SPINS {
+        if self.idle < Self::SPIN_POLLS {
             return false;
         }
-        (self.may_sleep() || self.idle.is_multiple_of(Self::CLOCK)) && Instant::now() >= deadline()
+        (self.may_sleep() || self.idle.is_multiple_of(Self::CLOCK_EVERY)) && Instant::now() >= deadline()
     }
 
     /// Backs off after an idle poll.
     pub(crate) fn pause(&mut self) {
         self.idle = self.idle.saturating_add(1);
-        if self.idle < Self::SPINS {
+        if self.idle < Self::SPIN_POLLS {
             std::hint::spin_loop();
         } else {
             std::thread::yield_now();

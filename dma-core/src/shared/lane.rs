@@ -103,12 +103,12 @@ pub(super) enum Caller {
 }
 
 /// A slot that is being filled. If filling panics, the slot is returned.
-struct Taken<'a> {
+struct ClaimedSlot<'a> {
     slot: u32,
     free: &'a FreeSlots,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for ClaimedSlot<'_> {
     fn drop(&mut self) {
         self.free.give(self.slot);
     }
@@ -116,9 +116,9 @@ impl Drop for Taken<'_> {
 
 impl Lane {
     const INBOXES: usize = 4;
-    /// A polling thread serves its own requests first, and all others' every `TURNS` polls, because the
-    /// lane's thread stays away while others poll.
-    const TURNS: u32 = 16;
+    /// A polling thread serves its own requests first, and all others' every `SERVE_ALL_EVERY` polls, because
+    /// the lane's thread stays away while others poll.
+    const SERVE_ALL_EVERY: u32 = 16;
 
     pub(super) fn new(planner: Planner, options: &QueueOptions, wait_queue: Arc<WaitQueue>) -> Self {
         let depth = planner.ops.len();
@@ -166,7 +166,7 @@ impl Lane {
     /// After this call the device may use the memory. So the caller first puts the operands into a transfer,
     /// and then calls [`notice`](Self::notice), which may run the engine.
     pub(super) fn submit(&self, submitter_id: usize, fill: impl FnOnce(&mut Request)) -> Option<u32> {
-        let slot = Taken { slot: self.free.take(submitter_id)?, free: &self.free };
+        let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, free: &self.free };
         // SAFETY: `free.take` returned this slot to this thread only.
         unsafe { self.slots[slot.slot as usize].submit(fill) };
         let slot = ManuallyDrop::new(slot).slot;
@@ -321,7 +321,7 @@ impl Lane {
     fn run(&self, core: &mut Core, caller: Caller) -> usize {
         core.runs = core.runs.wrapping_add(1);
         if let Caller::Waiter(submitter_id) = caller
-            && !core.runs.is_multiple_of(Self::TURNS)
+            && !core.runs.is_multiple_of(Self::SERVE_ALL_EVERY)
         {
             self.submitted[submitter_id % Self::INBOXES].take(&self.links, &mut core.taken);
         }

@@ -9,15 +9,15 @@ use super::copy_tuner::{ticks, ticks_in};
 /// Shortest time that an idle thread polls before it sleeps. It polls at least as long as a wake-up takes.
 const SPIN: Duration = Duration::from_micros(20);
 /// Limit of each measured part of a wake-up. Anything longer is a wait for a CPU.
-pub(super) const LATE: Duration = Duration::from_micros(100);
+pub(super) const MAX_WAKE_UP_PART: Duration = Duration::from_micros(100);
 
 /// Break-even of a wake-up: work must take this many times as long. Two cores are less than twice as fast,
 /// above all from memory.
-const WORTH: u64 = 2;
+const BREAK_EVEN: u64 = 2;
 /// One in this many doorbells without a wake-up wakes a thread anyway, to measure.
-const EXPLORE: u32 = 1024;
+const EXPLORE_EVERY: u32 = 1024;
 /// Limit of the wake-up credit, in wake-ups.
-const CREDIT_MAX: u64 = 4;
+const MAX_CREDIT: u64 = 4;
 
 /// Sleep state of the helper threads.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Helpers {
 
     /// Returns the work that justifies a wake-up, in ticks.
     fn worth(&self) -> u64 {
-        WORTH * self.cost()
+        BREAK_EVEN * self.cost()
     }
 
     /// Returns the ticks without work after which threads sleep.
@@ -98,7 +98,7 @@ impl Helpers {
     pub(super) fn explores(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed).wrapping_add(1);
         self.refused.store(refused, Ordering::Relaxed);
-        refused.is_multiple_of(EXPLORE)
+        refused.is_multiple_of(EXPLORE_EVERY)
     }
 
     /// Wakes one sleeping thread, if any.
@@ -119,7 +119,7 @@ impl Helpers {
     /// Credits `work` ticks of a thread that goes to sleep.
     pub(super) fn earn(&self, work: u64) {
         // A lost concurrent update does no harm.
-        let credit = (self.credit.load(Ordering::Relaxed) + work).min(CREDIT_MAX * self.worth());
+        let credit = (self.credit.load(Ordering::Relaxed) + work).min(MAX_CREDIT * self.worth());
         self.credit.store(credit, Ordering::Relaxed);
     }
 
@@ -181,7 +181,7 @@ impl Helpers {
 
 /// Smooths the cost of calls. Falls fast, so that one outlier does not stay, and rises slowly.
 fn smooth(smoothed: &AtomicU64, ticks: u64) {
-    let (old, new) = (smoothed.load(Ordering::Relaxed), ticks.min(ticks_in(LATE)));
+    let (old, new) = (smoothed.load(Ordering::Relaxed), ticks.min(ticks_in(MAX_WAKE_UP_PART)));
     let next = match old {
         0 => new,
         _ if new < old => old - (old - new) / 2,
@@ -212,7 +212,7 @@ impl Helpers {
 
     /// Makes `worth` ticks of work justify a wake-up.
     pub(super) fn wake_for(&self, worth: u64) {
-        self.delay.store(worth / WORTH, Ordering::Relaxed);
+        self.delay.store(worth / BREAK_EVEN, Ordering::Relaxed);
     }
 }
 
@@ -269,14 +269,14 @@ mod tests {
             helpers.spend();
             !helpers.is_worth_waking(0)
         });
-        assert_eq!(calls, Some(CREDIT_MAX as i32), "and then it has to be earned again");
+        assert_eq!(calls, Some(MAX_CREDIT as i32), "and then it has to be earned again");
         helpers.spend();
         assert!(!helpers.is_worth_waking(999) && helpers.is_worth_waking(1000), "no debts");
     }
 
     #[test]
     fn the_cost_of_a_call_is_smoothed_and_late_ones_are_ignored() {
-        let (smoothed, late) = (AtomicU64::new(0), ticks_in(LATE));
+        let (smoothed, late) = (AtomicU64::new(0), ticks_in(MAX_WAKE_UP_PART));
         assert!(late > 0);
         smooth(&smoothed, 10 * late);
         assert_eq!(smoothed.load(Ordering::Relaxed), late);
@@ -316,6 +316,6 @@ mod tests {
     #[test]
     fn costs_of_calls_are_measured_again() {
         let helpers = Helpers::asleep(1, 1000);
-        assert_eq!((1..=2 * EXPLORE).filter(|_| helpers.explores()).count(), 2);
+        assert_eq!((1..=2 * EXPLORE_EVERY).filter(|_| helpers.explores()).count(), 2);
     }
 }

@@ -13,7 +13,7 @@ use super::copy_tuner::{Pick, ticks, ticks_in};
 use super::event::Event;
 use super::helpers::Helpers;
 use super::ring::{Claim, Ring};
-use super::transfer::{Failure, Kind, Work};
+use super::transfer::{Failure, Work, WorkKind};
 
 /// Latest notice of a job's end by an owner that polls continuously. Unlimited in tests, which time must not
 /// decide.
@@ -25,7 +25,7 @@ pub(super) struct Job {
     pub(super) token: u64,
     pub(super) pick: Pick,
     pub(super) kernel: Kernel,
-    pub(super) kind: Kind,
+    pub(super) kind: WorkKind,
     /// Sources, then destinations.
     pub(super) segments: Vec<Segment>,
     /// Number of sources.

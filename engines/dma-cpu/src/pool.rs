@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use dma_core::{Result, spawn_thread};
 
 use super::copy_tuner::ticks_in;
-use super::helpers::{Helpers, LATE, lock};
+use super::helpers::{Helpers, MAX_WAKE_UP_PART, lock};
 use super::job_queue::{BusyPeriod, JobQueue};
 
 /// The threads. Dropping it ends them.
 pub(super) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     threads: Mutex<Threads>,
 }
 
@@ -38,7 +38,7 @@ type Thread = Box<dyn FnOnce() + Send>;
 
 /// State that the threads share.
 #[derive(Debug, Default)]
-struct Shared {
+struct PoolState {
     helpers: Helpers,
     queues: Mutex<Vec<Arc<JobQueue>>>,
     /// Counts the changes of `queues`.
@@ -50,7 +50,7 @@ impl Pool {
     /// Prepares `size` threads, which start with the first queue.
     pub(super) fn new(size: usize) -> Self {
         let helpers = Helpers::new(size);
-        Self { shared: Arc::new(Shared { helpers, ..Shared::default() }), threads: Mutex::default() }
+        Self { shared: Arc::new(PoolState { helpers, ..PoolState::default() }), threads: Mutex::default() }
     }
 
     /// Returns the number of threads.
@@ -70,7 +70,7 @@ impl Pool {
     pub(super) fn add(&self, queue: &Arc<JobQueue>) -> Result<()> {
         self.start(spawn_thread)?;
         // Measures the clock now rather than at the first wake-up.
-        ticks_in(LATE);
+        ticks_in(MAX_WAKE_UP_PART);
         lock(&self.shared.queues).push(Arc::clone(queue));
         self.shared.queues_changed();
         Ok(())
@@ -127,7 +127,7 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn queues_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         // Sleeping threads keep references to removed queues.

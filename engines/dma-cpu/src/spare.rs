@@ -3,7 +3,7 @@
 use dma_core::Segment;
 
 /// Capacity of the shortest lists. A copy of one range needs two segments.
-const LEAST: usize = 4;
+const MIN_CAPACITY: usize = 4;
 /// One class per power of two: 4 to 2048 segments, the engine's limit for both sides. The last class holds
 /// everything longer.
 const CLASSES: usize = 10;
@@ -22,7 +22,7 @@ impl Spares {
     #[inline]
     pub(super) fn take(&mut self, len: usize) -> Vec<Segment> {
         let class = class_of(len);
-        self.classes[class].pop().unwrap_or_else(|| Vec::with_capacity(len.max(LEAST << class)))
+        self.classes[class].pop().unwrap_or_else(|| Vec::with_capacity(len.max(MIN_CAPACITY << class)))
     }
 
     /// Keeps a list for reuse.
@@ -36,7 +36,7 @@ impl Spares {
 
 #[inline]
 fn class_of(len: usize) -> usize {
-    (len.div_ceil(LEAST).max(1).next_power_of_two().ilog2() as usize).min(CLASSES - 1)
+    (len.div_ceil(MIN_CAPACITY).max(1).next_power_of_two().ilog2() as usize).min(CLASSES - 1)
 }
 
 #[cfg(test)]
@@ -68,7 +68,10 @@ mod tests {
             let mut lists: Vec<_> = wave.iter().map(|&len| (len, spares.take(len))).collect();
             for (len, list) in &mut lists {
                 let room = list.capacity();
-                assert!(list.is_empty() && room >= *len && room < 2 * LEAST.max(*len), "{len}: {room}");
+                assert!(
+                    list.is_empty() && room >= *len && room < 2 * MIN_CAPACITY.max(*len),
+                    "{len}: {room}"
+                );
                 fill(list, *len);
             }
             lists.into_iter().for_each(|(_, list)| spares.give(list));

@@ -76,7 +76,7 @@ impl From<RemoteError> for Failure {
 
 /// The kind of a piece of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum WorkKind {
     #[default]
     Copy,
     Fill {
@@ -92,7 +92,7 @@ pub(super) enum Kind {
     },
 }
 
-impl Kind {
+impl WorkKind {
     /// Returns true if the completion carries a result.
     pub(super) const fn has_result(self) -> bool {
         matches!(self, Self::Compare | Self::Crc32c { .. } | Self::CopyCrc32c { .. })
@@ -115,7 +115,7 @@ impl Kind {
 /// Work on operands of equal length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: WorkKind,
     /// Sources (none for a fill), or the first side of a comparison.
     pub(super) src: &'a [Segment],
     /// Destinations (none for a CRC), or the second side of a comparison.
@@ -123,7 +123,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Executes the `len` bytes after the first `skip`. Returns this chunk's result, for [`Kind::merge`].
+    /// Executes the `len` bytes after the first `skip`. Returns this chunk's result, for [`WorkKind::merge`].
     /// Ranges that are too short for `kernel` use `memcpy`.
     ///
     /// # Safety
@@ -133,15 +133,15 @@ impl Work<'_> {
         // SAFETY: the caller ensures access to the segments, and that `skip + len` lies within them.
         let copy = |src, dst| unsafe { copy(src, dst, skip, len, kernel) };
         match self.kind {
-            Kind::Copy => copy(self.src, self.dst)?,
-            Kind::CopyToBoth => {
+            WorkKind::Copy => copy(self.src, self.dst)?,
+            WorkKind::CopyToBoth => {
                 for dst in self.dst {
                     copy(self.src, std::slice::from_ref(dst))?;
                 }
             }
             // SAFETY: the caller ensures access to the segments and that their regions stay registered.
-            Kind::Fill { pattern } => unsafe { fill(pattern, self.dst, skip, len, kernel)? },
-            Kind::Compare => {
+            WorkKind::Fill { pattern } => unsafe { fill(pattern, self.dst, skip, len, kernel)? },
+            WorkKind::Compare => {
                 let (a, b) = (self.src[0], self.dst[0]);
                 // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _a = unsafe { lease(a.key) }?;
@@ -153,7 +153,7 @@ impl Work<'_> {
                 let differs = unsafe { racy_copy::first_difference(a, b, len) };
                 return Ok(differs.map_or(Completion::EQUAL, |at| (skip + at) as u64));
             }
-            Kind::Crc32c { seed } | Kind::CopyCrc32c { seed } => {
+            WorkKind::Crc32c { seed } | WorkKind::CopyCrc32c { seed } => {
                 let (src, dst) = (self.src[0], self.dst.first());
                 // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _src = unsafe { lease(src.key) }?;

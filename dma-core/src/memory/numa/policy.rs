@@ -65,13 +65,13 @@ mod system {
     use std::ptr::NonNull;
 
     /// Number of nodes that a set can hold: the maximum of Linux.
-    const NODES: usize = 1024;
+    const MAX_NODES: usize = 1024;
     const BITS: usize = c_ulong::BITS as usize;
 
-    type Set = [c_ulong; NODES / BITS];
+    type NodeSet = [c_ulong; MAX_NODES / BITS];
 
-    fn only(node: u32) -> Result<Set> {
-        let mut set = Set::default();
+    fn only(node: u32) -> Result<NodeSet> {
+        let mut set = NodeSet::default();
         let word = set.get_mut(node as usize / BITS).ok_or_else(|| Error::from_raw_os_error(libc::EINVAL))?;
         *word = 1 << (node as usize % BITS);
         Ok(set)
@@ -84,7 +84,7 @@ mod system {
     const MPOL_F_ADDR: std::ffi::c_uint = 1 << 1;
 
     /// The number of bits that is passed to Linux, which uses one fewer.
-    const MAX_NODE: usize = NODES + 1;
+    const MAX_NODE: usize = MAX_NODES + 1;
 
     fn checked(answer: std::ffi::c_long) -> Result<()> {
         if answer == 0 { Ok(()) } else { Err(Error::last_os_error()) }
@@ -102,12 +102,12 @@ mod system {
     /// The previous memory policy of the calling thread, which dropping this value restores.
     pub(super) struct Policy {
         mode: c_int,
-        set: Set,
+        set: NodeSet,
     }
 
     impl Policy {
         pub(super) fn set(node: u32) -> Result<Self> {
-            let mut before = Self { mode: 0, set: Set::default() };
+            let mut before = Self { mode: 0, set: NodeSet::default() };
             let (mode, set) = (&raw mut before.mode, before.set.as_mut_ptr());
             // SAFETY: the kernel writes a mode and a set of the given number of bits, and both variables are
             // that large.
@@ -124,7 +124,7 @@ mod system {
         }
     }
 
-    fn set_policy(mode: c_int, set: &Set) -> Result<()> {
+    fn set_policy(mode: c_int, set: &NodeSet) -> Result<()> {
         // SAFETY: the kernel reads the set during the call only.
         checked(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, set.as_ptr(), MAX_NODE) })
     }
@@ -133,7 +133,7 @@ mod system {
     /// names.
     #[cfg(all(test, not(loom)))]
     pub(in crate::memory::numa) fn policy_of(start: Option<NonNull<u8>>) -> Result<(c_int, c_ulong)> {
-        let (mut mode, mut set) = (0, Set::default());
+        let (mut mode, mut set) = (0, NodeSet::default());
         let to = set.as_mut_ptr();
         let (at, flags) = start.map_or((std::ptr::null_mut(), 0), |start| (start.as_ptr(), MPOL_F_ADDR));
         // SAFETY: the kernel writes a mode and a set of the given number of bits, and both variables are that

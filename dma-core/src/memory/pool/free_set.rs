@@ -22,7 +22,7 @@ const CLOSED: u64 = 1 << 63;
 /// The other bits, one for each block.
 const BLOCKS: u64 = WAITED - 1;
 /// Minimum number of words, so that threads take from different words even in a small set.
-const SPREAD: usize = 8;
+const MIN_WORDS: usize = 8;
 
 /// Number of low bits in a block's number that give its position in the word.
 const POSITION: u32 = u64::BITS.trailing_zeros();
@@ -80,7 +80,8 @@ impl FreeSet {
     /// Makes a set of `count` blocks, at least 1 and far below 2^32, none of which is free yet. Also returns
     /// their numbers.
     pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = u32> + use<>) {
-        let words = count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(SPREAD)).next_power_of_two();
+        let words =
+            count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(MIN_WORDS)).next_power_of_two();
         let set = Self {
             words: (0..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             waiting: Mutex::new(Waiting::default()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
-use super::{BufferPool, Class};
+use super::{BufferPool, SizeClass};
 use crate::memory::region::Range;
 use crate::memory::sync::deadline;
 use crate::{BufferMut, Result};
@@ -31,7 +31,7 @@ pub(super) struct Take {
     pool: BufferPool,
     len: usize,
     /// The size class and the task's number in its wait list, once it waits.
-    waits: Option<(Arc<Class>, u64)>,
+    waits: Option<(Arc<SizeClass>, u64)>,
 }
 
 impl Take {

@@ -103,16 +103,16 @@ impl PoolOptions {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct BufferPool(Arc<Pool>);
+pub struct BufferPool(Arc<PoolInner>);
 
-struct Pool {
+struct PoolInner {
     /// Sorted by length.
-    classes: Vec<Arc<Class>>,
+    classes: Vec<Arc<SizeClass>>,
     backend: &'static str,
 }
 
 /// The buffers of one size.
-struct Class {
+struct SizeClass {
     /// The length of each buffer, in bytes.
     len: usize,
     count: usize,
@@ -128,7 +128,7 @@ struct Class {
 
 /// A block's place in its pool.
 pub(crate) struct PoolSlot {
-    class: Arc<Class>,
+    class: Arc<SizeClass>,
     block: u32,
 }
 
@@ -148,12 +148,12 @@ impl PoolSlot {
         }
         let (word, bit) = pool_slot.class.free.place(pool_slot.block);
         if !free_set::give(word, bit) {
-            Class::give_with_lock(&Arc::clone(&pool_slot.class), pool_slot.block, ptr);
+            SizeClass::give_with_lock(&Arc::clone(&pool_slot.class), pool_slot.block, ptr);
         }
     }
 }
 
-impl Class {
+impl SizeClass {
     #[cold]
     fn give_with_lock(&self, block: u32, ptr: NonNull<RegionInner>) {
         match self.free.give_with_lock(block) {
@@ -236,7 +236,7 @@ impl Class {
             exhausted: AtomicU64::new(0),
         });
         for (i, number) in numbers.enumerate() {
-            let block = Block::new(slab.region().clone(), i * stride, len);
+            let block = PoolBlock::new(slab.region().clone(), i * stride, len);
             let pool_slot = PoolSlot { class: Arc::clone(&class), block: number };
             let region = Region::of_pool(Box::new(block), info.backend, pool_slot);
             let ptr = region.0.into_ptr();
@@ -249,13 +249,13 @@ impl Class {
 }
 
 /// The raw region of a block: a part of the region of its size.
-struct Block {
+struct PoolBlock {
     slab: Region,
     offset: usize,
     info: RegionInfo,
 }
 
-impl Block {
+impl PoolBlock {
     fn new(slab: Region, offset: usize, len: usize) -> Self {
         let mut info = slab.0.info;
         let segment = info.segment(offset, len);
@@ -267,7 +267,7 @@ impl Block {
 
 // SAFETY: the block is a part of a region of the engine and keeps that region alive. `segment` has checked
 // that the part lies inside it.
-unsafe impl RawRegion for Block {
+unsafe impl RawRegion for PoolBlock {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
@@ -284,9 +284,9 @@ unsafe impl RawRegion for Block {
     }
 }
 
-impl fmt::Debug for Block {
+impl fmt::Debug for PoolBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block")
+        f.debug_struct("PoolBlock")
             .field("offset", &self.offset)
             .field("info", &self.info)
             .finish_non_exhaustive()
@@ -342,9 +342,9 @@ impl BufferPool {
         if sizes.is_empty() {
             return bad("no buffers".to_owned(), "name a size by `PoolOptions::with_class`");
         }
-        let mut pool = Pool { classes: Vec::new(), backend };
+        let mut pool = PoolInner { classes: Vec::new(), backend };
         for (len, count) in sizes {
-            pool.classes.push(Class::new(engine, len, count, options, place)?);
+            pool.classes.push(SizeClass::new(engine, len, count, options, place)?);
         }
         Ok(Self(Arc::new(pool)))
     }
@@ -429,7 +429,7 @@ impl BufferPool {
 
     /// Returns the smallest size that holds `len` bytes.
     #[inline]
-    fn class(&self, len: usize) -> Result<&Arc<Class>> {
+    fn class(&self, len: usize) -> Result<&Arc<SizeClass>> {
         match self.0.classes.iter().find(|class| len <= class.len) {
             Some(class) if len > 0 && !class.process.is_over() => Ok(class),
             _ => Err(self.refusal(len)),
@@ -454,7 +454,7 @@ impl BufferPool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for PoolInner {
     fn drop(&mut self) {
         for class in self.classes.iter().filter(|class| !class.process.is_over()) {
             for block in class.free.close() {

@@ -87,12 +87,12 @@ pub struct RegistrationCache<E> {
     options: RegistrationCacheOptions,
     /// Held during a registration.
     registering: Mutex<()>,
-    kept: Mutex<Kept>,
+    kept: Mutex<CacheState>,
 }
 
 /// The kept registrations.
 #[derive(Default)]
-struct Kept {
+struct CacheState {
     entries: HashMap<Key, Entry>,
     /// Incremented at each use.
     clock: u64,
@@ -129,7 +129,7 @@ impl Key {
     }
 }
 
-impl Kept {
+impl CacheState {
     fn hit(&mut self, key: &Key) -> Option<Buffer> {
         self.clock += 1;
         let entry = self.entries.get_mut(key)?;
@@ -232,7 +232,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
         RegistrationCacheCounters { entries: kept.entries.len(), ..kept.counters }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CacheState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

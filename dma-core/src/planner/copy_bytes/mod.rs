@@ -9,7 +9,7 @@ use crate::planner::{check, error};
 use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, OpError, Result};
 
 /// Maximum number of chunks in flight.
-const IN_FLIGHT: usize = 8;
+const MAX_IN_FLIGHT: usize = 8;
 
 /// A source and a destination.
 pub(crate) type Pair = (BufferMut, BufferMut);
@@ -58,7 +58,7 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     }
     // Transfers in the order of submission. If they are dropped early, they keep pool buffers, never the
     // slices.
-    let mut in_flight = [const { None::<Q::Transfer> }; IN_FLIGHT];
+    let mut in_flight = [const { None::<Q::Transfer> }; MAX_IN_FLIGHT];
     let mut landing = dst.chunks_mut(piece);
     let mut land = |transfer: Q::Transfer| -> Result<()> {
         let (_, arrived) = Q::wait_for_piece(transfer)?;
@@ -70,10 +70,10 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
         let mut filled = None;
         let mut waits = None;
         loop {
-            if sent - landed < IN_FLIGHT {
+            if sent - landed < MAX_IN_FLIGHT {
                 match send(queue, pool, bytes, &mut filled) {
                     Ok(transfer) => {
-                        in_flight[sent % IN_FLIGHT] = Some(transfer);
+                        in_flight[sent % MAX_IN_FLIGHT] = Some(transfer);
                         sent += 1;
                         break;
                     }
@@ -90,13 +90,13 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
                     Err(_) => {}
                 }
             }
-            if let Some(oldest) = in_flight[landed % IN_FLIGHT].take() {
+            if let Some(oldest) = in_flight[landed % MAX_IN_FLIGHT].take() {
                 land(oldest)?;
                 landed += 1;
             }
         }
     }
-    while let Some(oldest) = in_flight[landed % IN_FLIGHT].take() {
+    while let Some(oldest) = in_flight[landed % MAX_IN_FLIGHT].take() {
         land(oldest)?;
         landed += 1;
     }

@@ -23,7 +23,7 @@ pub(super) const STREAM_MIN: usize = 4 << 10;
 const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
 const LEARN_MIN_LOG2: u32 = 14;
 /// One class per power of two: 16 KiB to 64 MiB. The last class holds everything longer.
-const CLASSES: usize = 13;
+const LENGTH_CLASSES: usize = 13;
 
 /// Chooses the kernel for each copy, by its length and a hint.
 ///
@@ -44,7 +44,7 @@ pub struct CopyTuner {
     in_flight: u32,
     /// [`RETRY_AFTER`] in ticks.
     retry_after: u64,
-    classes: [Class; CLASSES],
+    classes: [LengthClass; LENGTH_CLASSES],
 }
 
 impl Default for CopyTuner {
@@ -64,7 +64,7 @@ impl CopyTuner {
     #[must_use]
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
         let alone_max = alone_max(second_level_cache());
-        let classes = std::array::from_fn(|index| Class::new(index, alone_max));
+        let classes = std::array::from_fn(|index| LengthClass::new(index, alone_max));
         Self { streaming, hot_cost: hot_cost(), in_flight: 1, retry_after: ticks_in(RETRY_AFTER), classes }
     }
 
@@ -76,7 +76,7 @@ impl CopyTuner {
     /// Sets the number of cores that share work, the caller's included.
     pub(super) fn for_cores(self, cores: usize) -> Self {
         let cores = u32::try_from(cores).unwrap_or(u32::MAX);
-        Self { classes: self.classes.map(|class| Class { cores, ..class }), ..self }
+        Self { classes: self.classes.map(|class| LengthClass { cores, ..class }), ..self }
     }
 
     /// Copies `len` bytes from `src` to `dst` with the kernel that `hint` or measurements select.
@@ -274,7 +274,7 @@ enum Phase {
 
 /// State of one power of two of lengths. Costs are ticks per byte; zero is "not known".
 #[derive(Clone, Copy, Debug, Default)]
-struct Class {
+struct LengthClass {
     /// Longest copy that can be within a core's own cache.
     alone_max: usize,
     /// Number of cores that share a copy.
@@ -395,7 +395,7 @@ const STREAMING_WINS: f32 = 0.92;
 /// `memcpy` wins up to this ratio.
 const MEMCPY_WINS: f32 = 1.03;
 
-impl Class {
+impl LengthClass {
     fn new(index: usize, alone_max: usize) -> Self {
         Self {
             alone_max,
@@ -768,7 +768,7 @@ fn streaming_copies(index: usize) -> u32 {
 
 #[inline]
 fn class_of(len: usize) -> usize {
-    (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(CLASSES - 1)
+    (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(LENGTH_CLASSES - 1)
 }
 
 /// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. Measured once, in some

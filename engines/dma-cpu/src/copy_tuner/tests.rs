@@ -128,7 +128,7 @@ impl Model {
 
 fn tuner() -> CopyTuner {
     // Any kernel will do, because the model determines its cost.
-    let classes = std::array::from_fn(|index| Class::new(index, ALONE_MAX));
+    let classes = std::array::from_fn(|index| LengthClass::new(index, ALONE_MAX));
     CopyTuner {
         hot_cost: 0.05,
         retry_after: SOME_TIME,
@@ -395,7 +395,7 @@ fn an_unchanged_choice_costs_nothing() {
 /// Shorter copies of the same class may be tried.
 #[test]
 fn a_copy_too_long_for_one_core_is_not_tried() {
-    let classes = std::array::from_fn(|index| Class::new(index, 256 << 10));
+    let classes = std::array::from_fn(|index| LengthClass::new(index, 256 << 10));
     for (len, tried) in [(256 << 10, true), ((256 << 10) + 1, false), (500 << 10, false)] {
         let new = Model { helped: true, far: true, ..Model::new(len, 5, true) };
         let (mut tuner, mut model) = (CopyTuner { classes, ..tuner() }.for_cores(2), new);
@@ -604,7 +604,7 @@ fn a_copy_beyond_a_cores_cache_is_not_left_to_one_core() {
         (Some(0), 0),
     ] {
         assert_eq!(alone_max(cache), longest, "{cache:?}");
-        let classes = std::array::from_fn(|index| Class::new(index, longest));
+        let classes = std::array::from_fn(|index| LengthClass::new(index, longest));
         for len in [64 << 10, 256 << 10, 512 << 10, 1 << 20] {
             let mut tuner = CopyTuner { classes, ..tuner() };
             let mut alone = 0;

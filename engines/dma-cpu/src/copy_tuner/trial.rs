@@ -58,7 +58,7 @@ impl Tally {
 
 /// Result of a trial, in ticks per byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct TrialResult {
     /// Elapsed time on one core.
     pub(super) alone: f32,
     /// Elapsed time when shared.
@@ -87,13 +87,13 @@ impl Trial {
     }
 
     /// Returns the verdict for `cores` cores. Call once both kinds were added.
-    pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> Verdict {
+    pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> TrialResult {
         let work = self.work.typical();
         // The elapsed time cannot be less than the CPU time divided by the cores; this bound corrects clocks
         // that disagree.
         let (alone, shared) = (self.alone.typical(), self.shared.typical().max(0.9 * work / cores as f32));
         let wins = if shared_now { KEEPS } else { WINS };
-        Verdict { alone, shared, work, share: shared * wins < alone }
+        TrialResult { alone, shared, work, share: shared * wins < alone }
     }
 }
 

@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::ring::Owner;
 use super::spare::Spares;
 use super::tokens::Tokens;
-use super::transfer::{Failure, Kind, Work, is_local};
+use super::transfer::{Failure, Work, WorkKind, is_local};
 
 /// Chunk length of long copies: 20 us of work from memory, so that polls are short, and long enough for the
 /// streaming kernels.
@@ -136,13 +136,15 @@ impl CpuQueue {
     /// See [`RawQueue::submit`].
     unsafe fn take(&mut self, descriptor: &Descriptor<'_>) {
         let (kind, src, dst) = match descriptor.operation() {
-            Operation::Copy { src, dst } => (Kind::Copy, &[src][..], &[dst][..]),
-            Operation::CopyLists { src, dst } => (Kind::Copy, src, dst),
-            Operation::Fill { pattern, dst } => (Kind::Fill { pattern }, &[][..], dst),
-            Operation::CopyToBoth { src, dst } => (Kind::CopyToBoth, &[src][..], &dst[..]),
-            Operation::Compare { a, b } => (Kind::Compare, &[a][..], &[b][..]),
-            Operation::Crc32c { src, seed } => (Kind::Crc32c { seed }, &[src][..], &[][..]),
-            Operation::CopyCrc32c { src, dst, seed } => (Kind::CopyCrc32c { seed }, &[src][..], &[dst][..]),
+            Operation::Copy { src, dst } => (WorkKind::Copy, &[src][..], &[dst][..]),
+            Operation::CopyLists { src, dst } => (WorkKind::Copy, src, dst),
+            Operation::Fill { pattern, dst } => (WorkKind::Fill { pattern }, &[][..], dst),
+            Operation::CopyToBoth { src, dst } => (WorkKind::CopyToBoth, &[src][..], &dst[..]),
+            Operation::Compare { a, b } => (WorkKind::Compare, &[a][..], &[b][..]),
+            Operation::Crc32c { src, seed } => (WorkKind::Crc32c { seed }, &[src][..], &[][..]),
+            Operation::CopyCrc32c { src, dst, seed } => {
+                (WorkKind::CopyCrc32c { seed }, &[src][..], &[dst][..])
+            }
             // The engine does not declare this capability.
             _ => {
                 let outcome = Outcome::Failed(ErrorKind::Unsupported);
@@ -162,11 +164,11 @@ impl CpuQueue {
         // A comparison or a CRC of 64 KiB takes 1.5 to 4 us, and a job costs 0.2 us of it.
         let inline_limit = if work.kind.has_result() { 2 * self.inline_limit } else { self.inline_limit };
         let tuner = match work.kind {
-            Kind::Fill { .. } => &mut self.fills,
+            WorkKind::Fill { .. } => &mut self.fills,
             _ => &mut self.copies,
         };
         let pick = match work.kind {
-            Kind::Copy | Kind::Fill { .. } => tuner.pick(len, self.hint),
+            WorkKind::Copy | WorkKind::Fill { .. } => tuner.pick(len, self.hint),
             // Their times say nothing about plain copies.
             _ => tuner.untimed(len, self.hint),
         };
@@ -257,7 +259,8 @@ impl CpuQueue {
             && let Some(completion) = self.jobs.retire(|job| {
                 let failure = job.failure();
                 *unreported -= job.len as u64;
-                let tuner = if matches!(job.kind, Kind::Fill { .. }) { &mut *fills } else { &mut *copies };
+                let tuner =
+                    if matches!(job.kind, WorkKind::Fill { .. }) { &mut *fills } else { &mut *copies };
                 if job.pick.is_shared_trial() {
                     let busy;
                     let seen = (*unreported == 0).then(ticks);
