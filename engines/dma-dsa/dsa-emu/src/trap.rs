@@ -9,7 +9,8 @@
 //! such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the one for SIGILL.
 //!
 //! The handlers run on the program's alternate stack, which may have no room for more than two frames. So all
-//! other signals are blocked while a trap is handled. They arrive when it ends.
+//! other signals are blocked while a trap is handled, and arrive when it ends; and an instruction is done on the
+//! stack of the program, below the bytes that it uses.
 #![expect(unsafe_code, reason = "signal handlers, and the registers that they change")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{REG_EFL, REG_ERR, REG_RDX, REG_RIP, sigaction, siginfo_t, sigset_t, ucontext_t};
 
 use crate::config::Config;
-use crate::decode::{self, LONGEST, Operation, Registers, Store};
+use crate::decode::{self, Instruction, LONGEST, Operation, Registers, Store};
 use crate::descriptor::{Descriptor, SIZE};
 use crate::memory::{self, Fault, SI_KERNEL};
 use crate::queue::Queue;
@@ -79,9 +80,7 @@ pub(crate) fn with_link<T>(
     then(rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut path[..]).ok()?.0)
 }
 
-/// The work queue whose portal has this address, and whether its file was removed since. A function of its own,
-/// so that its room for paths is free again when an access faults.
-#[inline(never)]
+/// The work queue whose portal has this address, and whether its file was removed since.
 fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     let page = address & !0xfff;
     let end = page.checked_add(0x1000)?;
@@ -321,16 +320,82 @@ impl From<Fault> for Trap {
 /// Does what the instruction does that raised a signal, if it is one of those taken here.
 #[inline(never)]
 fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
-    let mut context = Context(context);
+    let alternate = context.uc_stack;
+    let context = Context(context);
     let mut code = [0; LONGEST];
     // SAFETY: the handler is installed.
     let len = unsafe { memory::read(context.rip(), &mut code) }.map_or_else(|fault| fault.done, |()| LONGEST);
     let Some(instruction) = decode::decode(&code[..len], &context) else { return Trap::Other };
+    let program_stack = context.get(libc::REG_RSP);
+    let mut taking = Taking { instruction, info, context, end: Trap::Other };
+    let is_on = |address: u64| address.wrapping_sub(alternate.ss_sp.addr() as u64) < alternate.ss_size as u64;
+    if is_on(ptr::from_ref(&taking).addr() as u64) && !is_on(program_stack) {
+        // SAFETY: below the stack pointer, and below 128 bytes that the ABI reserves to the function that was
+        // interrupted, the stack is free.
+        unsafe { call_on(program_stack.wrapping_sub(128) & !15, &mut taking) };
+    } else {
+        taking.run();
+    }
+    taking.end
+}
+
+/// Calls [`Taking::run`] on a stack that is not the alternate one.
+///
+/// # Safety
+///
+/// The stack that ends at this address, a multiple of 16, is free.
+unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
+    extern "C" fn run(taking: &mut Taking<'_>) {
+        let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        let mut alternate = MaybeUninit::uninit();
+        // A fault on this stack would otherwise have its frame in the place of ours on the alternate stack.
+        // SAFETY: room for the description of a stack. This thread is not on the alternate stack.
+        let is_off = unsafe { libc::sigaltstack(&raw const off, alternate.as_mut_ptr()) } == 0;
+        taking.run();
+        if is_off {
+            // SAFETY: the stack that was set before.
+            unsafe { libc::sigaltstack(alternate.as_ptr(), ptr::null_mut()) };
+        }
+    }
+    // SAFETY: calls a function with its argument on a stack that the caller says is free, and comes back to this one:
+    // R12 is kept by functions in C.
+    unsafe {
+        std::arch::asm!(
+            "mov r12, rsp",
+            "mov rsp, rsi",
+            "call {run}",
+            "mov rsp, r12",
+            run = sym run,
+            inout("rdi") taking => _,
+            inout("rsi") stack => _,
+            out("r12") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// An instruction that is taken.
+struct Taking<'a> {
+    instruction: Instruction,
+    info: &'a siginfo_t,
+    context: Context<'a>,
+    end: Trap,
+}
+
+impl Taking<'_> {
+    /// Does the instruction, and sets the end of the trap.
+    fn run(&mut self) {
+        self.end = perform(self.instruction, self.info, &mut self.context);
+    }
+}
+
+/// Does what an instruction does, and lets the program go on behind it.
+fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>) -> Trap {
     let is_lacking = info.si_signo == libc::SIGILL;
     let done = match instruction.operation {
         Operation::Store { store, source, destination } => {
             let may_not = info.si_signo == libc::SIGSEGV && info.si_code == SI_KERNEL;
-            take_store(store, source, destination, is_lacking, may_not, &mut context)
+            take_store(store, source, destination, is_lacking, may_not, context)
         }
         _ if !is_lacking => return Trap::Other,
         Operation::Monitor { address } => {
@@ -347,7 +412,7 @@ fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
             Ok(())
         }
         Operation::Pause { .. } => {
-            pause(&mut context);
+            pause(context);
             Ok(())
         }
     };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,9 +67,19 @@ static void store_undefined(void *portal, struct descriptor *d) {
     __asm__ volatile(".byte 0xf0, 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(d) : "memory");
 }
 
+// An alternate stack with room for the frame of one signal and not much more, with no mapping below it.
+static void alternate_stack(void) {
+    size_t size = getauxval(AT_MINSIGSTKSZ) + 4096, room = (size + 8191) & ~4095ul;
+    char *pages = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && munmap(pages, 4096) == 0);
+    stack_t stack = {.ss_sp = pages + 4096, .ss_size = size};
+    CHECK(sigaltstack(&stack, NULL) == 0);
+}
+
 int main(void) {
     // Ends the program if it hangs.
     alarm(300);
+    alternate_stack();
     CHECK(signal(SIGSEGV, fault) == SIG_DFL);
     FILE *mode = fopen("/sys/bus/dsa/devices/wq0.0/mode", "r");
     char text[20];
@@ -139,6 +150,14 @@ int main(void) {
         d = copy();
         store(portal, &d);
         arrives();
+        // A page fault of the device.
+        char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        d = copy();
+        d.src = (uint64_t)(uintptr_t)page;
+        store(portal, &d);
+        CHECK(record[0] == 3);
+        stack_t stack;
+        CHECK(sigaltstack(NULL, &stack) == 0 && stack.ss_flags == 0 && stack.ss_size > 4096);
         _exit(7);
     }
     int status;
