@@ -203,7 +203,7 @@ impl WorkQueue {
             shared,
             size,
             block_on_fault: text(&dir, "block_on_fault").as_deref() == Some("1"),
-            // Older kernels do not have it for each work queue; without any, there are no batches.
+            // Older kernels have it for the device only. If both are missing, the device takes no batches.
             max_batch: either("max_batch_size").map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX)),
             max_transfer,
             operations,

@@ -176,8 +176,8 @@ unsafe impl DmaEngine for DsaEngine {
     }
 }
 
-/// Lists the work queues of this machine. Those that cannot be used, and a missing driver, are listed with
-/// their error and its remedy. Opens each usable work queue for a moment.
+/// Lists the work queues of this machine. A work queue that cannot be used, and a missing driver, are
+/// listed with their error and its remedy. Opens each usable work queue for a moment.
 #[must_use]
 pub fn discover(options: &DsaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);

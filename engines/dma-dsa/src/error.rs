@@ -70,7 +70,7 @@ pub(crate) fn native(code: i32) -> NativeError {
     NativeError { code, name, description: Cow::Owned(description.to_owned()) }
 }
 
-/// The kind of a status that is no success.
+/// The kind of a status other than success.
 pub(crate) const fn kind(status: u8) -> ErrorKind {
     match status & status::CODE {
         status::BAD_OPCODE | status::BAD_FLAGS => ErrorKind::Unsupported,

@@ -78,7 +78,7 @@ pub(crate) mod flag {
     pub(crate) const FENCE: u32 = 1;
     pub(crate) const BLOCK_ON_FAULT: u32 = 2;
     pub(crate) const RECORD_VALID: u32 = 4;
-    /// Writes the record of a success, too.
+    /// Also writes the record of a success.
     pub(crate) const REPORT: u32 = 8;
     /// Writes the destination into the cache.
     pub(crate) const CACHE: u32 = 0x100;

@@ -55,7 +55,7 @@ impl Opened {
     ///
     /// # Errors
     ///
-    /// It is not enabled again, or cannot be opened; it was configured anew.
+    /// It is not enabled again, cannot be opened, or was configured in another way.
     #[cold]
     pub(crate) fn reopen(&self, generation: u64) -> Result<u64> {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);

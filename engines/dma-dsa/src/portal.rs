@@ -24,7 +24,7 @@ pub(crate) trait Portal: fmt::Debug + Send + Sync {
     /// # Safety
     ///
     /// The descriptors and what they name (records, lists, memory) stay valid until their records are
-    /// written, and nobody else accesses the memory that they name otherwise than `RawQueue::submit` says.
+    /// written, and other accesses to that memory are those that `RawQueue::submit` allows.
     unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno>;
 
     /// Returns whether batch descriptors are taken.
@@ -50,7 +50,7 @@ pub(crate) struct Kernel {
 
 // SAFETY: the page takes stores of 64 bytes from any thread at any time.
 unsafe impl Send for Kernel {}
-// SAFETY: as above.
+// SAFETY: the page takes stores of 64 bytes from several threads at a time, and `write` is a system call.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
@@ -69,7 +69,7 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         if let Some(page) = self.page {
-            // SAFETY: mapped by `new`; nobody uses it any more.
+            // SAFETY: mapped by `new`, and no longer in use.
             let _ = unsafe { munmap(page.as_ptr().cast(), PAGE) };
         }
     }
@@ -88,7 +88,8 @@ unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> us
     unsafe { std::arch::x86_64::_mm_sfence() };
     for (n, descriptor) in descriptors.iter().enumerate() {
         if !shared {
-            // SAFETY: stores 64 bytes of an aligned descriptor to the portal; the caller's promise.
+            // SAFETY: stores 64 bytes of an aligned descriptor to the portal. The caller passes a portal and
+            // valid descriptors.
             unsafe {
                 std::arch::asm!("movdir64b rax, [rdx]", in("rax") page, in("rdx") descriptor, options(nostack));
             }
@@ -96,7 +97,8 @@ unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> us
         }
         let mut refused = 1_u8;
         for _ in 0..TRIES {
-            // SAFETY: as above; the zero flag says that the work queue refused.
+            // SAFETY: stores 64 bytes of an aligned descriptor to the portal, which the caller passes. The
+            // zero flag says that the work queue refused.
             unsafe {
                 std::arch::asm!(
                     "enqcmd rax, [rdx]",
@@ -128,7 +130,7 @@ impl Portal for Kernel {
     #[inline]
     unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno> {
         if let Some(page) = self.page {
-            // SAFETY: the caller's promise.
+            // SAFETY: the page is the portal of this work queue, and the caller passes valid descriptors.
             return Ok(unsafe { store(page.as_ptr(), self.shared, descriptors) });
         }
         let len = size_of_val(descriptors);
@@ -164,7 +166,7 @@ pub(crate) struct ForkMark(NonNull<u8>);
 
 // SAFETY: the page is only read, atomically.
 unsafe impl Send for ForkMark {}
-// SAFETY: as above.
+// SAFETY: threads only read the page, atomically.
 unsafe impl Sync for ForkMark {}
 
 impl ForkMark {
@@ -194,7 +196,7 @@ impl ForkMark {
 
 impl Drop for ForkMark {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; nobody uses it any more.
+        // SAFETY: mapped by `new`, and no longer in use.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE) };
     }
 }
@@ -238,7 +240,7 @@ pub(crate) unsafe fn populate(addr: u64, len: u64, write: bool) -> Result<(), Er
     let start = addr & !(page - 1);
     let len = (addr - start).saturating_add(len);
     let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
-    // SAFETY: the caller's promise; the advice changes no byte.
+    // SAFETY: memory of this process, as the caller says. The advice changes no byte.
     unsafe { madvise(std::ptr::with_exposed_provenance_mut(start as usize), len as usize, advice) }
 }
 
@@ -255,7 +257,7 @@ mod tests {
         let addr = start.expose_provenance() as u64;
         // SAFETY: the mapping above.
         unsafe { populate(addr + 5, 9, false) }.unwrap();
-        // SAFETY: as above; it may not be written.
+        // SAFETY: the page of that mapping, which may not be written.
         unsafe { populate(addr, 1, true) }.unwrap_err();
         // SAFETY: mapped above, and used by nobody.
         unsafe { munmap(start, page) }.unwrap();

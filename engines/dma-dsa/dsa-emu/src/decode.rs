@@ -24,7 +24,7 @@ pub(crate) enum Store {
     Enqcmds,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Stores the 64 bytes at `source` to `destination`.
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// As above.
+    /// The bytes are those of GNU as for the instructions beside them.
     #[test]
     fn waits_have_their_register() {
         let state = |number: u64| value(number) as u32;

@@ -69,7 +69,7 @@ pub(crate) mod flag {
     pub(crate) const RECORD_VALID: u32 = 4;
     pub(crate) const REPORT: u32 = 8;
     pub(crate) const CHECK_RESULT: u32 = 0x80;
-    /// Of a CRC: its seed is in memory.
+    /// The seed of a CRC is in memory.
     pub(crate) const SEED_IN_MEMORY: u32 = 0x1_0000;
     /// Flags of all operations: no interrupt, because nothing here raises one, and no reserved bit.
     pub(crate) const COMMON: u32 = 0xff2f;

@@ -100,8 +100,8 @@ impl Emu {
         self.queue(name).map(Queue::enable).transpose().map(|enabled| enabled.is_some())
     }
 
-    /// The number of descriptors that a work queue took or refused for want of room, those in batches not
-    /// counted; 0 if there is no work queue of that name.
+    /// The number of descriptors that a work queue took, or refused because it was full. Descriptors in
+    /// batches are not counted. Returns 0 for an unknown name.
     #[must_use]
     pub fn submissions(&self, name: &str) -> u64 {
         self.queue(name).map_or(0, Queue::submissions)
@@ -118,8 +118,8 @@ impl Emu {
     ///
     /// # Safety
     ///
-    /// As for the device: until the completion records are written, nobody else uses the memory that the
-    /// descriptors name otherwise than a running copy allows.
+    /// The requirements are those of the device: until the completion records are written, other accesses to
+    /// the memory that the descriptors name are those that a running copy allows.
     #[expect(unsafe_code, reason = "descriptors have addresses")]
     pub unsafe fn write(&self, name: &str, descriptors: &[u8]) -> Result<usize, Errno> {
         self.queue(name).ok_or(Errno::NODEV)?.write(descriptors)

@@ -3,13 +3,13 @@
 //! The `install` script beside this crate lays out `dsa-emu-run`, which starts any program on them; the
 //! README has the configuration. [`Emu`] has them within a process, for tests in Rust.
 //!
-//! # How it works
+//! # Function
 //!
 //! Folders stand for `/dev/dsa` and `/sys/bus/dsa`. The file of a work queue is empty, so that each store to
 //! a mapping of it traps. The handler takes MOVDIR64B and ENQCMD apart, passes the 64 bytes to the thread of
 //! the work queue, and steps over the instruction. That holds on processors with and without these
-//! instructions. Where they are missing, the handler also does what they do to other addresses, and what
-//! UMONITOR, UMWAIT and TPAUSE do.
+//! instructions. On a processor that lacks them, the handler also runs them on
+//! other addresses, and runs UMONITOR, UMWAIT and TPAUSE.
 //!
 //! # Supported
 //!
@@ -25,7 +25,8 @@
 //!   configuration says otherwise. The hardware has several engines.
 //! - *Time*: operations take as long as the CPU takes, and a store to a portal takes microseconds. The
 //!   profile `dsa` of `dma-sim` has the times of the hardware.
-//! - *A page that is mapped and not present* is no page fault, because the thread that reads it faults it in.
+//! - *A page that is mapped and not present* causes no page fault, because the thread that reads it faults it
+//!   in.
 //! - *ENQCMD to ordinary memory* reports that it was refused. Intel's manual does not say.
 //! - *UMWAIT* returns early where the processor lacks it.
 //! - *Entries* are free as soon as the engine takes the descriptor.

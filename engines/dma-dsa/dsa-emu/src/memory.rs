@@ -1,4 +1,4 @@
-//! Accesses to memory of the program that may not be there: they end early instead of ending the process.
+//! Accesses to memory of the program that may be unmapped: they end early instead of ending the process.
 #![expect(unsafe_code, reason = "accesses addresses that descriptors name")]
 
 use std::arch::global_asm;
@@ -85,7 +85,7 @@ pub(crate) const SI_KERNEL: c_int = 0x80;
 
 /// If `rip` is where this module accesses memory of the program, returns where it goes on.
 pub(crate) fn recover(rip: u64) -> Option<u64> {
-    // The addresses of the code are all that is taken.
+    // Only the addresses of the code are used.
     let accesses = [
         (&raw const dsa_emu_move_at, &raw const dsa_emu_move_end),
         (&raw const dsa_emu_touch_at, &raw const dsa_emu_touch_end),
@@ -100,8 +100,8 @@ pub(crate) fn recover(rip: u64) -> Option<u64> {
 /// The trap handler is installed. Nobody relies on the bytes at `to`, or on their not changing.
 pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fault> {
     let mut fault = MaybeUninit::uninit();
-    // SAFETY: the caller lets the bytes at `to` change. An address without a mapping ends the copy, because the
-    // trap handler is installed.
+    // SAFETY: the caller lets the bytes at `to` change. An address without a mapping ends the copy, because
+    // the trap handler is installed.
     match unsafe { dsa_emu_move(to, from, len, &mut fault) } {
         0 => Ok(()),
         // SAFETY: bytes are left because of a fault, which the handler wrote.
@@ -116,7 +116,8 @@ pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fa
 /// The trap handler is installed.
 pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
     let mut fault = MaybeUninit::uninit();
-    // SAFETY: an atomic operation that changes no byte. A fault ends it, because the trap handler is installed.
+    // SAFETY: an atomic operation that changes no byte. A fault ends it, because the trap handler is
+    // installed.
     match unsafe { dsa_emu_touch(at, &mut fault) } {
         0 => Ok(()),
         // It is a write, whatever QEMU says of it.
@@ -125,7 +126,7 @@ pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
     }
 }
 
-/// Copies bytes of the program, as many as there are.
+/// Copies bytes of the program, up to the first that is unmapped.
 ///
 /// # Safety
 ///
@@ -135,11 +136,11 @@ pub(crate) unsafe fn read(from: u64, to: &mut [u8]) -> Result<(), Fault> {
     unsafe { move_bytes(to.as_mut_ptr().expose_provenance() as u64, from, to.len()) }
 }
 
-/// Copies bytes to the program, as many as there is room for.
+/// Copies bytes to the program, up to the first address that may not be written.
 ///
 /// # Safety
 ///
-/// As for [`move_bytes`].
+/// The requirements are those of [`move_bytes`].
 pub(crate) unsafe fn write(to: u64, from: &[u8]) -> Result<(), Fault> {
     // SAFETY: the caller lets the bytes at `to` change, and has installed the handler. `from` is borrowed.
     unsafe { move_bytes(to, from.as_ptr().expose_provenance() as u64, from.len()) }

@@ -49,7 +49,7 @@ impl From<Fault> for Early {
     }
 }
 
-/// Reads a descriptor of a batch, or returns the page that is not there.
+/// Reads a descriptor of a batch, or returns the page that lacks it.
 fn read_member(batch: &Descriptor, n: u32, injected: bool) -> Result<Descriptor, u64> {
     let from = batch.src().wrapping_add(u64::from(n) * SIZE as u64);
     let mut bytes = [0; SIZE];
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Runs a descriptor that is no batch.
+    /// Runs a descriptor other than a batch.
     fn run_one(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
         self.count += 1;
         let strike = faults.strike(self.count);
@@ -258,7 +258,7 @@ impl Engine {
                     repeat(other, descriptor.dst());
                     Ok(())
                 } else {
-                    // SAFETY: as above.
+                    // SAFETY: the worker runs behind the trap handler. The destination is the other source.
                     unsafe { memory::read(dst, &mut other[..have]) }
                 };
                 let both = second.map_or_else(|fault| fault.done, |()| have);
@@ -268,10 +268,12 @@ impl Engine {
                 second?;
             }
             opcode => {
-                // SAFETY: as above; the program gave the destination to the device.
+                // SAFETY: the worker runs behind the trap handler, and the program gave the destination to
+                // the device.
                 unsafe { memory::write(dst, &chunk[..have]) }?;
                 if opcode == op::DUALCAST {
-                    // SAFETY: as above.
+                    // SAFETY: the worker runs behind the trap handler, and the program gave the second
+                    // destination to the device.
                     unsafe { memory::write(descriptor.extra().wrapping_add(at), &chunk[..have]) }?;
                 }
             }
@@ -289,7 +291,8 @@ impl Engine {
             // SAFETY: the worker runs behind the trap handler.
             let read = unsafe { memory::read(descriptor.src().wrapping_add(at), chunk) };
             read.map_err(|fault| (len - left, fault))?;
-            // SAFETY: as above; the program gave the destination to the device.
+            // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+            // device.
             let written = unsafe { memory::write(descriptor.dst().wrapping_add(at), chunk) };
             written.map_err(|fault| (len - left, fault))?;
             left = at;
@@ -298,7 +301,7 @@ impl Engine {
     }
 }
 
-/// Checks a descriptor that is no batch; an error is its record.
+/// Checks a descriptor other than a batch; an error is its record.
 fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
     let opcode = descriptor.opcode();
     if opcode > 63 || op::ALL >> opcode & 1 == 0 {
@@ -354,7 +357,7 @@ fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, crc: u32) -> Record
     Record { done: done as u32, fault: fault.page(), value: crc, ..Record::of(status) }
 }
 
-/// The record of an operation that did all that it should, up to an injected page fault.
+/// The record of an operation that was done up to an injected page fault.
 fn ended(descriptor: &Descriptor, crc: u32, injected: Option<u64>, done: u64, random: u64) -> Record {
     let opcode = descriptor.opcode();
     if let Some(at) = injected {
@@ -383,7 +386,8 @@ fn corrupt(descriptor: &Descriptor, random: u64) {
     let mut byte = [0];
     // SAFETY: the worker runs behind the trap handler.
     if unsafe { memory::read(at, &mut byte) }.is_ok() {
-        // SAFETY: as above; the program gave the destination to the device.
+        // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+        // device.
         let _ = unsafe { memory::write(at, &[byte[0] ^ 1 << (random & 7)]) };
     }
 }
@@ -404,7 +408,8 @@ fn report(descriptor: &Descriptor, record: &Record) -> End {
         let bytes = record.bytes();
         // SAFETY: the worker runs behind the trap handler, and the program gave the record to the device.
         let rest = unsafe { memory::write(descriptor.record() + 1, &bytes[1..]) };
-        // SAFETY: as above. A string store is ordered before later stores.
+        // SAFETY: the worker runs behind the trap handler, and the program gave the record to the device. A
+        // string store is ordered before later stores.
         let status = rest.and_then(|()| unsafe { memory::write(descriptor.record(), &bytes[..1]) });
         if status.is_err() {
             return End::Unreported("a completion record cannot be written");

@@ -32,8 +32,8 @@ const STARTED: i32 = -1;
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start_once;
 
-/// Starts the work queues, unless that has been done. The constructor of another library may run before ours, so
-/// each call with a path does this first. The calls that starting makes itself pass through.
+/// Starts the work queues, unless that has been done. The constructor of another library may run before ours,
+/// so each call with a path does this first. The calls that starting makes itself pass through.
 extern "C" fn start_once() {
     if STARTER.load(Ordering::Acquire) == STARTED {
         return;
@@ -103,12 +103,13 @@ unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
     room.as_ptr().cast()
 }
 
-/// Lets a dedicated work queue have one client, as the kernel does: returns the file descriptor `fd` of an `open`, or
-/// closes it and fails. The lock belongs to the open file, so that children and mappings keep it, and it ends with them.
+/// Lets a dedicated work queue have one client, as the kernel does: returns the file descriptor `fd` of an
+/// `open`, or closes it and fails. The lock belongs to the open file, so that children and mappings keep it,
+/// and it ends with them.
 ///
 /// # Safety
 ///
-/// `path` is a C string, and `fd` its file descriptor, which nobody else has.
+/// `path` is a C string, and `fd` the file descriptor that a call returned for it just now.
 unsafe fn admitted(fd: c_int, path: *const c_char) -> c_int {
     let Some(root) = ROOT.get().filter(|_| fd >= 0) else { return fd };
     // SAFETY: a C string, which the caller passes.
@@ -120,11 +121,11 @@ unsafe fn admitted(fd: c_int, path: *const c_char) -> c_int {
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     match is_dedicated.then(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Some(Err(Errno::WOULDBLOCK)) => {
-            // SAFETY: nobody else has it.
+            // SAFETY: the program does not know it yet.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             fail(Errno::BUSY, -1)
         }
-        // A file descriptor that was opened as a path has no lock, and is no client.
+        // A file descriptor that was opened with O_PATH cannot have a lock, and does not count as a client.
         _ => fd,
     }
 }
@@ -138,7 +139,7 @@ pub(crate) mod real {
             $(
                 /// # Safety
                 ///
-                /// As for the C library's function.
+                /// The requirements are those of the C library's function.
                 pub(crate) unsafe fn $name($($arg: $kind),*) -> $ret {
                     static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
                     let found = *FOUND.get_or_init(|| {
@@ -154,7 +155,7 @@ pub(crate) mod real {
                     let function = unsafe {
                         mem::transmute::<*const c_void, unsafe extern "C" fn($($kind),*) -> $ret>(found)
                     };
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller meets the requirements of the C library's function, which this is.
                     unsafe { function($($arg),*) }
                 }
             )*
@@ -174,7 +175,7 @@ pub(crate) mod real {
 
 /// Functions with a path, behind the arguments in brackets. Their other arguments, those behind `...` in C
 /// too, travel in registers as they are.
-/// Those marked `opens` return a file descriptor.
+/// Functions marked `opens` return a file descriptor.
 macro_rules! paths {
     (@ $result:ident $path:ident) => { $result };
     (@ $result:ident $path:ident opens) => {
@@ -255,10 +256,10 @@ fn opened(fd: c_int) -> Option<&'static Queue> {
 unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
     let queue = if len > 0 && len.is_multiple_of(64) { opened(fd) } else { None };
     let Some(queue) = queue else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the arguments of the caller's `write`, which meets its requirements.
         return unsafe { real::write(fd, bytes, len) };
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `write` is called with `len` readable bytes.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) };
     match queue.write(bytes) {
         Ok(written) => written as ssize_t,
@@ -281,7 +282,7 @@ unsafe fn map(
         // Stores trap either way. Like this nobody writes to the file, should it ever get a page.
         Some(_) => libc::PROT_NONE,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments of the caller's `mmap`, with fewer rights.
     unsafe { real::mmap(at, len, rights, flags, fd, from) }
 }
 
@@ -292,7 +293,7 @@ macro_rules! maps {
             unsafe extern "C" fn $name(
                 at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t
             ) -> *mut c_void {
-                // SAFETY: the caller's promise.
+                // SAFETY: the arguments of this call of `mmap`.
                 unsafe { map(at, len, rights, flags, fd, from) }
             }
         )*
@@ -303,10 +304,10 @@ maps! { mmap mmap64 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments of this call of `sigaction`.
     match unsafe { trap::change(signal, new, old) } {
         Some(()) => 0,
-        // SAFETY: as above.
+        // SAFETY: the arguments of this call of `sigaction`.
         None => unsafe { real::sigaction(signal, new, old) },
     }
 }
@@ -319,7 +320,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: size_t) -> size_t {
     // SAFETY: valid actions.
     match unsafe { trap::change(signal, &raw const new, &raw mut old) } {
         Some(()) => old.sa_sigaction,
-        // SAFETY: the caller's promise.
+        // SAFETY: the arguments of this call of `signal`.
         None => unsafe { real::signal(signal, handler) },
     }
 }

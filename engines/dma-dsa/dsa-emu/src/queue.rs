@@ -25,7 +25,7 @@ const HUNG: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) config: QueueConfig,
-    /// The file in the place of the device, without symbolic links.
+    /// The file that stands for the device, without symbolic links.
     pub(crate) file: PathBuf,
     /// The folder that describes it.
     dir: PathBuf,
@@ -66,7 +66,7 @@ impl Queue {
         let shared = self.config.mode == Mode::Shared;
         let taken = !stale && (store == Store::Enqcmd) == shared && self.take(descriptor);
         if !taken && store == Store::Movdir64b {
-            // The device drops it, too.
+            // The device also drops it.
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.ring.wake();
         }
@@ -171,7 +171,7 @@ impl Queue {
         self.state.store(DISABLED, Ordering::Release);
         let told =
             if strike.gone { tree::remove(&self.dir) } else { tree::write_state(&self.dir, "disabled") };
-        // The kernel removes it, too.
+        // The kernel also removes it.
         let told = told.and(std::fs::remove_file(&self.file));
         if let Err(error) = told {
             self.say(&format!("{}: {error}", self.dir.display()));

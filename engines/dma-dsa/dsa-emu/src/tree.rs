@@ -18,7 +18,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The folders below `root`, whether they are there or not.
+    /// The folders below `root`, which need not exist yet.
     pub(crate) const fn at(root: PathBuf) -> Self {
         Self { root }
     }

@@ -53,8 +53,8 @@ fn run_c(name: &str, config: &str) {
     }
 }
 
-/// The constructor of a library runs before or after that of the stand-in: by whether a program is linked with it, and by
-/// the order of preloaded libraries.
+/// The constructor of a library runs before or after that of the stand-in: by whether a program is linked
+/// with it, and by the order of preloaded libraries.
 #[test]
 fn constructors_find_the_device_in_any_order() {
     if !has_compiler() {

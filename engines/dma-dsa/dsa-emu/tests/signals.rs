@@ -17,7 +17,8 @@ extern "C" fn count(_: libc::c_int) {
 #[repr(align(64))]
 struct Nop([u64; 8]);
 
-/// The thread has an alternate stack of Rust's standard library, which has no room for the frames of three signals.
+/// The thread has an alternate stack of Rust's standard library, which has no room for the frames of three
+/// signals.
 #[test]
 fn a_signal_waits_until_the_trap_has_ended() {
     // SAFETY: all zeroes is an action.
@@ -53,7 +54,8 @@ fn a_signal_waits_until_the_trap_has_ended() {
         });
         let nop = Nop([0; 8]);
         while SIGNALS.load(Ordering::SeqCst) < 2000 {
-            // SAFETY: a store to a portal, which the handler takes. The bytes are MOVDIR64B with these registers.
+            // SAFETY: a store to a portal, which the handler takes. The bytes are MOVDIR64B with these
+            // registers.
             unsafe {
                 std::arch::asm!(
                     ".byte 0x66, 0x0f, 0x38, 0xf8, 0x02",

@@ -184,7 +184,7 @@ fn page_faults_are_told_to_the_byte() {
             let len = before + 50;
             // Out of a page that is not there.
             let to = none.0.wrapping_add(8 * 4096 - before as usize);
-            // SAFETY: as many bytes are there.
+            // SAFETY: the pages before the end, and the vector, have these bytes.
             unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), before as usize) };
             let mut dst = vec![0xee_u8; len as usize];
             let from = none.end() - u64::from(before);

@@ -170,7 +170,8 @@ impl Builder {
         self.fenced = true;
     }
 
-    /// Closes the open list, which has descriptors, and returns it. `batches`: the device takes lists as a batch.
+    /// Closes the open list, which has descriptors, and returns it. `batches`: the device takes lists as a
+    /// batch.
     #[inline]
     pub(super) const fn close(&mut self, ring: &mut Ring, batches: bool) -> List {
         let len = ring.open_len() as u32;

@@ -127,8 +127,8 @@ impl Lists {
         self.unsent -= 1;
     }
 
-    /// Returns the next list to submit again: a place that met a page fault, and then what a fence held back for
-    /// that.
+    /// Returns the next list to submit again: a place that met a page fault, and then what a fence held back
+    /// for that.
     pub(super) fn next_again(&self) -> Option<List> {
         match (self.again.front(), self.rest) {
             _ if self.unsent > 0 => None,
@@ -150,7 +150,7 @@ impl Lists {
         self.push(list, ring);
     }
 
-    /// Ends all that is not sent.
+    /// Aborts the descriptors that are not sent.
     pub(super) fn abort_unsent(&mut self, ring: &mut Ring) {
         while let Some(place) = self.again.pop_front() {
             self.push(List::new(place, 1, false), ring);
@@ -164,7 +164,7 @@ impl Lists {
         self.unsent = 0;
     }
 
-    /// Ends all that the device has not ended, because it will not.
+    /// Aborts the descriptors that the device has not ended, because it will not.
     pub(super) fn abort_sent(&mut self) {
         for list in self.lists.iter_mut().filter(|list| list.ended.is_none()) {
             list.sent = list.at;

@@ -107,12 +107,12 @@ impl DsaQueue {
                     len: list.len,
                     ..HwDescriptor::default()
                 };
-                // SAFETY: the ring's descriptors and records stay until the queue is dropped, or are leaked. The
-                // caller of `submit` keeps the memory that they name valid until they are reported.
+                // SAFETY: the ring's descriptors and records stay until the queue is dropped, or are leaked.
+                // The caller of `submit` keeps the memory that they name valid until they are reported.
                 unsafe { portal.submit(&[batch]) }.map(|taken| taken as u32 * list.len)
             } else {
-                // SAFETY: records stay until the queue is dropped, or are leaked. The caller of `submit` keeps the
-                // memory that the descriptors name valid until they are reported.
+                // SAFETY: records stay until the queue is dropped, or are leaked. The caller of `submit`
+                // keeps the memory that the descriptors name valid until they are reported.
                 unsafe { portal.submit(&members[list.sent as usize..]) }.map(|taken| taken as u32)
             };
             match taken {
@@ -152,14 +152,14 @@ impl DsaQueue {
         }
     }
 
-    /// Ends all that is not sent.
+    /// Aborts the descriptors that are not sent.
     #[cold]
     fn abort_unsent(&mut self) {
         self.close_list();
         self.lists.abort_unsent(&mut self.ring);
     }
 
-    /// Ends everything on a work queue that touches no memory of this process any more.
+    /// Aborts everything in flight on a work queue that no longer accesses memory of this process.
     #[cold]
     fn give_up(&mut self, why: &'static str) {
         tracing::error!(queue = self.opened.wq.name, in_flight = self.in_flight, why, "a work queue is lost");

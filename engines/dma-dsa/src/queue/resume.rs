@@ -15,7 +15,7 @@ const STUCK_LIMIT: u8 = 8;
 /// Bytes that are mapped after a page fault.
 const POPULATE: u64 = 64 << 10;
 
-/// A descriptor that the device has ended, with all that belongs to it.
+/// A descriptor that the device has ended, with its entry, record and token.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) token: u64,
@@ -59,7 +59,8 @@ impl Place<'_> {
         })
     }
 
-    /// Maps the page that the descriptor lacks, and makes it the remainder. Returns `false` if it cannot go on.
+    /// Maps the page that the descriptor lacks, and makes it the remainder. Returns `false` if it cannot go
+    /// on.
     #[cold]
     fn resume(self) -> bool {
         let Self { descriptor, entry, record, .. } = self;

@@ -7,7 +7,7 @@ use dma_core::Completion;
 use super::resume::{Ended, Place};
 use crate::hardware::{HwDescriptor, Record, flag};
 
-/// Facts about a descriptor besides its 64 bytes and its token. Those of a free place are the default.
+/// Facts about a descriptor besides its 64 bytes and its token. A free place has the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
     /// Bytes that earlier parts of a comparison found equal.
@@ -37,8 +37,8 @@ impl Kind {
 /// A copy: source, destination and length.
 pub(super) type Copy = (u64, u64, u32);
 
-/// Places are numbers that only grow. The number of a place modulo the length of the ring is its index. The list that
-/// is open until the doorbell is `open..head`, and `tail..head` are the places that may be in use.
+/// Places are numbers that only grow. The number of a place modulo the length of the ring is its index. The
+/// list that is open until the doorbell is `open..head`, and `tail..head` are the places that may be in use.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// The length of the ring is a power of two, and this is one less.
@@ -134,8 +134,8 @@ impl Ring {
         self.descriptors[at].extra = 0;
     }
 
-    /// Moves the open list from the end of the ring to its start, because a list is contiguous. Returns `false` if
-    /// there is no room for it and another descriptor.
+    /// Moves the open list from the end of the ring to its start, because a list is contiguous. Returns
+    /// `false` if there is no room for it and another descriptor.
     #[cold]
     pub(super) fn wrap(&mut self) -> bool {
         let len = self.open_len();
@@ -162,8 +162,8 @@ impl Ring {
         (self.head, self.open, self.tail) = (0, 0, 0);
     }
 
-    /// Readies the descriptors of a list that is submitted one by one: each reports its success, and a fence means
-    /// nothing outside of a batch.
+    /// Readies the descriptors of a list that is submitted one by one: each reports its success, and a fence
+    /// means nothing outside of a batch.
     #[inline]
     pub(super) fn ready_singles(&mut self, first: u64, len: u32) {
         let at = self.index(first);

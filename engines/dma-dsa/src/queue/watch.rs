@@ -15,7 +15,7 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 pub(super) const DISABLED: &str = "the work queue was disabled";
 pub(super) const FORKED: &str = "the work queue belongs to the parent process";
 
-/// Whether the device still runs what a queue submits.
+/// The state of a queue's work queue: in use, or lost.
 #[derive(Debug)]
 pub(super) struct Watch {
     generation: u64,
@@ -66,8 +66,8 @@ impl Watch {
         self.read.is_some_and(|at| at.elapsed() < READ_EVERY)
     }
 
-    /// Returns the reason why nothing that is in flight will end, if there is one: the kernel has disabled the
-    /// work queue, or this process is a child of the one that opened it.
+    /// Returns the reason if the descriptors in flight will not end: the kernel has disabled the work queue,
+    /// or this process is a child of the one that opened it.
     #[cold]
     pub(super) fn check(&mut self, opened: &Opened) -> Option<&'static str> {
         if self.was_read_lately() {
@@ -84,7 +84,8 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`: it is not enabled again, or `has_unreported`: descriptors of before are not reported yet.
+    /// `DeviceLost`: it is not enabled again, or `has_unreported`: descriptors of before are not reported
+    /// yet.
     #[cold]
     pub(super) fn recover(&mut self, why: &'static str, has_unreported: bool, opened: &Opened) -> Result<()> {
         if why == FORKED || has_unreported || self.was_read_lately() {

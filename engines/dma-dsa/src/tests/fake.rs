@@ -23,8 +23,8 @@ pub(crate) struct Fake {
     pub(crate) size: u32,
     pub(crate) max_batch: u32,
     pub(crate) max_transfer: u64,
-    /// One of so many operations, lists and submissions meets a page fault, a fault of the list, or a full
-    /// work queue; 0 for none.
+    /// N: with probability 1/N, an operation meets a page fault, a list cannot be read, and a submission
+    /// finds the work queue full. 0: never.
     pub(crate) fault_every: u64,
 }
 
@@ -196,26 +196,26 @@ impl FakePortal {
         let n = fault.unwrap_or(len) as usize;
         let (mut end, mut done, mut result) = (status::SUCCESS, n as u64, 0);
         // The address of the fault, and whether it was written to.
-        // A fill has its pattern in the place of the source.
+        // The source of a fill is its pattern.
         let mut at = (d.src.wrapping_add(n as u64), 0);
         match d.opcode() {
             op::FILL => {
                 at = (d.dst + n as u64, status::WRITE);
-                // SAFETY: the destination, which nobody else uses.
+                // SAFETY: the destination, which only this device uses.
                 let dst = unsafe { std::slice::from_raw_parts_mut(bytes(d.dst), n) };
                 dst.iter_mut().zip(d.src.to_le_bytes().iter().cycle()).for_each(|(to, byte)| *to = *byte);
             }
             op::COMPARE => {
-                // SAFETY: the sources, which nobody writes.
+                // SAFETY: the first source, which nothing writes.
                 let a = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
-                // SAFETY: as above.
+                // SAFETY: the second source, which nothing writes.
                 let b = unsafe { std::slice::from_raw_parts(bytes(d.dst), n) };
                 if let Some(differs) = a.iter().zip(b).position(|(a, b)| a != b) {
                     (done, result) = (differs as u64, 1);
                 }
             }
             op::MEMMOVE | op::COPY_CRC | op::DUALCAST | op::CRC => {
-                // SAFETY: the source, which nobody writes.
+                // SAFETY: the source, which nothing writes.
                 let src = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
                 if d.opcode() != op::CRC {
                     // SAFETY: the destination is apart from the source.
@@ -224,7 +224,7 @@ impl FakePortal {
                 if d.opcode() == op::DUALCAST {
                     assert_eq!((d.dst ^ d.extra) & 0xfff, 0);
                     at = (d.extra + n as u64, status::WRITE);
-                    // SAFETY: as above.
+                    // SAFETY: the second destination is apart from the source.
                     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.extra), n) };
                 }
                 if matches!(d.opcode(), op::CRC | op::COPY_CRC) {

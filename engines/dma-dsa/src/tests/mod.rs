@@ -69,8 +69,8 @@ proptest! {
     }
 }
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, those of the fake
-/// device, too; an allocation per operation fails the test.
+/// Asserts that `work` reaches 200 rounds without an allocation. Before, lists may grow, also those of
+/// the fake device. An allocation per operation fails the test.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -133,7 +133,7 @@ fn a_list_moves_to_the_start_of_the_ring_whole() {
         assert_eq!(taken, batch.len());
         assert_eq!(queue.poll(&mut completions[..reports.max(1)]), reports);
     };
-    // One is never reported, so that the ring does not start anew.
+    // One is never reported, so that the ring does not restart.
     run(&[Descriptor::copy(0, place(0), place(12)); 6], 5);
     run(&[Descriptor::copy(0, place(0), place(12)); 5], 5);
     run(&[Descriptor::copy(0, place(0), place(12)); 3], 3);
@@ -200,7 +200,7 @@ fn failures_have_the_status_of_the_device() {
         assert_eq!(error.error().kind(), kind);
         assert_eq!(error.error().native().unwrap().name, name);
     }
-    // One of a batch fails alone.
+    // A failed operation of a batch fails alone.
     state.lock().unwrap().statuses.extend([0x1f]);
     let transfers: Vec<_> = (0..4).map(|_| copy()).map(|(src, dst)| queue.copy(src, dst).unwrap()).collect();
     let ended: Vec<_> = transfers.into_iter().map(|transfer| transfer.wait().is_ok()).collect();

@@ -23,7 +23,7 @@ impl Portal for Passed {
         let len = size_of_val(descriptors);
         // SAFETY: descriptors are plain bytes without padding.
         let bytes = unsafe { std::slice::from_raw_parts(descriptors.as_ptr().cast::<u8>(), len) };
-        // SAFETY: the caller's promise.
+        // SAFETY: passes descriptors on, for which the caller meets the requirements of `submit`.
         match unsafe { self.0.write("wq0.0", bytes) } {
             Ok(written) => Ok(written / size_of::<HwDescriptor>()),
             Err(Errno::AGAIN) => Ok(0),

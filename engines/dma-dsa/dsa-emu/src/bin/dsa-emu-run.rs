@@ -71,9 +71,9 @@ Starts PROGRAM on made-up work queues of Intel DSA.
             // SAFETY: initialised above.
             unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
         }
-        // SAFETY: as above.
+        // SAFETY: a valid set.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
-        // SAFETY: as above.
+        // SAFETY: `sigemptyset` initialised it.
         unsafe { set.assume_init() }
     }
 
@@ -86,7 +86,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
             let mut signal = 0;
             // SAFETY: a valid set, and room for a number.
             unsafe { libc::sigwait(signals, &raw mut signal) };
-            // A terminal sends SIGINT to the program, too.
+            // A terminal also sends SIGINT to the program.
             if [libc::SIGTERM, libc::SIGHUP].contains(&signal) {
                 // SAFETY: a child that was not waited for.
                 unsafe { libc::kill(child.id().cast_signed(), signal) };

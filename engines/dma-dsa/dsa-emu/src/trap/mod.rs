@@ -1,16 +1,16 @@
 //! Signal handlers that take the stores to portals: the instruction's bytes, the 64 bytes that it would
-//! store, and a step over it. Other signals go to the handler that was there before.
+//! store, and a step over it. Other signals go to the handler that was installed before.
 //!
 //! A portal is a mapping of an empty file, so that every store to it raises SIGBUS, or SIGSEGV where it is
 //! mapped without rights. A processor that lacks the instruction, or may not run it, raises SIGILL or SIGSEGV
 //! without an address. So all three signals are handled alike, and only the instruction decides.
 //!
-//! An instruction that the processor lacks does here what it does on a processor that has it, faults included:
-//! such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the one for SIGILL.
+//! An instruction that the processor lacks does here what it does on a processor that has it, faults
+//! included: such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the one for SIGILL.
 //!
 //! The handlers run on the program's alternate stack, which may have no room for more than two frames. So all
-//! other signals are blocked while a trap is handled, and arrive when it ends; and an instruction is done on the
-//! stack of the program, below the bytes that it uses.
+//! other signals are blocked while a trap is handled, and arrive when it ends; and an instruction is done on
+//! the stack of the program, below the bytes that it uses.
 #![expect(unsafe_code, reason = "signal handlers, and the registers that they change")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -56,7 +56,7 @@ pub(crate) fn remove(queue: &'static Queue) {
 }
 
 pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
-    // SAFETY: work queues that were added live for ever.
+    // SAFETY: work queues that were added are never freed.
     QUEUES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
@@ -139,7 +139,7 @@ fn signal_set(bits: u64) -> sigset_t {
 ///
 /// `set` has the kernel's 64 bits. It need not have more.
 const unsafe fn bits_of(set: *const sigset_t) -> u64 {
-    // SAFETY: the first 64 bits, which the caller says are there.
+    // SAFETY: the first 64 bits, which the caller has initialised.
     unsafe { set.cast::<u64>().read() }
 }
 
@@ -173,7 +173,7 @@ fn change_mask(how: c_int, bits: u64) {
 ///
 /// # Safety
 ///
-/// As for `sigaction`.
+/// The requirements are those of `sigaction`.
 #[cfg(feature = "preload")]
 pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut sigaction) -> Option<()> {
     let previous = SIGNALS.iter().position(|of_trap| *of_trap == signal).map(|n| &PREVIOUS[n])?;
@@ -198,7 +198,8 @@ pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut siga
     Some(())
 }
 
-/// The set without the signals of traps, which no thread may block: the kernel ends a process that faults then.
+/// The set without the signals of traps, which no thread may block: the kernel ends a process that faults
+/// then.
 #[cfg(feature = "preload")]
 pub(crate) fn without_traps(set: &sigset_t) -> sigset_t {
     // SAFETY: a set of the C library has the kernel's 64 bits.
@@ -284,8 +285,8 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     }
 }
 
-/// Ends an access of [`memory`] that faulted. Nothing more happens on top of a handler that made it, because the
-/// stack may be short.
+/// Ends an access of [`memory`] that faulted. Nothing more happens on top of a handler that made it, because
+/// the stack may be short.
 fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
     let mut context = Context(context);
     let Some(goes_on) = memory::recover(context.rip()) else { return false };
@@ -348,7 +349,7 @@ unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
     extern "C" fn run(taking: &mut Taking<'_>) {
         let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         let mut alternate = MaybeUninit::uninit();
-        // A fault on this stack would otherwise have its frame in the place of ours on the alternate stack.
+        // Otherwise, the frame of a fault on this stack would overwrite ours on the alternate stack.
         // SAFETY: room for the description of a stack. This thread is not on the alternate stack.
         let is_off = unsafe { libc::sigaltstack(&raw const off, alternate.as_mut_ptr()) } == 0;
         taking.run();
@@ -357,8 +358,8 @@ unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
             unsafe { libc::sigaltstack(alternate.as_ptr(), ptr::null_mut()) };
         }
     }
-    // SAFETY: calls a function with its argument on a stack that the caller says is free, and comes back to this one:
-    // R12 is kept by functions in C.
+    // SAFETY: calls a function with its argument on a stack that the caller says is free, and comes back to
+    // this one: R12 is kept by functions in C.
     unsafe {
         std::arch::asm!(
             "mov r12, rsp",
@@ -466,8 +467,8 @@ fn take_store(
     Ok(())
 }
 
-/// Waits as TPAUSE does: until the time-stamp counter has the value in EDX and EAX, and at most for the time that
-/// the system allows. The carry flag says that this time ended the wait.
+/// Waits as TPAUSE does: until the time-stamp counter has the value in EDX and EAX, and at most for the time
+/// that the system allows. The carry flag says that this time ended the wait.
 fn pause(context: &mut Context<'_>) {
     /// The kernel's default, in cycles of the time-stamp counter (`umwait_control/max_time` in its
     /// `Documentation/ABI/testing/sysfs-devices-system-cpu`).
@@ -517,8 +518,8 @@ fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
     unsafe { forward(fault.signal, &raw mut info, ptr::from_mut(context).cast(), false) };
 }
 
-/// Lets the action that is behind our handler have the signal. `comes_again`: the program's instruction raises
-/// it once more when it is repeated.
+/// Lets the action that is behind our handler have the signal. `comes_again`: the program's instruction
+/// raises it once more when it is repeated.
 ///
 /// # Safety
 ///
@@ -539,7 +540,7 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
         return;
     };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // Whoever has changed it meanwhile keeps that.
+        // An action that another thread has set in the meantime stays.
         let _ = PREVIOUS[n].compare_exchange(set, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
     }
     let mask = context.wrapping_byte_add(mem::offset_of!(ucontext_t, uc_sigmask));
@@ -565,7 +566,8 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
     }
 }
 
-/// Ends the process by the default action of a signal: when the program's instruction is repeated, or at once.
+/// Ends the process by the default action of a signal: when the program's instruction is repeated, or at
+/// once.
 fn end(signal: c_int, comes_again: bool) {
     // SAFETY: all zeroes is the default action.
     let default: sigaction = unsafe { mem::zeroed() };
