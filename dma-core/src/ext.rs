@@ -173,7 +173,7 @@ pub trait DmaEngineExt: DmaEngine {
         let backend = self.info().backend;
         let raw =
             self.import_raw(descriptor).map_err(|e| e.with_operation("import").with_backend(backend))?;
-        Ok(Window::new(Range::whole(Region::new(raw, None, backend))))
+        Ok(Window::new(Range::whole(Region::of_import(raw, descriptor, backend))))
     }
 
     /// Opens a queue for the calling thread.

@@ -123,6 +123,7 @@ macro_rules! conformance_tests {
             shared_queues_close_cleanly
             exports_are_imported_and_revoked
             exports_grant_only_what_they_say
+            imports_of_own_memory_overlap_it
             regions_have_names_of_their_own
             descriptors_are_reported_once
             stopped_queues_report_everything

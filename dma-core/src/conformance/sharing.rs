@@ -167,6 +167,47 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }
 
+/// A copy between memory and its import into the same process is refused exactly if both name a byte, whatever
+/// addresses they have; so is one between two imports of one export.
+pub fn imports_of_own_memory_overlap_it(engine: &dyn DmaEngine) {
+    if !engine.info().capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
+        return;
+    }
+    let request = MemoryRequest::new(10_000).exportable(Access::READ | Access::WRITE);
+    let local = engine.allocate_window(&request).expect("exportable memory is allocated");
+    let exported = local.slice(1000..9000);
+    let export = exported.export(Access::READ | Access::WRITE).expect("it can be exported");
+    let import = || engine.import(export.descriptor()).expect("it can be imported");
+    let (remote, again) = (import(), import());
+    let q = queue(engine);
+    for (src, dst) in [
+        (remote.slice(0..100), exported.slice(99..199)),
+        (exported.slice(50..150), remote.slice(0..100)),
+        (remote.slice(0..100), again.slice(50..150)),
+        (remote.slice(0..100), remote.slice(50..150)),
+    ] {
+        let refused = q.copy(src.clone(), dst.clone()).expect_err("both name a byte");
+        expect_kind(&refused, ErrorKind::Overlap, "memory and its import overlap");
+        let refused = q.copy(vec![src], vec![dst]).expect_err("both name a byte");
+        expect_kind(&refused, ErrorKind::Overlap, "memory and its import overlap");
+    }
+    local.write_at(0, &sample(7, 10_000)).expect("local memory can be written");
+    // The same offsets of the import and of all memory are different bytes.
+    for (src, dst) in [
+        (remote.slice(0..100), exported.slice(100..200)),
+        (local.slice(0..100), remote.slice(0..100)),
+        (remote.slice(0..100), again.slice(300..400)),
+        (exported.slice(500..600), remote.slice(400..500)),
+    ] {
+        let (src, dst) = (vec![src.slice(0..50), src.slice(50..100)], dst);
+        q.copy(src, dst).expect("no byte is named twice").wait().expect(COMPLETES);
+    }
+    let mut bytes = vec![0; 200];
+    local.read_at(1000, &mut bytes).expect("local memory can be read");
+    let all = sample(7, 10_000);
+    assert!(bytes[..100] == all[..100] && bytes[100..] == all[1000..1100], "the copies' bytes");
+}
+
 /// An export grants only its range and rights, not those of the whole memory.
 pub fn exports_grant_only_what_they_say(engine: &dyn DmaEngine) {
     let capabilities = engine.info().capabilities;

@@ -3,6 +3,7 @@
 mod buffer;
 mod buffer_writer;
 mod headroom;
+mod location;
 pub(crate) mod numa;
 pub(crate) mod operand;
 mod page_memory;

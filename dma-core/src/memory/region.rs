@@ -7,9 +7,11 @@ use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::memory::location::Location;
 use crate::memory::pool::PoolSlot;
 use crate::{
-    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, RawRegion, RegionInfo, Segment,
+    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, RawRegion,
+    RegionInfo, Segment,
 };
 
 /// Memory that is registered with an engine: allocated by it, existing memory, or imported from a peer.
@@ -27,6 +29,7 @@ pub struct Region(pub(crate) RegionHandle);
 pub(crate) struct RegionInner {
     /// The engine and the rights: [`EngineId::tag`].
     pub(crate) tag: u64,
+    location: Location,
     pub(crate) info: RegionInfo,
     // This field is dropped first, so that the memory is deregistered before its owner gets it back.
     raw: Box<dyn RawRegion>,
@@ -166,31 +169,37 @@ impl Region {
             // Views convert addresses back to pointers.
             info.addr = DeviceAddr::of(base);
         }
-        Self::of(info, raw, memory, backend, None)
+        Self::of(info, Location::HERE, raw, memory, backend, None)
+    }
+
+    /// Makes the region of memory that was imported by `descriptor`.
+    pub(crate) fn of_import(
+        raw: Box<dyn RawRegion>,
+        descriptor: &ExportDescriptor,
+        backend: &'static str,
+    ) -> Self {
+        let mut info = *raw.info();
+        info.access &= Access::all();
+        let location = Location::of_import(descriptor, info.addr);
+        Self::of(info, location, raw, None, backend, None)
     }
 
     /// Makes the region of a pool's block. The last handle returns to the pool.
     pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, pool_slot: PoolSlot) -> Self {
-        Self::of(*raw.info(), raw, None, backend, Some(pool_slot))
+        Self::of(*raw.info(), Location::HERE, raw, None, backend, Some(pool_slot))
     }
 
     fn of(
         info: RegionInfo,
+        location: Location,
         raw: Box<dyn RawRegion>,
         memory: Option<Registered>,
         backend: &'static str,
         pool_slot: Option<PoolSlot>,
     ) -> Self {
         let tag = info.engine.tag(info.access);
-        Self(RegionHandle::new(RegionInner {
-            tag,
-            info,
-            raw,
-            memory,
-            backend,
-            users: AtomicUsize::new(1),
-            pool_slot,
-        }))
+        let users = AtomicUsize::new(1);
+        Self(RegionHandle::new(RegionInner { tag, location, info, raw, memory, backend, users, pool_slot }))
     }
 
     /// The length in bytes, at least 1.
@@ -436,6 +445,12 @@ impl Range {
     /// Returns whether `next` begins at the end of this range.
     pub(crate) fn touches(&self, next: &Self) -> bool {
         self.region.0.0 == next.region.0.0 && self.after(self.len) == next.addr
+    }
+
+    /// Returns the address space of the bytes, and the address of the first one in it: see [`Location`].
+    #[inline]
+    pub(crate) fn located(&self) -> (u64, u64) {
+        self.region.0.location.of(self.addr)
     }
 
     pub(crate) fn segment(&self) -> Segment {

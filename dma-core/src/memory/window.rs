@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use crate::memory::location::ListedExport;
 use crate::memory::region::{Range, Region, view_methods};
 use crate::{
     Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, RawExport, Result, racy_copy,
@@ -18,8 +19,10 @@ use crate::{
 /// No references to its bytes exist. They move by DMA (a window is a source and a destination), by
 /// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
 /// a file by [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other.
-/// An operation whose own source and destination overlap is rejected if their addresses show it; a region
-/// imported into the process that exported it has two addresses.
+///
+/// An operation whose own source and destination overlap is rejected if the library can tell: if they are of one
+/// region, of a region and an import of it into the same process, or of two imports of one export. It cannot tell
+/// that a peer has exported the same bytes twice.
 #[derive(Clone)]
 pub struct Window(pub(crate) Range);
 
@@ -171,7 +174,7 @@ impl Window {
         let descriptor =
             ExportDescriptor::new(self.0.region.0.backend, rights, self.len() as u64, raw.native())
                 .map_err(fail)?;
-        Ok(Export { raw, descriptor, region: self.0.region.clone() })
+        Ok(Export::new(raw, descriptor, &self.0))
     }
 
     /// Returns these bytes as memory that the engine of another device can
@@ -237,6 +240,7 @@ pub struct Export {
     raw: Box<dyn RawExport>,
     descriptor: ExportDescriptor,
     region: Region,
+    _listed: ListedExport,
 }
 
 impl Drop for Export {
@@ -251,6 +255,11 @@ impl Drop for Export {
 }
 
 impl Export {
+    fn new(raw: Box<dyn RawExport>, descriptor: ExportDescriptor, range: &Range) -> Self {
+        let listed = ListedExport::new(&descriptor, range.located());
+        Self { raw, descriptor, region: range.region.clone(), _listed: listed }
+    }
+
     /// Returns the descriptor by which the peer imports the memory.
     #[must_use]
     pub const fn descriptor(&self) -> &ExportDescriptor {
@@ -364,9 +373,8 @@ mod tests {
     #[test]
     fn an_export_that_is_held_on_to_says_which_call_and_which_backend() {
         let window = window(8);
-        let region = window.region().clone();
         let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
-        let export = Export { raw: Box::new(Held), descriptor, region };
+        let export = Export::new(Box::new(Held), descriptor, &window.0);
         let (export, error) = export.revoke(Duration::ZERO).expect_err("a peer has it");
         assert_eq!(error.to_string(), "revoke an export on reference: timed out");
         // Dropping it would wait, and then leak.
@@ -380,9 +388,9 @@ mod tests {
 
         let window = window(8);
         let region = window.region().clone();
-        drop(window);
         let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
-        let export = Export { raw: Box::new(Held), descriptor, region: region.clone() };
+        let export = Export::new(Box::new(Held), descriptor, &window.0);
+        drop(window);
         let log = |_: &tracing::Event<'_>| panic!("the log is full");
         let dropped =
             AssertUnwindSafe(|| crate::queue::fault_injection_tests::with_log(log, || drop(export)));

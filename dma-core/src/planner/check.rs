@@ -12,16 +12,18 @@ use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 #[inline]
 pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
     let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
-    // Ranges of equal length overlap if the distance of their first bytes is less than that length. Ends are
-    // not computed, because they may overflow.
-    let disjoint = D::UNIQUE || distance(src, dst) >= dst.len as u64;
+    let disjoint = D::UNIQUE || shared_bytes(src, dst) == 0;
     granted & (src.len == dst.len) & (dst.len.wrapping_sub(1) < max) & disjoint
 }
 
-/// Returns the distance between the first bytes of two ranges.
+/// Returns the number of bytes that two ranges of the length of `dst` share.
 #[inline]
-fn distance(src: &Range, dst: &Range) -> u64 {
-    src.addr.0.abs_diff(dst.addr.0)
+fn shared_bytes(src: &Range, dst: &Range) -> u64 {
+    let ((src_space, src_start), (dst_space, dst_start)) = (src.located(), dst.located());
+    // They overlap if they begin closer together than they are long. Ends are not computed, because they may
+    // overflow.
+    let shared = (dst.len as u64).saturating_sub(src_start.abs_diff(dst_start));
+    if src_space == dst_space { shared } else { 0 }
 }
 
 /// Returns whether `range` belongs to `engine` and grants `access`.
@@ -40,10 +42,10 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     if src.len != dst.len {
         return Err(lengths_differ(src.len as u128, dst.len as u128));
     }
-    if !D::UNIQUE && distance(src, dst) < dst.len as u64 {
-        return Err(overlap(dst.len as u64 - distance(src, dst), false));
+    match shared_bytes(src, dst) {
+        1.. if !D::UNIQUE => Err(overlap(shared_bytes(src, dst), false)),
+        _ => Ok(dst.len),
     }
-    Ok(dst.len)
 }
 
 /// Checks a copy of any shape.
@@ -65,14 +67,13 @@ pub(crate) fn copy<S: Operand, D: Operand>(
 
 fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists: &mut Lists) -> Result<Plan> {
     let (mut from, mut to) = (lists.take(), lists.take());
-    let checked = collect_segments(engine, src, Access::READ, &mut from).and_then(|src_len| {
-        let dst_len = collect_segments(engine, dst, Access::WRITE, &mut to)?;
+    let extents = lists.extents.restart(!D::UNIQUE);
+    let checked = collect_segments(engine, src, Access::READ, &mut from, extents).and_then(|src_len| {
+        let dst_len = collect_segments(engine, dst, Access::WRITE, &mut to, extents)?;
         if src_len != dst_len {
             return Err(lengths_differ(src_len, dst_len));
         }
-        if !D::UNIQUE {
-            disjoint(&from, &to, &mut lists.ranges)?;
-        }
+        extents.check_disjoint()?;
         countable(dst_len)
     });
     lists.plan(checked, Plan::Lists(from, to))
@@ -89,12 +90,9 @@ pub(crate) fn fill<D: Operand>(
         return Err(error::no_fill());
     }
     let mut to = lists.take();
-    let checked = collect_segments(caps.engine, dst, Access::WRITE, &mut to).and_then(|len| {
-        if !D::UNIQUE {
-            disjoint(&[], &to, &mut lists.ranges)?;
-        }
-        countable(len)
-    });
+    let extents = lists.extents.restart(!D::UNIQUE);
+    let checked = collect_segments(caps.engine, dst, Access::WRITE, &mut to, extents)
+        .and_then(|len| extents.check_disjoint().and_then(|()| countable(len)));
     lists.plan(checked, Plan::Fill(pattern, to))
 }
 
@@ -105,16 +103,16 @@ pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
     lists: &mut Lists,
 ) -> Result<Plan> {
     let (mut from, mut to, mut to_also) = (lists.take(), lists.take(), lists.take());
-    let checked = collect_segments(engine, src, Access::READ, &mut from).and_then(|src_len| {
+    let extents = lists.extents.restart(true);
+    let checked = collect_segments(engine, src, Access::READ, &mut from, extents).and_then(|src_len| {
         let lens = [
-            collect_segments(engine, dst, Access::WRITE, &mut to)?,
-            collect_segments(engine, also, Access::WRITE, &mut to_also)?,
+            collect_segments(engine, dst, Access::WRITE, &mut to, extents)?,
+            collect_segments(engine, also, Access::WRITE, &mut to_also, extents)?,
         ];
         if let Some(len) = lens.into_iter().find(|len| *len != src_len) {
             return Err(lengths_differ(src_len, len));
         }
-        let all: Vec<Segment> = to.iter().chain(&to_also).copied().collect();
-        disjoint(&from, &all, &mut lists.ranges)?;
+        extents.check_disjoint()?;
         countable(2 * src_len)
     });
     lists.plan(checked, Plan::CopyToBoth(from, [to, to_also]))
@@ -130,18 +128,17 @@ pub(crate) fn query<A: Operand, B: Operand>(
 ) -> Result<Plan> {
     let engine = caps.engine;
     let mut query = Query { kind, a: lists.take(), b: lists.take(), seed, cpu: [true; 2] };
-    let checked = collect_segments(engine, a, Access::READ, &mut query.a).and_then(|len| {
+    let extents = lists.extents.restart(kind == QueryKind::CopyCrc32c && !B::UNIQUE);
+    let checked = collect_segments(engine, a, Access::READ, &mut query.a, extents).and_then(|len| {
         query.cpu[0] = is_reachable(a);
         if let Some(b) = b {
             let access = if kind == QueryKind::Compare { Access::READ } else { Access::WRITE };
-            let other = collect_segments(engine, b, access, &mut query.b)?;
+            let other = collect_segments(engine, b, access, &mut query.b, extents)?;
             query.cpu[1] = is_reachable(b);
             if len != other {
                 return Err(lengths_differ(len, other));
             }
-            if kind == QueryKind::CopyCrc32c && !B::UNIQUE {
-                disjoint(&query.a, &query.b, &mut lists.ranges)?;
-            }
+            extents.check_disjoint()?;
         }
         countable(len)
     });
@@ -198,7 +195,7 @@ pub(crate) fn batch<S: Operand, D: Operand>(
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     spare: Vec<Vec<Segment>>,
-    ranges: Vec<(u64, u64, bool)>,
+    extents: Extents,
 }
 
 impl Lists {
@@ -294,13 +291,14 @@ fn overlap(bytes: u64, in_destination: bool) -> Error {
         .with_hint("a device copies in no particular direction: use disjoint ranges")
 }
 
-/// Checks every view of one side and appends its non-empty segments to `out`. Returns the total length, which
-/// may exceed `usize` if windows are repeated.
+/// Checks every view of one side and appends the segments that are not empty to `out`, and their extents to
+/// `extents`. Returns the total length, which may exceed `usize` for repeated windows.
 fn collect_segments<T: Operand>(
     engine: EngineId,
     side: &T,
     access: Access,
     out: &mut Vec<Segment>,
+    extents: &mut Extents,
 ) -> Result<u128> {
     let mut result = Ok(());
     let mut total = 0_u128;
@@ -308,37 +306,68 @@ fn collect_segments<T: Operand>(
         if result.is_ok() {
             result = check_range(engine, range, access);
             total += range.len as u128;
-            out.extend((range.len > 0).then(|| range.segment()));
+            if range.len > 0 {
+                out.push(range.segment());
+                extents.push(range.located(), range.len, access.contains(Access::WRITE));
+            }
         }
     });
     result.map(|()| total)
 }
 
-/// Checks that neither `src` nor another segment of `dst` names a byte of `dst`. Leaves `scratch` empty.
-fn disjoint(src: &[Segment], dst: &[Segment], scratch: &mut Vec<(u64, u64, bool)>) -> Result<()> {
-    scratch.clear();
-    for (list, written) in [(src, false), (dst, true)] {
-        for s in list.iter().filter(|s| s.len > 0) {
-            // Use the last byte, because the end may overflow.
-            scratch.push((s.addr.0, s.addr.offset(s.len - 1).0, written));
+/// The ranges of an operation that must not overlap.
+#[derive(Debug, Default)]
+struct Extents {
+    list: Vec<Extent>,
+    /// The operation has to be checked: its types do not exclude an overlap.
+    is_checked: bool,
+}
+
+/// A range that is not empty. The order is that of the check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Extent {
+    /// The address space.
+    space: u64,
+    first: u64,
+    /// The last byte, because the end may overflow.
+    last: u64,
+    is_written: bool,
+}
+
+impl Extents {
+    /// Starts with the ranges of another operation.
+    fn restart(&mut self, is_checked: bool) -> &mut Self {
+        self.list.clear();
+        self.is_checked = is_checked;
+        self
+    }
+
+    fn push(&mut self, (space, first): (u64, u64), len: usize, is_written: bool) {
+        if self.is_checked {
+            self.list.push(Extent { space, first, last: first.wrapping_add(len as u64 - 1), is_written });
         }
     }
-    scratch.sort_unstable();
-    // The highest last byte so far of written segments, and of read ones.
-    let (mut written_to, mut read_to) = (None, None);
-    let mut result = Ok(());
-    for (first, last, written) in scratch.drain(..) {
-        let taken = if written { written_to.max(read_to) } else { written_to };
-        if let Some(taken) = taken.filter(|taken| first <= *taken) {
-            let in_destination = written && Some(first) <= written_to;
-            result = Err(overlap(last.min(taken) - first + 1, in_destination));
-            break;
+
+    /// Checks that no byte that is written is named twice.
+    fn check_disjoint(&mut self) -> Result<()> {
+        self.list.sort_unstable();
+        let mut space = 0;
+        // The highest last bytes so far, of written and of read ranges.
+        let (mut written_to, mut read_to) = (None, None);
+        for extent in &self.list {
+            if extent.space != space {
+                (space, written_to, read_to) = (extent.space, None, None);
+            }
+            let taken = if extent.is_written { written_to.max(read_to) } else { written_to };
+            if let Some(taken) = taken.filter(|taken| extent.first <= *taken) {
+                let in_destination = extent.is_written && Some(extent.first) <= written_to;
+                return Err(overlap(extent.last.min(taken) - extent.first + 1, in_destination));
+            }
+            let to = if extent.is_written { &mut written_to } else { &mut read_to };
+            *to = (*to).max(Some(extent.last));
         }
-        let to = if written { &mut written_to } else { &mut read_to };
-        *to = (*to).max(Some(last));
+        Ok(())
     }
-    scratch.clear();
-    result
 }
 
 #[cfg(test)]
@@ -346,13 +375,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{DeviceAddr, RegionKey};
+
+    /// Checks lists of ranges: address space, first byte, length.
+    fn disjoint(src: &[(u64, u64, usize)], dst: &[(u64, u64, usize)]) -> Result<()> {
+        let mut extents = Extents::default();
+        extents.restart(true);
+        for (list, is_written) in [(src, false), (dst, true)] {
+            for &(space, first, len) in list.iter().filter(|(.., len)| *len > 0) {
+                extents.push((space, first), len, is_written);
+            }
+        }
+        extents.check_disjoint()
+    }
 
     #[test]
     fn an_overlap_says_of_what() {
-        let message = |src: &[(usize, usize)], dst: &[(usize, usize)]| {
-            let segments = |list: &[(usize, usize)]| list.iter().copied().map(segment).collect::<Vec<_>>();
-            disjoint(&segments(src), &segments(dst), &mut Vec::new()).unwrap_err().message().to_owned()
+        let message = |src: &[(u64, usize)], dst: &[(u64, usize)]| {
+            let here = |list: &[(u64, usize)]| list.iter().map(|&(at, len)| (0, at, len)).collect::<Vec<_>>();
+            disjoint(&here(src), &here(dst)).unwrap_err().message().to_owned()
         };
         assert_eq!(message(&[(1, 10)], &[(6, 10)]), "source and destination share 5 bytes");
         assert_eq!(message(&[(6, 10)], &[(1, 10)]), "source and destination share 5 bytes");
@@ -361,12 +401,26 @@ mod tests {
 
     #[test]
     fn ranges_may_end_with_the_address_space() {
-        let top = |back: usize, len| segment((usize::MAX - back, len));
-        let check = |src, dst| disjoint(&[src], &[dst], &mut Vec::new()).map_err(|e| e.message().to_owned());
+        let top = |back: u64, len| (0, u64::MAX - back, len);
+        let check = |src, dst| disjoint(&[src], &[dst]).map_err(|e| e.message().to_owned());
         assert_eq!(check(top(9, 10), top(19, 10)), Ok(()));
         assert_eq!(check(top(9, 10), top(0, 1)), Err("source and destination share 1 bytes".to_owned()));
         assert_eq!(check(top(12, 10), top(9, 10)), Err("source and destination share 7 bytes".to_owned()));
-        assert_eq!(check(top(0, 1), segment((1, 1))), Ok(()));
+        assert_eq!(check(top(0, 1), (0, 1, 1)), Ok(()));
+    }
+
+    #[test]
+    fn ranges_of_different_address_spaces_do_not_overlap() {
+        assert!(
+            disjoint(&[(7, 100, 10)], &[(0, 100, 10), (9, 100, 10)]).is_ok(),
+            "one address in three spaces"
+        );
+        assert!(disjoint(&[(7, 100, 10)], &[(0, 100, 10), (7, 109, 1)]).is_err(), "one byte in one space");
+        assert!(
+            disjoint(&[], &[(0, 100, 10), (7, 5, 200), (0, 110, 1)]).is_ok(),
+            "a longer one between them"
+        );
+        assert!(disjoint(&[], &[(7, 100, 10), (0, 100, 10), (7, 105, 1)]).is_err());
     }
 
     #[test]
@@ -381,26 +435,22 @@ mod tests {
         assert!(error.to_string().contains("4294967296 copies"), "{error}");
     }
 
-    fn segment((at, len): (usize, usize)) -> Segment {
-        Segment { key: RegionKey(0), addr: DeviceAddr(at as u64), len }
-    }
-
     proptest! {
         #[test]
         fn lists_overlap_exactly_if_a_written_byte_is_named_twice(
-            src in prop::collection::vec((1_usize..60, 0_usize..12), 0..4),
-            dst in prop::collection::vec((1_usize..60, 0_usize..12), 0..4),
+            src in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
+            dst in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
         ) {
-            let mut named = [[0_u32; 80]; 2];
+            // By side, and by byte of both spaces, one behind the other.
+            let mut named = [[0_u32; 160]; 2];
             for (side, list) in [&src, &dst].into_iter().enumerate() {
-                for &(at, len) in list {
+                for &(space, at, len) in list {
+                    let at = (80 * space + at) as usize;
                     named[side][at..at + len].iter_mut().for_each(|n| *n += 1);
                 }
             }
-            let clash = (0..80).any(|i| named[1][i] > 1 || (named[1][i] > 0 && named[0][i] > 0));
-            let src: Vec<_> = src.into_iter().map(segment).collect();
-            let dst: Vec<_> = dst.into_iter().map(segment).collect();
-            prop_assert_eq!(disjoint(&src, &dst, &mut Vec::new()).is_err(), clash);
+            let clash = (0..160).any(|i| named[1][i] > 1 || (named[1][i] > 0 && named[0][i] > 0));
+            prop_assert_eq!(disjoint(&src, &dst).is_err(), clash);
         }
     }
 }
