@@ -1,7 +1,9 @@
 //! `dma-copy` on the stand-in DOCA SDK: host and DPU as two processes, over DOCA's comm channel.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
@@ -22,6 +24,10 @@ fn libraries() -> &'static PathBuf {
 
 /// Starts one side on the simulated card `card`, with the command for a real one.
 fn start(place: &Place, side: Side, card: &str, args: &str) -> Running {
+    run(command(place, side, card, args))
+}
+
+fn command(place: &Place, side: Side, card: &str, args: &str) -> Command {
     let device = match side {
         Side::Host => "-p 3b:00.0",
         Side::Dpu => "-p 03:00.0 -r 3b:00.0",
@@ -29,6 +35,21 @@ fn start(place: &Place, side: Side, card: &str, args: &str) -> Running {
     let mut command = place
         .command(side, &format!("{device} -c comch:copy{} --sdk-log-level 10 {args}", std::process::id()));
     command.env("DMA_DOCA_LIB_DIR", libraries()).env("DOCA_EMU", card);
+    command
+}
+
+/// Starts one side without address randomisation, so that both sides have memory at the same addresses. A sandbox
+/// may forbid that: then the copy is one as any other.
+fn start_at_fixed_addresses(place: &Place, side: Side, args: &str) -> Running {
+    let mut command = command(place, side, CARD, args);
+    #[expect(unsafe_code, reason = "sets the personality of the process")]
+    // SAFETY: `personality` is a system call, which the child may make between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+            Ok(())
+        });
+    }
     run(command)
 }
 
@@ -74,6 +95,17 @@ fn the_card_copies_both_ways() {
             &format!("{CARD}max_buf_size = 65536\nmax_tasks = 2\n"),
             "--window 8M --depth 16",
         );
+    }
+
+    // Imported memory has the exporter's addresses, at which the importer has memory of its own.
+    place.file("src", 40_000_000);
+    for from in Side::BOTH {
+        let receiver = start_at_fixed_addresses(&place, from.other(), "-f dst --window 16M");
+        let sender = start_at_fixed_addresses(&place, from, "-f src --window 16M");
+        sender.end().copied();
+        receiver.end().copied();
+        assert_same(&place.path("src"), &place.path("dst"));
+        fs::remove_file(place.path("dst")).expect("removed");
     }
 
     // A device that resets during a copy and recovers.
