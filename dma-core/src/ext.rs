@@ -96,7 +96,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes, no rights or memory that is read-only;
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no rights or memory that is read-only;
     /// the memory is dropped.
     fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
         if memory.is_read_only() {
@@ -136,7 +136,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no bytes, or if the device maps memory for
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` if the device maps memory for
     /// writing only and the system refuses that; the memory is dropped.
     fn register_read_only_memory(&self, memory: HostMemory) -> Result<Buffer> {
         memory::register_read_only(self, memory)
@@ -148,7 +148,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_device_raw`]; `InvalidArgument` for no bytes; the memory is dropped.
+    /// As [`DmaEngine::register_device_raw`]; the memory is dropped.
     fn register_device(&self, memory: DeviceMemory) -> Result<Window> {
         self.register_device_with(memory, &MemoryRequest::new(0))
     }
@@ -171,8 +171,11 @@ pub trait DmaEngineExt: DmaEngine {
     /// As [`DmaEngine::import_raw`].
     fn import(&self, descriptor: &ExportDescriptor) -> Result<Window> {
         let backend = self.info().backend;
-        let raw =
-            self.import_raw(descriptor).map_err(|e| e.with_operation("import").with_backend(backend))?;
+        let fail = |e: Error| e.with_operation("import").with_backend(backend);
+        if descriptor.is_empty() && descriptor.backend() == backend {
+            return memory::import_no_bytes(self, descriptor.rights()).map(Window::new).map_err(fail);
+        }
+        let raw = self.import_raw(descriptor).map_err(fail)?;
         Ok(Window::new(Range::whole(Region::of_import(raw, descriptor, backend))))
     }
 

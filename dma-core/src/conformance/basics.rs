@@ -9,7 +9,10 @@ use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue, queue_of,
     sample,
 };
-use crate::{Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, QueueOptions};
+use crate::{
+    Access, Batch, Buffer, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor,
+    HostMemory, MemoryRequest, PoolOptions, QueueOptions,
+};
 
 /// Limits are usable, and capabilities agree with the engine's behaviour.
 pub fn info_is_consistent(engine: &dyn DmaEngine) {
@@ -248,6 +251,66 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
         }
     }
     expect_all_completed(q.counters(), 3 * depth as u64, "after all were waited for");
+}
+
+/// Memory of 0 bytes is allocated, registered, taken from pools, copied, exported and imported as any other.
+pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
+    let capabilities = engine.info().capabilities;
+    let q = queue(engine);
+    let mut sources: Vec<Buffer> = Vec::new();
+    let mut destinations = Vec::new();
+    let request = MemoryRequest::new(0).with_align(1 << 16);
+    if capabilities.contains(Capabilities::ALLOCATE) {
+        let aligned = engine.allocate_with(&request).expect("0 bytes are allocated");
+        assert!(aligned.as_ptr().addr().is_multiple_of(1 << 16), "with the alignment that was requested");
+        destinations.extend([engine.allocate(0).expect("0 bytes are allocated"), aligned]);
+        let pool = BufferPool::new(engine, &PoolOptions::new().with_class(64, 1)).expect("a pool");
+        let _all = pool.try_get(64).expect("a buffer is free");
+        destinations.push(pool.try_get(0).expect("0 bytes need no buffer of the pool"));
+        destinations.push(pool.get_timeout(0, SOON).expect("0 bytes need no buffer of the pool"));
+        sources.push(engine.allocate(0).expect("0 bytes are allocated").freeze());
+    } else {
+        let e = engine.allocate(0).expect_err("it allocates nothing");
+        expect_kind(&e, ErrorKind::Unsupported, "without `ALLOCATE`, allocating answers `Unsupported`");
+    }
+    if capabilities.contains(Capabilities::REGISTER) {
+        let memory = engine.register(HostMemory::from_owner(Vec::new())).expect("0 bytes are registered");
+        assert_eq!(memory.into_owner::<Vec<u8>>().expect("the owner comes back"), [0; 0]);
+        destinations
+            .push(engine.register(HostMemory::from_owner(Vec::new())).expect("0 bytes are registered"));
+        sources.push(engine.register_read_only(bytes::Bytes::new()).expect("0 bytes are registered"));
+    } else {
+        let e = engine.register(HostMemory::from_owner(Vec::new())).expect_err("it registers nothing");
+        expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering answers `Unsupported`");
+    }
+    for source in &sources {
+        for destination in &mut destinations {
+            let empty = std::mem::replace(destination, allocate(engine, 1));
+            assert!(empty.is_empty() && empty.region().is_empty(), "it has no bytes");
+            let (_, empty) = q.copy(source.clone(), empty).expect(ACCEPTS).wait().expect(COMPLETES);
+            *destination = q.fill(empty, [7; 8]).expect(ACCEPTS).wait().expect(COMPLETES);
+        }
+    }
+    // Among others, in a list.
+    let mut full = allocate(engine, 10);
+    full.fill(7);
+    let list = (allocate(engine, 0), full, allocate(engine, 0));
+    let (_, arrived) = q.copy(list, allocate(engine, 10)).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&[7; 10], &arrived, "a list of which two parts have no bytes");
+    let other = super::ReferenceEngine::new(super::ReferenceOptions::default());
+    let refused = q.copy(allocate(&other, 0), allocate(engine, 0)).expect_err("another engine's");
+    expect_kind(&refused, ErrorKind::WrongEngine, "memory is used on its own engine's queues");
+    if capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
+        let request = MemoryRequest::new(0).exportable(Access::READ);
+        let window = engine.allocate_window(&request).expect("0 bytes are allocated");
+        let export = window.export(Access::READ).expect("0 bytes are exported");
+        let bytes = export.descriptor().to_bytes();
+        let descriptor = ExportDescriptor::from_bytes(&bytes).expect("it survives the wire");
+        let remote = engine.import(&descriptor).expect("0 bytes are imported");
+        assert_eq!((remote.len(), remote.region().access()), (0, Access::READ), "as they were exported");
+        q.copy(remote, allocate(engine, 0)).expect(ACCEPTS).wait().expect(COMPLETES);
+        export.revoke(SOON).expect("nobody is copying");
+    }
 }
 
 /// A full queue returns the operands, and accepts them once there is room.

@@ -88,6 +88,7 @@ macro_rules! conformance_tests {
             answers_keep_fences
             imported_memory_is_answered_for
             empty_operations_complete
+            memory_of_no_bytes_is_legal
             many_in_flight
             full_queues_hand_back
             batches_complete_as_a_whole

@@ -110,7 +110,6 @@ pub fn missing_rights_are_rejected(engine: &dyn DmaEngine) {
 /// Requests that are invalid or exceed the limits fail with the right kind and numbers.
 pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     let limits = &engine.info().limits;
-    assert_eq!(engine.allocate(0).expect_err("no bytes").kind(), ErrorKind::InvalidArgument);
     let request = MemoryRequest::new(64).with_align(3);
     assert_eq!(
         engine.allocate_with(&request).expect_err("a strange alignment").kind(),
@@ -145,9 +144,6 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
         assert_eq!((e.requested(), e.limit()), (Some(depth as u64), Some(limits.max_queue_depth as u64)));
         assert!(!e.hint().is_empty(), "it says what to do");
     }
-    let e = engine.register(HostMemory::from_owner(Vec::new())).expect_err("no bytes");
-    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
-    assert!(!e.hint().is_empty(), "it says what to do: {e}");
     let none = MemoryRequest::new(0).with_access(Access::empty());
     let e = engine.register_with(HostMemory::from_owner(vec![0; 4096]), &none).expect_err("no rights");
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");

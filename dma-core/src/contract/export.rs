@@ -58,7 +58,7 @@ impl ExportDescriptor {
     /// # Errors
     ///
     /// `OutOfRange` if the name is empty or longer than [`MAX_BACKEND`](Self::MAX_BACKEND), the blob is
-    /// longer than [`MAX_NATIVE`](Self::MAX_NATIVE), or `len` is 0; `InvalidArgument` for a name that is not
+    /// longer than [`MAX_NATIVE`](Self::MAX_NATIVE); `InvalidArgument` for a name that is not
     /// lower-case letters, digits and `-`, or for empty `rights`.
     pub fn new(backend: &str, rights: Access, len: u64, native: &[u8]) -> Result<Self> {
         let bad = |kind, message: String| Error::new(kind, message).with_operation("make export descriptor");
@@ -77,9 +77,6 @@ impl ExportDescriptor {
         if native.len() > Self::MAX_NATIVE {
             return Err(bad(ErrorKind::OutOfRange, "the backend's blob is too long".to_owned())
                 .with_numbers(native.len() as u64, Self::MAX_NATIVE as u64));
-        }
-        if len == 0 {
-            return Err(bad(ErrorKind::OutOfRange, "0 bytes".to_owned()).with_hint("export at least 1 byte"));
         }
         Ok(Self { backend: backend.to_owned(), rights, len, native: native.to_vec() })
     }
@@ -102,7 +99,7 @@ impl ExportDescriptor {
         self.len
     }
 
-    /// Returns false, because a descriptor grants at least 1 byte.
+    /// Returns whether it grants no bytes. Then importing it asks no engine.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -227,7 +224,7 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            name in "[a-z0-9-]{1,32}", rights in 1_u32..4, len in 1_u64..,
+            name in "[a-z0-9-]{1,32}", rights in 1_u32..4, len in any::<u64>(),
             native in prop::collection::vec(any::<u8>(), 0..300),
         ) {
             let rights = Access::from_bits(rights).unwrap();

@@ -202,11 +202,16 @@ impl Region {
         Self(RegionHandle::new(RegionInner { tag, location, info, raw, memory, backend, users, pool_slot }))
     }
 
-    /// The length in bytes, at least 1.
+    /// Returns the length in bytes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
     pub fn len(&self) -> usize {
         self.0.info.len
+    }
+
+    /// Returns whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.info.len == 0
     }
 
     /// Returns the rights of the local device.

@@ -1,5 +1,9 @@
 //! Allocation and registration of memory on an engine.
 
+use std::num::NonZero;
+use std::ptr::NonNull;
+
+use super::no_bytes;
 use super::numa::{self, NumaNodes};
 use super::region::{Range, Region, Registered};
 use super::{Buffer, PageMemory};
@@ -21,13 +25,13 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
 ) -> Result<Region> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("register").with_backend(info.backend);
-    if memory.is_empty() {
-        return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, "no bytes to register")
-                .with_hint("register memory of at least 1 byte: a `Vec` by its length, not its capacity"),
-        ));
-    }
     request.check_rights().map_err(fail)?;
+    if memory.is_empty() {
+        require(engine, Capabilities::REGISTER, "the engine registers no memory").map_err(fail)?;
+        let id = (engine.id(), info.backend);
+        let (addr, memory) = (memory.as_ptr(), Some(Registered::Host(memory)));
+        return Ok(no_bytes::region(id, addr, request.access, true, memory));
+    }
     #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
     // SAFETY: `HostMemory` promises mapped, initialized bytes while it lives, and the region keeps it until
     // the raw region has been dropped. The bytes are exclusive, or read-only and registered to be read.
@@ -50,14 +54,20 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
 ) -> Result<Region> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("register device memory").with_backend(info.backend);
-    if memory.is_empty() || memory.addr().0.checked_add(memory.len() as u64).is_none() {
+    if memory.addr().0.checked_add(memory.len() as u64).is_none() {
         let message = format!("{} bytes at {:?}", memory.len(), memory.addr());
         return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("register at least 1 byte, within 64 bits of addresses"),
+            Error::new(ErrorKind::InvalidArgument, message).with_hint("give addresses of 64 bits"),
         ));
     }
     request.check_rights().map_err(fail)?;
+    if memory.is_empty() {
+        let any = Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
+        require(engine, any, "the engine registers no device memory").map_err(fail)?;
+        let (id, addr) = ((engine.id(), info.backend), aligned_address(1));
+        let memory = Some(Registered::Device(memory));
+        return Ok(no_bytes::region(id, addr, request.access, false, memory));
+    }
     #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
     // SAFETY: `DeviceMemory` promises allocated bytes without references while it lives, and the region keeps
     // it until the raw region has been dropped. Views of the region are windows, which make no references.
@@ -69,6 +79,9 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
 pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
+    if request.len == 0 {
+        return allocate_no_bytes(engine, request).map(Range::whole).map_err(fail);
+    }
     request.validate().map_err(fail)?;
     if !info.capabilities.contains(Capabilities::allocate_in(request.place)) && request.place != Place::Host {
         let message = format!("the engine allocates no {} memory", request.place);
@@ -98,4 +111,47 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     let mut range = Range::whole(register(engine, memory, request)?);
     range.len = request.len;
     Ok(range)
+}
+
+/// Makes memory of 0 bytes, where the engine would allocate a byte.
+fn allocate_no_bytes<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
+    let mut one = request.clone();
+    one.len = 1;
+    one.validate()?;
+    let place = Capabilities::allocate_in(request.place);
+    require(engine, place, format!("the engine allocates no {} memory", request.place))?;
+    if !request.export.is_empty() {
+        require(engine, Capabilities::EXPORT, "the engine exports no memory")?;
+    }
+    if let Some(node) = request.node {
+        NumaNodes::of_system().check_room(node, 0)?;
+    }
+    let (id, addr) = ((engine.id(), engine.info().backend), aligned_address(request.align));
+    Ok(no_bytes::region(id, addr, request.access, request.place == Place::Host, None))
+}
+
+/// Makes the import of 0 bytes, which no engine has to be asked for.
+pub(crate) fn import_no_bytes<E: DmaEngine + ?Sized>(engine: &E, rights: Access) -> Result<Range> {
+    require(engine, Capabilities::IMPORT, "the engine imports no memory")?;
+    let id = (engine.id(), engine.info().backend);
+    Ok(Range::whole(no_bytes::region(id, aligned_address(1), rights, false, None)))
+}
+
+/// Returns `Unsupported` if the engine has none of `any`.
+fn require<E: DmaEngine + ?Sized>(
+    engine: &E,
+    any: Capabilities,
+    message: impl Into<std::borrow::Cow<'static, str>>,
+) -> Result<()> {
+    let has = engine.info().capabilities.intersects(any);
+    if has {
+        Ok(())
+    } else {
+        Err(Error::new(ErrorKind::Unsupported, message).with_hint("use another engine"))
+    }
+}
+
+/// Returns an address of 0 bytes with this alignment, a power of two.
+fn aligned_address(align: usize) -> NonNull<u8> {
+    NonNull::without_provenance(NonZero::new(align).expect("an alignment is a power of two"))
 }

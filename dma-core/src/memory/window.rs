@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use crate::memory::location::ListedExport;
+use crate::memory::no_bytes::NothingGranted;
 use crate::memory::region::{Range, Region, view_methods};
 use crate::{
     Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, RawExport, Result, racy_copy,
@@ -156,16 +157,20 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine cannot export this memory; `AccessDenied` if the memory was not allocated
-    /// as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for an empty
-    /// window or no rights; `OutOfResources`.
+    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not
+    /// allocated as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for
+    /// no rights; `OutOfResources`.
     pub fn export(&self, rights: Access) -> Result<Export> {
         let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
-        if self.is_empty() || rights.is_empty() {
-            return Err(fail(Error::new(
-                ErrorKind::InvalidArgument,
-                "nothing to grant: no bytes or no rights",
-            )));
+        if rights.is_empty() {
+            return Err(fail(
+                Error::new(ErrorKind::InvalidArgument, "no rights to grant")
+                    .with_hint("grant `Access::READ`, `Access::WRITE` or both"),
+            ));
+        }
+        if self.is_empty() {
+            let descriptor = ExportDescriptor::new(self.0.region.0.backend, rights, 0, &[]).map_err(fail)?;
+            return Ok(Export::new(Box::new(NothingGranted), descriptor, &self.0));
         }
         // SAFETY: no reference to a window's bytes is ever made. The export keeps the region, so the window
         // cannot become a buffer while the export lives.

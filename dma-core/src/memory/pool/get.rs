@@ -71,6 +71,9 @@ impl Future for Take {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let class = Arc::clone(this.pool.class(this.len)?);
+        if this.len == 0 {
+            return Poll::Ready(Ok(class.no_bytes(this.pool.0.backend)));
+        }
         let mut task = this.waits.take().map(|(_, task)| task);
         let polled = class.free.poll_take(&mut task, context.waker());
         let polled = polled.map(|block| Ok(class.range(block, this.len)));

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::contract::HUGE_PAGE;
+use crate::memory::no_bytes;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
     Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
@@ -118,6 +119,7 @@ struct SizeClass {
     count: usize,
     /// The engine that they are registered with.
     engine: EngineId,
+    place: Place,
     /// The process that made the pool.
     process: fork::Generation,
     free: FreeSet,
@@ -187,6 +189,13 @@ impl SizeClass {
         range
     }
 
+    /// Makes a range of 0 bytes, which takes no block.
+    #[cold]
+    fn no_bytes(&self, backend: &'static str) -> Range {
+        let (id, addr) = ((self.engine, backend), NonNull::<u128>::dangling().cast());
+        Range::whole(no_bytes::region(id, addr, Access::all(), self.place == Place::Host, None))
+    }
+
     fn exhausted(&self, backend: &'static str) -> Error {
         self.exhausted.fetch_add(1, Ordering::Relaxed);
         fail(
@@ -230,6 +239,7 @@ impl SizeClass {
             len,
             count,
             engine: slab.region().engine_id(),
+            place,
             process: fork::Generation::current(),
             blocks: (0..free.numbers()).map(|_| AtomicPtr::default()).collect(),
             free,
@@ -349,12 +359,13 @@ impl BufferPool {
         Ok(Self(Arc::new(pool)))
     }
 
-    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks.
+    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. One of 0
+    /// bytes is always free.
     ///
     /// # Errors
     ///
     /// `OutOfResources` if all buffers of the size are in use; `OutOfRange` if no size holds `len` bytes;
-    /// `InvalidArgument` for 0 bytes; `Unsupported` in a process that was forked after the pool was made.
+    /// `Unsupported` in a process that was forked after the pool was made.
     #[inline]
     pub fn try_get(&self, len: usize) -> Result<BufferMut> {
         self.try_take(len).map(BufferMut)
@@ -363,6 +374,9 @@ impl BufferPool {
     #[inline]
     fn try_take(&self, len: usize) -> Result<Range> {
         let class = self.class(len)?;
+        if len == 0 {
+            return Ok(class.no_bytes(self.0.backend));
+        }
         match class.free.take() {
             Some(block) => Ok(class.range(block, len)),
             None => Err(class.exhausted(self.0.backend)),
@@ -394,6 +408,9 @@ impl BufferPool {
 
     fn take_timeout(&self, len: usize, timeout: Duration) -> Result<Range> {
         let class = self.class(len)?;
+        if len == 0 {
+            return Ok(class.no_bytes(self.0.backend));
+        }
         if let Some(block) = class.free.take() {
             return Ok(class.range(block, len));
         }
@@ -431,7 +448,7 @@ impl BufferPool {
     #[inline]
     fn class(&self, len: usize) -> Result<&Arc<SizeClass>> {
         match self.0.classes.iter().find(|class| len <= class.len) {
-            Some(class) if len > 0 && !class.process.is_over() => Ok(class),
+            Some(class) if !class.process.is_over() => Ok(class),
             _ => Err(self.refusal(len)),
         }
     }
@@ -440,10 +457,7 @@ impl BufferPool {
     fn refusal(&self, len: usize) -> Error {
         let backend = self.0.backend;
         let longest = self.longest();
-        if len == 0 {
-            fail(ErrorKind::InvalidArgument, "a buffer of 0 bytes".to_owned(), backend)
-                .with_hint("ask for at least 1 byte")
-        } else if len > longest {
+        if len > longest {
             fail(ErrorKind::OutOfRange, format!("a buffer of {len} bytes"), backend)
                 .with_numbers(len as u64, longest as u64)
                 .with_hint("give the pool a larger size, or allocate the buffer from the engine")

@@ -1,0 +1,57 @@
+//! [`NoBytes`]: memory of 0 bytes, which is legal wherever memory is, so that callers need no special case.
+#![expect(unsafe_code, reason = "implements `RawRegion`")]
+
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use super::region::{Region, Registered};
+use crate::{Access, DeviceAddr, EngineId, RawExport, RawRegion, RegionInfo, RegionKey, Result};
+
+/// A region of 0 bytes. The engine does not know of it: no descriptor names it, because operations of 0 bytes
+/// complete without the device.
+#[derive(Debug)]
+struct NoBytes(RegionInfo);
+
+/// Makes a region of 0 bytes. The first byte would be at `addr`, which the CPU reaches if `cpu` is set.
+pub(super) fn region(
+    (engine, backend): (EngineId, &'static str),
+    addr: NonNull<u8>,
+    access: Access,
+    cpu: bool,
+    memory: Option<Registered>,
+) -> Region {
+    let info = RegionInfo {
+        engine,
+        key: RegionKey::unique(),
+        addr: DeviceAddr::of(addr),
+        len: 0,
+        access,
+        cpu: cpu.then_some(addr),
+    };
+    Region::new(Box::new(NoBytes(info)), memory, backend)
+}
+
+// SAFETY: nothing changes, and the key is new. Any address is one of 0 bytes.
+unsafe impl RawRegion for NoBytes {
+    fn info(&self) -> &RegionInfo {
+        &self.0
+    }
+
+    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+        Ok(Box::new(NothingGranted))
+    }
+}
+
+/// The export of 0 bytes: a peer that imports it asks no engine, so there is nothing to take back.
+#[derive(Debug)]
+pub(super) struct NothingGranted;
+
+impl RawExport for NothingGranted {
+    fn native(&self) -> &[u8] {
+        &[]
+    }
+
+    fn revoke(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+}
