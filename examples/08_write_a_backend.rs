@@ -66,8 +66,8 @@ unsafe impl DmaEngine for MyEngine {
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the layout's size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
-        // This device finds memory by its address, and needs no key: any that no other region of the engine has will
-        // do. Others give an lkey or an index into their table.
+        // This device finds memory by its address, and needs no key: any that no other region of the engine
+        // has will do. Others give an lkey or an index into their table.
         let info = RegionInfo::local(self.id, RegionKey::unique(), base, request.len, request.access);
         Ok(Box::new(MyRegion { info, layout }))
     }

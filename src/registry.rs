@@ -119,8 +119,8 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
 }
 
 /// Returns the word among `known` that `word` is a misspelling of, if any: it has the same first letter, and
-/// differs by one typing error, or by two if `word` has more than four letters. Short words with another first
-/// letter are names of other things: `gpu` is not a misspelled `cpu`.
+/// differs by one typing error, or by two if `word` has more than four letters. Short words with another
+/// first letter are names of other things: `gpu` is not a misspelled `cpu`.
 pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let limit = if word.len() > 4 { 2 } else { 1 };
     let same_start = known.iter().filter(|known| known.chars().next() == word.chars().next());
@@ -152,7 +152,8 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// | `record` | [`RecordEngine`]: a trace of all operations in a file | [`RecordOptions::INFO`] |
 ///
 /// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
-/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each appears at most once.
+/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each appears at
+/// most once.
 ///
 /// [`MeterEngine`]: crate::layers::meter::MeterEngine
 /// [`MeterOptions::INFO`]: crate::layers::meter::MeterOptions::INFO
@@ -162,10 +163,10 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
 /// A name is trusted as a command line is: the option `lib` of `doca`, `ioat`, `rdma` and `cuda` names a
-/// directory whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa` name
-/// directories whose files are opened for writing, and so does `file` of `record`; `listen` of `rdma` names
-/// an address at which this process answers, and `export` of `doca` a network that reaches exported memory.
-/// For names from elsewhere there is [`parse_untrusted`].
+/// directory whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa`
+/// name directories whose files are opened for writing, and so does `file` of `record`; `listen` of `rdma`
+/// names an address at which this process answers, and `export` of `doca` a network that reaches exported
+/// memory. For names from elsewhere there is [`parse_untrusted`].
 ///
 /// # Errors
 ///
@@ -235,8 +236,8 @@ fn refuse_untrusted(name: &EngineName) -> Result<()> {
 /// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
 ///
 /// Opens each engine for a moment, which may take some milliseconds, and loads the vendors' libraries if they
-/// are installed. On a machine with I/OAT, that sets up SPDK's environment for this process, with the default options. A missing SDK or
-/// device is an answer, not an error.
+/// are installed. On a machine with I/OAT, that sets up SPDK's environment for this process, with the default
+/// options. A missing SDK or device is an answer, not an error.
 #[must_use]
 pub fn discover() -> Vec<Discovered> {
     let own = backends().into_iter().filter(|backend| backend.delegates_to().is_none());

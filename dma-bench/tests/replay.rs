@@ -137,7 +137,7 @@ fn a_trace_that_cannot_run_is_refused() {
     write(&whole[..20]);
     ends(&[], 2, "other.trace: the trace is cut off after");
     write(b"{}");
-    ends(&[], 2, "other.trace: this is no trace");
+    ends(&[], 2, "other.trace: this is not a trace");
     let mut newer = whole.clone();
     newer[8] = 9;
     write(&newer);

@@ -167,8 +167,8 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }
 
-/// A copy between memory and its import into the same process is refused exactly if both name a byte, whatever
-/// addresses they have; so is one between two imports of one export.
+/// A copy between memory and its import into the same process is refused exactly if both name a byte,
+/// whatever addresses they have; so is one between two imports of one export.
 pub fn imports_of_own_memory_overlap_it(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
         return;

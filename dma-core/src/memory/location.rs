@@ -6,11 +6,12 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::{DeviceAddr, ExportDescriptor};
 
-/// The address space of a region's bytes, and the way from an address in descriptors to the one in that space.
+/// The address space of a region's bytes, and the way from an address in descriptors to the one in that
+/// space.
 ///
-/// An address alone does not tell whether two ranges share bytes. Some devices name a peer's memory by the address
-/// that the peer has it at, where this process may have other memory. And an import of this process's own memory
-/// may have another address than that memory.
+/// An address alone does not tell whether two ranges share bytes. Some devices name a peer's memory by the
+/// address that the peer has it at, where this process may have other memory. And an import of this process's
+/// own memory may have another address than that memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     /// 0: this process's. Else the memory behind one export of a peer: [`number_of`] that export.
@@ -44,8 +45,8 @@ impl Location {
     /// Memory of this process, or of a device, whose addresses no memory of this process has.
     pub(crate) const HERE: Self = Self { space: 0, shift: 0 };
 
-    /// Returns the location of imported memory whose first byte is at `addr` in descriptors. If this process has
-    /// exported the memory, it is that of the exported bytes.
+    /// Returns the location of imported memory whose first byte is at `addr` in descriptors. If this process
+    /// has exported the memory, it is that of the exported bytes.
     pub(crate) fn of_import(descriptor: &ExportDescriptor, addr: DeviceAddr) -> Self {
         let number = number_of(descriptor);
         let (space, start) = exports().get(&number).map_or((number, 0), |own| (own.space, own.start));

@@ -42,9 +42,9 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     if src.len != dst.len {
         return Err(lengths_differ(src.len as u128, dst.len as u128));
     }
-    match shared_bytes(src, dst) {
-        1.. if !D::UNIQUE => Err(overlap(shared_bytes(src, dst), false)),
-        _ => Ok(dst.len),
+    match if D::UNIQUE { 0 } else { shared_bytes(src, dst) } {
+        0 => Ok(dst.len),
+        shared => Err(overlap(shared, false)),
     }
 }
 

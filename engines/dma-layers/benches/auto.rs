@@ -1,4 +1,4 @@
-//! Compares `AutoEngine` with the better of its two members, for each size, depth and footprint, and over a
+//! Compares `AutoEngine` with the faster of its two engines, for each size, depth and footprint, and over a
 //! mix of sizes.
 //!
 //! `cargo bench -p dma-layers --bench auto [-- dsa|bluefield3|timer]` prints, for each device, nanoseconds a
@@ -48,7 +48,7 @@ unsafe impl DmaEngine for Timer {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory outlives the region, which is the simulator's.
         unsafe { self.0.register_raw(memory, request) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -126,7 +126,7 @@ impl Contender {
     fn new(engine: &dyn DmaEngine, len: usize) -> Self {
         let memory = || engine.allocate_raw(&MemoryRequest::new(len)).expect("memory");
         let (src, dst) = (memory(), memory());
-        // The destinations, too: the first access to a page is no copy.
+        // Also write the destinations, because the first access to a page costs more than a copy.
         for (region, word) in [(&src, 0_u64), (&dst, u64::MAX)] {
             for at in 0..len / 8 {
                 let place = region.info().segment(at * 8, 8).addr.as_ptr().cast::<u64>();

@@ -1,5 +1,5 @@
-//! Instructions per copy on the CPU engine alone and within wrappers: through the safe API, and on raw queues
-//! also of `AutoEngine`, one at a time, too.
+//! Instructions per copy on the CPU engine alone and within wrappers: through the safe API, and on raw
+//! queues, in batches and one at a time, also of `AutoEngine`.
 //!
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of one more copy in each, and the ratio to the
@@ -69,7 +69,7 @@ fn pieces(engine: &dyn DmaEngine) -> Vec<BufferMut> {
     pieces
 }
 
-/// The loop that is measured of a raw queue, with so many descriptors in a batch.
+/// The measured loop of a raw queue, with `in_batch` descriptors in a batch.
 fn raw_copies(engine: &dyn DmaEngine, in_batch: usize, rounds: u64) {
     let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * SIZE)).expect("memory");
     let (src, dst) = (memory(), memory());
@@ -137,7 +137,7 @@ fn main() {
         above |= ratio > limit;
         println!("{name}: {each:.1} instructions per copy of {SIZE} bytes, ratio {ratio:.3}");
     }
-    // As a test it only has to run, because the ratio depends on the compiler.
+    // Run as a test, it does not check the ratio, which depends on the compiler.
     if above && !args.iter().any(|arg| arg == "--test") {
         eprintln!("a ratio is above its limit of {ENGINES:?}");
         std::process::exit(1);

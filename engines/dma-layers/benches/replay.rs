@@ -106,7 +106,7 @@ fn main() {
         );
         apart |= !(0.9..=1.1).contains(&time);
     }
-    // As a test it only has to run, because others may use the machine.
+    // Run as a test, it does not check the figures, because others may use the machine.
     if apart && !test {
         eprintln!("a replay is apart by more than 10 %, or in doorbells");
         std::process::exit(1);

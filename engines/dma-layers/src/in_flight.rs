@@ -2,41 +2,42 @@
 
 use dma_core::{Completion, Descriptor, Outcome};
 
-/// Descriptors in flight, in the order in which they were submitted, with a state each.
+/// Descriptors in flight in the order of submission, each with a state.
 ///
-/// Devices report mostly in that order, so that a descriptor is found at once. Others are looked for: first
-/// behind the one found last, because a device with several channels keeps the order in each. Tokens may be
-/// there several times; the oldest found is taken.
+/// Devices mostly report in that order, so a descriptor is mostly the oldest one. Otherwise the search starts
+/// behind the descriptor that was found last, because a device with several channels keeps the order within
+/// each channel. Several descriptors may have one token; then the first that the search finds is taken.
 #[derive(Debug)]
 pub(crate) struct InFlight<S> {
     /// Rings: the entry of position `p` is at `p & (len - 1)`.
     tokens: Box<[u64]>,
     states: Box<[S]>,
-    /// Entries that were taken before older ones.
+    /// Marks holes: entries that were taken before older ones.
     taken: Box<[bool]>,
-    /// Their number.
+    /// The number of holes.
     holes: usize,
-    /// Positions of the oldest entry, and behind the youngest.
+    /// The position of the oldest entry.
     head: usize,
+    /// The position behind the youngest entry.
     tail: usize,
-    /// The position behind the entry that was looked for last.
+    /// The position behind the entry that was found last by a search.
     near: usize,
 }
 
-/// Descriptors that were reported one after the other, with the same state and outcome.
+/// Descriptors with the same state and outcome that were reported one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<S> {
     pub(crate) state: S,
     pub(crate) outcome: Outcome,
     pub(crate) count: u64,
-    /// Descriptors in flight that were submitted before. If there are any, `count` is 1.
+    /// The number of descriptors still in flight that were submitted earlier. If it is not 0, `count` is 1.
     pub(crate) before: u64,
 }
 
-/// Elements that are compared without a loop.
+/// Number of elements that one unrolled step handles.
 const STEP: usize = 8;
 
-/// Sets each element to the value of the descriptor at its place.
+/// Sets each element to the value of the descriptor with the same index.
 #[inline]
 fn fill<T>(to: &mut [T], from: &[Descriptor<'_>], mut value: impl FnMut(&Descriptor<'_>) -> T) {
     let ((steps, rest), (from, others)) = (to.as_chunks_mut::<STEP>(), from.as_chunks::<STEP>());
@@ -61,7 +62,7 @@ fn matching<A, B>(a: &[A], b: &[B], same: impl Fn(&A, &B) -> bool) -> usize {
 impl<S: Copy + Default + PartialEq> InFlight<S> {
     /// Makes room for `depth` descriptors. Nothing is allocated later.
     pub(crate) fn new(depth: usize) -> Self {
-        // Twice the depth: if it is too full for a batch, many entries are holes.
+        // Twice the depth, so that when a batch does not fit, many entries are holes.
         let len = (2 * depth.max(1)).next_power_of_two();
         let (tokens, states, taken) = (vec![0; len], vec![S::default(); len], vec![false; len]);
         let (tokens, states, taken) = (tokens.into(), states.into(), taken.into());
@@ -92,7 +93,7 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
         self.tail = self.tail.wrapping_add(batch.len());
     }
 
-    /// Takes the descriptors that were reported, and calls `ended` with them, in the order of the reports.
+    /// Removes the descriptors that were reported, and calls `ended` with them in the order of the reports.
     #[inline]
     pub(crate) fn take(&mut self, completions: &[Completion], mut ended: impl FnMut(Ended<S>)) {
         let mut rest = completions;
@@ -128,7 +129,7 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
     #[cold]
     fn take_out_of_order(&mut self, token: u64) -> Option<(S, u64)> {
         let count = self.count();
-        // From `near` on, and around.
+        // Search from `near` to the end, then from the start.
         let first = self.near.wrapping_sub(self.head).min(count);
         let found = (first..count).chain(0..first).find(|&i| {
             let at = self.at(self.head.wrapping_add(i));
@@ -149,7 +150,7 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
         Some((state, older as u64))
     }
 
-    /// Moves all entries together.
+    /// Closes the holes.
     #[cold]
     fn close_holes(&mut self) {
         let mut to = self.head;
@@ -180,7 +181,7 @@ mod tests {
     }
 
     proptest! {
-        /// Descriptors come back in any order, some very late, each with its state.
+        /// Descriptors are reported in any order, some very late, each with its state.
         #[test]
         fn each_is_found_once(
             depth in 1_usize..40,
@@ -192,7 +193,7 @@ mod tests {
             for (push, count, which, token) in steps {
                 if push {
                     let count = count.min(depth - reference.len()) as u64;
-                    // Some are the same.
+                    // Some tokens are equal.
                     let batch: Vec<_> = (0..count).map(|i| descriptor(token + i)).collect();
                     in_flight.push(&batch, |descriptor| {
                         number += 1;
@@ -201,7 +202,7 @@ mod tests {
                     });
                     continue;
                 }
-                // In order from one of them on, or the other way round.
+                // In order from one of them on, or in reverse order.
                 let first = if reference.is_empty() { 0 } else { which.index(reference.len()) };
                 let mut ended: Vec<_> = reference[first..].iter().take(count).map(|(token, _)| Completion::done(*token)).collect();
                 if token == 0 {
@@ -216,7 +217,7 @@ mod tests {
                 });
                 prop_assert_eq!(seen.len() + 1, ended.len());
                 for (state, completion) in seen.into_iter().zip(ended) {
-                    // Of several with one token, any will do.
+                    // If several have one token, any of them is right.
                     let at = reference.iter().position(|other| *other == (completion.token, state));
                     reference.remove(at.expect("it is in flight"));
                 }

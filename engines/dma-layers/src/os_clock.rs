@@ -13,8 +13,8 @@ pub(crate) fn thread_cpu() -> Duration {
     duration(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Returns the time since some moment in nanoseconds; never less than before. `Instant` takes four times the
-/// instructions for the same.
+/// Returns the time of the monotonic clock in nanoseconds. Reading an `Instant` costs four times the
+/// instructions.
 #[inline]
 pub(crate) fn nanoseconds() -> u64 {
     let time = read(libc::CLOCK_MONOTONIC);
@@ -30,7 +30,7 @@ const fn duration(time: libc::timespec) -> Duration {
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // rustix reads the vDSO for it, and Valgrind hides that. On failure `time` stays 0.
-    // SAFETY: `time` is a place for the answer.
+    // SAFETY: `time` can be written, and the call keeps no pointer to it.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time
 }

@@ -3,14 +3,15 @@
 //! - The CRC-32C of a copy's source is computed when the copy is submitted, and that of each destination when
 //!   the engine reports it as done. If they differ, the copy ends with [`ErrorKind::DeviceFault`], and the
 //!   error names the first byte that is wrong.
-//! - [`VerifyOptions`] choose the copies: all, one in several, or one in so many bytes.
-//! - Copies of all shapes are verified, also those with a CRC-32C and those to two destinations. Fills,
-//!   comparisons and checksums are not, and neither are copies from or to memory that the CPU cannot reach.
+//! - [`VerifyOptions`] choose the copies: all, one in N copies, or one in N bytes.
+//! - All copies are verified, including those with a CRC-32C and those to two destinations. Fills,
+//!   comparisons and checksums are not verified, nor are copies from or to memory that the CPU cannot reach.
 //!   [`VerifyReport`] counts both.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
-//! - A window whose bytes are written while they are copied can be reported as a mismatch, because nothing
-//!   tells such a write from one by the device.
-//! - The thread that submits and polls computes the sums: a poll takes longer by the bytes that it verifies.
+//! - If a window's bytes are written while they are copied, that can be reported as a mismatch, because such
+//!   a write looks like a wrong byte of the device.
+//! - The thread that submits and polls computes the checksums, so polls take longer in proportion to the
+//!   bytes that they verify.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,23 +42,23 @@ use dma_core::{
     OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment, racy_copy,
 };
 
-use crate::layer::{Layer, Layered, Watch, for_each_pair};
+use crate::wrapper::{Layered, QueueHook, Wrapper, for_each_pair};
 
-/// Descriptors that go to the inner queue at a time.
+/// Maximum number of descriptors in one submission to the inner queue.
 const CHUNK: usize = 32;
-/// Mismatches that a queue can explain: the latest ones.
+/// Number of mismatches that a queue can explain: the latest ones.
 const EXPLAINED: usize = 64;
-/// Codes of mismatches begin here, far from errno values and from those of vendors' libraries.
+/// The first code of a mismatch. It is far from errno values and the codes of vendors' libraries.
 const FIRST_CODE: i32 = i32::MIN;
 
-/// The options of a [`VerifyEngine`]. A copy is verified once both numbers are reached; with the defaults,
-/// every one is.
+/// The options of a [`VerifyEngine`]. A copy is verified once both numbers are reached. With the defaults,
+/// every copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// Copies of a queue, at least 1, of which one is verified. Default 1.
+    /// Number of copies of a queue for each one that is verified; at least 1. Default: 1.
     pub sample: u64,
-    /// Bytes copied by a queue, at least 1, in which one copy is verified. Default 1.
+    /// Number of bytes of a queue for each copy that is verified; at least 1. Default: 1.
     pub sample_bytes: u64,
 }
 
@@ -70,8 +71,8 @@ impl Default for VerifyOptions {
 impl VerifyOptions {
     /// The options in engine names.
     pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("sample", "N", "1", "one of N copies of a queue is verified"),
-        OptionInfo::new("sample_bytes", "BYTES", "1", "one copy in so many bytes of a queue is verified"),
+        OptionInfo::new("sample", "N", "1", "copies of a queue for each one that is verified"),
+        OptionInfo::new("sample_bytes", "BYTES", "1", "bytes of a queue for each copy that is verified"),
     ];
 
     /// The defaults.
@@ -104,16 +105,16 @@ impl VerifyOptions {
     }
 }
 
-/// Counts of a [`VerifyEngine`]'s operations that ended as done, by descriptors: the pieces that the engine's
-/// limits cut operations into.
+/// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation is cut into several
+/// descriptors if it is beyond the engine's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Verified, and right.
+    /// Verified and correct.
     pub verified: u64,
-    /// Not verified: left out by [`VerifyOptions`], in memory that the CPU cannot reach, or no copies.
+    /// Not verified: left out by [`VerifyOptions`], in memory that the CPU cannot reach, or not a copy.
     pub unverified: u64,
-    /// Verified, and wrong.
+    /// Verified and wrong.
     pub mismatches: u64,
 }
 
@@ -124,14 +125,15 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// The part that the engine's queues and regions share.
+/// The state that the engine's queues and regions share.
 #[derive(Debug)]
 struct Verify {
     options: VerifyOptions,
-    /// As in a [`VerifyReport`]: verified, not verified, wrong.
+    /// The counts of a [`VerifyReport`]: verified, not verified, wrong.
     counts: [AtomicU64; 3],
-    /// Keys of the regions that the CPU cannot reach, and their number.
+    /// Keys of the regions that the CPU cannot reach.
     hidden: RwLock<HashSet<RegionKey>>,
+    /// The number of keys in `hidden`, to be read without the lock.
     hidden_len: AtomicUsize,
 }
 
@@ -147,7 +149,7 @@ impl Verify {
         self.hidden_len.store(hidden.len(), Ordering::Release);
     }
 
-    /// Returns whether the CPU reaches all segments.
+    /// Returns whether the CPU can reach all segments.
     #[inline]
     fn reaches(&self, lists: [&[Segment]; 2]) -> bool {
         if self.hidden_len.load(Ordering::Acquire) == 0 {
@@ -158,7 +160,7 @@ impl Verify {
     }
 }
 
-impl Layer for Verify {
+impl Wrapper for Verify {
     type Queue = VerifyQueue;
 
     fn explain(&self) -> String {
@@ -167,7 +169,7 @@ impl Layer for Verify {
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<VerifyQueue> {
         Ok(VerifyQueue {
-            slots: std::iter::repeat_with(Slot::default).take(depth).collect(),
+            slots: std::iter::repeat_with(CheckedCopy::default).take(depth).collect(),
             free: (0..depth).rev().collect(),
             skipped: (0, 0),
             mismatches: VecDeque::with_capacity(EXPLAINED),
@@ -196,7 +198,7 @@ impl Layer for Verify {
 
 /// An engine whose copies are verified: see the [module](self).
 ///
-/// Regions, exports and imports are those of the inner engine, whose backend it also names.
+/// Regions, exports and imports are made by the inner engine, and it has the name of that engine's backend.
 #[derive(Debug)]
 pub struct VerifyEngine {
     layered: Layered<Verify>,
@@ -221,11 +223,11 @@ impl VerifyEngine {
     /// Returns the counts so far, of all queues.
     #[must_use]
     pub fn report(&self) -> VerifyReport {
-        self.layered.layer.report()
+        self.layered.wrapper.report()
     }
 }
 
-// SAFETY: a field that is never replaced.
+// SAFETY: always the engine in the field `layered`, which is never replaced.
 unsafe impl dma_core::ForwardEngine for VerifyEngine {
     type Inner = dyn DmaEngine;
     fn forward_to(&self) -> &Self::Inner {
@@ -234,16 +236,16 @@ unsafe impl dma_core::ForwardEngine for VerifyEngine {
 }
 dma_core::forward_engine!([] VerifyEngine);
 
-/// A descriptor in flight. Its index is the inner descriptor's token.
+/// A descriptor in flight. Its index is the token of the inner descriptor.
 #[derive(Debug, Default)]
-struct Slot {
+struct CheckedCopy {
     token: u64,
     verify: bool,
     /// The CRC-32C of the source before the copy.
     sum: u32,
     src: Vec<Segment>,
     dst: Vec<Segment>,
-    /// Each segment of `dst` is a destination of its own.
+    /// Each segment of `dst` is a separate destination.
     both: bool,
 }
 
@@ -251,21 +253,22 @@ struct Slot {
 ///
 /// # Safety
 ///
-/// The CPU may read the segments.
+/// The CPU can reach the segments, and nobody writes them during the call, except peers that share them.
 unsafe fn sum(segments: &[Segment]) -> u32 {
     segments.iter().fold(0, |sum, segment| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the segment can be read.
         unsafe { racy_copy::crc32c(sum, segment.addr.as_ptr(), segment.len) }
     })
 }
 
-impl Slot {
-    /// Keeps the operands of a copy, and sums its source. Returns whether `operation` is one.
+impl CheckedCopy {
+    /// Keeps the operands of a copy, and computes the checksum of its source. Returns false if `operation` is
+    /// not a copy or `choose` does.
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`], for an operation that has not been submitted; the CPU reaches its memory if
-    /// `choose` returns true.
+    /// As [`RawQueue::submit`], for an operation that has not been submitted yet. If `choose` returns true,
+    /// the CPU can reach its memory.
     unsafe fn fill(
         &mut self,
         operation: Operation<'_>,
@@ -287,7 +290,8 @@ impl Slot {
         self.dst.clear();
         self.dst.extend_from_slice(dst);
         self.both = matches!(operation, Operation::CopyToBoth { .. });
-        // SAFETY: nobody writes the source from `submit` on.
+        // SAFETY: the CPU can reach the source, because `choose` returned true. From `submit` on nobody
+        // writes it.
         self.sum = unsafe { sum(src) };
         true
     }
@@ -296,15 +300,16 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// The copy has been done, and was not reported to the caller.
+    /// The device has reported the copy as done, and the caller of `poll` was not told yet.
     unsafe fn check(&self) -> Option<Mismatch> {
         let each = if self.both { 1 } else { self.dst.len() };
         for dst in self.dst.chunks(each) {
-            // SAFETY: until the report nobody writes the destination, and `fill` was told that the CPU
-            // reaches it.
+            // SAFETY: nobody writes the destination before the caller is told, and `fill` made sure that the
+            // CPU can reach it.
             if unsafe { sum(dst) } != self.sum {
                 let wrong = for_each_pair(&[(&self.src, dst)], |offset, src, dst, len| {
-                    // SAFETY: as above, and nobody writes the source.
+                    // SAFETY: both parts lie in segments that the CPU can reach, and nobody writes source or
+                    // destination before the caller is told.
                     let at = unsafe { racy_copy::first_difference(src?, dst, len) }?;
                     Some((offset + at, dst.addr() + at))
                 });
@@ -321,28 +326,28 @@ impl Slot {
 struct Mismatch {
     code: i32,
     len: usize,
-    /// The offset and the address of the first byte that is wrong. `None`: the destination has the source's
-    /// bytes, but they are not those that were submitted.
+    /// The offset and the address of the first wrong byte. `None` if the destination has the same bytes as
+    /// the source, but the source has changed since the submission.
     wrong: Option<(usize, usize)>,
 }
 
 #[derive(Debug)]
 struct VerifyQueue {
-    slots: Vec<Slot>,
-    /// Slots of no descriptor, to be taken from the end.
+    slots: Vec<CheckedCopy>,
+    /// Free slots, used from the end.
     free: Vec<usize>,
     /// Copies and bytes since the last copy that was chosen.
     skipped: (u64, u64),
-    /// The latest, oldest first.
+    /// The latest mismatches, oldest first.
     mismatches: VecDeque<Mismatch>,
     next_code: u16,
-    /// A full queue that was stopped answers `Closed`, too.
+    /// Submissions to a stopped queue fail with `Closed` even if it is full.
     stopped: bool,
     shared: Arc<Verify>,
 }
 
 impl VerifyQueue {
-    /// Notes a mismatch, and returns the code that explains it.
+    /// Keeps a mismatch, and returns the code that explains it.
     fn note(&mut self, mismatch: Mismatch) -> i32 {
         let code = FIRST_CODE + i32::from(self.next_code);
         self.next_code = self.next_code.wrapping_add(1);
@@ -354,10 +359,10 @@ impl VerifyQueue {
     }
 }
 
-// SAFETY: each descriptor of the inner queue has a slot of its own, whose token is reported when that
-// descriptor is. Memory is only read: the source before `submit` returns or, as the destination, before the
-// report.
-unsafe impl Watch for VerifyQueue {
+// SAFETY: each descriptor of the inner queue has its own slot, and the slot's token is reported when the
+// descriptor is. This code only reads memory: the source before `submit` returns, and both sides before the
+// copy is reported.
+unsafe impl QueueHook for VerifyQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         if self.stopped {
             return Err(Error::bare(ErrorKind::Closed));
@@ -378,11 +383,12 @@ unsafe impl Watch for VerifyQueue {
                         true
                     }
                 };
-                // SAFETY: the caller's promise, and `reaches`.
+                // SAFETY: the caller promises valid segments, and `choose` returns true only if the CPU can
+                // reach them.
                 slot.verify = unsafe { slot.fill(descriptor.operation(), choose) };
                 renamed.push(descriptor.with_token(at as u64));
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the same operations as in `batch`, for which the caller promises what `inner` asks for.
             match unsafe { inner.submit(&renamed) } {
                 Ok(n) => {
                     free.truncate(free.len() - n);
@@ -391,7 +397,7 @@ unsafe impl Watch for VerifyQueue {
                         break;
                     }
                 }
-                // It is returned when that descriptor comes again, as the first.
+                // The error is returned when the caller submits this descriptor again.
                 Err(_) if taken > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -414,7 +420,8 @@ unsafe impl Watch for VerifyQueue {
                 unverified += 1;
                 continue;
             }
-            // SAFETY: it is done, and the caller learns of it when this returns.
+            // SAFETY: the device has reported it as done, and the caller is told only when this function
+            // returns.
             if let Some(mismatch) = unsafe { slot.check() } {
                 mismatches += 1;
                 let code = self.note(mismatch);

@@ -1,4 +1,5 @@
-//! Nothing is allocated for a copy once an `AutoEngine` is warm, on either member, and for repeated ones.
+//! Once an `AutoEngine` is warm, copies do not allocate: on the CPU, on the device, or when the CPU repeats
+//! them.
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;

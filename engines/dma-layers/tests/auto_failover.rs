@@ -25,7 +25,7 @@ fn prepare(batch: &mut Batch<BufferMut, BufferMut>, round: u8) {
     }
 }
 
-/// Copies so many times. Returns the longest time in which nothing ended.
+/// Makes `count` copies. Returns the longest time in which nothing ended.
 fn copies(faults: &str, count: usize) -> Duration {
     let device = sim(&format!("sim:profile=dsa,faults={faults}"));
     let options = AutoOptions::new().with_prefer(Prefer::Device);

@@ -1,5 +1,5 @@
-//! Random batches on `AutoEngine` over a device with faults. An oracle knows what each member was given, what
-//! it reported, and the bytes that must be there.
+//! Random batches on `AutoEngine` over a device with faults. An oracle knows what each engine was given, what
+//! it reported, and which bytes the memory must have.
 #![expect(unsafe_code, reason = "spies on raw queues, and drives one")]
 
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ type Bytes = (u64, usize);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Number of descriptors with that destination, for each member.
+    /// Number of descriptors with that destination, for each engine.
     given: [BTreeMap<Bytes, u32>; 2],
     /// Descriptors of the device in flight by token, and those that it ended without success.
     on_device: BTreeMap<u64, Bytes>,
     failed: BTreeMap<Bytes, u32>,
-    /// A destination was with both members at once.
+    /// A destination was with both engines at once.
     twice: bool,
 }
 
@@ -33,7 +33,7 @@ struct Seen {
 #[derive(Debug)]
 struct Spy<E> {
     inner: E,
-    member: usize,
+    engine_index: usize,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -53,7 +53,7 @@ unsafe impl<E: DmaEngine> DmaEngine for Spy<E> {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory outlives the region, which is the inner engine's.
         unsafe { self.inner.register_raw(memory, request) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -61,14 +61,14 @@ unsafe impl<E: DmaEngine> DmaEngine for Spy<E> {
     }
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let inner = self.inner.open_queue_raw(options)?;
-        Ok(Box::new(SpyQueue { inner, member: self.member, seen: Arc::clone(&self.seen) }))
+        Ok(Box::new(SpyQueue { inner, engine_index: self.engine_index, seen: Arc::clone(&self.seen) }))
     }
 }
 
 #[derive(Debug)]
 struct SpyQueue {
     inner: Box<dyn RawQueue>,
-    member: usize,
+    engine_index: usize,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -89,14 +89,14 @@ unsafe impl RawQueue for SpyQueue {
         self.inner.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises for the unchanged descriptors what the inner queue asks for.
         let taken = unsafe { self.inner.submit(batch) }?;
         let mut seen = self.seen.lock().unwrap();
         for descriptor in &batch[..taken] {
             let at = destination(descriptor);
-            *seen.given[self.member].entry(at).or_default() += 1;
+            *seen.given[self.engine_index].entry(at).or_default() += 1;
             seen.twice |= seen.on_device.values().any(|known| *known == at);
-            if self.member == 1 {
+            if self.engine_index == 1 {
                 seen.on_device.insert(descriptor.token(), at);
             }
         }
@@ -107,7 +107,7 @@ unsafe impl RawQueue for SpyQueue {
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let n = self.inner.poll(completions);
-        if self.member == 1 {
+        if self.engine_index == 1 {
             let mut seen = self.seen.lock().unwrap();
             for completion in &completions[..n] {
                 let at = seen.on_device.remove(&completion.token).expect("it was in flight");
@@ -145,7 +145,7 @@ fn simulated(options: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name).unwrap()).unwrap()
 }
 
-/// As [`run`], with another device of these faults beside both members. The operations that it gets
+/// As [`run`], with another device of these faults beside both engines. The operations that it gets
 /// are not known here, and so neither is how often the others do an operation.
 fn run_beside(
     other: Option<&str>,
@@ -156,10 +156,11 @@ fn run_beside(
 ) -> AutoReport {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let inner = CpuEngine::open(&CpuOptions::from_name(&"cpu:threads=1".parse().unwrap()).unwrap()).unwrap();
-    let cpu = Spy { inner, member: 0, seen: Arc::clone(&seen) };
+    let cpu = Spy { inner, engine_index: 0, seen: Arc::clone(&seen) };
     let inner = simulated(&format!("faults={faults}"));
-    let device = Spy { inner, member: 1, seen: Arc::clone(&seen) };
-    // So short that a test does not take long. One that expires too early changes who copies, not what.
+    let device = Spy { inner, engine_index: 1, seen: Arc::clone(&seen) };
+    // So short that a test does not take long. If it expires too early, that changes the engine of a copy,
+    // and not the bytes.
     let options = AutoOptions::new().with_prefer(prefer).with_stall_timeout(Duration::from_millis(8));
     let pair = Arc::new(AutoEngine::new(Arc::new(cpu), Arc::new(device), &options).unwrap());
     let engine = Arc::clone(&pair) as Arc<dyn DmaEngine>;
@@ -178,7 +179,7 @@ fn run_beside(
         *seen.lock().unwrap() = Seen::default();
         let batch = &batch[..batch.len().min(depth)];
         for at in 0..SLOTS * SLOT {
-            // SAFETY: as above.
+            // SAFETY: within regions that outlive the queue.
             unsafe { byte(dst.info(), at).write(0xee) };
         }
         let places: Vec<_> =
@@ -216,13 +217,13 @@ fn run_beside(
                     (true, true) => b"patterns"[at % 8],
                     (true, false) => at as u8 ^ (at >> 8) as u8,
                 };
-                // SAFETY: as above.
+                // SAFETY: within regions that outlive the queue.
                 let found = unsafe { byte(dst.info(), i * SLOT + at).read() };
                 assert_eq!(found, expected, "byte {at} of operation {i} of {len} B, fill: {fill}");
             }
         }
         let seen = seen.lock().unwrap();
-        assert!(!seen.twice, "an operation was with both members at once");
+        assert!(!seen.twice, "an operation was with both engines at once");
         assert!(seen.on_device.is_empty(), "reported to the caller while the device has it");
         for (i, (to, (_, fill))) in places.iter().zip(batch).enumerate() {
             let at = (to[0].addr.0, to[0].len);
@@ -332,7 +333,7 @@ fn sleepers_are_woken_when_the_device_hangs() {
     let mut completions = [Completion::done(0); 8];
     let mut done = 0;
     while done < 8 {
-        let events = q.events().expect("both members have events");
+        let events = q.events().expect("both engines have events");
         if events.arm().unwrap() {
             let fd = events.fd().unwrap();
             let minute = Timespec { tv_sec: 60, tv_nsec: 0 };

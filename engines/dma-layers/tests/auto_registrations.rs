@@ -49,8 +49,8 @@ fn the_device_keeps_memory_whose_twin_comes_and_goes() {
     assert_eq!(by_device(&auto, &queue, &second), 20, "after the first one was dropped");
 }
 
-/// The simulator reports a region that is deregistered while a descriptor names it as a breach of the contract, and
-/// the copy fails.
+/// The simulator reports a region that is deregistered while a descriptor names it as a breach of the
+/// contract, and the copy fails.
 #[test]
 fn a_registration_that_goes_takes_no_key_of_a_copy_in_flight() {
     let (auto, queue) = auto();

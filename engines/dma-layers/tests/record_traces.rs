@@ -37,7 +37,7 @@ fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, T
     (std::fs::read(&path).unwrap(), Trace::load(&path).unwrap(), doorbells)
 }
 
-/// True if the bytes are refused, or read as a partial trace that has nothing but the first events of `whole`.
+/// Returns whether the bytes are refused, or read as a partial trace of the first events of `whole`.
 fn is_part(bytes: &[u8], whole: &Trace) -> bool {
     let Ok(part) = Trace::parse(bytes) else { return true };
     let is_prefix = |queue| part.events(queue).zip(whole.events(queue)).all(|(one, other)| one == other);
@@ -52,7 +52,7 @@ fn batches() -> impl Strategy<Value = Vec<Vec<(usize, usize, usize)>>> {
     let scattered = proptest::collection::vec(copy, 1..40);
     // At equal distances, which may be negative or 0 in the source.
     let spread = (1_usize..2000, 1_usize..40, 0_usize..9000, any::<[bool; 2]>());
-    // But for two, which have each other's place on one side.
+    // Two copies are swapped on one side.
     let swap = any::<(bool, [prop::sample::Index; 2])>();
     let strided = (spread, swap).prop_map(|((len, count, stride, back), (src, swap))| {
         let place = |i: usize, stride: usize, back: bool| if back { count - i } else { i } * stride;
@@ -112,7 +112,7 @@ proptest! {
         prop_assert!(is_part(&bytes[..at], &trace));
         let mut other = bytes.clone();
         other[at] ^= change;
-        // With another length of a block, the end is missing, too.
+        // If the length of a block is changed, the end is also missing.
         prop_assert!(change == 0 || is_part(&other, &trace));
         prop_assert_eq!(Trace::parse(&bytes), Ok(trace));
         other.clone_from(&bytes);
@@ -169,7 +169,7 @@ fn a_trace_has_the_order_of_calls() {
     let copy = |token| Descriptor::copy(token, memory.info().segment(0, 64), memory.info().segment(128, 64));
     let mut reports = [Completion::done(0); 4];
     for token in 0..2 {
-        // SAFETY: within the region, and nobody else uses it until the queue is stopped.
+        // SAFETY: within the region, and only this queue uses it until it is stopped.
         assert_eq!(unsafe { queue.submit(&[copy(token)]) }.unwrap(), 1);
         assert_eq!((queue.poll(&mut reports), queue.poll(&mut reports)), (0, 0));
     }
@@ -351,7 +351,7 @@ fn a_partial_trace_ends_with_a_complete_call() {
     // One call is longer than the buffer, the earlier ones are not.
     for tokens in [0..4_u64, 4..8, 8..2008] {
         let batch: Vec<_> = tokens.map(copy).collect();
-        // SAFETY: within the region, and nobody else uses it until the queue is stopped.
+        // SAFETY: within the region, and only this queue uses it until it is stopped.
         let submitted = unsafe { queue.submit(&batch) }.unwrap();
         assert_eq!(submitted, batch.len());
     }

@@ -152,7 +152,7 @@ fn queues_run_beside_each_other_and_one_after_another() {
     assert!(times.wait > Duration::ZERO && times.cpu > Duration::ZERO, "{times:?}");
 }
 
-/// An engine that does each queue's first copy, and reports all others as done, too.
+/// An engine that makes each queue's first copy, and reports the others as done without making them.
 #[derive(Debug)]
 struct Idle(Arc<dyn DmaEngine>);
 
@@ -168,7 +168,7 @@ unsafe impl DmaEngine for Idle {
         self.0.allocate_raw(request)
     }
     unsafe fn register_raw(&self, memory: &HostMemory, of: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory outlives the region, which is the inner engine's.
         unsafe { self.0.register_raw(memory, of) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -194,7 +194,7 @@ unsafe impl RawQueue for IdleQueue {
         if let [first, ..] = batch
             && let (true, Operation::Copy { src, dst }) = (std::mem::take(&mut self.2), first.operation())
         {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises valid descriptors, and the inner queue gets the first one of them.
             unsafe { racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
         }
         self.1.extend(batch.iter().map(Descriptor::token));

@@ -38,8 +38,8 @@ fn command(place: &Place, side: Side, card: &str, args: &str) -> Command {
     command
 }
 
-/// Starts one side without address randomisation, so that both sides have memory at the same addresses. A sandbox
-/// may forbid that: then the copy is one as any other.
+/// Starts one side without address randomisation, so that both sides have memory at the same addresses. A
+/// sandbox may forbid that: then the copy is one as any other.
 fn start_at_fixed_addresses(place: &Place, side: Side, args: &str) -> Running {
     let mut command = command(place, side, CARD, args);
     #[expect(unsafe_code, reason = "sets the personality of the process")]

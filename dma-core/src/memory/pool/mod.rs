@@ -359,8 +359,8 @@ impl BufferPool {
         Ok(Self(Arc::new(pool)))
     }
 
-    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. One of 0
-    /// bytes is always free.
+    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. One
+    /// of 0 bytes is always free.
     ///
     /// # Errors
     ///

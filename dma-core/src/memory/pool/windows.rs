@@ -8,8 +8,8 @@ use super::get::Take;
 use super::{BufferPool, PoolClass, PoolOptions};
 use crate::{DmaEngine, Place, Result, Window};
 
-/// Windows of the device's own memory that come back, as the buffers of a [`BufferPool`] do: allocating device
-/// memory, which waits for the device, is done once.
+/// Windows of the device's own memory that come back, as the buffers of a [`BufferPool`] do: allocating
+/// device memory, which waits for the device, is done once.
 ///
 /// A window goes back when the last view of it is dropped, and no operation uses it. The contents are those
 /// that the last user left; new windows are zeroed.

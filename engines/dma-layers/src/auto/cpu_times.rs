@@ -1,23 +1,23 @@
-//! [`CpuTimes`]: measures copies of the CPU.
+//! [`CpuTimes`]: the times of the CPU's copies.
 
 use std::time::Instant;
 
 use dma_core::Completion;
 
 use super::device::weight;
-use super::learner::{Class, Learner, Member};
+use super::learner::{Class, Engine, Learner};
 
-/// Most copies that are watched at once.
+/// Maximum number of copies that are watched at once.
 const WATCHED: usize = 64;
 
-/// Copies of the CPU's queue of which some are timed. The others share the time of those. Tokens need not be
-/// unique: a wrong match makes a wrong time only.
+/// Copies on the CPU's queue, some of which are timed. The others are watched because they share the measured
+/// time. Tokens need not be unique: a wrong match only makes a wrong time.
 #[derive(Debug)]
 pub(super) struct CpuTimes {
     watched: Vec<Watched>,
-    /// Number of those that are timed.
+    /// The number of copies that are timed.
     timed: usize,
-    /// When the CPU last completed something, while copies of it are watched.
+    /// The time of the CPU's last completion while copies were watched.
     last: Instant,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct CpuTimes {
 struct Watched {
     token: u64,
     weight: usize,
-    /// The class and the submission of one that is timed.
+    /// If the copy is timed, its class and the time of its submission.
     timed: Option<(Class, Instant)>,
 }
 
@@ -60,14 +60,14 @@ impl CpuTimes {
         }
     }
 
-    /// Takes copies that completed. The time since the last ones, or since their own submission, is shared
-    /// among them by their lengths.
+    /// Records copies that completed. They share the time since the last completion, or since their
+    /// submission if that was later, by their lengths.
     pub(super) fn take(&mut self, completions: &[Completion], learner: &mut Learner) {
         let now = Instant::now();
         let (mut known, mut total, mut since) = (0, 0, now);
         for completion in completions {
             let rest = &mut self.watched[known..];
-            // Mostly the first.
+            // Copies mostly complete in order, so this one is mostly the first.
             let Some(at) = rest.iter().position(|watched| watched.token == completion.token) else {
                 total += weight(0);
                 continue;
@@ -82,8 +82,8 @@ impl CpuTimes {
         for Watched { weight, timed, .. } in self.watched.drain(..known) {
             if let Some((class, _)) = timed {
                 self.timed -= 1;
-                // The first that ends the CPU's run leaves nothing to be learned yet: the device's follows.
-                let _ = learner.record(class, Member::Cpu, took * weight as f32 / total as f32);
+                // The costs are known only after the device's run, which follows the CPU's.
+                let _ = learner.record(class, Engine::Cpu, took * weight as f32 / total as f32);
             }
         }
         self.forget_unless_timed();
@@ -103,7 +103,7 @@ mod tests {
             times.push(2 * token, 1 << 10, Some((short, now)));
             times.push(2 * token + 1, 2 << 20, Some((long, now)));
             std::thread::sleep(std::time::Duration::from_millis(1));
-            // In any order.
+            // Copies may complete in any order.
             times.take(&[2 * token + 1, 2 * token].map(Completion::done), &mut learner);
         }
         let [short, long] = [short, long].map(|class| learner.timed(class));

@@ -1,4 +1,4 @@
-//! [`DeviceQueue`]: the device's side of a queue, its copies in flight, and its health.
+//! [`DeviceQueue`]: the queue of the device, its copies in flight, and whether the device is healthy.
 #![expect(unsafe_code, reason = "submits to the device")]
 
 use std::collections::VecDeque;
@@ -12,32 +12,34 @@ use dma_core::{
 };
 
 use super::event::Events;
-use super::learner::{Class, Learner, Member};
+use super::learner::{Class, Engine, Learner};
 use super::memory::RecentKeys;
 use super::report::Counts;
 use super::{FAILURES, Shared};
 
-/// Descriptors in one submission, and completions of one poll.
+/// Maximum number of descriptors in a submission, and of completions in a poll.
 const BATCH: usize = 32;
-/// Time away from a device that failed, at first and at most.
-const AWAY: Duration = Duration::from_millis(100);
-const AWAY_MOST: Duration = Duration::from_secs(10);
-/// Copies after which a device that came back counts as sound.
-const SOUND: u32 = 1000;
-/// Submissions between two looks at the clock while the queue is away from its device.
-const LOOK: u32 = 64;
-/// A poll counts for no more than this part of the stall timeout, so that a thread that did not run blames no
-/// device.
-const PARTS: u32 = 8;
-/// Cost of a copy besides its bytes, in bytes. Shares a time among copies that ended together.
-const BASE: usize = 512;
+/// Time without use of a device after its first failure.
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+/// Maximum time without use of a device that keeps failing.
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// Copies after which a device that is used again counts as healthy.
+const HEALTHY_AFTER: u32 = 1000;
+/// While the device is not used, the clock is read once in this many submissions.
+const PROBE_EVERY: u32 = 64;
+/// One poll adds at most the stall timeout divided by this to the polled time, so that the device is not
+/// blamed for a thread that did not run.
+const STALL_CHECKS: u32 = 8;
+/// Fixed cost of a copy, in bytes that could be copied in the same time.
+const COPY_OVERHEAD: usize = 512;
 
-/// Returns the part of a copy of so many bytes in the time of copies that ended together.
+/// Returns the weight of a copy of `len` bytes. Copies that end together share the measured time by their
+/// weights.
 pub(super) const fn weight(len: usize) -> usize {
-    len + BASE
+    len + COPY_OVERHEAD
 }
 
-/// A copy that the CPU takes over from the device.
+/// A copy that the CPU has to repeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeat {
     pub(super) token: u64,
@@ -46,20 +48,20 @@ pub(super) struct Repeat {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct DeviceCopy {
     copy: Repeat,
     class: Class,
     at: Instant,
-    /// The polled time, and the completions, when it was submitted.
+    /// The queue's `polled` and `completed` at the submission.
     polled: Duration,
     completed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DeviceState {
     Used,
-    /// No copies go to it before that time.
-    Away(Instant),
+    /// The device gets no copies before this time.
+    BackedOff(Instant),
 }
 
 #[derive(Debug)]
@@ -67,35 +69,36 @@ pub(super) struct DeviceQueue {
     shared: Arc<Shared>,
     options: QueueOptions,
     queue: Option<Box<dyn RawQueue>>,
-    state: State,
-    /// The queue was stopped or lost its device: another one is needed.
-    ended: bool,
-    slots: Box<[Option<Slot>]>,
+    state: DeviceState,
+    /// The queue was stopped, or its device was lost. The device can be used only by another queue.
+    is_over: bool,
+    slots: Box<[Option<DeviceCopy>]>,
     free: Vec<usize>,
     pending: ArrayVec<Descriptor<'static>, BATCH>,
-    unrung: bool,
+    doorbell_pending: bool,
     recent: RecentKeys,
     events: Option<Events>,
     timer_set: bool,
-    away: Duration,
-    looks: u32,
+    backoff: Duration,
+    submissions: u32,
     failures: u32,
-    /// Copies that it has done since it came back.
-    good: u32,
+    /// Copies that the device has done since it is used again.
+    done_since_return: u32,
     last_poll: Instant,
     last_done: Instant,
-    /// Time in which the device had work and was polled.
+    /// Total time in which the device had work and was polled.
     polled: Duration,
-    /// The same, at its last sign of life.
+    /// `polled` at the last completion.
     progress: Duration,
     next_scan: Duration,
     completed: u64,
-    /// Of queues before this one.
+    /// Counters of the device's queues that were replaced.
     past: QueueStats,
 }
 
 impl DeviceQueue {
-    /// Opens a queue of the device, or none if the device has no queue left. `cpu` has the CPU queue's events.
+    /// Opens a queue of the device, or none if the device has no queue left. `cpu` has the CPU queue's
+    /// events.
     pub(super) fn open(
         shared: &Arc<Shared>,
         options: &QueueOptions,
@@ -103,25 +106,27 @@ impl DeviceQueue {
     ) -> Result<Self> {
         let depth = options.depth.min(shared.device.info().limits.max_queue_depth);
         let options = options.clone().with_depth(depth);
-        dma_core::check_headroom(depth.saturating_mul(size_of::<Option<Slot>>() + size_of::<Repeat>()))?;
+        dma_core::check_headroom(
+            depth.saturating_mul(size_of::<Option<DeviceCopy>>() + size_of::<Repeat>()),
+        )?;
         let now = Instant::now();
         let mut opened = Self {
             shared: Arc::clone(shared),
             options,
             queue: None,
-            state: State::Used,
-            ended: false,
+            state: DeviceState::Used,
+            is_over: false,
             slots: vec![None; depth].into_boxed_slice(),
             free: (0..depth).rev().collect(),
             pending: ArrayVec::new(),
-            unrung: false,
+            doorbell_pending: false,
             recent: RecentKeys::default(),
             events: None,
             timer_set: false,
-            away: AWAY,
-            looks: 0,
+            backoff: MIN_BACKOFF,
+            submissions: 0,
             failures: 0,
-            good: 0,
+            done_since_return: 0,
             last_poll: now,
             last_done: now,
             polled: Duration::ZERO,
@@ -140,15 +145,15 @@ impl DeviceQueue {
             Err(error) => {
                 tracing::warn!(%error, "the device opens no queue: the CPU copies");
                 shared.ledger.note_reason(error.to_string());
-                opened.state = State::Away(now + AWAY);
-                opened.ended = true;
+                opened.state = DeviceState::BackedOff(now + MIN_BACKOFF);
+                opened.is_over = true;
                 opened.events = cpu.map(|cpu| Events::new([cpu.fd()]));
             }
         }
         Ok(opened)
     }
 
-    /// The most copies in flight on it.
+    /// Returns the maximum number of copies in flight on the device.
     pub(super) fn depth(&self) -> usize {
         self.slots.len()
     }
@@ -157,27 +162,27 @@ impl DeviceQueue {
         self.slots.len() - self.free.len()
     }
 
-    /// Returns true if copies may go to it.
+    /// Returns whether the device gets copies.
     #[inline]
     pub(super) fn is_used(&self) -> bool {
-        self.state == State::Used
+        self.state == DeviceState::Used
     }
 
-    /// Goes back to the device when the time has come. Called for submissions while it is not used. Looks at
-    /// the clock at every [`LOOK`]th call only.
-    pub(super) fn look_again(&mut self, counts: &Counts) {
-        self.looks += 1;
-        if let State::Away(until) = self.state
-            && self.looks.is_multiple_of(LOOK)
+    /// Uses the device again if its backoff is over. The caller calls this for each submission
+    /// while the device is not used. It reads the clock at every [`PROBE_EVERY`]th call only.
+    pub(super) fn probe_device(&mut self, counts: &Counts) {
+        self.submissions += 1;
+        if let DeviceState::BackedOff(until) = self.state
+            && self.submissions.is_multiple_of(PROBE_EVERY)
             && Instant::now() >= until
-            && (!self.ended || self.in_flight() == 0)
+            && (!self.is_over || self.in_flight() == 0)
         {
-            self.return_to_it(counts);
+            self.resume(counts);
         }
     }
 
-    fn return_to_it(&mut self, counts: &Counts) {
-        if self.ended {
+    fn resume(&mut self, counts: &Counts) {
+        if self.is_over {
             if let Some(old) = self.queue.take() {
                 let stats = old.stats();
                 self.past = QueueStats::new(
@@ -187,15 +192,15 @@ impl DeviceQueue {
             }
             match self.reopen() {
                 Ok(queue) => self.queue = Some(queue),
-                Err(error) => return self.stay_away(&error.to_string()),
+                Err(error) => return self.back_off(&error.to_string()),
             }
-            (self.ended, self.unrung) = (false, false);
+            (self.is_over, self.doorbell_pending) = (false, false);
             if self.timer_set || self.events.is_some() {
-                // An owner that sleeps arms the new queue's events, too.
+                // Wake a sleeping owner, so that it arms the events of the new queue.
                 self.set_timer(Duration::from_nanos(1));
             }
         }
-        (self.state, self.failures, self.good) = (State::Used, 0, 0);
+        (self.state, self.failures, self.done_since_return) = (DeviceState::Used, 0, 0);
         counts.returned.add(1);
         tracing::info!("copies go to the device again");
     }
@@ -211,28 +216,29 @@ impl DeviceQueue {
         Ok(queue)
     }
 
-    fn stay_away(&mut self, why: &str) {
-        self.state = State::Away(Instant::now() + self.away);
-        self.away = (self.away * 2).min(AWAY_MOST);
+    fn back_off(&mut self, why: &str) {
+        self.state = DeviceState::BackedOff(Instant::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
         self.shared.ledger.note_reason(why.to_owned());
     }
 
-    /// Leaves the device for a time.
+    /// Stops using the device for a time.
     fn leave(&mut self, why: &str, learner: &mut Learner, counts: &Counts) {
-        if self.state == State::Used {
-            tracing::warn!(why, away = ?self.away, "copies go to the CPU instead of the device");
-            self.stay_away(why);
+        if self.state == DeviceState::Used {
+            tracing::warn!(why, backoff = ?self.backoff, "copies go to the CPU instead of the device");
+            self.back_off(why);
             learner.forget_device();
             counts.left.add(1);
         }
     }
 
-    /// Takes a copy for the next [`submit`](Self::submit). Returns false if the device cannot reach the
-    /// memory or has no room.
+    /// Accepts a copy for the next [`submit`](Self::submit). Returns false if the device cannot reach the
+    /// memory or its queue is full.
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`], of regions of the engine.
+    /// As [`RawQueue::submit`]: both segments are of regions of the `AutoEngine`, and stay valid until the
+    /// completion.
     pub(super) unsafe fn take(&mut self, copy: Repeat, class: Class, now: Instant) -> bool {
         if self.pending.is_full() || self.free.is_empty() {
             return false;
@@ -248,30 +254,32 @@ impl DeviceQueue {
             (self.last_poll, self.progress) = (now, self.polled);
         }
         let (polled, completed) = (self.polled, self.completed);
-        self.slots[slot] = Some(Slot { copy, class, at: now, polled, completed });
+        self.slots[slot] = Some(DeviceCopy { copy, class, at: now, polled, completed });
         self.pending.push(Descriptor::copy(slot as u64, src, dst));
         true
     }
 
-    /// Returns true if another copy needs a [`submit`](Self::submit) first.
+    /// Returns whether [`submit`](Self::submit) has to be called before another copy is accepted.
     pub(super) fn is_pending_full(&self) -> bool {
         self.pending.is_full()
     }
 
-    /// Submits what was taken. The CPU repeats what the device refuses.
+    /// Submits the accepted copies. Adds the copies that the device refuses to `repeats`.
     pub(super) fn submit(&mut self, repeats: &mut VecDeque<Repeat>, learner: &mut Learner, counts: &Counts) {
         if self.pending.is_empty() {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
         let submitted = match &mut self.queue {
-            // SAFETY: the caller of `take` promised it, for regions that are registered with the device, too.
+            // SAFETY: the caller of `take` promised that the segments are valid until the completion. Their
+            // keys are those of the device's own regions, which live as long as the regions of the
+            // `AutoEngine`.
             Some(queue) => unsafe { queue.submit(&pending) },
             None => Ok(0),
         };
         let taken = submitted.as_ref().map_or(0, |taken| *taken);
-        counts.took(Member::Device, taken);
-        self.unrung |= taken > 0;
+        counts.took(Engine::Device, taken);
+        self.doorbell_pending |= taken > 0;
         for descriptor in &pending[taken..] {
             if let Some(slot) = self.release(descriptor.token()) {
                 repeats.push_back(slot.copy);
@@ -279,14 +287,14 @@ impl DeviceQueue {
         }
         if let Err(error) = submitted {
             self.failures += 1;
-            self.ended |= matches!(error.kind(), ErrorKind::DeviceLost | ErrorKind::Closed);
-            if self.ended || self.failures >= FAILURES {
+            self.is_over |= matches!(error.kind(), ErrorKind::DeviceLost | ErrorKind::Closed);
+            if self.is_over || self.failures >= FAILURES {
                 self.leave(&error.to_string(), learner, counts);
             }
         }
     }
 
-    fn release(&mut self, token: u64) -> Option<Slot> {
+    fn release(&mut self, token: u64) -> Option<DeviceCopy> {
         let slot = usize::try_from(token).ok()?;
         let released = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
@@ -295,23 +303,23 @@ impl DeviceQueue {
 
     #[inline]
     pub(super) fn flush(&mut self, armed: bool) {
-        if self.unrung {
+        if self.doorbell_pending {
             self.ring(armed);
         }
     }
 
     #[inline(never)]
     fn ring(&mut self, armed: bool) {
-        self.unrung = false;
+        self.doorbell_pending = false;
         if let Some(queue) = &mut self.queue {
             queue.flush();
         }
         if armed && !self.timer_set {
-            self.set_timer(self.shared.options.stall_timeout / PARTS);
+            self.set_timer(self.shared.options.stall_timeout / STALL_CHECKS);
         }
     }
 
-    /// Polls while copies are in flight on it. `stopped`: nothing is repeated any more.
+    /// Polls the device. If `stopped`, copies that it aborted are reported instead of repeated.
     pub(super) fn poll(
         &mut self,
         completions: &mut [Completion],
@@ -325,11 +333,11 @@ impl DeviceQueue {
         let mut polled = [Completion::done(0); BATCH];
         let got = queue.poll(&mut polled[..most]);
         let now = Instant::now();
-        let part = self.shared.options.stall_timeout / PARTS;
+        let part = self.shared.options.stall_timeout / STALL_CHECKS;
         self.polled += now.duration_since(self.last_poll).min(part);
         self.last_poll = now;
         if got == 0 {
-            self.look_after(learner, counts);
+            self.check_stall(learner, counts);
             return 0;
         }
         self.progress = self.polled;
@@ -337,8 +345,8 @@ impl DeviceQueue {
         let mut timed = ArrayVec::<(Class, usize), BATCH>::new();
         let mut failure = None;
         for completion in &polled[..got] {
-            // None: the device reports it twice.
-            let Some(Slot { copy, class, at, .. }) = self.release(completion.token) else { continue };
+            // There is no such copy if the device reports one twice.
+            let Some(DeviceCopy { copy, class, at, .. }) = self.release(completion.token) else { continue };
             self.completed += 1;
             if completion.outcome == Outcome::Done {
                 timed.push((class, weight(copy.src.len)));
@@ -358,17 +366,17 @@ impl DeviceQueue {
         let took = now.duration_since(self.last_done.max(since)).as_nanos() as f32;
         self.last_done = now;
         for &(class, own) in &timed {
-            if let Some(cost) = learner.record(class, Member::Device, took * own as f32 / total as f32) {
+            if let Some(cost) = learner.record(class, Engine::Device, took * own as f32 / total as f32) {
                 self.shared.ledger.note_cost(class, cost);
             }
         }
         if !timed.is_empty() {
             self.failures = 0;
-            self.good = self.good.saturating_add(timed.len() as u32);
-            if self.good >= SOUND {
-                self.away = AWAY;
+            self.done_since_return = self.done_since_return.saturating_add(timed.len() as u32);
+            if self.done_since_return >= HEALTHY_AFTER {
+                self.backoff = MIN_BACKOFF;
             }
-        } else if let Some(failed) = failure.filter(|_| !self.ended) {
+        } else if let Some(failed) = failure.filter(|_| !self.is_over) {
             self.failures += 1;
             if self.failures >= FAILURES {
                 self.leave_failed(failed, learner, counts);
@@ -383,21 +391,22 @@ impl DeviceQueue {
         self.leave(&why, learner, counts);
     }
 
-    /// Stops a device that hangs, or that lost a completion.
-    fn look_after(&mut self, learner: &mut Learner, counts: &Counts) {
+    /// Stops the device's queue if it hangs or has lost a completion.
+    fn check_stall(&mut self, learner: &mut Learner, counts: &Counts) {
         let limit = self.shared.options.stall_timeout;
-        if self.ended || self.polled < self.next_scan {
+        if self.is_over || self.polled < self.next_scan {
             return;
         }
-        self.next_scan = self.polled + limit / PARTS;
+        self.next_scan = self.polled + limit / STALL_CHECKS;
         let stalled = self.polled.saturating_sub(self.progress) > limit;
-        // Overtaken by more than can have been submitted before it.
+        // A copy counts as lost if more later copies have completed than a queue that reorders can account
+        // for.
         let overtakes = 4 * self.slots.len() as u64;
-        let lost = |slot: &Slot| {
+        let lost = |slot: &DeviceCopy| {
             self.polled.saturating_sub(slot.polled) > limit && self.completed - slot.completed > overtakes
         };
         if self.in_flight() > 0 && (stalled || self.slots.iter().flatten().any(lost)) {
-            self.ended = true;
+            self.is_over = true;
             self.leave(&format!("a copy did not complete for {limit:?}"), learner, counts);
             self.stop();
         }
@@ -429,7 +438,7 @@ impl DeviceQueue {
         }
     }
 
-    /// Arms the device's events and the time to look after it.
+    /// Arms the device's events, and the timer for the next check for a stall.
     pub(super) fn arm(&mut self) -> Result<bool> {
         if let Some(own) = self.own_events()
             && !own.arm()?
@@ -437,7 +446,7 @@ impl DeviceQueue {
             return Ok(false);
         }
         if self.in_flight() > 0 {
-            self.set_timer(self.shared.options.stall_timeout / PARTS);
+            self.set_timer(self.shared.options.stall_timeout / STALL_CHECKS);
         }
         Ok(true)
     }

@@ -10,8 +10,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// Readable while one of the descriptors that were added is, or from the time that is set. If the system
-/// refuses one of the descriptors, this keeps the error, and the queue can only be polled.
+/// A descriptor that is readable while one of the added descriptors is, or once the timer has expired. If the
+/// system refuses one of the descriptors, this keeps the error, and the queue can only be polled.
 #[derive(Debug)]
 pub(super) struct Events(Result<Files>);
 
@@ -57,12 +57,12 @@ impl Events {
         }
     }
 
-    /// Makes it readable `after` from now; with 0, clears that.
+    /// Sets the timer to expire `after` from now. 0 stops the timer.
     pub(super) fn set_timer(&self, after: Duration) {
         let Ok(files) = &self.0 else { return };
         let it_value = Timespec::try_from(after).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
         let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        // Cannot fail: the timer is valid and the times are in range.
+        // This cannot fail, because the timer is valid and the times are in range.
         let set = timerfd_settime(&files.timer, TimerfdTimerFlags::empty(), &timer);
         debug_assert!(set.is_ok(), "{set:?}");
     }

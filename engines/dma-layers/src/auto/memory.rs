@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use dma_core::{Access, RawExport, RawRegion, RegionInfo, RegionKey, Result, Segment};
 
-/// The device's key of each region that is registered with both engines, by the CPU's key, which no other region
-/// of the CPU has. The CPU's key is also the key of the [`AutoRegion`], so that the CPU's descriptors pass
-/// unchanged.
+/// The device's key of each region that is registered with both engines, by the CPU's key. No other region of
+/// the CPU has that key. The CPU's key is also the key of the [`AutoRegion`], so that the CPU's descriptors
+/// pass unchanged.
 #[derive(Debug, Default)]
 pub(super) struct DeviceKeys {
     /// Changes when an entry is removed, because the CPU may give its key to another region then.
@@ -40,8 +40,8 @@ pub(super) struct RecentKeys {
 impl RecentKeys {
     /// Returns the segment for the device, or `None` if only the CPU reaches it.
     pub(super) fn translate(&mut self, keys: &DeviceKeys, segment: Segment) -> Option<Segment> {
-        // The CPU gives a key to another region only after the region that had it was dropped, which changed the
-        // version.
+        // The CPU gives a key to another region only after the region that had it was dropped, which changed
+        // the version.
         let version = keys.version.load(Ordering::Acquire);
         if version != self.version {
             *self = Self { version, ..Self::default() };
@@ -71,8 +71,8 @@ pub(super) struct AutoRegion {
 }
 
 impl AutoRegion {
-    /// Makes one region of both engines' regions of the same memory. `info` has the id of the whole engine, and the
-    /// CPU's key and address. A device that gives the memory another address is left out.
+    /// Makes one region of both engines' regions of the same memory. `info` has the id of the whole engine,
+    /// and the CPU's key and address. A device that gives the memory another address is left out.
     pub(super) fn new(
         cpu: Box<dyn RawRegion>,
         device: Option<Box<dyn RawRegion>>,
@@ -97,16 +97,16 @@ impl Drop for AutoRegion {
 }
 
 // SAFETY: the memory is that of the CPU's region, which lives as long and promises the rest. Its key is this
-// region's, so no other region of this engine has it: each has a region of the CPU of its own. The device's region
-// is dropped at the same time, when no descriptor names either.
+// region's, so no other region of this engine has it: each has a region of the CPU of its own. The device's
+// region is dropped at the same time, when no descriptor names either.
 unsafe impl RawRegion for AutoRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: the caller promises for these bytes what the CPU's region of them asks for. The device accesses
-        // them only for descriptors, as the CPU does.
+        // SAFETY: the caller promises for these bytes what the CPU's region of them asks for. The device
+        // accesses them only for descriptors, as the CPU does.
         unsafe { self.cpu.export(offset, len, rights) }
     }
 }

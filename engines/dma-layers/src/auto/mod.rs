@@ -1,22 +1,23 @@
-//! [`AutoEngine`]: each copy goes to the cheaper of the CPU and a device.
+//! [`AutoEngine`] sends each copy to the faster of the CPU and a device.
 //!
-//! For several devices, an engine of the CPU and a device takes the place of the CPU beside the next device
-//! ([`AutoEngine::with_devices`]).
+//! With several devices, the engine made of the CPU and the first device plays the part of the CPU beside the
+//! second one, and so on ([`AutoEngine::with_devices`]).
 //!
-//! - A queue measures both members, for each class of copies: by length (powers of two) and by descriptors in
-//!   flight (1; 2 to 7; 8 and more). The cheaper one takes the class until the next measurement. A queue has
-//!   one cache hint, so that its measurements are for that hint.
-//! - The device takes copies of one segment. Lists and fills go to the CPU.
-//! - A copy that the device refuses, fails or aborts is repeated on the CPU: nobody writes its source or
-//!   reads its destination before it ends. So the device's failures do not reach the caller.
-//! - A queue leaves a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
-//!   [`AutoOptions::stall_timeout`]. It goes back after 100 ms, and after twice the time whenever that fails,
-//!   up to 10 s.
-//! - A queue stops a device's queue that stalls. Copies that the device then reports as aborted are repeated.
-//!   A copy that the device never reports is never reported by this queue either, because the device may
-//!   still write its memory. The device is not used again by this queue until it has reported all.
-//! - Memory is registered with both members, once. Memory that the device refuses, imported memory and
-//!   exportable memory are the CPU's alone.
+//! - A queue measures both engines for each class of copies. A class is a range of lengths (powers of two)
+//!   and of descriptors in flight (1; 2 to 7; 8 and more). The faster engine gets the copies of the class
+//!   until the next measurement. A queue has one cache hint, so its measurements are for that hint.
+//! - The device gets copies of one segment. Lists and fills go to the CPU.
+//! - The CPU repeats a copy that the device refuses, fails or aborts. That is safe, because the source does
+//!   not change and the destination is not read before the copy ends. So the caller does not see the device's
+//!   failures.
+//! - A queue stops using a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
+//!   [`AutoOptions::stall_timeout`]. It tries the device again after 100 ms. Each time that this fails, it
+//!   waits twice as long, up to 10 s.
+//! - A queue stops the device's queue if that stalls, and repeats the copies that the device then reports as
+//!   aborted. A copy that the device never reports is not reported by this queue either, because the device
+//!   may still write its memory. This queue uses the device again only after it has reported all copies.
+//! - Memory is registered with both engines, once. Only the CPU copies memory that the device refuses,
+//!   imported memory and exportable memory.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -37,10 +38,10 @@
 //! ```
 #![expect(unsafe_code, reason = "implements `DmaEngine`")]
 
+mod cpu_streak;
 mod cpu_times;
 mod device;
 mod event;
-mod fast;
 mod learner;
 mod memory;
 mod queue;
@@ -61,10 +62,10 @@ use queue::AutoQueue;
 use report::Ledger;
 pub use report::{AutoCost, AutoReport};
 
-/// Failures in a row, with no success between, after which a queue leaves its device.
+/// Consecutive failures after which a queue stops using its device for a time.
 pub const FAILURES: u32 = 4;
 
-/// The choice between the members.
+/// The way to choose between the engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Prefer {
@@ -79,10 +80,10 @@ pub enum Prefer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AutoOptions {
-    /// The choice between the members. Default [`Prefer::Measured`].
+    /// The way to choose between the engines. Default [`Prefer::Measured`].
     pub prefer: Prefer,
-    /// Time that the device may have work of a queue and complete none of it before that queue leaves it.
-    /// Only time in which the queue is polled counts. Default 400 ms.
+    /// Time without a completion of a device that has work of a queue, after which the queue stops using the
+    /// device. Only time in which the queue is polled counts. Default: 400 ms.
     pub stall_timeout: Duration,
 }
 
@@ -117,8 +118,9 @@ struct Shared {
 
 /// The CPU and a device as one engine: see the [module](self).
 ///
-/// Its memory, exports and imports are made by its CPU engine, whose backend it also names. Its regions are its
-/// own: a queue of it refuses a region of the CPU engine or of the device, as it refuses those of other engines.
+/// The CPU engine makes its memory, exports and imports, and gives it the name of its backend. The regions
+/// are those of this engine alone: its queues refuse regions of the CPU engine and of the device, as those of
+/// any other engine.
 pub struct AutoEngine {
     cpu: Arc<dyn DmaEngine>,
     info: EngineInfo,
@@ -126,7 +128,7 @@ pub struct AutoEngine {
 }
 
 impl AutoEngine {
-    /// Makes one engine of `cpu`, whose memory and operations it has, and of `device`.
+    /// Makes one engine of `cpu` and `device`. It has the memory and the operations of `cpu`.
     ///
     /// # Errors
     ///
@@ -135,7 +137,7 @@ impl AutoEngine {
         Self::beside(cpu, "the CPU", device, options)
     }
 
-    /// As [`new`](Self::new); reports call `cpu` by the name `first`.
+    /// Makes one engine as [`new`](Self::new) does. Reports call `cpu` by the name `first`.
     fn beside(
         cpu: Arc<dyn DmaEngine>,
         first: &str,
@@ -152,11 +154,11 @@ impl AutoEngine {
             let message = format!("{} allocates no host memory", own.backend);
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("give the engine `cpu` first"));
         }
-        let members = [first.to_owned(), format!("{} {}", other.backend, other.device)];
+        let engines = [first.to_owned(), format!("{} {}", other.backend, other.device)];
         let mut info = own.clone();
         info.device = format!("{}; or, if that is cheaper, {} {}", own.device, other.backend, other.device);
         info.model = info.model.or_else(|| other.model.clone());
-        // The planner supplies the fences, also those between members.
+        // The planner keeps fences, so that they hold between the two engines.
         info.capabilities &= Capabilities::FILL
             | Capabilities::ALLOCATE
             | Capabilities::REGISTER
@@ -170,7 +172,7 @@ impl AutoEngine {
             device,
             options: options.clone(),
             keys: Arc::default(),
-            ledger: Ledger::new(members),
+            ledger: Ledger::new(engines),
         };
         Ok(Self { cpu, info, shared: Arc::new(shared) })
     }
@@ -205,18 +207,19 @@ impl AutoEngine {
         })
     }
 
-    /// Returns the work of each member so far, and the measured times. [`explain`](DmaEngine::explain) has it
-    /// for people, for all devices.
+    /// Returns the work of each engine so far, and the measured times. [`explain`](DmaEngine::explain)
+    /// returns them as text, for all devices.
     #[must_use]
     pub fn report(&self) -> AutoReport {
         self.shared.ledger.report()
     }
 
-    /// Registers the `len` bytes of `info` with the device, if that takes them.
+    /// Registers the memory of the region `info` with the device. Returns `None` if the device refuses.
     ///
     /// # Safety
     ///
-    /// As [`DmaEngine::register_raw`], until the region is dropped.
+    /// As [`DmaEngine::register_raw`]: `memory` stays valid until the returned region is dropped, and is
+    /// accessed through regions only.
     unsafe fn register_with_device(
         &self,
         memory: &HostMemory,
@@ -227,7 +230,7 @@ impl AutoEngine {
             return None;
         }
         let request = MemoryRequest::new(memory.len()).with_access(info.access);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `memory` stays valid until the returned region is dropped.
         let registered = unsafe { self.shared.device.register_raw(memory, &request) };
         registered
             .inspect_err(|error| {
@@ -246,8 +249,9 @@ impl fmt::Debug for AutoEngine {
     }
 }
 
-// SAFETY: queues take what the CPU's take, whose info this is with lower limits; the device is given only
-// what its own info declares. Regions have the id of this engine, and the CPU's keys.
+// SAFETY: `info` is the CPU's with fewer capabilities and lower limits, so the CPU's queues accept all
+// descriptors. The device gets only copies of one segment within its own limits. Regions and queues have the
+// id of this engine.
 unsafe impl DmaEngine for AutoEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -274,10 +278,10 @@ unsafe impl DmaEngine for AutoEngine {
         let shared_with_peers = !request.export.is_empty();
         let base = info.cpu.filter(|_| !shared_with_peers && !request.access.is_empty());
         let device = base.and_then(|base| {
-            // SAFETY: the CPU's region has these bytes, and outlives the device's. They are accessed as
-            // descriptors say, by either member, and by views of the region made here.
+            // SAFETY: the CPU's region owns these bytes and is dropped after the device's region. Only
+            // descriptors and views of the region that is returned here access them.
             let memory = unsafe { HostMemory::from_raw(base, padded, ()) };
-            // SAFETY: as above.
+            // SAFETY: `AutoRegion` drops the device's region before the CPU's region, which owns the memory.
             unsafe { self.register_with_device(&memory, &info) }
         });
         Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.keys)))
@@ -288,10 +292,12 @@ unsafe impl DmaEngine for AutoEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory stays valid until the returned region, and with it the
+        // CPU's region, is dropped.
         let cpu = unsafe { self.cpu.register_raw(memory, request) }?;
         let info = RegionInfo { engine: self.shared.id, ..*cpu.info() };
-        // SAFETY: as above.
+        // SAFETY: the returned region also owns the device's region, so the caller's promise for `memory`
+        // covers it.
         let device = unsafe { self.register_with_device(memory, &info) };
         Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.keys)))
     }

@@ -1,4 +1,4 @@
-//! [`AutoQueue`]: a queue of each member.
+//! [`AutoQueue`]: a queue of the CPU and one of the device, as one queue.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::collections::VecDeque;
@@ -11,17 +11,17 @@ use dma_core::{
     QueueStats, RawQueue, Result,
 };
 
+use super::cpu_streak::CpuStreak;
 use super::cpu_times::CpuTimes;
 use super::device::{DeviceQueue, Repeat};
-use super::fast::Fast;
-use super::learner::{Class, Learner, Member};
+use super::learner::{Class, Engine, Learner};
 use super::report::Counts;
 use super::{Prefer, Shared};
 
-/// Most copies that go to the CPU without a question to the learner.
-const CREDIT: u32 = 4096;
-/// The same, of memory that the device does not reach.
-const CREDIT_UNREACHED: u32 = 256;
+/// Maximum number of copies that go to the CPU without asking the learner.
+const MAX_STREAK: u32 = 4096;
+/// Maximum number of such copies in memory that the device cannot reach.
+const MAX_STREAK_UNREACHED: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct AutoQueue {
@@ -33,14 +33,15 @@ pub(super) struct AutoQueue {
     /// Descriptors in flight on the CPU's queue. They have the caller's tokens.
     on_cpu: usize,
     learner: Learner,
-    fast: Fast,
-    /// Descriptors that are not on the CPU's queue: see [`count_elsewhere`](Self::count_elsewhere).
-    elsewhere: usize,
+    streak: CpuStreak,
+    /// Descriptors that are not on the CPU's queue: see [`count_off_cpu`](Self::count_off_cpu).
+    off_cpu: usize,
     watched: CpuTimes,
     repeats: VecDeque<Repeat>,
-    /// Ended without a member: repeats of a queue that was stopped.
+    /// Completions of copies that were to be repeated when the queue was stopped.
     ended: VecDeque<Completion>,
-    /// The device is polled first, at every second poll.
+    /// Polls the device before the CPU. Alternates, so that neither engine's completions wait behind the
+    /// other's.
     device_first: bool,
     stopped: bool,
     armed: bool,
@@ -55,8 +56,8 @@ impl AutoQueue {
             cpu,
             on_cpu: 0,
             learner: Learner::new(),
-            fast: Fast::new(Class::new(0, 0), 0),
-            elsewhere: 0,
+            streak: CpuStreak::new(Class::new(0, 0), 0),
+            off_cpu: 0,
             watched: CpuTimes::new(),
             repeats: VecDeque::with_capacity(device.depth()),
             device,
@@ -67,9 +68,10 @@ impl AutoQueue {
         }
     }
 
-    /// Counts the descriptors that are not on the CPU's queue, after a call that may have changed that.
-    fn count_elsewhere(&mut self) {
-        self.elsewhere = self.device.in_flight() + self.repeats.len() + self.ended.len();
+    /// Updates `off_cpu` after a call that may have changed the number of descriptors outside of the CPU's
+    /// queue.
+    fn count_off_cpu(&mut self) {
+        self.off_cpu = self.device.in_flight() + self.repeats.len() + self.ended.len();
     }
 
     /// # Safety
@@ -80,15 +82,16 @@ impl AutoQueue {
         if batch.is_empty() {
             return Ok(0);
         }
-        // SAFETY: the caller's promise; regions, limits and capabilities are the CPU's.
+        // SAFETY: the caller promises valid descriptors of this engine. They have the CPU's keys, and this
+        // engine's limits and capabilities are not beyond the CPU's.
         let submitted = unsafe { self.cpu.submit(batch) };
         if !matches!(submitted, Ok(taken) if taken == batch.len()) {
-            // Those that are timed may be among the others.
+            // Copies that are timed may be among the descriptors that were not accepted.
             self.watched.clear();
         }
         let taken = submitted?;
         self.on_cpu += taken;
-        self.counts.took(Member::Cpu, taken);
+        self.counts.took(Engine::Cpu, taken);
         Ok(taken)
     }
 
@@ -104,25 +107,26 @@ impl AutoQueue {
             return Ok(0);
         }
         if self.device.is_used() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `share` asks for the same promise about `batch` as this function.
             return unsafe { self.share(batch, in_flight) };
         }
-        self.device.look_again(&self.counts);
-        // SAFETY: the caller's promise.
+        self.device.probe_device(&self.counts);
+        // SAFETY: `submit_cpu` asks for the same promise about `batch` as this function.
         unsafe { self.submit_cpu(batch) }
     }
 
-    /// Gives each descriptor to one member.
+    /// Submits each descriptor to one of the engines.
     ///
     /// # Safety
     ///
     /// As [`RawQueue::submit`].
     unsafe fn share(&mut self, batch: &[Descriptor<'_>], in_flight: usize) -> Result<usize> {
-        self.learner.give_credit(self.fast.class, std::mem::take(&mut self.fast.credit));
+        self.learner.return_streak(self.streak.class, std::mem::take(&mut self.streak.remaining));
         let all = Class::new(in_flight + batch.len(), batch[0].len());
         let (mut settled, mut unreached) = (true, false);
         let mut now = None;
-        // All before it are with a member; those from it on are the CPU's, unless the device takes one.
+        // Descriptors before `first` have been submitted. Later ones go to the CPU unless the device accepts
+        // them.
         let mut first = 0;
         for (at, descriptor) in batch.iter().enumerate() {
             let Operation::Copy { src, dst } = descriptor.operation() else {
@@ -130,18 +134,19 @@ impl AutoQueue {
                 continue;
             };
             let class = Class::new(in_flight + batch.len(), src.len);
-            let (member, timed) = match self.shared.options.prefer {
-                Prefer::Device => (Member::Device, false),
+            let (engine, timed) = match self.shared.options.prefer {
+                Prefer::Device => (Engine::Device, false),
                 Prefer::Measured => self.learner.choose(class),
             };
-            settled &= class == all && !timed && member == Member::Cpu;
-            if member == Member::Cpu {
+            settled &= class == all && !timed && engine == Engine::Cpu;
+            if engine == Engine::Cpu {
                 let timed = timed.then(|| (class, *now.get_or_insert_with(Instant::now)));
                 self.watched.push(descriptor.token(), src.len, timed);
                 continue;
             }
-            // In this order: once the device has a descriptor, all before it have been taken.
-            // SAFETY: the caller's promise.
+            // Submit earlier descriptors before the device accepts this one, because the caller is told only
+            // how many of the first descriptors were accepted. SAFETY: a part of `batch`, for which the
+            // caller promises what `submit_cpu` asks for.
             first += match unsafe { self.submit_cpu(&batch[first..at]) } {
                 Ok(taken) if taken == at - first => taken,
                 short => return self.taken(first, short),
@@ -151,7 +156,7 @@ impl AutoQueue {
             }
             let copy = Repeat { token: descriptor.token(), src, dst };
             let now = *now.get_or_insert_with(Instant::now);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that both segments are valid until the completion.
             if self.device.is_used() && unsafe { self.device.take(copy, class, now) } {
                 first += 1;
             } else {
@@ -159,24 +164,24 @@ impl AutoQueue {
             }
         }
         self.watched.forget_unless_timed();
-        // SAFETY: the caller's promise.
+        // SAFETY: a part of `batch`, for which the caller promises what `submit_cpu` asks for.
         let rest = unsafe { self.submit_cpu(&batch[first..]) };
         if settled {
-            self.fast = Fast::new(all, self.learner.take_credit(all, CREDIT));
+            self.streak = CpuStreak::new(all, self.learner.reserve_streak(all, MAX_STREAK));
         } else if unreached && self.device.in_flight() == 0 {
-            self.fast = Fast::new(all, CREDIT_UNREACHED);
+            self.streak = CpuStreak::new(all, MAX_STREAK_UNREACHED);
         }
         self.taken(first, rest)
     }
 
-    /// Ends a submission of which `first` descriptors and then `rest` were taken.
+    /// Ends a submission. `first` descriptors were accepted, and then those of `rest`.
     fn taken(&mut self, first: usize, rest: Result<usize>) -> Result<usize> {
         self.submit_device();
         if !self.repeats.is_empty() {
             self.repeat();
         }
-        self.count_elsewhere();
-        // A refusal behind others is returned when that descriptor comes again, as the first.
+        self.count_off_cpu();
+        // If earlier descriptors were accepted, the error is returned when the caller submits this one again.
         if first > 0 { Ok(first + rest.unwrap_or(0)) } else { rest }
     }
 
@@ -184,14 +189,15 @@ impl AutoQueue {
         self.device.submit(&mut self.repeats, &mut self.learner, &self.counts);
     }
 
-    /// Hands to the CPU what the device did not do.
+    /// Submits to the CPU the copies that the device did not finish.
     fn repeat(&mut self) {
         while let Some(Repeat { token, src, dst }) = self.repeats.front().copied() {
             if self.stopped {
                 self.ended.push_back(Completion::ended(token, Outcome::Aborted, 0));
             } else {
-                // SAFETY: `submit`'s caller promised it until the completion, which was not reported. The
-                // device has ended the copy.
+                // SAFETY: the caller of `submit` promised that both segments are valid until the completion,
+                // which was not reported yet. The device has reported the copy, so it does not access them
+                // any more.
                 match unsafe { self.submit_cpu(&[Descriptor::copy(token, src, dst)]) } {
                     Ok(0) => return,
                     Ok(_) => {}
@@ -245,15 +251,15 @@ impl AutoQueue {
             completions[n] = ended;
             n += 1;
         }
-        self.count_elsewhere();
+        self.count_off_cpu();
         n
     }
 }
 
-// SAFETY: every descriptor that was taken is with one member's queue, or in `repeats` or `ended`, once. It is
-// repeated only when the device has reported it, after which the device does not access its memory. A
-// descriptor that the device never reports is never reported here either. The members' queues keep the rest
-// of the promises.
+// SAFETY: each accepted descriptor is in exactly one of the CPU's queue, the device's queue, `repeats` and
+// `ended`. It moves to `repeats` only after the device has reported it, so the device does not access its
+// memory any more. A descriptor that the device never reports is never reported here. Both queues keep the
+// other promises.
 unsafe impl RawQueue for AutoQueue {
     fn engine_id(&self) -> EngineId {
         self.shared.id
@@ -265,13 +271,13 @@ unsafe impl RawQueue for AutoQueue {
 
     #[inline]
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        let in_flight = self.on_cpu + self.elsewhere;
+        let in_flight = self.on_cpu + self.off_cpu;
         let batch = &batch[..batch.len().min(self.depth - in_flight)];
-        if self.fast.takes(in_flight, batch) {
-            // SAFETY: the caller's promise.
+        if self.streak.takes(in_flight, batch) {
+            // SAFETY: `submit_cpu` asks for the same promise about `batch` as this function.
             return unsafe { self.submit_cpu(batch) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `submit_slowly` asks for the same promise about `batch` as this function.
         unsafe { self.submit_slowly(batch, in_flight) }
     }
 
@@ -283,7 +289,7 @@ unsafe impl RawQueue for AutoQueue {
 
     #[inline]
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        if self.elsewhere == 0 && self.watched.is_empty() {
+        if self.off_cpu == 0 && self.watched.is_empty() {
             let n = self.cpu.poll(completions);
             self.on_cpu -= n;
             return n;
@@ -292,16 +298,16 @@ unsafe impl RawQueue for AutoQueue {
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        // The device's failures are not reported.
+        // Only the CPU's codes reach the caller, because the CPU repeats what the device fails.
         self.cpu.explain(native)
     }
 
     fn stop(&mut self) {
-        (self.stopped, self.fast.credit) = (true, 0);
+        (self.stopped, self.streak.remaining) = (true, 0);
         self.cpu.stop();
         self.device.stop();
         self.repeat();
-        self.count_elsewhere();
+        self.count_off_cpu();
     }
 
     fn stats(&self) -> QueueStats {

@@ -1,10 +1,10 @@
-//! [`AutoReport`]: the work of each member, and the reasons.
+//! [`AutoReport`]: the work of each engine, and the measured times that decided it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::learner::{Class, DEPTHS, LENGTHS, Member};
-use crate::layer::Count;
+use super::learner::{Class, DEPTHS, Engine, LENGTHS};
+use crate::wrapper::Count;
 
 /// The counts of one queue.
 #[derive(Debug, Default)]
@@ -16,47 +16,47 @@ pub(super) struct Counts {
     pub(super) returned: Count,
 }
 
-/// Descriptors of all queues of an [`AutoEngine`](super::AutoEngine) so far, by member, and the times that
-/// they were given by.
+/// Descriptors of all queues of an [`AutoEngine`](super::AutoEngine) so far, by engine, and the measured
+/// times by which the engine was chosen.
 ///
 /// Its [`Display`](fmt::Display) is a table for people.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AutoReport {
-    /// Descriptors that the CPU took, repeated ones included.
+    /// Descriptors that the CPU accepted, including repeated ones.
     pub cpu: u64,
-    /// Descriptors that the device took.
+    /// Descriptors that the device accepted.
     pub device: u64,
-    /// Descriptors that the device took and did not finish, and that the CPU did instead.
+    /// Descriptors that the device accepted and did not finish. The CPU repeated them.
     pub repeated: u64,
-    /// Times that a queue left its device, because it failed or stalled.
+    /// Number of times that a queue stopped using the device, because it failed or stalled.
     pub left: u64,
-    /// Times that a queue went back to its device.
+    /// Number of times that a queue used the device again.
     pub returned: u64,
-    /// Reason for the last time that a queue left its device.
+    /// The reason why a queue last stopped using the device.
     pub reason: Option<String>,
     /// Measured times, by descriptors in flight and length.
     pub costs: Vec<AutoCost>,
-    /// Names of the CPU, or of what stands in its place, and of the device.
-    pub members: [String; 2],
+    /// The names of the CPU, or of the engine that plays its part, and of the device.
+    pub engines: [String; 2],
 }
 
-/// The measured times of a class of copies. The last queue that measured it has the say.
+/// The measured times of a class of copies, from the queue that last measured them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AutoCost {
-    /// The fewest descriptors in flight of this class, including the copy itself: 1, 2 or 8.
+    /// The minimum number of descriptors in flight of this class, including the copy itself: 1, 2 or 8.
     pub in_flight: usize,
-    /// The shortest length of this class in bytes. The class ends below twice of it.
+    /// The minimum length of this class in bytes. All lengths of the class are less than twice this.
     pub len: u64,
-    /// Nanoseconds for each descriptor on the CPU.
+    /// Time of a descriptor on the CPU, in nanoseconds.
     pub cpu_ns: f32,
-    /// Nanoseconds for each descriptor on the device.
+    /// Time of a descriptor on the device, in nanoseconds.
     pub device_ns: f32,
 }
 
 impl AutoCost {
-    /// Returns true if copies of this class go to the device.
+    /// Returns whether copies of this class go to the device.
     #[must_use]
     pub fn prefers_device(&self) -> bool {
         self.device_ns < self.cpu_ns
@@ -65,7 +65,7 @@ impl AutoCost {
 
 impl fmt::Display for AutoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, device] = &self.members;
+        let [first, device] = &self.engines;
         writeln!(f, "{device}:")?;
         writeln!(f, "  descriptors: {} by the device, {} by {first}", self.device, self.cpu)?;
         writeln!(f, "  repeated by {first}: {}", self.repeated)?;
@@ -86,56 +86,56 @@ impl fmt::Display for AutoReport {
     }
 }
 
-/// All of an engine's counts and costs.
+/// The counts and the measured times of an engine.
 #[derive(Debug)]
-pub(super) struct Ledger(Mutex<State>);
+pub(super) struct Ledger(Mutex<Totals>);
 
 #[derive(Debug)]
-struct State {
+struct Totals {
     open: Vec<Arc<Counts>>,
-    /// Counts of queues that were dropped, and all that is rare.
+    /// The counts of queues that were dropped, and the reason for the last change.
     rest: AutoReport,
-    /// Nanoseconds of both members, by class; 0 if they are unknown.
+    /// Nanoseconds of a descriptor on each engine, by class. 0 if unknown.
     costs: Vec<[f32; 2]>,
 }
 
 impl Ledger {
-    pub(super) fn new(members: [String; 2]) -> Self {
-        let rest = AutoReport { members, ..AutoReport::default() };
-        Self(Mutex::new(State { open: Vec::new(), rest, costs: vec![[0.0; 2]; DEPTHS * LENGTHS] }))
+    pub(super) fn new(engines: [String; 2]) -> Self {
+        let rest = AutoReport { engines, ..AutoReport::default() };
+        Self(Mutex::new(Totals { open: Vec::new(), rest, costs: vec![[0.0; 2]; DEPTHS * LENGTHS] }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn totals(&self) -> MutexGuard<'_, Totals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the counts of a queue.
     pub(super) fn open(&self) -> Arc<Counts> {
         let counts = Arc::<Counts>::default();
-        self.state().open.push(Arc::clone(&counts));
+        self.totals().open.push(Arc::clone(&counts));
         counts
     }
 
-    /// Adds the counts of a queue that is dropped to the rest.
+    /// Adds the counts of a queue that is being dropped to those of earlier ones.
     pub(super) fn close(&self, counts: &Arc<Counts>) {
-        let mut state = self.state();
-        state.open.retain(|known| !Arc::ptr_eq(known, counts));
-        state.rest.add(counts);
+        let mut totals = self.totals();
+        totals.open.retain(|known| !Arc::ptr_eq(known, counts));
+        totals.rest.add(counts);
     }
 
     pub(super) fn note_reason(&self, reason: String) {
-        self.state().rest.reason = Some(reason);
+        self.totals().rest.reason = Some(reason);
     }
 
     pub(super) fn note_cost(&self, class: Class, cost: [f32; 2]) {
-        self.state().costs[class.index()] = cost;
+        self.totals().costs[class.index()] = cost;
     }
 
     pub(super) fn report(&self) -> AutoReport {
-        let state = self.state();
-        let mut report = state.rest.clone();
-        state.open.iter().for_each(|counts| report.add(counts));
-        let known = state.costs.iter().enumerate().filter(|(_, cost)| **cost != [0.0; 2]);
+        let totals = self.totals();
+        let mut report = totals.rest.clone();
+        totals.open.iter().for_each(|counts| report.add(counts));
+        let known = totals.costs.iter().enumerate().filter(|(_, cost)| **cost != [0.0; 2]);
         report.costs.extend(known.map(|(index, &[cpu_ns, device_ns])| AutoCost {
             in_flight: [1, 2, 8][index / LENGTHS],
             len: 1 << (index % LENGTHS),
@@ -157,8 +157,8 @@ impl AutoReport {
 }
 
 impl Counts {
-    pub(super) fn took(&self, member: Member, descriptors: usize) {
-        let count = if member == Member::Cpu { &self.cpu } else { &self.device };
+    pub(super) fn took(&self, engine: Engine, descriptors: usize) {
+        let count = if engine == Engine::Cpu { &self.cpu } else { &self.device };
         count.add(descriptors as u64);
     }
 }
@@ -171,8 +171,8 @@ mod tests {
     fn reports_add_up_open_and_closed_queues() {
         let ledger = Ledger::new(["the CPU", "sim 0"].map(str::to_owned));
         let (a, b) = (ledger.open(), ledger.open());
-        a.took(Member::Cpu, 3);
-        b.took(Member::Device, 2);
+        a.took(Engine::Cpu, 3);
+        b.took(Engine::Device, 2);
         b.repeated.add(1);
         ledger.close(&b);
         ledger.note_reason("it stalled".to_owned());

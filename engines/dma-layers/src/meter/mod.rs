@@ -1,13 +1,13 @@
 //! [`MeterEngine`]: latencies, sizes and counts of another engine's descriptors.
 //!
 //! - Each queue has a histogram of latencies, from `submit` to the poll that reports the descriptor, and one
-//!   of lengths, both with an error of at most 3.2 %. They are of fixed size: no copy allocates.
-//! - Times are the computer's, also over a simulated device with a clock of its own.
-//! - [`MeterEngine::report`] reads all of it at any moment, from any thread, without stopping a queue.
+//!   of lengths, both with an error of at most 3.2 %. Their size is fixed, so that copies do not allocate.
+//! - Times are those of the machine's clock, even if a simulated device has a clock of its own.
+//! - [`MeterEngine::report`] can be called at any time from any thread. It does not stop a queue.
 //! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,
 //!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`.
-//! - With the feature `metrics`, `publish` hands the counts to the recorder of the crate `metrics`, such as
-//!   Prometheus.
+//! - With the feature `metrics`, `publish` passes the counts to the recorder of the crate `metrics`, such as
+//!   that for Prometheus.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,14 +43,14 @@ use report::Counts;
 pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
-use crate::layer::{Call, Layer, Layered, Watch};
 use crate::os_clock;
+use crate::wrapper::{Call, Layered, QueueHook, Wrapper};
 
 /// The options of a [`MeterEngine`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MeterOptions {
-    /// The engine's name in spans and metrics. Default: empty, for the name of its backend.
+    /// The engine's name in spans and metrics. Default: empty, which means the name of its backend.
     pub label: String,
 }
 
@@ -87,7 +87,7 @@ impl MeterOptions {
     }
 }
 
-/// An engine that is measured: see the [module](self).
+/// An engine whose descriptors are counted and timed: see the [module](self).
 #[derive(Debug)]
 pub struct MeterEngine {
     layered: Layered<Meter>,
@@ -108,18 +108,18 @@ impl MeterEngine {
         };
         let layered = Layered::new(inner, info, meter);
         #[cfg(feature = "metrics")]
-        publish::add(&layered.layer);
+        publish::add(&layered.wrapper);
         Self { layered }
     }
 
     /// Returns the counts and histograms so far.
     #[must_use]
     pub fn report(&self) -> MeterReport {
-        self.layered.layer.report()
+        self.layered.wrapper.report()
     }
 }
 
-// SAFETY: a field that is never replaced.
+// SAFETY: always the engine in the field `layered`, which is never replaced.
 unsafe impl dma_core::ForwardEngine for MeterEngine {
     type Inner = dyn DmaEngine;
     fn forward_to(&self) -> &Self::Inner {
@@ -128,12 +128,13 @@ unsafe impl dma_core::ForwardEngine for MeterEngine {
 }
 dma_core::forward_engine!([] MeterEngine);
 
-/// The part that the engine's queues and regions share.
+/// The state that the engine's queues and regions share.
 #[derive(Debug)]
 struct Meter {
     label: Arc<str>,
-    /// The counts of each number of a queue, and whether a queue has it. The next queue takes the first free
-    /// number and counts on, so that there are as many as there are queues at a time.
+    /// The counts of each queue number, and whether an open queue has the number. A new queue gets the first
+    /// free number and adds to its counts, so that there are never more numbers than queues that were open at
+    /// once.
     queues: Mutex<Vec<(Arc<Counts>, bool)>>,
     #[cfg(feature = "metrics")]
     published: Mutex<MeterReport>,
@@ -146,7 +147,7 @@ impl Meter {
     }
 }
 
-impl Layer for Meter {
+impl Wrapper for Meter {
     type Queue = MeterQueue;
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<MeterQueue> {
@@ -171,7 +172,7 @@ impl Layer for Meter {
         self.report().to_string()
     }
 
-    fn around<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
+    fn instrument<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
         let engine = &*self.label;
         let span = match call {
             Call::Allocate { len } => tracing::info_span!("dma.allocate", engine, bytes = len),
@@ -186,11 +187,11 @@ impl Layer for Meter {
     }
 }
 
-/// A queue's descriptors.
+/// The meter of one queue.
 #[derive(Debug)]
 struct MeterQueue {
     in_flight: InFlight<Start>,
-    /// Device counters that are in `counts`.
+    /// The device counters that `counts` includes already.
     stats: QueueStats,
     number: usize,
     counts: Arc<Counts>,
@@ -200,7 +201,7 @@ struct MeterQueue {
 /// A descriptor in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Start {
-    /// Its time, in nanoseconds.
+    /// The time of its submission, in nanoseconds.
     submitted: u64,
     len: u64,
 }
@@ -213,11 +214,11 @@ impl MeterQueue {
     }
 }
 
-// SAFETY: all goes to the queue within, unchanged.
-unsafe impl Watch for MeterQueue {
+// SAFETY: all calls go to the inner queue unchanged.
+unsafe impl QueueHook for MeterQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         let submitted = os_clock::nanoseconds();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises for the unchanged `batch` what `inner` asks for.
         let n = unsafe { inner.submit(batch) }?;
         let start = |descriptor: &Descriptor<'_>| Start { submitted, len: descriptor.len() as u64 };
         self.in_flight.push(&batch[..n], start);

@@ -16,16 +16,16 @@ const LATENCIES: &[u32] =
 /// Upper bounds of the buckets of sizes, as powers of two: 64 B to 16 GiB.
 const SIZES: &[u32] = &[6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34];
 
-/// Makes [`publish`] know a meter.
+/// Adds a meter to those that [`publish`] reads.
 pub(super) fn add(meter: &Arc<Meter>) {
     let mut meters = METERS.lock().unwrap_or_else(PoisonError::into_inner);
     meters.retain(|meter| meter.strong_count() > 0);
     meters.push(Arc::downgrade(meter));
 }
 
-/// Hands the counts of all meters of this process to the recorder of the crate `metrics`. Call it before
-/// metrics are read, such as when Prometheus asks for them. Copies are not held up. Without a recorder the
-/// counts are lost, so install it first.
+/// Passes the counts of all meters of this process to the recorder of the crate `metrics`. Call it before
+/// metrics are read, for example when Prometheus asks for them. Copies are not delayed. Without a recorder
+/// the counts are lost, so install it first.
 ///
 /// Counters, with the labels `engine` (the [label](super::MeterOptions::label)) and `queue` (a number):
 ///
@@ -39,12 +39,12 @@ pub(super) fn add(meter: &Arc<Meter>) {
 /// | `dma_size_bytes_bucket`, `_sum`, `_count` | lengths up to `le` bytes, as in a histogram |
 ///
 /// The gauge `dma_in_flight` has the descriptors in flight. The buckets are counters, because the recorder's
-/// own histograms would take every descriptor one by one; `histogram_quantile` reads them.
+/// own histograms would need a call for every descriptor. `histogram_quantile` reads them.
 ///
-/// A meter that is dropped publishes the rest of its counts.
+/// When a meter is dropped, its remaining counts are published.
 pub fn publish() {
     let meters = METERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // The recorder is called while nothing is locked.
+    // Call the recorder without holding a lock.
     meters.iter().filter_map(Weak::upgrade).for_each(|meter| meter.publish());
 }
 
@@ -82,7 +82,7 @@ fn publish_queue(label: &Arc<str>, number: usize, before: Option<&QueueReport>, 
     let labels = [("engine", label.to_string()), ("queue", number.to_string())];
     let add = |name: &'static str, more: Option<(&'static str, String)>, of: &dyn Fn(&QueueReport) -> u64| {
         let labels: Vec<_> = labels.iter().cloned().chain(more).collect();
-        // Another meter may have the same labels: the counter has the sum of both.
+        // Another meter may have the same labels. Then the counter is the sum of both.
         counter!(name, &labels).increment(of(now).saturating_sub(before.map_or(0, of)));
     };
     let ended = |outcome: &str, of: fn(&QueueReport) -> u64| {

@@ -1,4 +1,4 @@
-//! [`MeterReport`]: counts and histograms, and the cells that queues count in.
+//! [`MeterReport`]: counts and histograms, and the atomic counters behind them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,9 +8,9 @@ use histogram::{AtomicHistogram, Histogram};
 
 use super::Start;
 use crate::in_flight::Ended;
-use crate::layer::Count;
+use crate::wrapper::Count;
 
-/// Buckets for each power of two: 32, so that a bucket is at most 3.2 % wide. All values fit.
+/// Each power of two has 32 buckets, so that a bucket is at most 3.2 % wide. All values fit.
 const GROUPING: (u8, u8) = (5, 64);
 
 #[derive(Debug)]
@@ -22,21 +22,21 @@ impl Default for Buckets {
     }
 }
 
-/// The counts of a queue, and of those before it with the same number.
+/// The counts of a queue, including earlier queues with the same number.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) submitted: Count,
     done: Count,
     failed: Count,
     aborted: Count,
-    /// Of queues that were closed before they reported these.
+    /// Descriptors that had not been reported when their queue was closed.
     lost: Count,
     bytes: Count,
     pub(super) doorbells: Count,
     pub(super) resets: Count,
     nanoseconds: Count,
     latencies: Buckets,
-    /// Of lengths less 1, so that a power of two is the last value of its bucket.
+    /// The lengths less 1, so that a power of two is the last value of its bucket.
     sizes: Buckets,
 }
 
@@ -64,7 +64,7 @@ impl Counts {
         self.submitted.get().saturating_sub(ended.into_iter().map(Count::get).sum())
     }
 
-    /// The queue is closed.
+    /// Counts the descriptors that are still in flight when the queue is closed.
     pub(super) fn lose_in_flight(&self) {
         self.lost.add(self.in_flight());
     }
@@ -120,11 +120,12 @@ impl Distribution {
     }
 }
 
-/// Counts of a queue of a [`MeterEngine`](super::MeterEngine) so far, by descriptors: the pieces that the
-/// engine's limits cut operations into. A queue that is opened after another one was closed takes its number,
-/// and counts on.
+/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation is cut
+/// into several descriptors if it is beyond the engine's limits. A queue that is opened after another one was
+/// closed gets its number and adds to its counts.
 ///
-/// It is read while the queue goes on, so that counts may be apart by descriptors that end meanwhile.
+/// The counts are read while the queue is running, so that they may differ by descriptors that end at the
+/// same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueReport {
@@ -140,7 +141,7 @@ pub struct QueueReport {
     pub lost: u64,
     /// Descriptors in flight.
     pub in_flight: u64,
-    /// Bytes of the descriptors done: each counts its length once.
+    /// Bytes of the descriptors done. Each descriptor counts its length once.
     pub bytes: u64,
     /// Doorbells rung, as the engine counts them.
     pub doorbells: u64,

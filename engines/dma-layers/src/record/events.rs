@@ -15,15 +15,15 @@ use super::trace::{Event, Kind, Span, TraceError, damaged};
 pub struct Events<'a> {
     input: Decoder<'a>,
     regions: &'a [u64],
-    /// Operations of the call that are left.
+    /// The operations of the current call that were not read yet.
     operations: u64,
-    /// The length of the operation before, and whether it was a copy.
+    /// The length of the previous operation, and whether it was a copy.
     len: u64,
     copied: bool,
-    /// Repetitions of it that are left, and their distances on both sides.
+    /// The repetitions of it that were not read yet, and their distances on both sides.
     repeats: u64,
     steps: [u64; 2],
-    /// Region and end of the last segment of both sides.
+    /// The region and the end of the last segment of each side.
     sides: [(u64, u64); 2],
     src: Vec<Span>,
     dst: Vec<Span>,
@@ -33,7 +33,7 @@ impl Iterator for Events<'_> {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        // All was checked when the trace was read.
+        // The events were checked when the trace was read.
         self.advance().ok().flatten()
     }
 }
@@ -56,25 +56,25 @@ impl<'a> Events<'a> {
 }
 
 impl Events<'_> {
-    /// Returns the segments that the last operation reads. Of a comparison, the first side.
+    /// Returns the segments that the last operation reads. For a comparison, returns the first side.
     #[must_use]
     pub fn src(&self) -> &[Span] {
         &self.src
     }
 
     /// Returns the segments that the last operation writes: two of the operation's length for
-    /// [`Kind::CopyToBoth`]. Of a comparison, the second side.
+    /// [`Kind::CopyToBoth`]. For a comparison, returns the second side.
     #[must_use]
     pub fn dst(&self) -> &[Span] {
         &self.dst
     }
 
-    /// True if the operations of a call are not all read.
+    /// Returns whether the current call has operations that were not read yet.
     pub(super) const fn in_call(&self) -> bool {
         self.operations > 0
     }
 
-    /// Returns the number of bytes that are not read.
+    /// Returns the number of bytes that were not read yet.
     pub(super) const fn left(&self) -> usize {
         self.input.rest.len()
     }
@@ -174,7 +174,7 @@ impl Events<'_> {
             spans.push(span(regions, *region, *end, *len)?);
             *end += *len;
         }
-        // The length was checked with the operation before.
+        // The length was checked with the previous operation.
         Ok(Event::Operation { kind: Kind::Copy, fence: false, len: *len as usize })
     }
 

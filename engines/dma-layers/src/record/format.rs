@@ -7,8 +7,8 @@
 //! queue [`CHECKPOINT`] has a summary before the end. It precedes the first block that names a new queue or
 //! region, so that a file without an end can be read. Version 2 has no such blocks.
 //!
-//! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] stands
-//! for a variable number that follows. Times are in units of 8 ns, from the end of the event before.
+//! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] means
+//! that the count follows as a variable number. Times are in units of 8 ns, from the end of the event before.
 //!
 //! | kind | after the count |
 //! |---|---|
@@ -21,10 +21,10 @@
 //! An operation is a byte: the kind, and [`FENCE`], [`SAME_LEN`], [`SAME_SRC`], [`SAME_DST`]. Its length
 //! follows, unless it is that of the operation before. Then each side with segments: the number of them and
 //! their lengths for lists; for each segment the region, unless it is the same as before on that side, and
-//! the distance from the end of the segment before on that side. The kind [`REPEAT`] and a number
-//! stand for so many more copies: as long as the one before, which is a copy, and right behind it on both
-//! sides; with [`STRIDE`], at distances that follow, of the source and of the destination, each from the end
-//! of the segment before.
+//! the distance from the end of the segment before on that side. The kind [`REPEAT`] is followed by the
+//! number of further copies that are as long as the previous operation, which is a copy. Each lies right
+//! behind the one before on both sides. With [`STRIDE`], two distances follow, that of the sources and that
+//! of the destinations, each from the end of the previous segment.
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
@@ -45,7 +45,7 @@ pub(super) const FLUSH: u8 = 1;
 pub(super) const DONE: u8 = 2;
 pub(super) const ENDED: u8 = 3;
 pub(super) const LONG: u8 = 63;
-/// The count of a [`FLUSH`] that is no doorbell.
+/// The count of a [`FLUSH`] event that stands for polls, and not for a doorbell.
 pub(super) const POLL: u8 = 1;
 
 pub(super) const COPY: u8 = 0;
@@ -64,23 +64,23 @@ pub(super) const SAME_DST: u8 = 1 << 6;
 /// The bit of a [`REPEAT`] with distances.
 pub(super) const STRIDE: u8 = 1 << 5;
 
-/// The most bytes of a variable number.
+/// Maximum number of bytes of a variable number.
 pub(super) const NUMBER: usize = 10;
 
-/// Makes small numbers of small distances in both directions.
+/// Encodes a signed distance, so that short distances in both directions are small numbers.
 #[inline]
 pub(super) const fn zigzag(from: u64, to: u64) -> u64 {
     let distance = to.wrapping_sub(from).cast_signed();
     ((distance << 1) ^ (distance >> 63)).cast_unsigned()
 }
 
-/// Returns `to` of [`zigzag`].
+/// Decodes a distance of [`zigzag`].
 pub(super) const fn unzigzag(from: u64, number: u64) -> u64 {
     from.wrapping_add((number >> 1) ^ (number & 1).wrapping_neg())
 }
 
-/// The most bytes that are written at a time: of an event without operations, of an operation without lists,
-/// or of a segment of a list.
+/// Maximum number of bytes that are written at a time: for an event without operations, an operation without
+/// lists, or a segment of a list.
 pub(super) const ROOM: usize = 64;
 
 /// A place for the bytes of an event.
@@ -132,7 +132,7 @@ impl Encoder {
         self.len = 0;
     }
 
-    /// Writes at most [`ROOM`] bytes. The caller has seen to the room.
+    /// Writes at most [`ROOM`] bytes. The caller has made sure that they fit.
     #[inline]
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Place<'_>)) {
         if let Some(bytes) = self.bytes[self.len..].first_chunk_mut() {
@@ -167,7 +167,7 @@ impl Encoder {
     }
 }
 
-/// Bytes to be read. All are foreign.
+/// Bytes to be read. They may be from any source.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     pub(super) rest: &'a [u8],
@@ -191,7 +191,7 @@ impl<'a> Decoder<'a> {
         for shift in (0..NUMBER as u32 * 7).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has one bit.
+            // Only one bit of the tenth byte is part of the number.
             if shift == 63 && byte > 1 {
                 return None;
             }

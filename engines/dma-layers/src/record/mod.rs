@@ -59,8 +59,8 @@ use regions::Regions;
 use sink::Sink;
 pub use trace::{Event, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
 
-use crate::layer::{Layer, Layered};
 use crate::os_clock;
+use crate::wrapper::{Layered, Wrapper};
 
 /// Least and default bytes of a queue's buffer.
 const BUFFER: (u64, u64) = (4096, 1 << 20);
@@ -73,7 +73,7 @@ pub struct RecordOptions {
     pub file: PathBuf,
     /// Bytes of each queue's buffer, at least 4 KiB. Default 1 MiB.
     pub buffer: u64,
-    /// The name of the recorded engine in the trace. Default: empty, for the name of its backend.
+    /// The name of the recorded engine in the trace. Default: empty, which means the name of its backend.
     pub engine: String,
 }
 
@@ -151,14 +151,14 @@ impl RecordEngine {
         Ok(Self { layered: Layered::new(inner, info, record) })
     }
 
-    /// Completes the trace and gives the file its name. Dropping the engine and its queues does so, too, but
-    /// can only log errors. Queues that are opened later are refused.
+    /// Completes the trace and gives the file its name. The drop of the engine and its queues also completes
+    /// the trace, but can only log errors. Queues cannot be opened after this call.
     ///
     /// # Errors
     ///
     /// `InUse` while queues are open; `Closed` if it was called before; errors of the file.
     pub fn finish(&self) -> Result<()> {
-        let record = &self.layered.layer;
+        let record = &self.layered.wrapper;
         let mut state = record.state();
         if state.open > 0 {
             return Err(Error::new(ErrorKind::InUse, "queues of the recorded engine are open")
@@ -170,14 +170,14 @@ impl RecordEngine {
 
 impl Drop for RecordEngine {
     fn drop(&mut self) {
-        let record = &self.layered.layer;
+        let record = &self.layered.wrapper;
         let mut state = record.state();
         state.engine = false;
         record.finish_if_unused(&mut state);
     }
 }
 
-// SAFETY: a field that is never replaced.
+// SAFETY: always the engine in the field `layered`, which is never replaced.
 unsafe impl dma_core::ForwardEngine for RecordEngine {
     type Inner = dyn DmaEngine;
     fn forward_to(&self) -> &Self::Inner {
@@ -186,7 +186,7 @@ unsafe impl dma_core::ForwardEngine for RecordEngine {
 }
 dma_core::forward_engine!([] RecordEngine);
 
-/// The part that the engine's queues and regions share.
+/// The state that the engine's queues and regions share.
 #[derive(Debug)]
 struct Record {
     name: String,
@@ -201,9 +201,9 @@ struct State {
     /// `None` once it is finished or given up, for this reason.
     sink: Option<Sink>,
     error: Option<Error>,
-    /// The same, in words, once somebody has had the error.
+    /// The text of that error, for callers after the one who got the error itself.
     lost: Option<String>,
-    /// The engine is there, and so many queues.
+    /// True while the engine exists, and the number of its queues.
     engine: bool,
     open: usize,
     queues: Vec<QueueTrace>,
@@ -221,8 +221,8 @@ impl Record {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a queue's events, behind a checkpoint if they may name a queue or a region that the last one does
-    /// not have.
+    /// Writes a queue's events, behind a checkpoint if they may name a queue or a region that the last one
+    /// does not have.
     fn write(&self, queue: u32, bytes: &[u8]) {
         let mut state = self.state();
         let now = (state.queues.len(), self.regions.growths());
@@ -293,7 +293,7 @@ impl State {
     }
 }
 
-impl Layer for Record {
+impl Wrapper for Record {
     type Queue = RecordQueue;
 
     fn open(this: &Arc<Self>, options: &QueueOptions, depth: usize) -> Result<RecordQueue> {

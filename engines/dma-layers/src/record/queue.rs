@@ -11,10 +11,10 @@ use super::format::{
 use super::regions::{Known, Placed, Side};
 use super::{QueueTrace, Record};
 use crate::in_flight::InFlight;
-use crate::layer::Watch;
 use crate::os_clock;
+use crate::wrapper::QueueHook;
 
-/// The most writes before room is made again.
+/// Maximum number of writes before room is made again.
 const WRITES: usize = 4;
 
 /// Returns the time, in units of a trace.
@@ -23,10 +23,10 @@ fn now() -> u64 {
     os_clock::nanoseconds() >> TIME
 }
 
-/// A buffer is written by the first submission that is longer after the last time: 1 s.
+/// Time after which the next submission writes the buffer: 1 s.
 const WRITE_EVERY: u64 = 1_000_000_000 >> TIME;
 
-/// Descriptors that are compared without a loop.
+/// Number of descriptors that one unrolled step compares.
 const STEP: usize = 4;
 
 /// A queue's events.
@@ -171,7 +171,7 @@ impl RecordQueue {
             Operation::CopyCrc32c { src, dst, .. } => (COPY_CRC, one(src), one(dst)),
             Operation::CopyToBoth { src, dst } => (BOTH, one(src), dst.as_slice()),
             Operation::Copy { src, dst } => (COPY, one(src), one(dst)),
-            // One that is younger than this format is recorded as a fill of nothing.
+            // An operation that this format does not know is recorded as a fill of nothing.
             _ => (FILL, &[], &[]),
         };
         self.copied = false;
@@ -223,7 +223,7 @@ impl Expected {
     }
 
     /// Returns the length of the row at the beginning of a batch.
-    // A function of its own, because it needs nearly all registers.
+    // Not inlined, because it needs nearly all registers.
     #[inline(never)]
     fn row(mut self, batch: &[Descriptor<'_>]) -> usize {
         let mut count = 0;
@@ -247,11 +247,11 @@ fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
     out.number(zigzag(placed.end, placed.offset));
 }
 
-// SAFETY: all goes to the queue within, unchanged.
-unsafe impl Watch for RecordQueue {
+// SAFETY: all calls go to the inner queue unchanged.
+unsafe impl QueueHook for RecordQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         let begin = now();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises for the unchanged `batch` what `inner` asks for.
         let n = unsafe { inner.submit(batch) }?;
         if n == 0 {
             return Ok(0);

@@ -1,11 +1,11 @@
-//! [`Regions`]: the numbers that a trace has for regions.
+//! [`Regions`]: the numbers by which a trace names regions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dma_core::{RegionInfo, Segment};
 
-/// A region that is there.
+/// A region that is currently registered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
     key: usize,
@@ -29,15 +29,15 @@ impl Region {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Those that are there, by key and address.
+    /// The registered regions, sorted by key.
     regions: Vec<Region>,
-    /// By number, whether it is taken, and the longest length.
+    /// For each number, whether a region has it, and the maximum length of its regions.
     numbers: Vec<(bool, u64)>,
-    /// The number of changes of a longest length.
+    /// The number of changes of a maximum length.
     growths: u64,
 }
 
-/// All regions of an engine. A region takes the first number that is free.
+/// All regions of an engine. A new region gets the first free number.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     table: Mutex<Table>,
@@ -75,14 +75,14 @@ impl Regions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).growths
     }
 
-    /// Returns the longest length of each number.
+    /// Returns the maximum length of the regions with each number.
     pub(super) fn lengths(&self) -> Vec<u64> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.numbers.iter().map(|(_, len)| *len).collect()
     }
 }
 
-/// A queue's copy of the regions that are there.
+/// A queue's copy of the registered regions.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     regions: Vec<Region>,
@@ -90,7 +90,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Looks for changes. Allocates if there are more regions than ever.
+    /// Updates the copy if regions were opened or closed. Allocates if there are more regions than ever
+    /// before.
     #[inline]
     pub(super) fn update(&mut self, of: &Regions) -> bool {
         let changes = of.changes.load(Ordering::Acquire);
@@ -109,7 +110,7 @@ impl Known {
     }
 }
 
-/// One side of a queue's operations: where the last one ended.
+/// One side of a queue's operations: the region and the end of the last segment.
 #[derive(Debug)]
 pub(super) struct Side {
     last: Region,
@@ -135,7 +136,7 @@ impl Default for Side {
 }
 
 impl Side {
-    /// Forgets the region's place, since it may be gone.
+    /// Forgets the address of the region, because the region may have been dropped.
     pub(super) fn forget(&mut self) {
         self.last.len = 0;
     }
@@ -177,7 +178,7 @@ impl Side {
         let mut same = true;
         if !self.last.holds(segment) {
             let before = self.last.number;
-            // All are known; another one would be a breach of the contract.
+            // All regions are known: a descriptor that names another one breaks the contract.
             if let Some(region) = known.find(segment) {
                 self.last = region;
             }

@@ -16,7 +16,7 @@ use super::summary::decode_summary;
 #[non_exhaustive]
 pub enum TraceError {
     /// The first bytes are not those of a trace.
-    #[error("this is no trace")]
+    #[error("this is not a trace")]
     NotATrace,
     /// The trace has another version of the format.
     #[error("the trace has version {found}, and this build reads versions {OLDEST} to {VERSION}")]
@@ -27,7 +27,7 @@ pub enum TraceError {
     /// The end is missing.
     #[error("the trace is cut off after {len} bytes")]
     CutOff {
-        /// The length of what is there, in bytes.
+        /// The length of the file in bytes.
         len: usize,
     },
     /// Something is wrong.
@@ -50,15 +50,15 @@ pub struct Recorded {
     pub engine: String,
     /// Time from opening the first queue to closing the last one.
     pub time: Duration,
-    /// CPU time of the whole process meanwhile; 0 in a partial trace, where it is unknown.
+    /// CPU time of the whole process in that time; 0 in a partial trace, where it is unknown.
     pub cpu: Duration,
-    /// The program ended before the trace was complete. Each queue ends with its last event that is complete in
-    /// the file.
+    /// The program ended before the trace was complete. Each queue ends with its last event that is complete
+    /// in the file.
     pub partial: bool,
     /// The CPU moved the bytes: the engine has [`CPU_COPIES`](dma_core::Capabilities::CPU_COPIES).
     pub cpu_copies: bool,
-    /// Lengths of the regions in bytes, by number. Regions that were there one after the other may have one
-    /// number, with the longest length.
+    /// Lengths of the regions in bytes, by number. Regions that did not exist at the same time may have one
+    /// number, with the maximum of their lengths.
     pub regions: Vec<u64>,
 }
 
@@ -66,13 +66,13 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueTrace {
-    /// The most descriptors in flight.
+    /// Maximum number of descriptors in flight.
     pub depth: usize,
     /// Cache hint.
     pub hint: CacheHint,
     /// Descriptors accepted.
     pub operations: u64,
-    /// Their bytes: each counts its length once.
+    /// Bytes of these descriptors. Each descriptor counts its length once.
     pub bytes: u64,
     /// Doorbells rung, as the engine counted them.
     pub doorbells: u64,
@@ -113,7 +113,7 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Descriptors were submitted in one call. So many [`Event::Operation`] follow.
+    /// Descriptors were submitted in one call. An [`Event::Operation`] for each of them follows.
     Submit {
         /// Time from the end of the event before to the call: the program's own.
         before: Duration,
@@ -138,7 +138,7 @@ pub enum Event {
         /// Time of the call: the engine's.
         call: Duration,
     },
-    /// The queue was polled and had nothing to report, before a call that is no poll.
+    /// The queue was polled and had nothing to report, before a call other than a poll.
     Poll {
         /// Time from the end of the event before to the first of these polls.
         time: Duration,
@@ -186,7 +186,11 @@ impl Trace {
         let mut file = File::open(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
-            return Err(wrong(ErrorKind::InvalidArgument, &"this is no file", "give the path of a trace"));
+            return Err(wrong(
+                ErrorKind::InvalidArgument,
+                &"this is not a regular file",
+                "give the path of a trace",
+            ));
         }
         let len = usize::try_from(found.len()).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
@@ -202,24 +206,24 @@ impl Trace {
         Self::parse(&bytes).map_err(|error| {
             let (kind, hint) = match &error {
                 TraceError::Version { .. } => {
-                    (ErrorKind::VersionMismatch, "record it anew with this build, or read it with its own")
+                    (ErrorKind::VersionMismatch, "record it again with this build, or read it with its own")
                 }
                 TraceError::NotATrace => {
                     (ErrorKind::Malformed, "record one with an engine such as record+cpu:file=copies.trace")
                 }
-                _ => (ErrorKind::Malformed, "copy it again, or record it anew"),
+                _ => (ErrorKind::Malformed, "copy it again, or record it again"),
             };
             wrong(kind, &error, hint)
         })
     }
 
-    /// Reads and checks the bytes of a trace. They may come from anywhere: memory in the order of their
-    /// length is taken. A trace without its end is read up to its last whole block: see
+    /// Reads and checks the bytes of a trace. They may be from any source: the memory that this takes is in
+    /// proportion to their length. A trace without its end is read up to its last whole block: see
     /// [`Recorded::partial`].
     ///
     /// # Errors
     ///
-    /// [`TraceError`] for all that no [`RecordEngine`](super::RecordEngine) writes.
+    /// [`TraceError`] if a [`RecordEngine`](super::RecordEngine) cannot have written the bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
         let cut_off = || TraceError::CutOff { len: bytes.len() };
         let start = bytes.get(..MAGIC.len()).ok_or(TraceError::NotATrace)?;
@@ -265,7 +269,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Checks the events of a queue. Of a partial trace, those that are complete.
+    /// Checks the events of a queue. In a partial trace, checks only complete events.
     fn count(&self, queue: usize) -> Result<Counted, TraceError> {
         let depth = self.queues[queue].depth;
         let mut events = self.events(queue);

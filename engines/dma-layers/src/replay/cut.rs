@@ -1,4 +1,4 @@
-//! [`Pieces`]: operations of a trace as descriptors that an engine takes.
+//! [`Pieces`]: operations of a trace, cut into descriptors within the limits of an engine.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(super) struct Piece {
     dst: Range<usize>,
 }
 
-/// A list, as far as it is not used.
+/// The unused rest of a list.
 struct Rest<'a> {
     list: &'a [Segment],
     used: usize,
@@ -63,7 +63,7 @@ impl Pieces {
         self.pieces.len()
     }
 
-    /// Adds an operation, in as many pieces as the limits ask for.
+    /// Adds an operation, in several pieces if it is beyond the limits.
     pub(super) fn add(&mut self, kind: Kind, fence: bool, src: &[Segment], dst: &[Segment], limits: &Limits) {
         let longest = usize::try_from(limits.max_transfer).unwrap_or(usize::MAX);
         let fits = |list: &[Segment]| list.len() <= limits.max_segments;

@@ -6,18 +6,18 @@ use dma_core::{
     DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, RegionInfo, Result, Segment, Window, racy_copy,
 };
 
-use super::needs::Needs;
+use super::requirements::Requirements;
 use super::{Mismatch, unsupported};
-use crate::layer::for_each_pair;
 use crate::record::{Kind, Span};
+use crate::wrapper::for_each_pair;
 
-/// Bytes that go through the stack at a time.
+/// Number of bytes that are copied through the stack at a time.
 const CHUNK: usize = 1024;
 
 /// The content of fresh memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Different in every place.
+    /// Bytes that differ from place to place.
     Distinct,
     Zero,
 }
@@ -41,8 +41,12 @@ struct Part {
 
 impl Memory {
     /// Allocates the memory of all queues.
-    pub(super) fn allocate(engine: &Arc<dyn DmaEngine>, needs: &Needs, limit: u64) -> Result<Vec<Self>> {
-        let bytes = needs.bytes();
+    pub(super) fn allocate(
+        engine: &Arc<dyn DmaEngine>,
+        requirements: &Requirements,
+        limit: u64,
+    ) -> Result<Vec<Self>> {
+        let bytes = requirements.bytes();
         let enough = usize::try_from(bytes).ok().filter(|_| bytes <= limit);
         let hint = "record a run that uses less memory, or allow more if the machine has it";
         let Some(len) = enough else {
@@ -52,7 +56,7 @@ impl Memory {
         };
         dma_core::check_headroom(len).map_err(|e| e.with_hint(hint))?;
         let mut all = Vec::new();
-        for regions in &needs.regions {
+        for regions in &requirements.regions {
             let mut parts = Vec::new();
             for (&region, part) in regions {
                 let window = engine.allocate_window(&MemoryRequest::new(part.len()))?;
@@ -68,7 +72,7 @@ impl Memory {
         Ok(all)
     }
 
-    /// Returns the place of a span that was counted among the needs.
+    /// Returns the place of a span that was counted among the requirements.
     #[inline]
     pub(super) fn segment(&self, span: &Span) -> Segment {
         let at = match &self.parts[..] {
@@ -79,12 +83,12 @@ impl Memory {
         part.info.segment(span.offset - part.base, span.len)
     }
 
-    /// Keeps the memory for ever, because a device may use it for ever.
+    /// Leaks the memory, because a device that did not stop may still use it.
     pub(super) fn leak(&self) {
         self.parts.iter().for_each(|part| std::mem::forget(part.window.clone()));
     }
 
-    /// Writes all memory, which no device uses.
+    /// Writes all memory. No device uses it at this time.
     pub(super) fn fill(&self, content: Content) {
         let mut chunk = [0; CHUNK];
         let mut state = 0_u64;
@@ -128,11 +132,13 @@ impl Check {
             for at in (0..len).step_by(CHUNK) {
                 let len = CHUNK.min(len - at);
                 if let Some(src) = src {
-                    // SAFETY: memory of this process, of which there are no references.
+                    // SAFETY: within a window of this process, whose bytes have no references. It is mapped
+                    // while `self` exists.
                     unsafe { racy_copy::copy(bytes.as_mut_ptr(), src.wrapping_add(at), len) };
                     bytes[..len].iter_mut().for_each(|byte| *byte = !*byte);
                 }
-                // SAFETY: as above.
+                // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
+                // exists.
                 unsafe { racy_copy::copy(dst.wrapping_add(at), bytes.as_ptr(), len) };
             }
             None::<()>
@@ -152,12 +158,14 @@ impl Check {
         let wrong = |offset| Mismatch { queue, operation: self.operation, offset };
         let crc = || {
             let one = self.src[0];
-            // SAFETY: memory of this process, of which there are no references.
+            // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
+            // exists.
             u64::from(unsafe { racy_copy::crc32c(0, one.addr.as_ptr(), one.len) })
         };
         if self.kind == Kind::Compare {
             let (a, b) = (self.src[0], self.dst[0]);
-            // SAFETY: as above.
+            // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
+            // exists.
             let first = unsafe { racy_copy::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
             let expected = first.map_or(dma_core::Completion::EQUAL, |at| at as u64);
             return (result != expected).then(|| wrong(None));
@@ -165,7 +173,8 @@ impl Check {
         if self.kind != Kind::Crc32c {
             let byte = for_each_pair(&self.pairs(), |offset, src, dst, len| {
                 let at = match src {
-                    // SAFETY: as above.
+                    // SAFETY: a window of this process, whose bytes have no references. It is mapped while
+                    // `self` exists.
                     Some(src) => unsafe { racy_copy::first_difference(src, dst, len) },
                     None => self.not_filled(dst, len),
                 };
@@ -183,7 +192,8 @@ impl Check {
         let mut bytes = [0; CHUNK];
         (0..len).step_by(CHUNK).find_map(|at| {
             let len = CHUNK.min(len - at);
-            // SAFETY: memory of this process, of which there are no references.
+            // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
+            // exists.
             unsafe { racy_copy::copy(bytes.as_mut_ptr(), dst.wrapping_add(at), len) };
             bytes[..len].iter().position(|byte| *byte != self.byte).map(|wrong| at + wrong)
         })

@@ -1,12 +1,12 @@
-//! [`replay`]: runs a recorded [`Trace`] on an engine, to see what would change there.
+//! [`replay`] runs a recorded [`Trace`] on an engine, to measure what that engine would change.
 //!
 //! - Each queue of the trace is a thread with a queue. It makes the recorded calls in their order, with the
-//!   same operations, lengths and batches. The program's own times between them are waited.
-//! - For each report in the trace, the replay waits for the same descriptors. So it has never more in flight
-//!   than the program had, and what was reused only after its report is so here.
-//! - Memory is new, for each queue its own: as much of each region as the queue's operations name.
-//! - Operations that are longer or more scattered than the engine takes are cut up, and queues are at most as
-//!   deep as its own. Without fences of its own, the engine is waited for in their place.
+//!   same operations, lengths and batches. It waits for the program's own times between the calls.
+//! - For each report in the trace, the replay waits for the same descriptors. So it never has more in flight
+//!   than the program had, and memory that the program reused after a report is reused after that report.
+//! - Each queue has memory of its own: the part of each region that the queue's operations name.
+//! - Operations that are longer or more scattered than the engine's limits are cut, and queues are not deeper
+//!   than its limit. If the engine has no fences, the replay waits for all earlier operations instead.
 //! - Before anything is timed, the trace runs once without pauses, and all bytes and results are compared.
 //!
 //! ```
@@ -35,8 +35,8 @@
 
 mod cut;
 mod memory;
-mod needs;
 mod player;
+mod requirements;
 mod timed;
 mod tokens;
 
@@ -48,18 +48,18 @@ use dma_core::{DmaEngine, Error, ErrorKind, Result};
 
 use crate::record::{Event, Trace};
 use memory::{Content, Memory};
-use needs::Needs;
 use player::{Pace, Player};
+use requirements::Requirements;
 
 /// The options of a [`replay`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayOptions {
-    /// The number of timed runs, of which the one with the median time counts; at least 1. Default 3.
+    /// Number of timed runs, at least 1. The result is the run with the median time. Default: 3.
     pub repetitions: u32,
-    /// The most bytes of memory to allocate. Default: no limit but the system's.
+    /// Maximum memory to allocate, in bytes. Default: only the system limits it.
     pub memory: u64,
-    /// Time that the engine may have work and complete none of it before it counts as hanging. Default 10 s.
+    /// Time without a completion of an engine that has work, after which it counts as hanging. Default: 10 s.
     pub stall: Duration,
 }
 
@@ -92,7 +92,7 @@ pub struct Replayed {
     /// CPU time of the copies: see [`CopyTimes::cpu`]; and that of the engine's own threads, unless it is a
     /// model, whose threads stand for the device.
     pub cpu: Duration,
-    /// Time that the queues' threads waited for the engine, all taken together.
+    /// Total time that the queues' threads waited for the engine.
     pub wait: Duration,
     /// Doorbells rung, as the engine counts them.
     pub doorbells: u64,
@@ -100,7 +100,7 @@ pub struct Replayed {
     pub descriptors: u64,
     /// Descriptors of the timed run that failed or were aborted.
     pub failed: u64,
-    /// Descriptors whose bytes and results were compared, and were right.
+    /// Descriptors whose bytes and results were compared and correct.
     pub verified: u64,
     /// The first wrong byte or result. Then nothing was timed.
     pub mismatch: Option<Mismatch>,
@@ -110,7 +110,7 @@ pub struct Replayed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// The queue, as of [`Trace::queues`].
+    /// The index of the queue in [`Trace::queues`].
     pub queue: usize,
     /// The operation, counted from 0.
     pub operation: u64,
@@ -119,7 +119,7 @@ pub struct Mismatch {
     pub offset: Option<usize>,
 }
 
-/// Times of a trace, all queues taken together.
+/// Times of a trace, summed over all queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyTimes {
@@ -160,9 +160,9 @@ impl CopyTimes {
 /// for more than 1024 queues; `TimedOut` if the engine hangs; errors of the engine, such as `OutOfResources`
 /// for too many queues.
 pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOptions) -> Result<Replayed> {
-    let needs = Needs::of(trace)?;
-    needs.check(engine.info())?;
-    let memory = Memory::allocate(engine, &needs, options.memory)?;
+    let requirements = Requirements::of(trace)?;
+    requirements.check(engine.info())?;
+    let memory = Memory::allocate(engine, &requirements, options.memory)?;
     let mut replayed = Replayed::default();
     for (queue, memory) in memory.iter().enumerate() {
         memory.fill(Content::Distinct);
@@ -173,8 +173,8 @@ pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOption
             return Ok(Replayed { mismatch, ..replayed });
         }
     }
-    if needs.compares {
-        // Equal data are compared to the end, as in most programs.
+    if requirements.compares {
+        // Make the compared data equal, so that comparisons read all of it, as in most programs.
         memory.iter().for_each(|memory| memory.fill(Content::Zero));
     }
     let mut runs = Vec::new();

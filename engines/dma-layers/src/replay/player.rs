@@ -20,15 +20,15 @@ use crate::record::{Event, Events, QueueTrace, Span, Trace};
 
 /// Time that a stopped queue has to report the rest.
 const STOP: Duration = Duration::from_secs(2);
-/// Polls in vain before other threads get a turn.
+/// Number of polls without a report before the thread yields.
 const SPINS: u32 = 1000;
 
 /// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Compares all bytes; the program's own times are left out.
+    /// Compares all bytes, and leaves the program's own times out.
     Verify,
-    /// Takes the program's own times, too.
+    /// Also waits for the program's own times.
     Recorded,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Player<'a> {
     cpu_copies: bool,
     pace: Pace,
     stall: Duration,
-    /// `None` once it is closed, or given up.
+    /// `None` once the queue is closed or leaked.
     queue: Option<Box<dyn RawQueue>>,
     reports: Box<[Completion]>,
     pieces: Pieces,
@@ -158,7 +158,7 @@ impl<'a> Player<'a> {
         &mut **self.queue.as_mut().expect("it is open until all calls are made")
     }
 
-    /// Counts the time since the last call as the engine's.
+    /// Adds the time since the last call to that of the engine.
     fn count(&mut self) {
         let time = self.clock.pass();
         self.ran.cpu += time;
@@ -169,7 +169,7 @@ impl<'a> Player<'a> {
         let Some(Event::Operation { kind, mut fence, .. }) = self.events.next() else {
             unreachable!("a call has its operations");
         };
-        // Destinations behind a fence are spoiled only after it.
+        // Overwrite the destinations behind a fence only once the fence is passed.
         if fence && (!self.fences || self.pace == Pace::Verify) {
             self.submit(Duration::ZERO, stop)?;
             self.drain(stop)?;
@@ -209,9 +209,10 @@ impl<'a> Player<'a> {
         let (mut rest, mut since) = (&batch[..], Instant::now());
         let mut outcome = Ok(());
         while !rest.is_empty() && !stop.load(Ordering::Relaxed) {
-            // SAFETY: `Needs` has made sure that segments lie within the memory, which is there until the
-            // queue is closed, and that no operation overlaps itself. There are no references to the memory.
-            // If operations in flight overlap, which no sound program does, its bytes are unspecified.
+            // SAFETY: `Requirements` has checked that segments lie within the memory and that no operation
+            // overlaps itself. The memory stays registered until the queue is closed, and its bytes have no
+            // references. If operations in flight overlap, which a sound program does not submit, the bytes
+            // are unspecified.
             match unsafe { self.queue().submit(rest) } {
                 Ok(n) => {
                     self.tokens.in_flight += n;
@@ -236,7 +237,7 @@ impl<'a> Player<'a> {
         }
         self.count();
         batch.clear();
-        // In place: the lists that they named are gone.
+        // Reuses the memory of the vector, whose descriptors named lists that no longer exist.
         self.batch = batch.into_iter().map(|_| unreachable!("it is empty")).collect();
         self.pieces = pieces;
         self.pieces.clear();
@@ -295,7 +296,8 @@ impl<'a> Player<'a> {
             }
             polls = polls.wrapping_add(1);
             if polls == SPINS {
-                // The program rang; what was cut up, or waits for room, may need it once more.
+                // The program rang the doorbell. Pieces and operations that waited for room may need another
+                // one.
                 self.queue().flush();
             }
             if polls > SPINS {
@@ -335,7 +337,7 @@ impl<'a> Player<'a> {
             }
         }
         if self.tokens.in_flight > 0 {
-            // The device may use the memory for ever: its windows are held by the leaked clone.
+            // The device may still use the memory, so leak a clone of its windows.
             let _ = ManuallyDrop::new(self.queue.take());
             self.memory.leak();
         }

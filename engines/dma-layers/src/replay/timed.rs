@@ -12,9 +12,9 @@ use super::{ReplayOptions, Replayed};
 use crate::os_clock;
 use crate::record::Trace;
 
-/// Pauses that are longer are slept, but for as much at their end.
+/// Pauses that are longer than this sleep, except for this time at their end.
 const SLEEP: Duration = Duration::from_millis(2);
-/// The longest sleep, after which it is looked whether another queue failed.
+/// Maximum time of a sleep. After it, the thread checks whether another queue failed.
 const NAP: Duration = Duration::from_millis(50);
 
 /// State that the threads share.
@@ -25,7 +25,7 @@ struct Shared<'a> {
     /// Queues that are opened before this are opened ahead of time: all were open at once.
     first_closed: Duration,
     ready: Barrier,
-    /// A queue failed: the others need not go on.
+    /// Set when a queue failed. Then the others stop.
     stop: AtomicBool,
     epoch: OnceLock<Instant>,
 }
@@ -56,7 +56,7 @@ pub(super) fn run(
             let shared = &shared;
             threads.push(scope.spawn(move || shared.queue(number, memory)));
         }
-        // All queues that are opened ahead of time are open.
+        // Now all queues that are opened ahead of time are open.
         shared.ready.wait();
         let before = os_clock::process_cpu();
         shared.epoch.get_or_init(Instant::now);
@@ -76,7 +76,8 @@ pub(super) fn run(
         replayed.failed += ran.failed;
         threads += thread;
     }
-    // The rest is that of the engine's own threads; a model's are the device.
+    // The rest is the CPU time of the engine's threads. A model's threads stand for the device and do not
+    // count.
     if engine.info().model.is_none() {
         replayed.cpu += process.saturating_sub(threads);
     }
@@ -112,7 +113,7 @@ impl Shared<'_> {
     }
 }
 
-/// The end of the last call, and how much the replay is behind the program.
+/// The end of the last call, and the delay of the replay compared with the program.
 #[derive(Debug)]
 pub(super) struct Clock {
     now: Instant,
@@ -121,7 +122,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Makes a clock that makes pauses, or none.
+    /// Makes a clock with or without pauses.
     pub(super) fn new(pauses: bool) -> Self {
         Self { now: Instant::now(), owed: Duration::ZERO, pauses }
     }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::memory::Check;
 
-/// Descriptors from the oldest on that has not ended.
+/// The descriptors that were submitted, beginning with the oldest one that has not ended.
 #[derive(Debug)]
 pub(super) struct Tokens {
     ended: VecDeque<bool>,
-    /// Those of a run that verifies.
+    /// The checks of a run that verifies.
     checks: VecDeque<Check>,
     oldest: u64,
     /// Accepted descriptors that have not ended.
@@ -48,7 +48,7 @@ impl Tokens {
         self.index(token).and_then(|index| self.ended.get(index)).is_some_and(|ended| !ended)
     }
 
-    /// Takes note that a descriptor has ended, and takes its check. `None` if it is not in flight.
+    /// Records that a descriptor has ended, and returns its check. Returns `None` if it is not in flight.
     pub(super) fn end(&mut self, token: u64) -> Option<Option<Check>> {
         let index = self.index(token)?;
         let ended = self.ended.get_mut(index).filter(|ended| !**ended)?;

@@ -1,47 +1,51 @@
-//! [`Learner`]: which member takes a copy, by measured times.
+//! [`Learner`] chooses the engine for each class of copies by measured times.
 
 #[cfg(test)]
 mod tests;
 
-/// A member of an [`AutoEngine`](super::AutoEngine).
+/// The two engines of an [`AutoEngine`](super::AutoEngine).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum Engine {
     Cpu = 0,
     Device = 1,
 }
 
-/// Classes of lengths: powers of two, up to the longest descriptor.
+/// Number of classes of lengths, which are powers of two up to the longest descriptor.
 pub(super) const LENGTHS: usize = 40;
-/// Classes of descriptors in flight: 1; 2 to 7; 8 and more.
+/// Number of classes of descriptors in flight: 1; 2 to 7; 8 and more.
 pub(super) const DEPTHS: usize = 3;
-/// Descriptors of a partial run, in each class of descriptors in flight. Deep queues take longer to fill.
-const PART: [u32; DEPTHS] = [4, 8, 32];
-/// Partial runs of a run, of which the shortest counts: a disturbance only makes them longer.
-const PARTS: usize = 3;
-/// Growth of a cost by one run at most, because a disturbance may last longer than a run. More is believed if
-/// copies before the run took as long.
-const GROWTH: f32 = 1.25;
-/// Partial runs, or nanoseconds if these are over before, of the first run on the CPU, and of copies in a
-/// row that took longer before a new run. For lengths for which the CPU's engine tries other ways to copy at
-/// first and now and then: hundreds of its copies are slow meanwhile.
-const PERSISTENT: (usize, f32) = (48, 20e6);
-/// Cost of a member, in parts of the other's, above which a run on it says no more, once it took so many
-/// nanoseconds or lacks one part.
-const PLAIN: f32 = 1.25;
-const PLAIN_TIME: f32 = 4e6;
-/// Most descriptors between two runs.
-const MOST: u32 = 250_000;
-/// Lengths from which the CPU's engine tries other ways to copy, as a power of two.
-const LONG: u8 = 14;
-/// Shorter copies of the CPU from one sample of them that is timed to the next.
-const UNSEEN: u32 = 16_384;
-/// Lengths of which each copy of the CPU is timed, as a power of two. Reading the clock twice takes 60 ns in
-/// some virtual machines, and a copy of 64 KiB 570 ns.
-const LONGEST: u8 = 20;
-/// A run of the dearer member may cost one part in so many of the time, and four times as much for each of
-/// the first runs, of which there are so many.
-const SHARE: f32 = 200.0;
-const AGREED: u32 = 3;
+/// Descriptors in a part of a run, for each class of descriptors in flight. Deeper queues take longer to
+/// fill.
+const RUN_PART_LEN: [u32; DEPTHS] = [4, 8, 32];
+/// Parts of a run. The shortest one counts, because a disturbance only makes a part longer.
+const RUN_PARTS: usize = 3;
+/// Maximum growth of a cost by one run, because a disturbance may last longer than a run. A higher cost is
+/// accepted if copies before the run took as long.
+const MAX_COST_GROWTH: f32 = 1.25;
+/// Parts of a long run; it also ends after [`LONG_RUN_NS`]. The first run on the CPU is long, and a new run
+/// begins only after this many slow parts. This holds for lengths at which the CPU's engine tunes itself: it
+/// tries other ways to copy at first and now and then, which makes hundreds of its copies slow.
+const LONG_RUN_PARTS: usize = 48;
+/// Nanoseconds after which a long run ends.
+const LONG_RUN_NS: f32 = 20e6;
+/// Ratio of an engine's cost to the other's above which its run ends early: when only the last part is
+/// missing, or after [`CLEARLY_SLOWER_NS`].
+const CLEARLY_SLOWER: f32 = 1.25;
+/// Nanoseconds after which the run of a clearly slower engine ends.
+const CLEARLY_SLOWER_NS: f32 = 4e6;
+/// Maximum number of descriptors between two trials, which are runs on both engines.
+const MAX_BETWEEN_TRIALS: u32 = 250_000;
+/// Binary logarithm of the length from which the CPU's engine tunes itself.
+const TUNED_LEN_LOG2: u8 = 14;
+/// Shorter copies of the CPU from one sample that is timed to the next.
+const SAMPLE_EVERY: u32 = 16_384;
+/// Binary logarithm of the length from which each copy of the CPU is timed. In some virtual machines, reading
+/// the clock twice takes 60 ns, and a copy of 64 KiB takes 570 ns.
+const ALWAYS_TIMED_LEN_LOG2: u8 = 20;
+/// Maximum share of the time that trials of the slower engine may cost.
+const MAX_TRIAL_SHARE: f32 = 1.0 / 200.0;
+/// Trials at the beginning that may each cost four times the share of the next one.
+const EARLY_TRIALS: u32 = 3;
 
 /// A class of copies: in flight and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ impl Class {
         Self { depth, len: if log < LENGTHS as u32 { log as u8 } else { LENGTHS as u8 - 1 } }
     }
 
-    /// Returns its fewest and most descriptors in flight.
+    /// Returns its minimum and maximum number of descriptors in flight.
     pub(super) const fn in_flight(self) -> (usize, usize) {
         match self.depth {
             0 => (0, 1),
@@ -71,21 +75,22 @@ impl Class {
         }
     }
 
-    /// Returns its least length in bytes. Another class, or the end of all lengths, begins at twice of it.
+    /// Returns its minimum length in bytes. All lengths of the class are less than twice this.
     pub(super) const fn least(self) -> usize {
         1 << self.len
     }
 
-    /// Returns the copies of the CPU from one sample of them to the next, and those of a sample.
+    /// Returns the number of the CPU's copies from the start of one sample to the next, and the number in a
+    /// sample.
     fn sampling(self) -> (u32, u32) {
-        let sample = PART[self.depth as usize] * PARTS as u32;
+        let sample = RUN_PART_LEN[self.depth as usize] * RUN_PARTS as u32;
         match self.len {
-            ..LONG => (UNSEEN, sample),
-            len => (sample << LONGEST.saturating_sub(len), sample),
+            ..TUNED_LEN_LOG2 => (SAMPLE_EVERY, sample),
+            len => (sample << ALWAYS_TIMED_LEN_LOG2.saturating_sub(len), sample),
         }
     }
 
-    /// The place in a table of all classes.
+    /// Returns the index in a table of all classes.
     pub(super) const fn index(self) -> usize {
         self.depth as usize * LENGTHS + self.len as usize
     }
@@ -93,49 +98,52 @@ impl Class {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// All copies of the class go to this member, to be timed.
-    Run(Member),
-    /// They go to the cheaper one.
-    Settled(Member),
+    /// A run: all copies of the class go to this engine, to be timed.
+    Run(Engine),
+    /// Between trials: the copies go to this engine, which is the faster one.
+    Settled(Engine),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Cell {
+struct ClassState {
     phase: Phase,
-    /// Descriptors until the next run.
+    /// Descriptors until the next trial.
     left: u32,
-    /// Runs on both members since a change of the costs was seen.
-    agreed: u32,
-    /// Descriptors of the CPU since the last sample was begun, and those of a sample that are left.
-    unseen: u32,
-    sample: u32,
-    /// Nanoseconds of a descriptor, of each member; 0 until measured.
+    /// Trials since a change of the costs was noticed.
+    trials: u32,
+    /// Descriptors of the CPU since the start of the last sample.
+    since_sample: u32,
+    /// Descriptors that the current sample still needs.
+    sample_left: u32,
+    /// Nanoseconds of a descriptor on each engine; 0 until measured.
     cost: [f32; 2],
-    /// The same, as seen before the run that it caused; else 0.
+    /// A cost that was noticed between trials and led to a new trial; else 0.
     seen: [f32; 2],
-    /// The partial run: nanoseconds and descriptors.
+    /// The current part of the run: nanoseconds and descriptors so far.
     part: (f32, u32),
-    /// Partial runs before it: their number, nanoseconds in all, and the shortest ones' for a descriptor.
+    /// The number of earlier parts of the run.
     done: usize,
+    /// The nanoseconds of the earlier parts.
     time: f32,
+    /// Nanoseconds of a descriptor in the shortest earlier part.
     shortest: f32,
 }
 
-/// Which member takes a copy. Each class of copies has a run on each member; then the cheaper one takes them,
-/// until the next runs.
+/// Chooses the engine for a copy. Each class of copies has a run on each engine, which is a trial. Then the
+/// faster engine gets the copies until the next trial.
 #[derive(Debug)]
 pub(super) struct Learner {
-    cells: Box<[Cell]>,
+    states: Box<[ClassState]>,
 }
 
 impl Learner {
     pub(super) fn new() -> Self {
-        let cell = Cell {
-            phase: Phase::Run(Member::Cpu),
+        let state = ClassState {
+            phase: Phase::Run(Engine::Cpu),
             left: 0,
-            agreed: 0,
-            unseen: 0,
-            sample: 0,
+            trials: 0,
+            since_sample: 0,
+            sample_left: 0,
             cost: [0.0; 2],
             seen: [0.0; 2],
             part: (0.0, 0),
@@ -143,164 +151,165 @@ impl Learner {
             time: 0.0,
             shortest: f32::INFINITY,
         };
-        Self { cells: vec![cell; DEPTHS * LENGTHS].into_boxed_slice() }
+        Self { states: vec![state; DEPTHS * LENGTHS].into_boxed_slice() }
     }
 
-    /// Returns the member for a copy, and true if the CPU's is to be timed. All of the device's are.
+    /// Returns the engine for a copy, and whether a copy of the CPU has to be timed. The device's copies all
+    /// are.
     #[inline]
-    pub(super) fn choose(&mut self, class: Class) -> (Member, bool) {
-        let cell = &mut self.cells[class.index()];
-        match cell.phase {
-            Phase::Settled(member) if cell.left > 0 => {
-                cell.left -= 1;
-                (member, member == Member::Cpu && cell.samples(class))
+    pub(super) fn choose(&mut self, class: Class) -> (Engine, bool) {
+        let state = &mut self.states[class.index()];
+        match state.phase {
+            Phase::Settled(engine) if state.left > 0 => {
+                state.left -= 1;
+                (engine, engine == Engine::Cpu && state.samples(class))
             }
             Phase::Settled(_) => {
-                cell.begin(Member::Cpu);
-                (Member::Cpu, true)
+                state.begin(Engine::Cpu);
+                (Engine::Cpu, true)
             }
-            Phase::Run(member) => (member, true),
+            Phase::Run(engine) => (engine, true),
         }
     }
 
-    /// Takes up to `most` copies in advance that go to the CPU without a question.
+    /// Reserves up to `most` copies that go to the CPU without further calls of [`choose`](Self::choose).
     #[inline]
-    pub(super) fn take_credit(&mut self, class: Class, most: u32) -> u32 {
-        let cell = &mut self.cells[class.index()];
-        if cell.phase != Phase::Settled(Member::Cpu) || cell.sample > 0 || cell.slows_down(class) {
+    pub(super) fn reserve_streak(&mut self, class: Class, most: u32) -> u32 {
+        let state = &mut self.states[class.index()];
+        if state.phase != Phase::Settled(Engine::Cpu) || state.sample_left > 0 || state.slows_down(class) {
             return 0;
         }
-        let credit = cell.left.min(most).min(class.sampling().0.saturating_sub(cell.unseen + 1));
-        cell.left -= credit;
-        cell.unseen = cell.unseen.saturating_add(credit);
-        credit
+        let remaining = state.left.min(most).min(class.sampling().0.saturating_sub(state.since_sample + 1));
+        state.left -= remaining;
+        state.since_sample = state.since_sample.saturating_add(remaining);
+        remaining
     }
 
-    /// Gives back what is left of a credit.
-    pub(super) fn give_credit(&mut self, class: Class, credit: u32) {
-        let cell = &mut self.cells[class.index()];
-        cell.left = cell.left.saturating_add(credit).min(MOST);
+    /// Returns the copies of a streak that were not made.
+    pub(super) fn return_streak(&mut self, class: Class, remaining: u32) {
+        let state = &mut self.states[class.index()];
+        state.left = state.left.saturating_add(remaining).min(MAX_BETWEEN_TRIALS);
     }
 
-    /// Returns the nanoseconds that were noted in a run that is not over.
+    /// Returns the nanoseconds that the current run has recorded.
     #[cfg(test)]
     pub(super) fn timed(&self, class: Class) -> f32 {
-        let cell = &self.cells[class.index()];
-        cell.time + cell.part.0
+        let state = &self.states[class.index()];
+        state.time + state.part.0
     }
 
-    /// Notes that one copy took `nanos`. Returns the costs of both members if the run that
-    /// measured them ended by it.
-    pub(super) fn record(&mut self, class: Class, member: Member, nanos: f32) -> Option<[f32; 2]> {
-        let cell = &mut self.cells[class.index()];
-        let (Phase::Run(timed) | Phase::Settled(timed)) = cell.phase;
-        if timed != member {
+    /// Records that one copy took `nanos`. Returns the costs of both engines if this ended a trial.
+    pub(super) fn record(&mut self, class: Class, engine: Engine, nanos: f32) -> Option<[f32; 2]> {
+        let state = &mut self.states[class.index()];
+        let (Phase::Run(timed) | Phase::Settled(timed)) = state.phase;
+        if timed != engine {
             return None;
         }
-        cell.part.0 += nanos;
-        cell.part.1 += 1;
-        let length = PART[class.depth as usize];
-        if cell.part.1 < length {
+        state.part.0 += nanos;
+        state.part.1 += 1;
+        let length = RUN_PART_LEN[class.depth as usize];
+        if state.part.1 < length {
             return None;
         }
-        let took = cell.part.0 / length as f32;
-        (cell.shortest, cell.done) = (cell.shortest.min(took), cell.done + 1);
-        cell.time += std::mem::take(&mut cell.part).0;
-        match cell.phase {
-            Phase::Run(member) => cell.end_part(class, member),
-            Phase::Settled(member) => {
-                cell.watch(class, member, took);
+        let took = state.part.0 / length as f32;
+        (state.shortest, state.done) = (state.shortest.min(took), state.done + 1);
+        state.time += std::mem::take(&mut state.part).0;
+        match state.phase {
+            Phase::Run(engine) => state.end_part(class, engine),
+            Phase::Settled(engine) => {
+                state.watch(class, engine, took);
                 None
             }
         }
     }
 
-    /// Forgets what is known of the device: it went away.
+    /// Forgets the measured costs of the device.
     pub(super) fn forget_device(&mut self) {
-        for cell in &mut self.cells {
-            (cell.cost[Member::Device as usize], cell.agreed) = (0.0, 0);
-            cell.begin(Member::Cpu);
+        for state in &mut self.states {
+            (state.cost[Engine::Device as usize], state.trials) = (0.0, 0);
+            state.begin(Engine::Cpu);
         }
     }
 }
 
-impl Cell {
-    /// Returns whether a copy of the CPU is to be timed, while the CPU has all of them: what it costs changes
-    /// when the memory is no longer in the cache.
+impl ClassState {
+    /// Returns whether to time a copy while the CPU has all copies of the class. Its cost changes, for
+    /// example when the memory is no longer in the cache.
     fn samples(&mut self, class: Class) -> bool {
-        let (next, sample) = class.sampling();
-        self.unseen += 1;
-        if self.unseen >= next {
-            (self.unseen, self.sample) = (0, sample);
+        let (every, sample) = class.sampling();
+        self.since_sample += 1;
+        if self.since_sample >= every {
+            (self.since_sample, self.sample_left) = (0, sample);
         }
-        let sampled = self.sample > 0;
-        self.sample -= u32::from(sampled);
+        let sampled = self.sample_left > 0;
+        self.sample_left -= u32::from(sampled);
         sampled || self.slows_down(class)
     }
 
-    /// Returns whether the last partial run took longer. It may be the first of many, so that each copy is
-    /// timed until one does not.
+    /// Returns whether the last part took longer than expected. Then each copy is timed until a part does
+    /// not.
     fn slows_down(&self, class: Class) -> bool {
-        class.len >= LONG && self.done > 0
+        class.len >= TUNED_LEN_LOG2 && self.done > 0
     }
 
-    fn begin(&mut self, member: Member) {
-        self.phase = Phase::Run(member);
+    fn begin(&mut self, engine: Engine) {
+        self.phase = Phase::Run(engine);
         self.restart();
     }
 
-    /// Counts partial runs anew.
+    /// Starts again with the first part of a run.
     fn restart(&mut self) {
         (self.part, self.done, self.time, self.shortest) = ((0.0, 0), 0, 0.0, f32::INFINITY);
     }
 
-    /// Returns whether there are partial runs enough for a run, or for a long one.
+    /// Returns whether the run has all its parts. `long`: a long run is needed.
     fn is_complete(&self, class: Class, long: bool) -> bool {
-        let (parts, time) = PERSISTENT;
-        self.done >= PARTS && (!long || class.len < LONG || self.done >= parts || self.time >= time)
+        let is_long = self.done >= LONG_RUN_PARTS || self.time >= LONG_RUN_NS;
+        self.done >= RUN_PARTS && (!long || class.len < TUNED_LEN_LOG2 || is_long)
     }
 
-    /// Ends a part of a run. Returns both costs if the runs of both members ended by it.
-    fn end_part(&mut self, class: Class, member: Member) -> Option<[f32; 2]> {
-        let (own, rival) = (self.cost[member as usize], 1 - member as usize);
+    /// Ends a part of a run. Returns both costs if this ended a trial.
+    fn end_part(&mut self, class: Class, engine: Engine) -> Option<[f32; 2]> {
+        let (own, rival) = (self.cost[engine as usize], 1 - engine as usize);
         let other = self.cost[rival].max(self.seen[rival]);
-        // It was dearer, and its first parts are so plainly that the others change nothing.
-        let enough = self.done == PARTS - 1 || self.time >= PLAIN_TIME;
-        let plain = enough && own > other && other > 0.0 && self.shortest > PLAIN * other;
+        // It was slower before, and its first parts took far longer, so that further parts cannot change the
+        // choice.
+        let enough = self.done == RUN_PARTS - 1 || self.time >= CLEARLY_SLOWER_NS;
+        let clearly_slower = enough && own > other && other > 0.0 && self.shortest > CLEARLY_SLOWER * other;
         let first = own == 0.0;
-        if !plain && !self.is_complete(class, first && member == Member::Cpu) {
+        if !clearly_slower && !self.is_complete(class, first && engine == Engine::Cpu) {
             return None;
         }
-        let seen = std::mem::take(&mut self.seen[member as usize]);
-        let most = if first { f32::INFINITY } else { (own * GROWTH).max(seen) };
-        self.cost[member as usize] = self.shortest.min(most);
-        if member == Member::Cpu && !plain {
-            self.begin(Member::Device);
+        let seen = std::mem::take(&mut self.seen[engine as usize]);
+        let most = if first { f32::INFINITY } else { (own * MAX_COST_GROWTH).max(seen) };
+        self.cost[engine as usize] = self.shortest.min(most);
+        if engine == Engine::Cpu && !clearly_slower {
+            self.begin(Engine::Device);
             return None;
         }
         Some(self.settle(class))
     }
 
-    /// Begins runs if the member that has all copies became dearer than the other one was.
-    fn watch(&mut self, class: Class, member: Member, took: f32) {
+    /// Begins a trial if the engine that has all copies became slower than the other one was.
+    fn watch(&mut self, class: Class, engine: Engine, took: f32) {
         if took <= 1.1 * self.cost[0].max(self.cost[1]) {
             self.restart();
         } else if self.is_complete(class, true) {
-            (self.seen[member as usize], self.agreed) = (self.shortest, 0);
-            self.begin(Member::Cpu);
+            (self.seen[engine as usize], self.trials) = (self.shortest, 0);
+            self.begin(Engine::Cpu);
         }
     }
 
     fn settle(&mut self, class: Class) -> [f32; 2] {
         let [cpu, device] = self.cost;
-        let choice = if device < cpu { Member::Device } else { Member::Cpu };
-        let (cheap, dear) = (cpu.min(device).max(1.0), cpu.max(device).max(1.0));
-        let run = PART[class.depth as usize] * PARTS as u32;
-        let apart = SHARE * run as f32 * (dear / cheap - 1.0);
-        // A run may have been disturbed: the first ones are soon followed by the next.
-        let part = 4_f32.powi(self.agreed.min(AGREED) as i32 - AGREED as i32);
-        self.left = (apart * part).min(MOST as f32).max((16 * run) as f32) as u32;
-        self.agreed += 1;
+        let choice = if device < cpu { Engine::Device } else { Engine::Cpu };
+        let (faster, slower) = (cpu.min(device).max(1.0), cpu.max(device).max(1.0));
+        let run = RUN_PART_LEN[class.depth as usize] * RUN_PARTS as u32;
+        let apart = run as f32 * (slower / faster - 1.0) / MAX_TRIAL_SHARE;
+        // A run may have been disturbed, so the first trials follow each other soon.
+        let part = 4_f32.powi(self.trials.min(EARLY_TRIALS) as i32 - EARLY_TRIALS as i32);
+        self.left = (apart * part).min(MAX_BETWEEN_TRIALS as f32).max((16 * run) as f32) as u32;
+        self.trials += 1;
         self.begin(choice);
         (self.phase, self.seen) = (Phase::Settled(choice), [0.0; 2]);
         self.cost

@@ -1,8 +1,7 @@
-//! The shape that the wrappers share: an engine that forwards to the engine within, and is told of all that
-//! passes.
+//! [`Layered`]: an engine that forwards its calls to an inner engine, and reports them to a wrapper.
 //!
-//! A [`Layer`] is told of calls and regions. Its [`Watch`] stands between a queue's caller and the queue
-//! within.
+//! A [`Wrapper`] sees calls and regions. Its [`QueueHook`] receives the calls of a queue and forwards them to
+//! the inner queue.
 #![expect(unsafe_code, reason = "implements the contract by that of the engine within")]
 
 use std::fmt;
@@ -28,51 +27,51 @@ pub(crate) enum Call {
     CloseQueue,
 }
 
-/// The part of a wrapper that all queues and regions share.
-pub(crate) trait Layer: fmt::Debug + Send + Sync + 'static {
-    /// The part of one queue.
-    type Queue: Watch;
+/// The state of a wrapper that all its queues and regions share.
+pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
+    /// The state of one queue.
+    type Queue: QueueHook;
 
-    /// Makes the part of a queue that was opened with `options`, and has room for `depth` descriptors.
+    /// Makes the state of a queue that was opened with `options` and has room for `depth` descriptors.
     ///
     /// # Errors
     ///
-    /// The layer's own: the queue is closed again.
+    /// Errors of the wrapper. Then the inner queue is closed.
     fn open(this: &Arc<Self>, options: &QueueOptions, depth: usize) -> Result<Self::Queue>;
 
-    /// The layer's own part of [`DmaEngine::explain`], in whole lines.
+    /// Returns the wrapper's part of [`DmaEngine::explain`], in whole lines.
     fn explain(&self) -> String {
         String::new()
     }
 
-    /// Runs a call of the engine within.
-    fn around<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
+    /// Runs a call of the inner engine.
+    fn instrument<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
         let _ = call;
         run()
     }
 
-    /// Takes note of a region.
+    /// Called after a region was opened.
     fn region_opened(&self, region: &RegionInfo) {
         let _ = region;
     }
 
-    /// Takes note that a region is about to be dropped.
+    /// Called before a region is dropped.
     fn region_closing(&self, region: &RegionInfo) {
         let _ = region;
     }
 }
 
-/// The part of a wrapper that belongs to one queue. Calls that it does not look at go to the queue within.
+/// The state of a wrapper that belongs to one queue. By default, calls go to the inner queue unchanged.
 ///
 /// # Safety
 ///
-/// An implementer keeps the promises of [`RawQueue`], of which these are the calls, given that `inner` does.
-pub(crate) unsafe trait Watch: fmt::Debug + Send {
+/// These are the calls of a [`RawQueue`]. An implementer keeps its promises, as long as `inner` keeps them.
+pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
     /// As [`RawQueue::submit`].
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`], of `inner`.
+    /// As [`RawQueue::submit`]: the descriptors are valid for `inner` until they are reported.
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize>;
 
     /// As [`RawQueue::poll`].
@@ -88,30 +87,32 @@ pub(crate) unsafe trait Watch: fmt::Debug + Send {
         inner.stop();
     }
 
-    /// Explains a code of its own.
+    /// Explains a code that the wrapper has reported.
     fn explain(&self, native: i32) -> Option<NativeError> {
         let _ = native;
         None
     }
 
-    /// The queue is about to be closed; its device's counters are `stats`.
+    /// Called before the queue is closed. `stats` are the device counters of the inner queue.
     fn closing(&mut self, stats: QueueStats) {
         let _ = stats;
     }
 }
 
-/// An engine within a layer. Regions and queues are those of the engine within, under an id of their own.
+/// An inner engine with a wrapper. Regions and queues are those of the inner engine, with an engine id of
+/// their own.
 pub(crate) struct Layered<L> {
     inner: Arc<dyn DmaEngine>,
     info: EngineInfo,
     id: EngineId,
-    pub(crate) layer: Arc<L>,
+    pub(crate) wrapper: Arc<L>,
 }
 
-impl<L: Layer> Layered<L> {
-    /// Makes an engine of `inner`, which is described by `info`: that of `inner`, or less.
-    pub(crate) fn new(inner: Arc<dyn DmaEngine>, info: EngineInfo, layer: L) -> Self {
-        Self { inner, info, id: EngineId::unique(), layer: Arc::new(layer) }
+impl<L: Wrapper> Layered<L> {
+    /// Makes an engine of `inner`. `info` describes it: the `info` of `inner`, or one with fewer
+    /// capabilities.
+    pub(crate) fn new(inner: Arc<dyn DmaEngine>, info: EngineInfo, wrapper: L) -> Self {
+        Self { inner, info, id: EngineId::unique(), wrapper: Arc::new(wrapper) }
     }
 
     fn region(
@@ -119,15 +120,16 @@ impl<L: Layer> Layered<L> {
         call: Call,
         open: impl FnOnce() -> Result<Box<dyn RawRegion>>,
     ) -> Result<Box<dyn RawRegion>> {
-        let inner = self.layer.around(call, open)?;
+        let inner = self.wrapper.instrument(call, open)?;
         let info = RegionInfo { engine: self.id, ..*inner.info() };
-        self.layer.region_opened(&info);
-        Ok(Box::new(LayerRegion { inner: Some(inner), info, layer: Arc::clone(&self.layer) }))
+        self.wrapper.region_opened(&info);
+        Ok(Box::new(WrappedRegion { inner: Some(inner), info, wrapper: Arc::clone(&self.wrapper) }))
     }
 }
 
-// SAFETY: queues and regions are the inner engine's, whose info this is, or a part of it.
-unsafe impl<L: Layer> DmaEngine for Layered<L> {
+// SAFETY: queues and regions are the inner engine's, and `info` promises no more than the inner engine's. All
+// of them have the id of this engine, so no queue gets a region of the inner engine itself.
+unsafe impl<L: Wrapper> DmaEngine for Layered<L> {
     fn info(&self) -> &EngineInfo {
         &self.info
     }
@@ -137,7 +139,7 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
     }
 
     fn explain(&self) -> Option<String> {
-        let own = self.layer.explain();
+        let own = self.wrapper.explain();
         match self.inner.explain() {
             Some(inner) => Some(own + &inner),
             None => Some(own).filter(|own| !own.is_empty()),
@@ -153,7 +155,8 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory stays valid until the returned region is dropped, and
+        // with it the inner region.
         self.region(Call::Register { len: memory.len() }, || unsafe {
             self.inner.register_raw(memory, request)
         })
@@ -164,7 +167,8 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
         memory: &DeviceMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: this function's caller promises what the inner engine asks for.
+        // SAFETY: the caller promises that the memory stays allocated until the returned region is dropped,
+        // and with it the inner region.
         self.region(Call::Register { len: memory.len() }, || unsafe {
             self.inner.register_device_raw(memory, request)
         })
@@ -176,52 +180,54 @@ unsafe impl<L: Layer> DmaEngine for Layered<L> {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let call = Call::OpenQueue { depth: options.depth };
-        let inner = self.layer.around(call, || self.inner.open_queue_raw(options))?;
+        let inner = self.wrapper.instrument(call, || self.inner.open_queue_raw(options))?;
         let depth = inner.depth();
-        Ok(Box::new(LayerQueue {
-            watch: L::open(&self.layer, options, depth)?,
+        Ok(Box::new(HookedQueue {
+            hook: L::open(&self.wrapper, options, depth)?,
             inner: Some(inner),
             engine: self.id,
-            layer: Arc::clone(&self.layer),
+            wrapper: Arc::clone(&self.wrapper),
         }))
     }
 }
 
-impl<L: Layer> fmt::Debug for Layered<L> {
+impl<L: Wrapper> fmt::Debug for Layered<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layered")
             .field("inner", &self.inner)
-            .field("report", &self.layer.explain())
+            .field("report", &self.wrapper.explain())
             .finish_non_exhaustive()
     }
 }
 
-/// A region of the inner engine, whose key and addresses it has.
+/// A region of the inner engine, with the same key and addresses.
 #[derive(Debug)]
-struct LayerRegion<L: Layer> {
-    /// `None` once it is dropped.
+struct WrappedRegion<L: Wrapper> {
+    /// `None` only while this is being dropped.
     inner: Option<Box<dyn RawRegion>>,
     info: RegionInfo,
-    layer: Arc<L>,
+    wrapper: Arc<L>,
 }
 
-impl<L: Layer> Drop for LayerRegion<L> {
+impl<L: Wrapper> Drop for WrappedRegion<L> {
     fn drop(&mut self) {
-        self.layer.region_closing(&self.info);
-        self.layer.around(Call::CloseRegion { len: self.info.len }, || self.inner = None);
+        self.wrapper.region_closing(&self.info);
+        self.wrapper.instrument(Call::CloseRegion { len: self.info.len }, || self.inner = None);
     }
 }
 
-// SAFETY: all but the engine's id is the inner region's, which lives as long.
-unsafe impl<L: Layer> RawRegion for LayerRegion<L> {
+// SAFETY: all but the engine's id is the inner region's, which is kept until the drop. Each region has an
+// inner region of its own, so keys are unique.
+unsafe impl<L: Wrapper> RawRegion for WrappedRegion<L> {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let inner = self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?;
-        // SAFETY: the caller's promise.
-        self.layer.around(Call::Export { len }, || unsafe { inner.export(offset, len, rights) })
+        // SAFETY: the caller promises that nobody holds references to these bytes, which are the inner
+        // region's.
+        self.wrapper.instrument(Call::Export { len }, || unsafe { inner.export(offset, len, rights) })
     }
 
     fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
@@ -230,34 +236,35 @@ unsafe impl<L: Layer> RawRegion for LayerRegion<L> {
 }
 
 #[derive(Debug)]
-struct LayerQueue<L: Layer> {
-    watch: L::Queue,
-    /// `None` once it is dropped.
+struct HookedQueue<L: Wrapper> {
+    hook: L::Queue,
+    /// `None` only while this is being dropped.
     inner: Option<Box<dyn RawQueue>>,
     engine: EngineId,
-    layer: Arc<L>,
+    wrapper: Arc<L>,
 }
 
-impl<L: Layer> LayerQueue<L> {
+impl<L: Wrapper> HookedQueue<L> {
     fn inner(&self) -> &dyn RawQueue {
-        &**self.inner.as_ref().expect("it is there until it is dropped")
+        &**self.inner.as_ref().expect("the inner queue is kept until the drop")
     }
 
     fn both(&mut self) -> (&mut L::Queue, &mut dyn RawQueue) {
-        (&mut self.watch, &mut **self.inner.as_mut().expect("it is there until it is dropped"))
+        (&mut self.hook, &mut **self.inner.as_mut().expect("the inner queue is kept until the drop"))
     }
 }
 
-impl<L: Layer> Drop for LayerQueue<L> {
+impl<L: Wrapper> Drop for HookedQueue<L> {
     fn drop(&mut self) {
         let stats = self.stats();
-        self.watch.closing(stats);
-        self.layer.around(Call::CloseQueue, || self.inner = None);
+        self.hook.closing(stats);
+        self.wrapper.instrument(Call::CloseQueue, || self.inner = None);
     }
 }
 
-// SAFETY: the inner queue keeps the promises, and so does the watch.
-unsafe impl<L: Layer> RawQueue for LayerQueue<L> {
+// SAFETY: each call goes through the hook to the inner queue. `QueueHook` promises to keep the promises of
+// the inner queue.
+unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
     fn engine_id(&self) -> EngineId {
         self.engine
     }
@@ -267,28 +274,29 @@ unsafe impl<L: Layer> RawQueue for LayerQueue<L> {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        let (watch, inner) = self.both();
-        // SAFETY: the caller's promise; the inner engine's regions have these keys.
-        unsafe { watch.submit(inner, batch) }
+        let (hook, inner) = self.both();
+        // SAFETY: the caller promises valid descriptors of this engine's regions, which have the keys of the
+        // inner engine's regions.
+        unsafe { hook.submit(inner, batch) }
     }
 
     fn flush(&mut self) {
-        let (watch, inner) = self.both();
-        watch.flush(inner);
+        let (hook, inner) = self.both();
+        hook.flush(inner);
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        let (watch, inner) = self.both();
-        watch.poll(inner, completions)
+        let (hook, inner) = self.both();
+        hook.poll(inner, completions)
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        self.watch.explain(native).unwrap_or_else(|| self.inner().explain(native))
+        self.hook.explain(native).unwrap_or_else(|| self.inner().explain(native))
     }
 
     fn stop(&mut self) {
-        let (watch, inner) = self.both();
-        watch.stop(inner);
+        let (hook, inner) = self.both();
+        hook.stop(inner);
     }
 
     fn stats(&self) -> QueueStats {
@@ -300,14 +308,14 @@ unsafe impl<L: Layer> RawQueue for LayerQueue<L> {
     }
 }
 
-/// A count that one thread adds to and any thread reads.
+/// A counter that one thread increments and any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        // One writer: no read-modify-write is needed.
+        // There is one writer, so no atomic read-modify-write is needed.
         self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
     }
 
@@ -316,8 +324,9 @@ impl Count {
     }
 }
 
-/// Calls `look` with the parts that lie in one segment on both sides, by the offset from the start, until it
-/// returns something.
+/// Cuts both sides into parts that lie in one segment each, and calls `look` for each part until it returns
+/// `Some`. Its arguments are the offset of the part from the start, the source, the destination and the
+/// length.
 pub(crate) fn for_each_pair<T>(
     pairs: &[(&[Segment], &[Segment])],
     mut look: impl FnMut(usize, Option<*const u8>, *mut u8, usize) -> Option<T>,

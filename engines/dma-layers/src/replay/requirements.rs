@@ -1,4 +1,4 @@
-//! [`Needs`]: the memory and capabilities that a trace asks for.
+//! [`Requirements`]: the memory and capabilities that a trace asks for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,24 +8,24 @@ use dma_core::{Capabilities, EngineInfo, Error, ErrorKind, Result};
 use super::unsupported;
 use crate::record::{Event, Kind, Span, Trace};
 
-/// The most queues, because each is a thread.
+/// Maximum number of queues, because each is a thread.
 const QUEUES: usize = 1024;
 /// Memory begins at a multiple of this, so that operands keep their place in a page.
 const PAGE: usize = 4096;
 
-/// The needs of a trace.
+/// The requirements of a trace.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(super) struct Requirements {
     /// For each queue the part of each region that its operations name, by region.
     pub(super) regions: Vec<BTreeMap<usize, Range<usize>>>,
-    /// There are comparisons.
+    /// True if the trace has comparisons.
     pub(super) compares: bool,
     /// Each kind beyond copies, with the queue and number of the first.
     kinds: Vec<(Kind, usize, u64)>,
 }
 
-impl Needs {
-    /// Goes through a trace.
+impl Requirements {
+    /// Collects the requirements of a trace.
     pub(super) fn of(trace: &Trace) -> Result<Self> {
         let queues = trace.queues();
         if queues.iter().all(|queue| queue.operations == 0) {
@@ -37,26 +37,26 @@ impl Needs {
                 .with_numbers(queues.len() as u64, QUEUES as u64)
                 .with_hint("record a shorter run, or one with fewer queues"));
         }
-        let mut needs = Self::default();
+        let mut found = Self::default();
         for queue in 0..queues.len() {
-            needs.regions.push(BTreeMap::new());
+            found.regions.push(BTreeMap::new());
             let mut events = trace.events(queue);
             let mut number = 0;
             while let Some(event) = events.next() {
                 if let Event::Operation { kind, .. } = event {
-                    needs.operation(queue, number, kind, events.src(), events.dst())?;
+                    found.operation(queue, number, kind, events.src(), events.dst())?;
                     number += 1;
                 }
             }
         }
-        needs.compares = needs.kinds.iter().any(|(kind, ..)| *kind == Kind::Compare);
-        Ok(needs)
+        found.compares = found.kinds.iter().any(|(kind, ..)| *kind == Kind::Compare);
+        Ok(found)
     }
 
     fn operation(&mut self, queue: usize, number: u64, kind: Kind, src: &[Span], dst: &[Span]) -> Result<()> {
         let wrong = |what: &str| {
             Error::new(ErrorKind::Malformed, format!("operation {number} of queue {queue} {what}"))
-                .with_hint("record the trace anew with this build")
+                .with_hint("record the trace again with this build")
         };
         let empty = match kind {
             Kind::Fill => dst.is_empty(),
@@ -86,13 +86,13 @@ impl Needs {
         Ok(())
     }
 
-    /// The bytes of all memory.
+    /// Returns the bytes of all memory.
     pub(super) fn bytes(&self) -> u64 {
         let parts = self.regions.iter().flat_map(BTreeMap::values);
         parts.fold(0, |sum: u64, part| sum.saturating_add(part.len() as u64))
     }
 
-    /// Compares with what an engine can do.
+    /// Checks that an engine meets the requirements.
     pub(super) fn check(&self, info: &EngineInfo) -> Result<()> {
         for (kind, queue, number) in &self.kinds {
             let (needed, name) = match kind {
@@ -105,7 +105,7 @@ impl Needs {
             };
             if !info.capabilities.contains(needed) {
                 let message =
-                    format!("the engine has no {name}, as operation {number} of queue {queue} needs them");
+                    format!("the engine has no {name}, as operation {number} of queue {queue} found them");
                 return Err(unsupported(message).with_hint(
                     "replay on an engine that has them, such as cpu, or record on one without: the program then does them otherwise",
                 ));

@@ -1,0 +1,54 @@
+//! [`CpuStreak`]: the next copies of one class, which go to the CPU on a short path.
+
+use dma_core::Descriptor;
+
+use super::learner::Class;
+
+/// The next copies of a class. They go to the CPU without asking the learner.
+#[derive(Debug)]
+pub(super) struct CpuStreak {
+    pub(super) class: Class,
+    /// The minimum number of descriptors in flight of the class, and the maximum less the minimum.
+    in_flight: (usize, usize),
+    /// The minimum length of the class, a power of two. A length is of the class if its bits in the mask
+    /// `above` are those of the minimum length.
+    least: usize,
+    above: usize,
+    /// The number of copies that are left.
+    pub(super) remaining: u32,
+}
+
+impl CpuStreak {
+    pub(super) fn new(class: Class, remaining: u32) -> Self {
+        let ((fewest, most), least) = (class.in_flight(), class.least());
+        Self { class, in_flight: (fewest, most - fewest), least, above: !(least - 1), remaining }
+    }
+
+    /// Returns whether all lengths are of the class.
+    // Not inlined, so that the path of a single copy saves few registers.
+    #[inline(never)]
+    fn have_all(&self, batch: &[Descriptor<'_>]) -> bool {
+        // True if each length has the highest bit of the minimum length, and none has a higher bit.
+        let (mut any, mut all) = (0, self.least);
+        for descriptor in batch {
+            (any, all) = (any | descriptor.len(), all & descriptor.len());
+        }
+        any & self.above == self.least && all == self.least
+    }
+
+    /// Returns whether the whole batch is of the class and copies are left for it. If so, subtracts them.
+    #[inline]
+    pub(super) fn takes(&mut self, in_flight: usize, batch: &[Descriptor<'_>]) -> bool {
+        let (fewest, more) = self.in_flight;
+        let takes = batch.len() <= self.remaining as usize
+            && (in_flight + batch.len()).wrapping_sub(fewest) <= more
+            && match batch {
+                [one] => one.len() & self.above == self.least,
+                _ => self.have_all(batch),
+            };
+        if takes {
+            self.remaining -= batch.len() as u32;
+        }
+        takes
+    }
+}
