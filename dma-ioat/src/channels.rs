@@ -56,7 +56,7 @@ impl InFlight {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     channels: BTreeMap<PciAddress, (Channel, Use)>,
-    /// Functions of other processes, and the process, as of the last probe.
+    /// Functions that other processes had at the last probe, with the process.
     held: BTreeMap<PciAddress, String>,
     /// Functions that SPDK could not start.
     pub(crate) broken: BTreeSet<PciAddress>,
@@ -67,19 +67,18 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// All channels, in the order of their addresses.
+    /// Returns all channels, in the order of their addresses.
     pub(crate) fn channels(&self) -> impl Iterator<Item = &Channel> {
         self.channels.values().map(|(channel, _)| channel)
     }
 
-    /// Functions of other processes, and the process.
+    /// Returns the functions that other processes have, with the process.
     pub(crate) fn held(&self) -> impl Iterator<Item = (PciAddress, &str)> {
         self.held.iter().map(|(address, holder)| (*address, holder.as_str()))
     }
 
-    /// Attaches every function that SPDK offers and no other process has.
-    ///
-    /// All of them, because SPDK offers no function twice.
+    /// Attaches every function that SPDK offers and no other process has. It attaches them all at once, because SPDK
+    /// offers no function twice.
     pub(crate) fn probe(&mut self, spdk: &Library) -> Result<()> {
         self.held.clear();
         loop {
@@ -129,7 +128,7 @@ impl Channels {
         if let Some(channel) = self.take_free(address) {
             return Ok(channel);
         }
-        // Another process may have released one meanwhile.
+        // Another process may have released one since the last probe.
         self.probe_again(spdk)?;
         self.take_free(address).ok_or_else(|| self.none_free(address))
     }
@@ -152,7 +151,7 @@ impl Channels {
         Some(channel.clone())
     }
 
-    /// The error if no channel is free.
+    /// Returns the error for a request while no channel is free.
     fn none_free(&self, address: Option<PciAddress>) -> Error {
         let held = |address: &PciAddress| {
             self.held.get(address).map(|holder| format!("{address} is taken by {holder}"))
@@ -238,12 +237,12 @@ impl Channels {
         self.mark(channel, Use::Free);
     }
 
-    /// Marks a channel that is being attached again as free once it is.
+    /// Marks a channel that is being attached again: it becomes free once it is attached.
     pub(crate) fn comes_back(&mut self, channel: &Channel) {
         self.returning.insert(channel.address);
     }
 
-    /// Ends that: `back` is the channel, or `None` if it could not be attached.
+    /// Frees such a channel. `back` is the attached channel, or `None` if attaching failed.
     pub(crate) fn came_back(&mut self, channel: &Channel, back: Option<&Channel>) {
         self.returning.remove(&channel.address);
         if let Some(back) = back {
@@ -295,13 +294,12 @@ impl Channels {
     ///
     /// # Safety
     ///
-    /// It has nothing in flight or has halted, and nobody uses it any more.
+    /// The channel has nothing in flight or has halted, and is not used any more.
     pub(crate) unsafe fn detach(&mut self, spdk: &Library, channel: &Channel) {
         self.channels.remove(&channel.address);
-        // SAFETY: it was in the list of attached channels, and nobody uses it, with nothing in flight, as the
-        // caller guarantees.
+        // SAFETY: it was attached. The caller guarantees that nothing is in flight and that it is not used.
         unsafe { ffi::detach(spdk, channel.raw) };
-        // SAFETY: detached above. SPDK offers only released functions again.
+        // SAFETY: the function's channel was detached above. SPDK offers only released functions again.
         unsafe { ffi::release(spdk, channel.function) };
     }
 
@@ -314,7 +312,7 @@ impl Channels {
             .map(|(channel, _)| channel.clone())
             .collect();
         for channel in &free {
-            // SAFETY: free channels have no user and nothing in flight.
+            // SAFETY: a free channel has no queue, and so nothing in flight.
             unsafe { self.detach(spdk, channel) };
         }
         free.len()

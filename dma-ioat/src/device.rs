@@ -23,7 +23,7 @@ const DEVICE_IDS: [(u16, u16); 12] = [
 ];
 const INTEL: u16 = 0x8086;
 
-/// The I/OAT functions of this machine.
+/// Returns the I/OAT functions that the system shows.
 pub(crate) fn functions() -> Vec<Function> {
     dma_vendor::host::pci::functions().into_iter().filter(is_ioat).collect()
 }
@@ -33,7 +33,7 @@ fn is_ioat(function: &Function) -> bool {
     function.vendor == INTEL && DEVICE_IDS.iter().any(among)
 }
 
-/// The reason why SPDK does not offer a function, as far as the system shows.
+/// Returns the reason why SPDK does not offer a function, as far as the system shows it.
 pub(crate) fn obstacle(function: &Function) -> Error {
     let address = function.address;
     let bind = format!(
@@ -81,7 +81,7 @@ fn is_writable(path: &str) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// The error if SPDK offers none of the `functions` that the system shows.
+/// Returns the error if SPDK offers none of the `functions` that the system shows.
 pub(crate) fn none(functions: &[Function]) -> Error {
     match functions {
         [] => error(ErrorKind::NotFound, "no I/OAT device found: the system shows none").with_hint(format!(
@@ -97,7 +97,7 @@ pub(crate) fn none(functions: &[Function]) -> Error {
     }
 }
 
-/// Names the process that has claimed a function.
+/// Returns a name for the process that has claimed a function.
 pub(crate) fn holder(address: PciAddress) -> String {
     // SPDK's lock file begins with the number of the process.
     let pid = std::fs::read(format!("/var/tmp/spdk_pci_lock_{address}"))

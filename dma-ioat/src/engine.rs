@@ -49,8 +49,8 @@ pub struct IoatEngine {
 }
 
 impl IoatEngine {
-    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels, if
-    /// nobody did so before.
+    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels, unless
+    /// an earlier call did.
     ///
     /// May block for as long as DPDK takes to map its memory, which can be seconds. Channels stay attached,
     /// and are unavailable to other processes, until [`release_idle`](Self::release_idle) or the end of the
@@ -58,7 +58,8 @@ impl IoatEngine {
     ///
     /// # Errors
     ///
-    /// `MissingSdk` or `VersionMismatch`: no SPDK that can be used. `NotFound`: no I/OAT device found.
+    /// `MissingSdk`: no SPDK that can be used. `VersionMismatch`: an SPDK that is too old, or that does not accept
+    /// its DPDK. `NotFound`: no I/OAT device found.
     /// `InUse`: the device is another process's or the kernel's, or the environment was set up with other
     /// options. `PermissionDenied`, `OutOfMemory`: the system lacks rights or huge pages. `InvalidArgument`:
     /// invalid options. Each error names the remedy.
@@ -73,7 +74,7 @@ impl IoatEngine {
             if pool.channels().all(|channel| options.address.is_some_and(|wanted| wanted != channel.address))
             {
                 if pool.is_restarting(options.address) {
-                    // Ends within the time limit of a restart.
+                    // The wait ends within the time limit of a restart.
                     drop(pool);
                     std::thread::sleep(REATTACH_PAUSE);
                     continue;
@@ -110,7 +111,8 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
     // One descriptor of a ring is kept free.
     let ring = channels.iter().map(|channel| channel.ring as usize).min().unwrap_or(0);
     let depth = ring.saturating_sub(1).max(1);
-    // All pieces of a copy have to fit. They end where a page of either side ends, and with the copy.
+    // All pieces of a copy must fit into the ring. A piece ends where a page of either side ends, or with the
+    // copy.
     let longest = ((depth - 1) / 2).max(1) * PAGE;
     let limits = Limits::default()
         .with_max_transfer(MAX_TRANSFER.min(longest as u64))
@@ -177,7 +179,7 @@ unsafe impl DmaEngine for IoatEngine {
             let mut pool = self.environment.pool();
             match pool.take(&self.environment.spdk, self.address) {
                 Ok(channel) => break channel,
-                // Ends within the time limit of a restart.
+                // The wait ends within the time limit of a restart.
                 Err(_) if pool.is_awaited(self.address) => drop(pool),
                 Err(none) => {
                     drop(pool);
@@ -204,7 +206,8 @@ unsafe impl DmaEngine for IoatEngine {
 /// Lists the channels of this machine. Unusable ones, a missing SPDK and a missing device are listed with
 /// their error and its remedy.
 ///
-/// Sets SPDK's environment up for the process, as [`IoatEngine::open`] does.
+/// Sets SPDK's environment up for the process, as [`IoatEngine::open`] does. Without a function that the system
+/// shows, nothing is set up.
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
     let only = |error: Error| {

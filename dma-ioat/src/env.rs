@@ -39,7 +39,7 @@ enum Phase {
 struct Settings {
     setup: EnvSetup,
     cores: BTreeSet<u32>,
-    /// In MiB; `None`: as needed.
+    /// Memory in MiB; `None` to reserve it as needed.
     mem: Option<u32>,
     huge: bool,
     allow: Option<BTreeSet<PciAddress>>,
@@ -53,7 +53,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Environment {
-    /// The environment of the library of `options`, which is loaded on first use.
+    /// Returns the environment of the library of `options`, which is loaded on first use.
     pub(crate) fn of(options: &IoatOptions) -> Result<Arc<Self>> {
         options.check()?;
         let mut environments = lock(&ENVIRONMENTS);
@@ -125,7 +125,7 @@ impl Environment {
         Ok(self.pool())
     }
 
-    /// The channels of an environment that is up.
+    /// Returns the channels of an environment that is up.
     pub(crate) fn pool(&self) -> MutexGuard<'_, Channels> {
         lock(&self.pool)
     }
@@ -147,7 +147,7 @@ impl Environment {
         let settings = Settings::new(options, self.system_functions()).map_err(|e| (e, false))?;
         let mut opts = EnvOpts::new(&self.spdk.env);
         opts.set_name(c"dma".to_owned());
-        // Contains no NUL.
+        // The text contains no NUL.
         opts.set_core_mask(CString::new(format!("[{}]", Cores(&settings.cores))).unwrap_or_default());
         if let Some(mem) = settings.mem {
             opts.set_mem_size(i32::try_from(mem).unwrap_or(i32::MAX));
@@ -226,7 +226,7 @@ impl Settings {
             HugePages::On => true,
             HugePages::Off => false,
             HugePages::Auto if dma_vendor::host::has_huge_pages() => true,
-            // No device needs them.
+            // Without a device, ordinary pages suffice.
             HugePages::Auto if device::functions().is_empty() => false,
             HugePages::Auto => return Err(no_huge_pages()),
         };
@@ -353,7 +353,7 @@ fn conflict(key: &str, asked: &str, has: &str) -> Error {
     .with_hint(format!("leave `{key}` out, or give it to the first engine of the process"))
 }
 
-/// The CPUs that this process may use; CPU 0 if the system does not tell.
+/// Returns the CPUs that this process may use; CPU 0 if that is unknown.
 fn usable_cores() -> BTreeSet<u32> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return BTreeSet::from([0]) };
     (0..IoatOptions::CORES_MAX).filter(|core| set.is_set(*core as usize)).collect()

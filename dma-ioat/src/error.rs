@@ -28,11 +28,11 @@ const NAMES: [(i32, &str); 9] = [
     (EALREADY, "EALREADY"),
 ];
 
-/// Result of `spdk_ioat_process_events` on a halted channel. It is no error number: a completion never has
+/// Result of `spdk_ioat_process_events` on a halted channel. It is not an error number: a completion never has
 /// EPERM.
 pub(crate) const HALTED: i32 = -1;
 
-/// The name and description of the result of a call.
+/// Returns the name and description of a call's result.
 pub(crate) fn native(code: i32) -> NativeError {
     let number = code.checked_neg().unwrap_or(0);
     let name = NAMES.iter().find(|(known, _)| *known == number).map_or("", |(_, name)| name);
@@ -43,7 +43,7 @@ pub(crate) fn native(code: i32) -> NativeError {
     NativeError { code, name: name.into(), description }
 }
 
-/// The name and description of a completion's code.
+/// Returns the name and description of a completion's code.
 pub(crate) fn completion(code: i32) -> NativeError {
     if code == HALTED {
         return NativeError {
@@ -56,7 +56,7 @@ pub(crate) fn completion(code: i32) -> NativeError {
     native(code)
 }
 
-/// The kind of error of a code.
+/// Returns the kind of error of a code.
 pub(crate) const fn kind(code: i32) -> ErrorKind {
     match -code {
         EPERM | EACCES => ErrorKind::PermissionDenied,
@@ -67,22 +67,22 @@ pub(crate) const fn kind(code: i32) -> ErrorKind {
     }
 }
 
-/// The error of a call that returned `code`.
+/// Returns the error of a call that returned `code`.
 pub(crate) fn failed(message: impl Into<Cow<'static, str>>, code: i32) -> Error {
     error(kind(code), message).with_native(native(code))
 }
 
-/// The error if SPDK cannot be loaded.
+/// Returns the error for an SPDK that cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
     error.into_error(&spdk_sys::SPDK, BACKEND)
 }
 
-/// An error of this backend without a native code.
+/// Returns an error of this backend without a native code.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }
 
-/// A copy of the error, for each later caller.
+/// Returns a copy of an error, for a later caller.
 pub(crate) fn repeat(error: &Error) -> Error {
     let mut copy = Error::new(error.kind(), error.message().to_owned())
         .with_backend(BACKEND)

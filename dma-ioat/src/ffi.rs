@@ -36,7 +36,7 @@ unsafe impl Send for RawFunction {}
 // SAFETY: sharing the handle accesses no memory. SPDK's calls of PCI functions can be made on any thread.
 unsafe impl Sync for RawFunction {}
 
-/// The model behind the channels, if SPDK is the stand-in.
+/// Returns the model behind the channels, if SPDK is the stand-in.
 pub(crate) fn model(spdk: &Library) -> Option<String> {
     let mut text = [0_u8; 1024];
     let describe = spdk.stand_in?;
@@ -46,7 +46,7 @@ pub(crate) fn model(spdk: &Library) -> Option<String> {
     Some(if code == 0 { text.to_string_lossy().into_owned() } else { "spdk-emu".to_owned() })
 }
 
-/// Number of CPUs of the environment: 0 before it is set up.
+/// Returns the number of CPUs of the environment: 0 before it is set up.
 pub(crate) fn core_count(spdk: &Library) -> u32 {
     // SAFETY: reads a number, at any time.
     spdk.env.spdk_env_get_core_count.map_or(0, |call| unsafe { call() })
@@ -58,8 +58,7 @@ pub(crate) fn env_init(spdk: &Library, opts: &EnvOpts) -> i32 {
     unsafe { (spdk.env.spdk_env_init)(opts.as_ptr()) }
 }
 
-/// Allocates zeroed memory that devices reach, on a NUMA node or, with -1, on any. `len` and `align` are
-/// not 0.
+/// Allocates zeroed memory that devices reach, on a NUMA node, or on any with -1. `len` and `align` are not 0.
 pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> Option<NonNull<u8>> {
     // SAFETY: the third argument must be null.
     let memory = unsafe {
@@ -108,7 +107,7 @@ pub(crate) fn translate(spdk: &Library, addr: DeviceAddr, len: usize) -> Result<
     while at < len {
         let mut size = (len - at) as u64;
         let byte: *const c_void = addr.offset(at).as_ptr().cast();
-        // SAFETY: looks the address up; the size is a local variable.
+        // SAFETY: the call only looks the address up, and the size is a local variable.
         let physical = unsafe { (spdk.env.spdk_vtophys)(byte, &raw mut size) };
         if physical == VTOPHYS_ERROR || size == 0 {
             return Err(at);
@@ -166,13 +165,13 @@ pub(crate) const fn native_address(address: PciAddress) -> spdk_pci_addr {
     spdk_pci_addr { domain: address.domain, bus: address.bus, dev: address.device, func: address.function }
 }
 
-/// The NUMA node of a function that SPDK offers; -1 if it is not known.
+/// Returns the NUMA node of a function that SPDK offers; -1 if it is unknown.
 pub(crate) fn numa_of(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
     // SAFETY: a function that SPDK offers.
     spdk.env.spdk_pci_device_get_numa_id.map_or(-1, |call| unsafe { call(function.as_ptr()) })
 }
 
-/// Claims a function for this process. A negative result: another process that uses SPDK has it.
+/// Claims a function for this process. Returns a negative number if another process has it.
 pub(crate) fn claim(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
     // SAFETY: a function that SPDK offers.
     spdk.env.spdk_pci_device_claim.map_or(0, |call| unsafe { call(function.as_ptr()) })
@@ -182,7 +181,7 @@ pub(crate) fn claim(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
 ///
 /// # Safety
 ///
-/// It is neither attached nor used any more.
+/// The function is neither attached nor used any more.
 pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction) {
     if let Some(detach) = spdk.env.spdk_pci_device_detach {
         // SAFETY: the caller's function is neither attached nor used, so no code uses the
@@ -195,7 +194,7 @@ pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction)
 ///
 /// # Safety
 ///
-/// It is attached, has completed its descriptors or halted, and is not used any more.
+/// The channel is attached, has completed its descriptors or halted, and is not used any more.
 pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
     // SAFETY: the channel is attached and has nothing in flight, so the engine does not use the ring that
     // SPDK frees.
@@ -216,7 +215,7 @@ pub(crate) unsafe fn process(spdk: &Library, RawChannel(channel): RawChannel) ->
 
 /// Registers of a channel in BAR 0: SPDK's `struct spdk_ioat_registers` (`spdk/ioat_spec.h`).
 mod registers {
-    /// Their length in bytes.
+    /// Length of the registers in bytes.
     pub(super) const LEN: u64 = 0xb0;
     /// CHANCMD, 8 bits: commands, which the engine clears after executing them.
     pub(super) const COMMAND: usize = 0x84;

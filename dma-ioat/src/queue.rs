@@ -115,17 +115,17 @@ impl IoatQueue {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// The argument of the callbacks.
+    /// Returns the argument of the callbacks.
     fn count(&self) -> *mut c_void {
         Arc::as_ptr(&self.done).cast_mut().cast()
     }
 
-    /// Number of descriptors in flight.
+    /// Returns the number of descriptors in flight.
     fn in_flight(&self) -> u64 {
         self.head - self.done()
     }
 
-    /// Number of descriptors that `submit` can take.
+    /// Returns the number of descriptors that `submit` can take.
     fn room(&self) -> usize {
         if self.isolate_left > 0 {
             return usize::from(self.head == self.reported);
@@ -137,7 +137,7 @@ impl IoatQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`]; `chan` is this queue's.
+    /// The requirements are those of [`RawQueue::submit`]. `chan` is this queue's channel.
     #[inline(always)]
     unsafe fn build_copy(
         &self,
@@ -166,7 +166,7 @@ impl IoatQueue {
     ///
     /// # Safety
     ///
-    /// As [`build_copy`](Self::build_copy).
+    /// The requirements are those of [`build_copy`](Self::build_copy).
     #[inline(never)]
     unsafe fn build_fill(
         &self,
@@ -201,7 +201,7 @@ impl IoatQueue {
             .map_err(|at| Refused::Unreachable { at, len: dst.len })
     }
 
-    /// The result of `submit` if the first descriptor of a batch was refused.
+    /// Returns the result of `submit` when the first descriptor of a batch was refused.
     #[cold]
     fn refused(&self, why: Refused) -> Result<usize> {
         match why {
@@ -276,7 +276,7 @@ impl IoatQueue {
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
         tracing::warn!(address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
         self.halted = HaltedRange { numbers: from..to, outcome };
-        // Doubled, because the completions of these are counted too.
+        // Doubled, because the reports of these descriptors are counted as well.
         self.isolate_left = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
         self.done.store(to, Ordering::Relaxed);
         self.doorbell_pending = false;
@@ -348,8 +348,8 @@ impl IoatQueue {
     }
 }
 
-/// `len` elements of a ring from index `from` on, in two parts: up to its end, and from its start. The ring's
-/// length is a power of two and at least `len`.
+/// Returns `len` elements of a ring from index `from` on, in two parts: up to the ring's end, and from its start.
+/// The ring's length is a power of two and at least `len`.
 #[inline]
 fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
     let at = from as usize & (ring.len() - 1);

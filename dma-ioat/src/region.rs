@@ -64,7 +64,7 @@ impl IoatRegion {
     ///
     /// # Safety
     ///
-    /// It stays mapped until the region is dropped.
+    /// The memory stays mapped until the region is dropped.
     pub(crate) unsafe fn register(
         environment: &Arc<Environment>,
         engine: EngineId,
@@ -126,8 +126,8 @@ fn unreachable(at: usize, len: usize) -> Error {
     )
 }
 
-// SAFETY: the description never changes. The memory is SPDK's until the drop frees it, or valid by the
-// promise of the caller of `register`. Only descriptors write to it.
+// SAFETY: the description never changes. The memory is SPDK's until the drop frees it, or the caller of
+// `register` keeps it valid. Only descriptors write to it.
 unsafe impl RawRegion for IoatRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -86,7 +86,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_in(dir: &Path) -> Result<Self, LoadError> {
         Self::of(&SPDK.open_in(dir)?)
     }
@@ -103,7 +103,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); none if the program was linked with static libraries.
+    /// See [`open`](Self::open); none if the program was linked with static libraries.
     #[cfg(feature = "linked")]
     pub fn linked() -> Result<Self, LoadError> {
         #[cfg(not(spdk_linked))]
@@ -178,7 +178,7 @@ fn dpdk(loaded: &Loaded) -> Option<String> {
     Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-/// The directories of SPDK's libraries in `home` and of their DPDK, in SPDK's build or source tree.
+/// Returns the directories of SPDK's libraries in `home` and of their DPDK, in SPDK's build or source tree.
 fn dependency_dirs(home: &Path) -> Vec<PathBuf> {
     let said = std::fs::read_to_string(home.join("pkgconfig/spdk_dpdklibs.pc")).unwrap_or_default();
     let said = said.lines().filter_map(|line| line.strip_prefix("Libs:")).flat_map(str::split_whitespace);
@@ -188,7 +188,7 @@ fn dependency_dirs(home: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(said).collect()
 }
 
-/// The file of a function, with links resolved, because its name has the number.
+/// Returns the file of a function. Links are resolved, because the file's own name has the number.
 fn file_of(function: NonNull<c_void>) -> Option<PathBuf> {
     let address = function.addr().get();
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

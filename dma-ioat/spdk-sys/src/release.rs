@@ -31,7 +31,7 @@ impl Release {
     /// From this on `spdk_env_opts` has `no_huge`, 24.01.
     pub(crate) const HAS_NO_HUGE: u32 = 13;
 
-    /// The release of an env library with this number behind `.so`, if it has one.
+    /// Returns the release of an env library with this number after `.so`, if it has one.
     #[must_use]
     pub const fn of_soname(soname: Option<u32>) -> Self {
         Self(soname)
@@ -57,7 +57,7 @@ impl Release {
         Some(DPDK.iter().any(accepted))
     }
 
-    /// The number behind `.so` of the env library, if known.
+    /// Returns the number after `.so` of the env library, if it is known.
     #[must_use]
     pub const fn soname(self) -> Option<u32> {
         self.0
