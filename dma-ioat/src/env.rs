@@ -322,7 +322,7 @@ pub(crate) const OTHER_DPDK: &str = "use the DPDK that this SPDK was built with 
 pub(crate) fn dpdk_refused(spdk: &Library) -> Option<String> {
     let dpdk = spdk.dpdk.as_ref()?;
     let refused = spdk.release.accepts(dpdk) == Some(false);
-    refused.then(|| format!("SPDK {} does not accept {dpdk}", spdk.release))
+    refused.then(|| format!("SPDK {} as released does not accept {dpdk}", spdk.release))
 }
 
 const HUGE_HOW: &str = "as root, `echo 512 > /proc/sys/vm/nr_hugepages`";
