@@ -123,6 +123,12 @@ impl CudaEngine {
         Ok((queue, stream))
     }
 
+    /// Returns the driver's calls, for a program that makes calls of its own beside the engine's.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        &self.device.driver
+    }
+
     fn open_cuda_queue(&self, options: &QueueOptions) -> Result<CudaQueue> {
         let depth = options.depth_on(&self.info.limits).max(1);
         check_depth(depth)?;

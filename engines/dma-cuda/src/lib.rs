@@ -34,7 +34,7 @@ mod region;
 mod stream;
 
 pub use backend::{BACKEND, CudaBackend};
-pub use driver::Driver;
+pub use driver::{CUmemcpyAttributes, Driver};
 pub use engine::{CudaEngine, discover, discover_with};
 pub use options::{CudaDevice, CudaOptions};
 pub use stream::CudaStream;

@@ -1,4 +1,4 @@
-"""NVIDIA's own Python bindings of the driver API on the stand-in: memory of both places, copies in all directions, order by
+"""NVIDIA's own Python bindings of the driver API, on the stand-in or on a card: memory of both places, copies in all directions, order by
 events and host functions, a batch, fills, peers, and what is refused. Run by ci/cuda.sh."""
 
 import ctypes
@@ -29,8 +29,7 @@ def pinned(size=SIZE):
 
 call(cuda.cuInit, 0)
 number = call(cuda.cuDeviceGetCount)
-assert number >= 2, number
-devices = [call(cuda.cuDeviceGet, ordinal) for ordinal in range(2)]
+devices = [call(cuda.cuDeviceGet, ordinal) for ordinal in range(min(number, 2))]
 contexts = [call(cuda.cuDevicePrimaryCtxRetain, device) for device in devices]
 call(cuda.cuCtxSetCurrent, contexts[0])
 name = call(cuda.cuDeviceGetName, 64, devices[0]).rstrip(b"\0").decode()
@@ -84,13 +83,14 @@ call(cuda.cuStreamSynchronize, stream)
 assert codes == [800], codes
 
 # Memory of another device.
-call(cuda.cuCtxSetCurrent, contexts[1])
-peer = call(cuda.cuMemAlloc, SIZE)
-call(cuda.cuMemcpyPeer, peer, contexts[1], first, contexts[0], SIZE)
-call(cuda.cuMemcpyDtoH, target, peer, SIZE)
-assert numpy.array_equal(there, back)
-call(cuda.cuMemFree, peer)
-call(cuda.cuCtxSetCurrent, contexts[0])
+if number > 1:
+    call(cuda.cuCtxSetCurrent, contexts[1])
+    peer = call(cuda.cuMemAlloc, SIZE)
+    call(cuda.cuMemcpyPeer, peer, contexts[1], first, contexts[0], SIZE)
+    call(cuda.cuMemcpyDtoH, target, peer, SIZE)
+    assert numpy.array_equal(there, back)
+    call(cuda.cuMemFree, peer)
+    call(cuda.cuCtxSetCurrent, contexts[0])
 
 # Registration, twice, and of nothing.
 array = numpy.zeros(8192, dtype=numpy.uint8)
@@ -104,8 +104,9 @@ assert answer(cuda.cuMemAlloc, 1 << 50) == 2
 assert answer(cuda.cuMemcpyHtoD, int(first) + 1, source, SIZE) == 1
 call(cuda.cuMemFree, first)
 assert answer(cuda.cuMemFree, first) == 1
-# Kernels are refused, and say so.
-assert answer(cuda.cuModuleLoadData, b"") == 801
+# The stand-in has no kernels, and says so.
+if name.startswith("Stand-in"):
+    assert answer(cuda.cuModuleLoadData, b"") == 801
 
 call(cuda.cuMemFree, second)
 call(cuda.cuMemFreeHost, source)

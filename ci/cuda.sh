@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Programs that nobody here wrote run on the stand-in driver, installed as libcuda.so.1: NVIDIA's Python bindings of the
+# driver API (PyPI: cuda-bindings, 13 MB), and the tests of the Rust crate cudarc, but for the one that times a card. The
+# engine loads the same library: its tests for hardware run on it, and dma-bench says that it is a model.
+# Exits with 77 ("skipped") if PyPI or crates.io cannot be reached.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bindings=13.5.0 pathfinder=1.9.1 numpy=2.4.6 cudarc=0.19.4
+minutes=5 # for one program; they take seconds
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+limited() { timeout "${minutes}m" "$@"; }
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+# Optimised little: this takes half of the time.
+engines/dma-cuda/cuda-emu/install "$dir/cuda" --debug
+lib=$dir/cuda/lib
+two='memory = "64M"
+[[gpu]]
+[[gpu]]'
+
+echo "--- the engine, by the installed library"
+export DMA_CUDA_LIB_DIR=$lib
+CUDA_EMU='memory = "1G"' limited cargo test --locked -p dma-cuda --test hardware -- --ignored --skip rates
+listed=$(limited cargo run --locked --quiet -p dma-bench -- list)
+grep -q 'cuda:0000:17:00.0' <<<"$listed" || {
+    echo "dma-bench lists no stand-in GPU: $listed" >&2
+    exit 1
+}
+report=$(CUDA_EMU='profile = "hopper"' limited cargo run --locked --quiet -p dma-bench -- run -e cuda --quick -o 4K,1M 2>&1)
+grep -q 'model' <<<"$report" || {
+    echo "dma-bench does not say that the stand-in is a model: $report" >&2
+    exit 1
+}
+unset DMA_CUDA_LIB_DIR
+
+echo "--- NVIDIA's Python bindings"
+python3 -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' || skip "no Python 3.10 with venv"
+python3 -m venv "$dir/python"
+limited "$dir/python/bin/pip" install --quiet --no-deps --disable-pip-version-check \
+    "cuda-bindings==$bindings" "cuda-pathfinder==$pathfinder" "numpy==$numpy" >"$dir/pip" 2>&1 ||
+    skip "pip cannot install cuda-bindings: $(tail -n 1 "$dir/pip")"
+for settings in '' 'delay = "30us"' 'profile = "hopper"'; do
+    echo "settings: ${settings:-none}"
+    LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
+$two" limited "$dir/python/bin/python" engines/dma-cuda/cuda-emu/tests/python/bindings.py
+done
+
+echo "--- cudarc's tests"
+mkdir -p "$dir/fetch/src"
+touch "$dir/fetch/src/lib.rs"
+cat >"$dir/fetch/Cargo.toml" <<EOF
+[package]
+name = "fetch"
+edition = "2024"
+
+[dependencies]
+cudarc = { version = "=$cudarc", default-features = false, features = ["std", "driver", "dynamic-loading", "cuda-13000"] }
+
+[workspace]
+EOF
+manifest=$(cargo metadata --format-version 1 --manifest-path "$dir/fetch/Cargo.toml" 2>"$dir/cargo") ||
+    skip "cargo cannot fetch cudarc: $(tail -n 1 "$dir/cargo")"
+manifest=$(grep -o "[^\"]*/cudarc-$cudarc/Cargo.toml" <<<"$manifest" | head -n 1)
+cp -r "$(dirname "$manifest")" "$dir/cudarc"
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cudarc
+CARGO_TARGET_DIR=$target LD_LIBRARY_PATH=$lib limited cargo test --quiet --manifest-path "$dir/cudarc/Cargo.toml" \
+    --no-default-features --features std,driver,dynamic-loading,cuda-13000 --lib -- \
+    --test-threads=1 --skip test_pinned_copy_is_faster

@@ -1,0 +1,305 @@
+//! The engine on a machine with a GPU: the suite, bytes of both places, properties of the driver that the engine relies on,
+//! and rates beside a bare loop of the driver's calls.
+#![expect(unsafe_code, reason = "times bare calls of the driver")]
+
+#[path = "../../../dma-ioat/tests/script/mod.rs"]
+mod script;
+
+use std::time::{Duration, Instant};
+
+use dma_core::{
+    DmaEngine, DmaEngineExt, HostMemory, MemoryRequest, Place, Queue, QueueOptions, Window, conformance,
+};
+use dma_cuda::{CudaEngine, CudaOptions};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+/// Opens the first device. Fails if there is none.
+fn open() -> CudaEngine {
+    match CudaEngine::open(&CudaOptions::new()) {
+        Ok(engine) => engine,
+        Err(error) => panic!("no CUDA device to test: {error}"),
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo test -p dma-cuda --test hardware -- --ignored"]
+fn conforms_on_the_hardware() {
+    let engine = open();
+    println!("{:#?}", engine.info());
+    let mut failed = Vec::new();
+    for (name, case) in conformance::CASES {
+        let began = Instant::now();
+        let run = std::panic::AssertUnwindSafe(|| case(&engine));
+        let outcome = std::panic::catch_unwind(run);
+        println!("{} {name} {:.1?}", if outcome.is_ok() { "ok    " } else { "FAILED" }, began.elapsed());
+        if outcome.is_err() {
+            failed.push(*name);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo test -p dma-cuda --test hardware -- --ignored"]
+fn random_programs_keep_all_bytes() {
+    let engine = open();
+    let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
+    TestRunner::new(config)
+        .run(&(script::programs(false), 1..40_usize), |(program, depth)| {
+            script::run(&engine, depth, true, &program, |_| ());
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Bytes that differ from their neighbours.
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| ((i + seed) * 31 % 251) as u8).collect()
+}
+
+fn read(engine: &CudaEngine, queue: &Queue, window: &Window) -> Vec<u8> {
+    let host = engine.allocate(window.len()).expect("memory");
+    let (_, host) = queue.copy(window.clone(), host).expect("a copy").wait().expect("its end");
+    host.to_vec()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo test -p dma-cuda --test hardware -- --ignored"]
+fn both_places_keep_their_bytes() {
+    let engine = open();
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    // All four directions, at lengths around those where drivers change their way.
+    for len in [1, 63, 4096, 65_535, 65_536, 1_000_003, 64 << 20] {
+        let bytes = pattern(len, len);
+        let mut source = engine.allocate(len).expect("memory");
+        source.copy_from_slice(&bytes);
+        let (source, copy) =
+            queue.copy(source, engine.allocate(len).expect("memory")).unwrap().wait().unwrap();
+        assert_eq!(copy[..], bytes[..], "{len} bytes within the host");
+        let [a, b] = [(); 2].map(|()| engine.allocate_device(len).expect("device memory"));
+        assert_eq!(read(&engine, &queue, &a), vec![0; len], "new device memory");
+        let (_, a) = queue.copy(source, a).unwrap().wait().unwrap();
+        let (_, b) = queue.copy(a, b).unwrap().wait().unwrap();
+        assert!(read(&engine, &queue, &b) == bytes, "{len} bytes within the device");
+    }
+    // Fills of every unit, at every offset.
+    for place in [Place::Host, Place::Device] {
+        let window = engine.allocate_window(&MemoryRequest::new(4096).with_place(place)).expect("memory");
+        for unit in [1, 2, 4, 8] {
+            for offset in 0..9 {
+                for len in [1, 7, 8, 9, 100, 1000] {
+                    let pattern: [u8; 8] = std::array::from_fn(|i| (i % unit * 37 + offset) as u8 ^ 0xc3);
+                    queue.fill(window.clone(), [0; 8]).unwrap().wait().unwrap();
+                    queue.fill(window.slice(offset..offset + len), pattern).unwrap().wait().unwrap();
+                    let mut expected = vec![0; 4096];
+                    (0..len).for_each(|i| expected[offset + i] = pattern[i % 8]);
+                    assert!(read(&engine, &queue, &window) == expected, "{place}, {unit}, {offset}, {len}");
+                }
+            }
+        }
+    }
+    // A fence within one doorbell: the second copy reads what the first one wrote.
+    for round in 0..200 {
+        let bytes = pattern(70_000, round);
+        let mut source = engine.allocate(bytes.len()).expect("memory");
+        source.copy_from_slice(&bytes);
+        let [a, b] = [(); 2].map(|()| engine.allocate_device(bytes.len()).expect("device memory"));
+        let first = queue.copy(source, a.clone()).unwrap();
+        queue.fence();
+        let second = queue.copy(a, b).unwrap();
+        queue.flush();
+        first.wait().unwrap();
+        let (_, b) = second.wait().unwrap();
+        assert!(read(&engine, &queue, &b) == bytes, "round {round}");
+    }
+    // A dma-buf, if the device makes one.
+    let window = engine.allocate_device(1 << 20).expect("device memory");
+    match window.dmabuf() {
+        Ok(memory) => println!("dma-buf: {:?}", memory.dmabuf()),
+        Err(error) => println!("no dma-buf: {error}"),
+    }
+    // Sleeping by a descriptor.
+    println!("sleeping: {}", queue.driver().is_ok());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo test -p dma-cuda --test hardware -- --ignored"]
+fn the_driver_is_as_the_engine_takes_it_to_be() {
+    let engine = open();
+    let driver = engine.driver();
+    println!("calls that the driver lacks: {:?}", driver.absent());
+    let mut context = 0;
+    // SAFETY: writes the context of the device that is open.
+    assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
+    // SAFETY: that context.
+    assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
+    let pages = HostMemory::aligned(16 << 10, &engine.info().limits).expect("memory");
+    let start = pages.as_ptr().as_ptr();
+    let register = |offset: usize, len: usize| {
+        // SAFETY: within `pages`, which stay until they are unregistered.
+        unsafe { (driver.cuMemHostRegister_v2)(start.add(offset).cast(), len, 1) }
+    };
+    let unregister = |offset: usize| {
+        // SAFETY: registered above.
+        unsafe { (driver.cuMemHostUnregister)(start.add(offset).cast()) }
+    };
+    println!("registering 100 bytes at 64: {}", register(64, 100));
+    println!("100 more of the same page: {}", register(1024, 100));
+    println!("the next page: {}", register(4096, 4096));
+    println!("the same page again: {}", register(4096, 4096));
+    println!("unregistering them: {} {} {}", unregister(64), unregister(1024), unregister(4096));
+    // Two registrations side by side, and a copy across them.
+    let codes = [register(0, 4096), register(4096, 4096)];
+    let mut there = 0;
+    // SAFETY: writes the address.
+    assert_eq!(unsafe { (driver.cuMemAlloc_v2)(&raw mut there, 8192) }, 0);
+    // SAFETY: registered and allocated above.
+    let across = unsafe { (driver.cuMemcpyAsync)(there, start.addr() as u64, 8192, 0) };
+    // SAFETY: the default stream.
+    let synchronized = unsafe { (driver.cuStreamSynchronize)(0) };
+    println!("a copy across two registrations {codes:?}: {across}, then {synchronized}");
+    println!("unregistering them: {} {}", unregister(0), unregister(4096));
+    // SAFETY: allocated above.
+    assert_eq!(unsafe { (driver.cuMemFree_v2)(there) }, 0);
+    // SAFETY: freed just now: the driver is asked what it knows.
+    let known = {
+        let mut kind = 0_u32;
+        unsafe { (driver.cuPointerGetAttribute)((&raw mut kind).cast(), 2, there) }
+    };
+    println!("an attribute of freed memory: {known}");
+    for attribute in [40, 41, 99, 113, 116, 124, 134] {
+        let mut value = 0;
+        // SAFETY: writes the value.
+        let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, 0) };
+        println!("attribute {attribute}: {value} ({code})");
+    }
+    let mut popped = 0;
+    // SAFETY: pushed above.
+    assert_eq!(unsafe { (driver.cuCtxPopCurrent_v2)(&raw mut popped) }, 0);
+    // SAFETY: retained above.
+    assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRelease_v2)(0) }, 0);
+}
+
+/// One direction of copies, with its memory.
+struct Way {
+    name: &'static str,
+    src: Window,
+    dst: Window,
+}
+
+impl Way {
+    fn all(engine: &CudaEngine, len: usize) -> Vec<Self> {
+        let window = |place| {
+            let window = engine.allocate_window(&MemoryRequest::new(len).with_place(place));
+            window.expect("memory")
+        };
+        let way = |name, from, to| Self { name, src: window(from), dst: window(to) };
+        vec![
+            way("host to device", Place::Host, Place::Device),
+            way("device to host", Place::Device, Place::Host),
+            way("device to device", Place::Device, Place::Device),
+        ]
+    }
+}
+
+/// Seconds that `pieces` copies of `piece` bytes take on the queue.
+fn by_engine(queue: &Queue, way: &Way, piece: usize, pieces: usize) -> f64 {
+    let began = Instant::now();
+    let transfers: Vec<_> = (0..pieces)
+        .map(|i| {
+            let range = i * piece..(i + 1) * piece;
+            queue.copy(way.src.slice(range.clone()), way.dst.slice(range)).expect("room in the queue")
+        })
+        .collect();
+    queue.flush();
+    for transfer in transfers {
+        transfer.wait().expect("a copy");
+    }
+    began.elapsed().as_secs_f64()
+}
+
+/// Seconds that the same copies take as a loop of `cuMemcpyAsync` with one synchronization.
+fn by_loop(engine: &CudaEngine, stream: usize, way: &Way, piece: usize, pieces: usize) -> f64 {
+    let driver = engine.driver();
+    let addr = |window: &Window| window.region().as_raw().info().addr.0 + window.offset() as u64;
+    let (src, dst) = (addr(&way.src), addr(&way.dst));
+    let began = Instant::now();
+    for i in 0..pieces as u64 {
+        let at = i * piece as u64;
+        // SAFETY: within both windows, which nobody else uses.
+        assert_eq!(unsafe { (driver.cuMemcpyAsync)(dst + at, src + at, piece, stream) }, 0);
+    }
+    // SAFETY: the stream exists.
+    assert_eq!(unsafe { (driver.cuStreamSynchronize)(stream) }, 0);
+    began.elapsed().as_secs_f64()
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU, and nobody else on it: cargo test --release -p dma-cuda --test hardware -- --ignored --nocapture"]
+fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
+    let engine = open();
+    let driver = engine.driver();
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(8192)).expect("a queue");
+    let mut context = 0;
+    // SAFETY: writes the context of the device that is open.
+    assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
+    // SAFETY: that context.
+    assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
+    let mut stream = 0;
+    // SAFETY: writes the stream.
+    assert_eq!(unsafe { (driver.cuStreamCreate)(&raw mut stream, 1) }, 0);
+    let ways = Way::all(&engine, 256 << 20);
+    let mut slow = Vec::new();
+    println!(
+        "{:18} {:>10} {:>7} {:>12} {:>12} {:>7}",
+        "", "bytes", "pieces", "engine GB/s", "loop GB/s", "ratio"
+    );
+    for way in &ways {
+        for (piece, pieces) in [
+            (8 << 10, 1),
+            (8 << 10, 64),
+            (8 << 10, 1024),
+            (8 << 10, 4096),
+            (64 << 10, 1024),
+            (1 << 20, 1),
+            (1 << 20, 64),
+            (256 << 20, 1),
+        ] {
+            let (mut ours, mut theirs, began) = (Vec::new(), Vec::new(), Instant::now());
+            // Alternating, so that a disturbance hits both.
+            while ours.len() < 5 || (ours.len() < 201 && began.elapsed() < Duration::from_millis(700)) {
+                ours.push(by_engine(&queue, way, piece, pieces));
+                theirs.push(by_loop(&engine, stream, way, piece, pieces));
+            }
+            let (ours, theirs) = (median(ours), median(theirs));
+            let rate = |seconds: f64| (piece * pieces) as f64 / seconds / 1e9;
+            let ratio = theirs / ours;
+            println!(
+                "{:18} {piece:10} {pieces:7} {:12.2} {:12.2} {ratio:7.2}",
+                way.name,
+                rate(ours),
+                rate(theirs)
+            );
+            let wanted = match (way.name, piece, pieces) {
+                ("host to device" | "device to host", 8192, 4096) => 1.5,
+                (_, piece, _) if piece * pieces >= 64 << 20 => 0.95,
+                _ => continue,
+            };
+            if ratio < wanted {
+                slow.push(format!(
+                    "{}, {pieces} of {piece}: {ratio:.2} of the loop's rate, wanted {wanted}",
+                    way.name
+                ));
+            }
+        }
+    }
+    // SAFETY: nothing is queued on it.
+    assert_eq!(unsafe { (driver.cuStreamDestroy_v2)(stream) }, 0);
+    assert!(slow.is_empty(), "{slow:#?}");
+}
