@@ -18,6 +18,30 @@
 //!   for the whole process: queues answer [`DeviceLost`](dma_core::ErrorKind::DeviceLost), and memory in
 //!   flight is abandoned.
 //! - **Forks.** A child of a process that has used CUDA cannot use it: it gets `DeviceLost`.
+//!
+//! A program that changes or frees a source while the device may still read it does not compile:
+//!
+//! ```compile_fail,E0382
+//! # use dma_core::{DmaEngineExt, QueueOptions};
+//! # fn demo(engine: &dma_cuda::CudaEngine) -> dma_core::Result<()> {
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! let mut source = engine.allocate(1 << 20)?;
+//! let transfer = queue.copy(source, engine.allocate_device(1 << 20)?)?;
+//! source.fill(0);
+//! transfer.wait()?;
+//! # Ok(()) }
+//! ```
+//!
+//! ```compile_fail,E0382
+//! # use dma_core::{DmaEngineExt, QueueOptions};
+//! # fn demo(engine: &dma_cuda::CudaEngine) -> dma_core::Result<()> {
+//! let queue = engine.open_queue(&QueueOptions::new())?;
+//! let source = engine.allocate(1 << 20)?;
+//! let transfer = queue.copy(source, engine.allocate_device(1 << 20)?)?;
+//! drop(source);
+//! transfer.wait()?;
+//! # Ok(()) }
+//! ```
 
 mod backend;
 mod device;

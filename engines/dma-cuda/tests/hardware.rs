@@ -138,11 +138,11 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     let start = pages.as_ptr().as_ptr();
     let register = |offset: usize, len: usize| {
         // SAFETY: within `pages`, which stay until they are unregistered.
-        unsafe { (driver.cuMemHostRegister_v2)(start.add(offset).cast(), len, 1) }
+        unsafe { (driver.cuMemHostRegister_v2)(start.wrapping_add(offset).cast(), len, 1) }
     };
     let unregister = |offset: usize| {
         // SAFETY: registered above.
-        unsafe { (driver.cuMemHostUnregister)(start.add(offset).cast()) }
+        unsafe { (driver.cuMemHostUnregister)(start.wrapping_add(offset).cast()) }
     };
     println!("registering 100 bytes at 64: {}", register(64, 100));
     println!("100 more of the same page: {}", register(1024, 100));
@@ -162,11 +162,9 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     println!("unregistering them: {} {}", unregister(0), unregister(4096));
     // SAFETY: allocated above.
     assert_eq!(unsafe { (driver.cuMemFree_v2)(there) }, 0);
-    // SAFETY: freed just now: the driver is asked what it knows.
-    let known = {
-        let mut kind = 0_u32;
-        unsafe { (driver.cuPointerGetAttribute)((&raw mut kind).cast(), 2, there) }
-    };
+    let mut kind = 0_u32;
+    // SAFETY: writes an `unsigned int`, if the driver knows the address, which was freed.
+    let known = unsafe { (driver.cuPointerGetAttribute)((&raw mut kind).cast(), 2, there) };
     println!("an attribute of freed memory: {known}");
     for attribute in [40, 41, 99, 113, 116, 124, 134] {
         let mut value = 0;

@@ -803,17 +803,11 @@ pub(crate) fn wait_stream(mut driver: Locked, handle: u64) -> Outcome {
     })
 }
 
-/// Waits until all streams of a context are idle; without a context, those of all.
-pub(crate) fn wait_context(driver: Locked, context: Option<u64>) -> Outcome {
-    wait(driver, move |driver| {
-        if let Some(context) = context
-            && let Some(code) = driver.context(context)?.dead
-        {
-            return Err(code);
-        }
-        let dead = |context: u64| driver.contexts.get(&context).is_none_or(|context| context.dead.is_some());
-        let asked = |stream: &Stream| context.is_none_or(|context| stream.context == context);
-        Ok(!driver.streams.values().any(|s| asked(s) && !s.steps.is_empty() && !dead(s.context)))
+/// Waits until all streams of a context are idle.
+pub(crate) fn wait_context(driver: Locked, context: u64) -> Outcome {
+    wait(driver, move |driver| match driver.context(context)?.dead {
+        Some(code) => Err(code),
+        None => Ok(!driver.streams.values().any(|s| s.context == context && !s.steps.is_empty())),
     })
 }
 
@@ -843,7 +837,7 @@ pub(crate) fn end_context(driver: Locked, context: u64) -> Outcome {
         return Ok(());
     }
     drop(driver);
-    wait_context(lock()?, Some(context))?;
+    wait_context(lock()?, context)?;
     let mut driver = lock()?;
     driver.remove_context(context);
     for primary in &mut driver.primary {

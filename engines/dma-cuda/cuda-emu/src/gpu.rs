@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_sim::model::{
-    ChannelId, Descriptor, Device, DeviceConfig, Fault, FaultRule, Found, OnFailure, PeerAccess, PeerError,
-    Refused, RegionKey, RegionSpec, Rights, Segment, Status, Time, ZeroLength,
+    ChannelId, ChannelState, Descriptor, Device, DeviceConfig, Fault, FaultRule, Found, HaltCause, OnFailure,
+    PeerAccess, PeerError, Refused, RegionKey, RegionSpec, Rights, Segment, Status, Time, ZeroLength,
 };
 
 use crate::codes::Code;
@@ -154,8 +154,11 @@ impl Gpu {
         let completion = self.device.poll(channel)?;
         Some(match completion.status {
             Status::Done => End::Done,
-            Status::Failed(_) => End::Failed(Code::ILLEGAL_ADDRESS),
-            Status::Aborted(dma_sim::model::HaltCause::DeviceGone) => End::Failed(Code::UNKNOWN),
+            Status::Aborted(HaltCause::DeviceGone) => End::Failed(Code::UNKNOWN),
+            // A channel that was reset is down afterwards.
+            Status::Failed(_) if self.device.state(channel) == Some(ChannelState::Running) => {
+                End::Failed(Code::ILLEGAL_ADDRESS)
+            }
             _ => End::Failed(Code::LAUNCH_FAILED),
         })
     }

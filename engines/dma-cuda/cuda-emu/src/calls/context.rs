@@ -115,13 +115,13 @@ c_calls! {
     fn cuCtxSynchronize() {
         let driver = lock()?;
         let (context, _) = driver.current()?;
-        driver::wait_context(driver, Some(context))
+        driver::wait_context(driver, context)
     }
 
     fn cuCtxSynchronize_v2(context: u64) {
         let driver = lock()?;
         driver.context(context)?;
-        driver::wait_context(driver, Some(context))
+        driver::wait_context(driver, context)
     }
 
     fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) {

@@ -27,11 +27,11 @@ fn allocate_host(addr: Out<u64>, len: usize) -> Outcome {
     addr.put(driver.memory.allocate_host(device, context, len as u64)?)
 }
 
-/// Waits for the devices, then frees.
+/// Waits for the current context, then frees.
 fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
     let driver = lock()?;
-    driver.current()?;
-    driver::wait_context(driver, None)?;
+    let (context, _) = driver.current()?;
+    driver::wait_context(driver, context)?;
     free(&mut *lock()?)
 }
 

@@ -1,0 +1,156 @@
+//! Failures of the stand-in's devices and refusals of its driver: what the caller gets, and that no memory is
+//! reused that a device may still write.
+#![expect(unsafe_code, reason = "forks, and waits for the child")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use dma_core::{DmaEngineExt, ErrorKind, MemoryRequest, Queue, QueueOptions};
+use dma_cuda::CudaEngine;
+
+/// A GPU for each failure, because a failure ends the context of its GPU for the whole process.
+const FAULTY: &str = "memory = '64M'
+[[gpu]]
+faults = 'refuse@3'
+[[gpu]]
+faults = 'fail@2'
+[[gpu]]
+faults = 'gone@2'
+[[gpu]]
+faults = 'reset@2'
+[[gpu]]
+faults = 'stick@2'
+[[gpu]]
+delay = '100us'
+";
+
+fn open(ordinal: u32) -> CudaEngine {
+    support::open(FAULTY, ordinal)
+}
+
+/// A queue that gives up soon.
+fn queue(engine: &CudaEngine) -> Queue {
+    let options = QueueOptions::new()
+        .with_stall_timeout(Duration::from_millis(200))
+        .with_drop_timeout(Duration::from_millis(50));
+    engine.open_queue(&options).unwrap()
+}
+
+#[test]
+fn a_copy_that_the_driver_refuses_fails_and_the_queue_goes_on() {
+    let engine = open(0);
+    let queue = queue(&engine);
+    let copy = || {
+        let mut source = engine.allocate(4096).unwrap();
+        source.fill(7);
+        queue.copy(source, engine.allocate(4096).unwrap()).unwrap()
+    };
+    for _ in 0..2 {
+        copy().wait().unwrap();
+    }
+    let error = copy().wait().unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::OutOfMemory, "{error}");
+    let native = error.error().native().unwrap();
+    assert_eq!((native.code, native.name.as_ref()), (2, "CUDA_ERROR_OUT_OF_MEMORY"));
+    let (_, target) = copy().wait().unwrap();
+    assert_eq!(target[..], [7; 4096]);
+
+    // One of a batch: all of that call fail, and those of other calls do not.
+    let queue = self::queue(&engine);
+    let batch: Vec<_> = (0..4)
+        .map(|_| queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap())
+        .collect();
+    queue.flush();
+    for transfer in batch {
+        assert_eq!(transfer.wait().unwrap_err().error().kind(), ErrorKind::OutOfMemory);
+    }
+    let counters = queue.close(Duration::from_secs(1));
+    assert_eq!((counters.failed, counters.in_flight, counters.abandoned), (4, 0, 0), "{counters:?}");
+}
+
+/// Copies until the device fails: the memory in flight is abandoned, and everything else ends with
+/// `DeviceLost`.
+fn loses(ordinal: u32, code: i32) {
+    let engine = open(ordinal);
+    let queue = queue(&engine);
+    let region = engine.allocate_window(&MemoryRequest::new(1 << 16)).unwrap();
+    let copy = |from: usize| queue.copy(region.slice(from..from + 64), region.slice(from + 64..from + 128));
+    copy(0).unwrap().wait().unwrap();
+    let began = Instant::now();
+    let mut lost = copy(128).unwrap();
+    queue.flush();
+    assert!(lost.wait_for(Duration::from_millis(20)).is_err(), "it is never reported");
+    let error = copy(256).and_then(|transfer| transfer.wait().map_err(Into::into)).map(|_| ()).unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::DeviceLost, "{error}");
+    assert_eq!(error.error().native().unwrap().code, code, "{error}");
+    assert!(!error.error().hint().is_empty(), "{error}");
+    drop(lost);
+    let counters = queue.close(Duration::from_millis(10));
+    assert_eq!((counters.completed, counters.abandoned), (1, 1), "{counters:?}");
+    assert!(began.elapsed() < Duration::from_secs(20), "nothing hangs");
+    // The context stays as it is.
+    let error = engine.allocate(4096).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+    assert!(engine.open_queue(&QueueOptions::new()).is_err());
+}
+
+#[test]
+fn an_illegal_address_is_the_end() {
+    loses(1, 700);
+}
+
+#[test]
+fn a_device_that_is_gone_is_the_end() {
+    loses(2, 999);
+}
+
+#[test]
+fn a_launch_failure_is_the_end() {
+    loses(3, 719);
+}
+
+#[test]
+fn a_device_that_hangs_is_told_and_its_memory_is_abandoned() {
+    let engine = open(4);
+    let queue = queue(&engine);
+    let copy = || queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap();
+    copy().wait().unwrap();
+    let error = copy().wait().unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::TimedOut, "{error}");
+    drop(error);
+    let counters = queue.close(Duration::from_millis(10));
+    assert_eq!(counters.abandoned, 1, "{counters:?}");
+}
+
+#[test]
+fn a_child_of_the_process_gets_device_lost() {
+    let engine = open(5);
+    let queue = queue(&engine);
+    let window = engine.allocate_window(&MemoryRequest::new(4096)).unwrap();
+    // SAFETY: the child makes no use of the other threads' locks: it calls the engine, and ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = |kind: ErrorKind| kind == ErrorKind::DeviceLost;
+        let allocation = engine.allocate(64).is_err_and(|error| refused(error.kind()));
+        let copy = queue.copy(window.slice(..64), window.slice(64..128));
+        let copy = copy.map_err(|error| error.error().kind()).and_then(|mut copy| {
+            queue.flush();
+            // Refused by the driver, or never reported.
+            let _ = copy.wait_for(Duration::from_millis(10));
+            std::mem::forget(copy);
+            let next = queue.copy(window.slice(..64), window.slice(64..128));
+            let next = next.map_err(|error| error.error().kind())?;
+            next.wait().map(|_| ()).map_err(|error| error.error().kind())
+        });
+        let code = i32::from(!allocation) + 2 * i32::from(!copy.is_err_and(refused));
+        // SAFETY: runs no destructor.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (child, true, 0));
+    // The parent goes on.
+    queue.copy(window.slice(..64), window.slice(64..128)).unwrap().wait().unwrap();
+}
