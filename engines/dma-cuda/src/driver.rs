@@ -20,6 +20,8 @@ pub(crate) const HOST_PORTABLE: c_uint = 1;
 pub(crate) const HOST_READ_ONLY: c_uint = 8;
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read in the stream's order.
 pub(crate) const ORDER_STREAM: c_int = 1;
+/// `CU_MEMCPY_SRC_ACCESS_ORDER_ANY`: sources may be read before earlier work of the stream has ended.
+pub(crate) const ORDER_ANY: c_int = 3;
 
 /// `CUdevice_attribute`.
 pub(crate) mod attribute {
@@ -41,11 +43,14 @@ pub(crate) mod pointer {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUmemcpyAttributes {
-    pub(crate) order: c_int,
-    /// Type and number of a place: hints, for managed memory only.
-    pub(crate) src: [c_int; 2],
-    pub(crate) dst: [c_int; 2],
-    pub(crate) flags: c_uint,
+    /// When sources are read: 1 in the stream's order, 2 during the call, 3 at any time.
+    pub order: c_int,
+    /// Type and number of the source's place: a hint, for managed memory only.
+    pub src: [c_int; 2],
+    /// Type and number of the destination's place: a hint, for managed memory only.
+    pub dst: [c_int; 2],
+    /// Flags.
+    pub flags: c_uint,
 }
 
 /// `CUhostFn`.

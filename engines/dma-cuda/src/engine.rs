@@ -14,7 +14,7 @@ use crate::device::{self, Device};
 use crate::error::{BACKEND, error};
 use crate::options::{CudaDevice, CudaOptions};
 use crate::queue::CudaQueue;
-use crate::region::{CudaRegion, PAGE, no_export};
+use crate::region::{CudaRegion, no_export};
 use crate::stream::CudaStream;
 
 /// From this alignment on, copies run at full speed.
@@ -73,7 +73,7 @@ impl CudaEngine {
         capabilities.set(Capabilities::REGISTER, device.registers);
         let limits = Limits::default()
             .with_queue_depth(CudaOptions::DEPTH_MAX, depth)
-            .with_alignment(PAGE, BEST_ALIGNMENT);
+            .with_alignment(1, BEST_ALIGNMENT);
         let place = match device.pci {
             Some(address) => format!("{} at {address}", device.name),
             None => device.name.clone(),
@@ -239,8 +239,8 @@ unsafe impl DmaEngine for Lender<'_> {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let queue = self.engine.open_cuda_queue(options)?;
-        let stream = CudaStream(Arc::clone(queue.stream()));
+        let mut queue = self.engine.open_cuda_queue(options)?;
+        let stream = CudaStream(queue.lend_stream());
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
         Ok(Box::new(queue))
     }

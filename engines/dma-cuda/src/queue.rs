@@ -12,14 +12,15 @@ use std::sync::Arc;
 
 use dma_core::{
     Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
-    QueueStats, RawQueue, Result,
+    QueueStats, RawQueue, Result, Segment,
 };
 
 use crate::device::Device;
-use crate::driver::{Address, CUmemcpyAttributes, Driver, Handle, ORDER_STREAM};
+use crate::driver::{Address, CUmemcpyAttributes, Driver, Handle, ORDER_ANY, ORDER_STREAM};
 use crate::error;
 use crate::event::Signal;
 use crate::fill::fill;
+use crate::region::is_host;
 use crate::stream::{self, Stream};
 
 /// Descriptors of one fate, in the order of submission.
@@ -47,6 +48,12 @@ pub(crate) struct CudaQueue {
     dsts: Vec<Address>,
     srcs: Vec<Address>,
     lens: Vec<usize>,
+    /// All sources of the next call are host memory.
+    from_host: bool,
+    /// Earlier work of the stream may write sources.
+    ordered: bool,
+    /// It always may: the program orders the stream with work of its own.
+    lent: bool,
     /// Events that are free.
     events: Vec<Handle>,
     signal: Option<Signal>,
@@ -70,6 +77,9 @@ impl CudaQueue {
             dsts: Vec::with_capacity(depth),
             srcs: Vec::with_capacity(depth),
             lens: Vec::with_capacity(depth),
+            from_host: true,
+            ordered: false,
+            lent: false,
             events: Vec::with_capacity(depth),
             signal: None,
             armed: false,
@@ -79,8 +89,20 @@ impl CudaQueue {
         })
     }
 
-    pub(crate) const fn stream(&self) -> &Arc<Stream> {
-        &self.stream
+    /// Returns the stream, on which the program may order work of its own from now on.
+    pub(crate) fn lend_stream(&mut self) -> Arc<Stream> {
+        self.lent = true;
+        Arc::clone(&self.stream)
+    }
+
+    /// Adds a copy to the next call.
+    #[inline]
+    fn push(&mut self, token: u64, src: Segment, dst: Segment) {
+        self.dsts.push(dst.addr.0);
+        self.srcs.push(src.addr.0);
+        self.lens.push(dst.len);
+        self.from_host &= is_host(src.key);
+        self.tokens.push_back(token);
     }
 
     /// Hands pending copies to the driver.
@@ -89,14 +111,19 @@ impl CudaQueue {
         if number == 0 {
             return;
         }
+        // Host memory changes between submission and completion only by transfers that a fence orders.
+        let order = if self.from_host && !self.ordered && !self.lent { ORDER_ANY } else { ORDER_STREAM };
         let (dsts, srcs, lens, stream) = (&mut self.dsts, &mut self.srcs, &mut self.lens, self.stream.handle);
         let mut taken = number;
         // SAFETY: the arrays have one length, and name memory by the promise of the caller of `submit`.
-        let issued =
-            self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
+        let issued = self
+            .stream
+            .device
+            .call(|driver| unsafe { copy(driver, dsts, srcs, lens, order, stream, &mut taken) });
         self.dsts.clear();
         self.srcs.clear();
         self.lens.clear();
+        self.from_host = true;
         self.given += taken;
         if let Err(code) = issued {
             self.refused(number - taken, code);
@@ -160,7 +187,7 @@ impl CudaQueue {
     /// # Safety
     ///
     /// As [`RawQueue::submit`].
-    unsafe fn fill(&self, pattern: [u8; 8], list: &[dma_core::Segment]) -> Result<(), c_int> {
+    unsafe fn fill(&self, pattern: [u8; 8], list: &[Segment]) -> Result<(), c_int> {
         let mut answer = Ok(());
         let called = self.stream.device.call(|driver| {
             let mut phase = 0;
@@ -250,12 +277,12 @@ unsafe fn copy(
     dsts: &mut [Address],
     srcs: &mut [Address],
     lens: &mut [usize],
+    order: c_int,
     stream: Handle,
     taken: &mut usize,
 ) -> c_int {
     let number = dsts.len();
-    // Earlier transfers of the stream may write what these read.
-    let mut attributes = CUmemcpyAttributes { order: ORDER_STREAM, src: [0; 2], dst: [0; 2], flags: 0 };
+    let mut attributes = CUmemcpyAttributes { order, src: [0; 2], dst: [0; 2], flags: 0 };
     let mut first = 0_usize;
     let (dst, src, len) = (dsts.as_mut_ptr(), srcs.as_mut_ptr(), lens.as_mut_ptr());
     let code = match (driver.cuMemcpyBatchAsync_v2, driver.cuMemcpyBatchAsync) {
@@ -308,23 +335,17 @@ unsafe impl RawQueue for CudaQueue {
             return Err(self.lost_error(code));
         }
         let room = self.depth - self.tokens.len();
+        self.ordered &= !self.tokens.is_empty();
         for (at, descriptor) in batch.iter().take(room).enumerate() {
             if let Some((src, dst)) = descriptor.as_unfenced_copy() {
-                self.dsts.push(dst.addr.0);
-                self.srcs.push(src.addr.0);
-                self.lens.push(dst.len);
-                self.tokens.push_back(descriptor.token());
+                self.push(descriptor.token(), src, dst);
                 continue;
             }
             // Calls keep order; copies of one call do not.
             self.issue();
+            self.ordered |= descriptor.fence();
             match descriptor.operation() {
-                Operation::Copy { src, dst } => {
-                    self.dsts.push(dst.addr.0);
-                    self.srcs.push(src.addr.0);
-                    self.lens.push(dst.len);
-                    self.tokens.push_back(descriptor.token());
-                }
+                Operation::Copy { src, dst } => self.push(descriptor.token(), src, dst),
                 Operation::Fill { pattern, dst } => {
                     self.tokens.push_back(descriptor.token());
                     // SAFETY: the caller's promise.

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dma_core::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, Place,
@@ -15,10 +16,23 @@ use crate::device::Device;
 use crate::driver::{Address, HOST_PORTABLE, HOST_READ_ONLY};
 use crate::error::{self, error};
 
-/// Pages of the system, to which the driver pins, and of dma-bufs.
-pub(crate) const PAGE: usize = 4096;
-/// The alignment of `cuMemAlloc_v2` on every device.
-const DEVICE_ALIGNMENT: usize = 256;
+/// Dma-bufs have whole pages.
+const PAGE: usize = 4096;
+/// The bit of a key that tells device memory from host memory.
+const ON_DEVICE: usize = 1;
+
+/// Returns a key that no region of this process has had.
+fn key(place: Place) -> RegionKey {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) << 1;
+    RegionKey(number | if place == Place::Host { 0 } else { ON_DEVICE })
+}
+
+/// Returns true for the key of host memory.
+#[inline]
+pub(crate) const fn is_host(key: RegionKey) -> bool {
+    key.0 & ON_DEVICE == 0
+}
 /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
 const DMA_BUF: c_int = 1;
 
@@ -42,13 +56,55 @@ enum Memory {
     Foreign,
 }
 
+impl Memory {
+    /// Allocates memory with room for the alignment. Returns it with its first address.
+    ///
+    /// The driver promises no alignment of host memory: small allocations share pages.
+    fn allocate(device: &Device, request: &MemoryRequest) -> Result<(Self, Address), c_int> {
+        let exact = Self::allocate_len(device, request.place, request.len)?;
+        if exact.1.is_multiple_of(request.align as u64) {
+            return Ok(exact);
+        }
+        let _ = exact.0.free(device);
+        let len = request.len.checked_add(request.align).ok_or(error::OUT_OF_MEMORY)?;
+        Self::allocate_len(device, request.place, len)
+    }
+
+    fn allocate_len(device: &Device, place: Place, len: usize) -> Result<(Self, Address), c_int> {
+        if place == Place::Device {
+            let mut start = 0;
+            // SAFETY: writes the address.
+            device.call(|driver| unsafe { (driver.cuMemAlloc_v2)(&raw mut start, len) })?;
+            return Ok((Self::Device(start), start));
+        }
+        let mut start = ptr::null_mut();
+        // SAFETY: writes the address.
+        device.call(|driver| unsafe { (driver.cuMemHostAlloc)(&raw mut start, len, HOST_PORTABLE) })?;
+        let start = start.expose_provenance();
+        Ok((Self::Pinned(start), start as Address))
+    }
+
+    /// Frees it, once. Waits for the device, which has nothing to do with this memory any more.
+    fn free(self, device: &Device) -> Result<(), c_int> {
+        device.call(|driver| match self {
+            // SAFETY: allocated by `allocate_len`, and freed once.
+            Self::Pinned(start) => unsafe {
+                (driver.cuMemFreeHost)(ptr::with_exposed_provenance_mut::<c_void>(start))
+            },
+            // SAFETY: registered by `register`, and given up once.
+            Self::Registered(start) => unsafe {
+                (driver.cuMemHostUnregister)(ptr::with_exposed_provenance_mut::<c_void>(start))
+            },
+            // SAFETY: allocated by `allocate_len`, and freed once.
+            Self::Device(start) => unsafe { (driver.cuMemFree_v2)(start) },
+            Self::Foreign => 0,
+        })
+    }
+}
+
 impl CudaRegion {
     /// Allocates memory in the place that the request says.
     pub(crate) fn allocate(device: &Arc<Device>, engine: EngineId, request: &MemoryRequest) -> Result<Self> {
-        let free_alignment = if request.place == Place::Device { DEVICE_ALIGNMENT } else { PAGE };
-        // The driver guarantees this alignment; a larger one takes more memory.
-        let slack = if request.align > free_alignment { request.align } else { 0 };
-        let len = request.len.checked_add(slack).ok_or_else(|| request.out_of_memory())?;
         let refused = |code| match code {
             error::OUT_OF_MEMORY | error::INVALID_VALUE => {
                 let error = request.out_of_memory().with_native(crate::device::explain(&device.driver, code));
@@ -59,38 +115,25 @@ impl CudaRegion {
             }
             code => device.failed(format!("{} bytes of {} memory", request.len, request.place), code),
         };
-        match request.place {
-            Place::Device => {
-                let mut start = 0;
-                // SAFETY: writes the address.
-                let allocate =
-                    |driver: &crate::Driver| unsafe { (driver.cuMemAlloc_v2)(&raw mut start, len) };
-                device.call(allocate).map_err(refused)?;
-                let addr = start.next_multiple_of(request.align as u64);
-                let info =
-                    RegionInfo::remote(engine, RegionKey(0), DeviceAddr(addr), request.len, request.access);
-                // From here on it is freed with the region.
-                let region = Self { info, device: Arc::clone(device), memory: Memory::Device(start) };
-                device.clear(addr, request.len).map_err(refused)?;
-                Ok(region)
+        let (memory, start) = Memory::allocate(device, request).map_err(refused)?;
+        let addr = start.next_multiple_of(request.align as u64);
+        let on_host = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr as usize));
+        let info = match (request.place, on_host) {
+            (Place::Host, Some(base)) => {
+                RegionInfo::local(engine, key(Place::Host), base, request.len, request.access)
             }
             _ => {
-                let mut start = ptr::null_mut();
-                // SAFETY: writes the address.
-                let allocate = |driver: &crate::Driver| unsafe {
-                    (driver.cuMemHostAlloc)(&raw mut start, len, HOST_PORTABLE)
-                };
-                device.call(allocate).map_err(refused)?;
-                let start = start.cast::<u8>();
-                let base = start.map_addr(|addr| addr.next_multiple_of(request.align));
-                let base = NonNull::new(base).ok_or_else(|| request.out_of_memory())?;
-                // SAFETY: `len` bytes were allocated above, and only this function knows them.
-                unsafe { base.as_ptr().write_bytes(0, request.len) };
-                let info = RegionInfo::local(engine, RegionKey(0), base, request.len, request.access);
-                let memory = Memory::Pinned(start.expose_provenance());
-                Ok(Self { info, device: Arc::clone(device), memory })
+                RegionInfo::remote(engine, key(Place::Device), DeviceAddr(addr), request.len, request.access)
             }
+        };
+        // From here on it is freed with the region.
+        let region = Self { info, device: Arc::clone(device), memory };
+        match info.cpu {
+            // SAFETY: `len` bytes were allocated above, and only this function knows them.
+            Some(base) => unsafe { base.as_ptr().write_bytes(0, request.len) },
+            None => device.clear(addr, request.len).map_err(refused)?,
         }
+        Ok(region)
     }
 
     /// Pins the caller's memory.
@@ -109,12 +152,6 @@ impl CudaRegion {
             return Err(error(ErrorKind::Unsupported, format!("{} registers no host memory", device.name))
                 .with_hint("allocate memory on the engine"));
         }
-        if !base.addr().get().is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) || len == 0 {
-            return Err(error(ErrorKind::InvalidArgument, format!("{len} bytes at {base:p}")).with_hint(
-                "the driver pins whole pages: give memory that begins and ends at multiples of 4096 bytes, such as \
-                 `HostMemory::aligned`",
-            ));
-        }
         // Without the flag the driver asks for pages that can be written, which a read-only owner may have.
         let marked = memory.is_read_only() && device.registers_read_only;
         let flags = HOST_PORTABLE | if marked { HOST_READ_ONLY } else { 0 };
@@ -123,7 +160,7 @@ impl CudaRegion {
             unsafe { (driver.cuMemHostRegister_v2)(base.as_ptr().cast(), len, flags) }
         };
         device.call(register).map_err(|code| Self::not_registered(device, memory, code))?;
-        let info = RegionInfo::local(engine, RegionKey(0), base, len, request.access);
+        let info = RegionInfo::local(engine, key(Place::Host), base, len, request.access);
         let memory = Memory::Registered(base.as_ptr().expose_provenance());
         Ok(Self { info, device: Arc::clone(device), memory })
     }
@@ -133,7 +170,7 @@ impl CudaRegion {
         let message = format!("{} bytes at {:p}", memory.len(), memory.as_ptr());
         match code {
             error::ALREADY_REGISTERED => device.failed(message, code).with_hint(
-                "a part of these pages is registered or pinned: register it once, and keep the registration \
+                "a part of it is registered or pinned: register it once, and keep the registration \
                  (`RegistrationCache`)",
             ),
             error::INVALID_VALUE | error::NOT_SUPPORTED if memory.is_read_only() && !device.registers_read_only => {
@@ -182,28 +219,14 @@ impl CudaRegion {
                 return Err(foreign(message).with_native(crate::device::explain(&device.driver, code)));
             }
         }
-        let info = RegionInfo::remote(engine, RegionKey(0), addr, len, request.access);
+        let info = RegionInfo::remote(engine, key(Place::Device), addr, len, request.access);
         Ok(Self { info, device: Arc::clone(device), memory: Memory::Foreign })
     }
 }
 
 impl Drop for CudaRegion {
     fn drop(&mut self) {
-        // These wait for the device, which has nothing to do with this memory any more.
-        let freed = self.device.call(|driver| match self.memory {
-            // SAFETY: allocated by `allocate`, and freed once.
-            Memory::Pinned(start) => unsafe {
-                (driver.cuMemFreeHost)(ptr::with_exposed_provenance_mut::<c_void>(start))
-            },
-            // SAFETY: registered by `register`, and given up once.
-            Memory::Registered(start) => unsafe {
-                (driver.cuMemHostUnregister)(ptr::with_exposed_provenance_mut::<c_void>(start))
-            },
-            // SAFETY: allocated by `allocate`, and freed once.
-            Memory::Device(start) => unsafe { (driver.cuMemFree_v2)(start) },
-            Memory::Foreign => 0,
-        });
-        if let Err(code) = freed {
+        if let Err(code) = self.memory.free(&self.device) {
             tracing::warn!(device = self.device.name, code, memory = ?self.memory, "the driver does not free memory");
         }
     }

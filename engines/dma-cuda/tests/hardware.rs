@@ -1,5 +1,5 @@
-//! The engine on a machine with a GPU: the suite, bytes of both places, properties of the driver that the engine relies on,
-//! and rates beside a bare loop of the driver's calls.
+//! The engine on a machine with a GPU: the suite, bytes of both places, properties of the driver that the
+//! engine relies on, and rates beside a bare loop of the driver's calls.
 #![expect(unsafe_code, reason = "times bare calls of the driver")]
 
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dma_core::{
     DmaEngine, DmaEngineExt, HostMemory, MemoryRequest, Place, Queue, QueueOptions, Window, conformance,
 };
-use dma_cuda::{CudaEngine, CudaOptions};
+use dma_cuda::{CUmemcpyAttributes, CudaEngine, CudaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -149,6 +149,19 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     println!("the next page: {}", register(4096, 4096));
     println!("the same page again: {}", register(4096, 4096));
     println!("unregistering them: {} {} {}", unregister(64), unregister(1024), unregister(4096));
+    // Alignments of allocations.
+    for len in [1, 100, 512, 4096, 10_000, 1 << 16, 1 << 20, 3 << 20] {
+        let (mut host, mut device) = (std::ptr::null_mut(), 0);
+        // SAFETY: writes the address.
+        assert_eq!(unsafe { (driver.cuMemHostAlloc)(&raw mut host, len, 1) }, 0);
+        // SAFETY: writes the address.
+        assert_eq!(unsafe { (driver.cuMemAlloc_v2)(&raw mut device, len) }, 0);
+        println!("{len} bytes: host {host:p}, device {device:#x}");
+        // SAFETY: allocated just now.
+        assert_eq!(unsafe { (driver.cuMemFreeHost)(host) }, 0);
+        // SAFETY: allocated just now.
+        assert_eq!(unsafe { (driver.cuMemFree_v2)(device) }, 0);
+    }
     // Two registrations side by side, and a copy across them.
     let codes = [register(0, 4096), register(4096, 4096)];
     let mut there = 0;
@@ -231,6 +244,96 @@ fn by_loop(engine: &CudaEngine, stream: usize, way: &Way, piece: usize, pieces: 
     // SAFETY: the stream exists.
     assert_eq!(unsafe { (driver.cuStreamSynchronize)(stream) }, 0);
     began.elapsed().as_secs_f64()
+}
+
+/// Seconds that the same copies take as calls of `chunk` entries each, in turn on the streams.
+fn by_batches(
+    engine: &CudaEngine,
+    streams: &[usize],
+    way: &Way,
+    (piece, pieces): (usize, usize),
+    chunk: usize,
+    mut attributes: CUmemcpyAttributes,
+) -> f64 {
+    let driver = engine.driver();
+    let addr = |window: &Window| window.region().as_raw().info().addr.0 + window.offset() as u64;
+    let entries = |from: u64| (0..pieces as u64).map(|i| from + i * piece as u64).collect::<Vec<_>>();
+    let (srcs, dsts, lens) = (entries(addr(&way.src)), entries(addr(&way.dst)), vec![piece; pieces]);
+    let batch = driver.cuMemcpyBatchAsync_v2.expect("a driver of CUDA 13");
+    let began = Instant::now();
+    for (i, at) in (0..pieces).step_by(chunk).enumerate() {
+        let (dsts, srcs, lens) = (&dsts[at..at + chunk], &srcs[at..at + chunk], &lens[at..at + chunk]);
+        let (mut first, stream) = (0, streams[i % streams.len()]);
+        let (dst, src, len) = (dsts.as_ptr(), srcs.as_ptr(), lens.as_ptr());
+        // SAFETY: within both windows, which nobody else uses.
+        let code = unsafe { batch(dst, src, len, chunk, &raw mut attributes, &raw mut first, 1, stream) };
+        if code != 0 {
+            println!("the driver answers {code}");
+            return f64::NAN;
+        }
+    }
+    for stream in streams {
+        // SAFETY: the stream exists.
+        assert_eq!(unsafe { (driver.cuStreamSynchronize)(*stream) }, 0);
+    }
+    began.elapsed().as_secs_f64()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU, and nobody else on it: cargo test --release -p dma-cuda --test hardware -- --ignored --nocapture"]
+fn rates_of_batch_calls_by_their_attributes() {
+    let engine = open();
+    let driver = engine.driver();
+    if driver.cuMemcpyBatchAsync_v2.is_none() {
+        println!("the driver is older than CUDA 13");
+        return;
+    }
+    let mut context = 0;
+    // SAFETY: writes the context of the device that is open.
+    assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
+    // SAFETY: that context.
+    assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
+    let mut streams = [0; 4];
+    for stream in &mut streams {
+        // SAFETY: writes the stream.
+        assert_eq!(unsafe { (driver.cuStreamCreate)(stream, 1) }, 0);
+    }
+    let none = CUmemcpyAttributes { order: 1, src: [0; 2], dst: [0; 2], flags: 0 };
+    let (host, device) = ([2, 0], [1, 0]);
+    for way in &Way::all(&engine, 64 << 20) {
+        for (piece, pieces) in
+            [(1 << 10, 4096), (4 << 10, 4096), (8 << 10, 64), (8 << 10, 4096), (16 << 10, 4096)]
+        {
+            let hints = match way.name {
+                "host to device" => (host, device),
+                "device to host" => (device, host),
+                _ => (device, device),
+            };
+            let hinted = |order| CUmemcpyAttributes { order, src: hints.0, dst: hints.1, flags: 0 };
+            let rows = [
+                ("stream", none, pieces, 1),
+                ("during", CUmemcpyAttributes { order: 2, ..none }, pieces, 1),
+                ("any", CUmemcpyAttributes { order: 3, ..none }, pieces, 1),
+                ("stream, overlap", CUmemcpyAttributes { flags: 1, ..none }, pieces, 1),
+                ("any, overlap", CUmemcpyAttributes { order: 3, flags: 1, ..none }, pieces, 1),
+                ("stream, hints", hinted(1), pieces, 1),
+                ("any, hints", hinted(3), pieces, 1),
+                ("stream, 256", none, pieces.min(256), 1),
+                ("any, 256", CUmemcpyAttributes { order: 3, ..none }, pieces.min(256), 1),
+                ("stream, 2 streams", none, pieces / 2, 2),
+                ("stream, 4 streams", none, pieces / 4, 4),
+                ("any, 4 streams", CUmemcpyAttributes { order: 3, ..none }, pieces / 4, 4),
+            ];
+            let rate = |seconds: f64| (piece * pieces) as f64 / seconds / 1e9;
+            let times = (0..7).map(|_| by_loop(&engine, streams[0], way, piece, pieces)).collect();
+            print!("{:16} {piece:6} x {pieces:4}: loop {:.2}", way.name, rate(median(times)));
+            for (name, attributes, chunk, used) in rows {
+                let time = || by_batches(&engine, &streams[..used], way, (piece, pieces), chunk, attributes);
+                print!("; {name} {:.2}", rate(median((0..7).map(|_| time()).collect())));
+            }
+            println!(" GB/s");
+        }
+    }
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

@@ -23,8 +23,6 @@
 //!
 //! # Divergences
 //!
-//! - *Registration* takes whole pages: two registrations that share a page answer that memory is registered
-//!   already.
 //! - *Copies of pageable memory* have ended when the call returns.
 //! - *Fills by rows* take no time.
 //! - *A failure ends one context.* NVIDIA's documentation says that the process has to end.

@@ -20,6 +20,8 @@ const GAP: u64 = 512;
 const PAGE: u64 = 4096;
 /// Addresses of a device for each byte of its memory.
 const SPARE: u64 = 2;
+/// Pinned allocations of fewer bytes do not begin with a page.
+const PINNED_SHARE_PAGES: u64 = 1 << 20;
 /// New device memory holds this value, up to a limit: real memory is not zeroed.
 const STALE: u8 = 0xa5;
 const STALE_LEN: usize = 1 << 20;
@@ -219,23 +221,27 @@ impl Memory {
         if len == 0 || len > isize::MAX as u64 {
             return Err(if len == 0 { Code::INVALID_VALUE } else { Code::OUT_OF_MEMORY });
         }
+        // Small allocations do not begin with a page, as those of the real driver.
+        let before = if len < PINNED_SHARE_PAGES { GRANULE } else { 0 };
         let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let size = (before + len) as usize;
         // SAFETY: a new mapping, which overlays nothing.
-        let mapped =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len as usize, rights, MapFlags::PRIVATE) };
-        let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64;
+        let mapped = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), size, rights, MapFlags::PRIVATE) };
+        let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64 + before;
         self.add(addr, len, device, context, Kind::Pinned);
         Ok(addr)
     }
 
     pub(crate) fn free_host(&mut self, addr: u64) -> Outcome {
         let allocation = self.take(addr, |kind| kind == Kind::Pinned).ok_or(Code::INVALID_VALUE)?;
+        let start = addr / PAGE * PAGE;
         // SAFETY: a mapping of `allocate_host`, of which the program has promised to use nothing any more.
-        let _ = unsafe { rustix::mm::munmap(at(addr), allocation.len as usize) };
+        let _ = unsafe { rustix::mm::munmap(at(start), (addr - start + allocation.len) as usize) };
         Ok(())
     }
 
-    /// Makes host memory of the program known to the devices. Two registrations share no page.
+    /// Makes host memory of the program known to the devices. Two registrations may share a page, but no
+    /// byte.
     pub(crate) fn register(
         &mut self,
         device: usize,
@@ -247,8 +253,8 @@ impl Memory {
         let end = addr.checked_add(len).filter(|_| addr > 0 && len > 0).ok_or(Code::INVALID_VALUE)?;
         let (first, behind) =
             (addr / PAGE * PAGE, end.checked_next_multiple_of(PAGE).ok_or(Code::INVALID_VALUE)?);
-        let before = self.known.range(..behind).next_back();
-        if before.is_some_and(|(_, known)| known.end().next_multiple_of(PAGE) > first) {
+        let before = self.known.range(..end).next_back();
+        if before.is_some_and(|(_, known)| known.end() > addr) {
             return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
         }
         let rights = rights_of(first, behind).ok_or(Code::INVALID_VALUE)?;
