@@ -20,8 +20,6 @@ pub(crate) const HOST_PORTABLE: c_uint = 1;
 pub(crate) const HOST_READ_ONLY: c_uint = 8;
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read in the stream's order.
 pub(crate) const ORDER_STREAM: c_int = 1;
-/// `CU_MEMCPY_SRC_ACCESS_ORDER_ANY`: sources may be read before earlier work of the stream has ended.
-pub(crate) const ORDER_ANY: c_int = 3;
 
 /// `CUdevice_attribute`.
 pub(crate) mod attribute {

@@ -239,8 +239,8 @@ unsafe impl DmaEngine for Lender<'_> {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let mut queue = self.engine.open_cuda_queue(options)?;
-        let stream = CudaStream(queue.lend_stream());
+        let queue = self.engine.open_cuda_queue(options)?;
+        let stream = CudaStream(Arc::clone(queue.stream()));
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
         Ok(Box::new(queue))
     }

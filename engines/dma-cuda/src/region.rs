@@ -16,25 +16,18 @@ use crate::device::Device;
 use crate::driver::{Address, HOST_PORTABLE, HOST_READ_ONLY};
 use crate::error::{self, error};
 
+/// The alignment of `cuMemAlloc_v2`, which NVIDIA's programming guide promises.
+const DEVICE_ALIGNMENT: usize = 256;
 /// Dma-bufs have whole pages.
 const PAGE: usize = 4096;
-/// The bit of a key that tells device memory from host memory.
-const ON_DEVICE: usize = 1;
-
-/// Returns a key that no region of this process has had.
-fn key(place: Place) -> RegionKey {
-    static NEXT: AtomicUsize = AtomicUsize::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed) << 1;
-    RegionKey(number | if place == Place::Host { 0 } else { ON_DEVICE })
-}
-
-/// Returns true for the key of host memory.
-#[inline]
-pub(crate) const fn is_host(key: RegionKey) -> bool {
-    key.0 & ON_DEVICE == 0
-}
 /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
 const DMA_BUF: c_int = 1;
+
+/// Returns a key that no region of this process has had. The driver needs none.
+fn key() -> RegionKey {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    RegionKey(NEXT.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Memory that the device reaches.
 #[derive(Debug)]
@@ -59,14 +52,12 @@ enum Memory {
 impl Memory {
     /// Allocates memory with room for the alignment. Returns it with its first address.
     ///
-    /// The driver promises no alignment of host memory: small allocations share pages.
+    /// The driver promises no alignment of host memory: small allocations share pages. A second try would have to
+    /// free the first one, which waits for all work on the device.
     fn allocate(device: &Device, request: &MemoryRequest) -> Result<(Self, Address), c_int> {
-        let exact = Self::allocate_len(device, request.place, request.len)?;
-        if exact.1.is_multiple_of(request.align as u64) {
-            return Ok(exact);
-        }
-        let _ = exact.0.free(device);
-        let len = request.len.checked_add(request.align).ok_or(error::OUT_OF_MEMORY)?;
+        let promised = if request.place == Place::Device { DEVICE_ALIGNMENT } else { 1 };
+        let slack = if request.align > promised { request.align } else { 0 };
+        let len = request.len.checked_add(slack).ok_or(error::OUT_OF_MEMORY)?;
         Self::allocate_len(device, request.place, len)
     }
 
@@ -119,12 +110,8 @@ impl CudaRegion {
         let addr = start.next_multiple_of(request.align as u64);
         let on_host = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr as usize));
         let info = match (request.place, on_host) {
-            (Place::Host, Some(base)) => {
-                RegionInfo::local(engine, key(Place::Host), base, request.len, request.access)
-            }
-            _ => {
-                RegionInfo::remote(engine, key(Place::Device), DeviceAddr(addr), request.len, request.access)
-            }
+            (Place::Host, Some(base)) => RegionInfo::local(engine, key(), base, request.len, request.access),
+            _ => RegionInfo::remote(engine, key(), DeviceAddr(addr), request.len, request.access),
         };
         // From here on it is freed with the region.
         let region = Self { info, device: Arc::clone(device), memory };
@@ -160,7 +147,7 @@ impl CudaRegion {
             unsafe { (driver.cuMemHostRegister_v2)(base.as_ptr().cast(), len, flags) }
         };
         device.call(register).map_err(|code| Self::not_registered(device, memory, code))?;
-        let info = RegionInfo::local(engine, key(Place::Host), base, len, request.access);
+        let info = RegionInfo::local(engine, key(), base, len, request.access);
         let memory = Memory::Registered(base.as_ptr().expose_provenance());
         Ok(Self { info, device: Arc::clone(device), memory })
     }
@@ -219,7 +206,7 @@ impl CudaRegion {
                 return Err(foreign(message).with_native(crate::device::explain(&device.driver, code)));
             }
         }
-        let info = RegionInfo::remote(engine, key(Place::Device), addr, len, request.access);
+        let info = RegionInfo::remote(engine, key(), addr, len, request.access);
         Ok(Self { info, device: Arc::clone(device), memory: Memory::Foreign })
     }
 }

@@ -85,7 +85,7 @@ unsafe extern "C" fn counting(
 }
 
 #[test]
-fn a_batch_of_1024_copies_is_one_call() {
+fn a_batch_of_256_copies_is_one_call() {
     let mut counted = driver(HEALTHY);
     counted.cuMemcpyBatchAsync_v2 = Some(counting);
     let engine = CudaEngine::open_with(&counted, &options(0)).unwrap();
@@ -100,7 +100,7 @@ fn a_batch_of_1024_copies_is_one_call() {
         .collect();
     queue.flush();
     transfers.into_iter().for_each(|transfer| drop(transfer.wait().unwrap()));
-    assert_eq!((BATCHES.load(Ordering::Relaxed), PIECES.load(Ordering::Relaxed)), (1, 1024));
+    assert_eq!((BATCHES.load(Ordering::Relaxed), PIECES.load(Ordering::Relaxed)), (4, 256));
     assert_eq!(read(&engine, &target), bytes);
 }
 
