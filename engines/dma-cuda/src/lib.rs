@@ -1,7 +1,7 @@
 //! Copy engines of NVIDIA GPUs as an engine of the `dma` crate, through the driver's `libcuda.so.1`.
 //!
 //! The library is loaded when the first engine is opened: nothing of it is needed to build, and no CUDA
-//! toolkit to run. Without it, or without a device, [`CudaEngine::open`] and [`discover`] return errors with
+//! toolkit to run. If it or a device is missing, [`CudaEngine::open`] and [`discover`] return errors with
 //! the remedy. The README describes the set-up of a machine.
 //!
 //! Properties that users see; the README has more of them:

@@ -22,8 +22,9 @@ use crate::event::Signal;
 use crate::fill::fill;
 use crate::stream::{self, Stream};
 
-/// Copies of one driver call at most. On an H200 with driver 580.159, 4,096 copies of 8 KiB from host to device go
-/// at 17.2 GB/s in calls of 256, and at 3.5 to 5.7 GB/s in one call (`tests/hardware.rs` measures it).
+/// Copies of one driver call at most. On an H200 with driver 580.159, 4,096 copies of 8 KiB from host to
+/// device go at 17.2 GB/s in calls of 256, and at 3.5 to 5.7 GB/s in one call (`tests/hardware.rs` measures
+/// it).
 const CALL_LEN: usize = 256;
 
 /// Descriptors of one fate, in the order of submission.
@@ -120,8 +121,7 @@ impl CudaQueue {
 
     /// Ends `number` descriptors that the driver did not take.
     ///
-    /// Those of a batch may have begun nevertheless: they are reported once an event behind them has
-    /// happened.
+    /// A batch that was refused may have begun, so it is reported once an event behind it has happened.
     #[cold]
     fn refused(&mut self, number: usize, code: c_int) {
         self.close_group(0);
@@ -261,13 +261,13 @@ impl CudaQueue {
     }
 }
 
-/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has them. `taken` is the number
-/// that it took.
+/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has them. `taken` is the
+/// number that it took.
 ///
 /// # Safety
 ///
-/// The arrays have one length, at least 1, and name memory that both sides reach. The context is current, and the
-/// stream is one of it.
+/// The arrays have one length, at least 1, and name memory that both sides reach. The context is current, and
+/// the stream is one of it.
 unsafe fn copy(
     driver: &Driver,
     dsts: &mut [Address],
@@ -319,8 +319,8 @@ unsafe fn copy(
 }
 
 // SAFETY: descriptors are reported in order, each once: after an event behind them, or if the driver never
-// had them. After such an event the device accesses their memory no more, and its writes are visible. Those
-// in flight when the context is lost are never reported.
+// had them. After such an event the device accesses their memory no more, and its writes are visible.
+// Descriptors in flight when the context is lost are never reported.
 unsafe impl RawQueue for CudaQueue {
     fn engine_id(&self) -> EngineId {
         self.engine

@@ -52,8 +52,8 @@ enum Memory {
 impl Memory {
     /// Allocates memory with room for the alignment. Returns it with its first address.
     ///
-    /// The driver promises no alignment of host memory: small allocations share pages. A second try would have to
-    /// free the first one, which waits for all work on the device.
+    /// The driver promises no alignment of host memory: small allocations share pages. A second try would
+    /// have to free the first one, which waits for all work on the device.
     fn allocate(device: &Device, request: &MemoryRequest) -> Result<(Self, Address), c_int> {
         let promised = if request.place == Place::Device { DEVICE_ALIGNMENT } else { 1 };
         let slack = if request.align > promised { request.align } else { 0 };

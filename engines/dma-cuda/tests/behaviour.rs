@@ -358,7 +358,7 @@ fn read_only_pages_are_sources() {
 
 #[test]
 fn a_device_without_read_only_registration_says_so() {
-    /// Answers as the stand-in, but for the attribute.
+    /// Answers as the stand-in does, except for the attribute.
     unsafe extern "C" fn without(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
         if attribute == 113 {
             // SAFETY: the caller's place for a value.
@@ -392,7 +392,7 @@ fn too_much_memory_is_refused_with_the_number() {
             "{error}"
         );
     }
-    // What was refused took nothing: all of the rest can be had.
+    // The refused requests took nothing: large ones still succeed.
     let all = engine.allocate_device(128 << 20).unwrap();
     drop(all);
     drop(engine.allocate_device(128 << 20).unwrap());

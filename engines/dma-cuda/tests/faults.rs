@@ -56,7 +56,7 @@ fn a_copy_that_the_driver_refuses_fails_and_the_queue_goes_on() {
     let (_, target) = copy().wait().unwrap();
     assert_eq!(target[..], [7; 4096]);
 
-    // One of a batch: all of that call fail, and those of other calls do not.
+    // If one copy of a batch is refused, all copies of that call fail, and others do not.
     let queue = self::queue(&engine);
     let batch: Vec<_> = (0..4)
         .map(|_| queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap())
@@ -81,7 +81,7 @@ fn loses(ordinal: u32, code: i32) {
     let mut lost = copy(128).unwrap();
     queue.flush();
     assert!(lost.wait_for(Duration::from_millis(20)).is_err(), "it is never reported");
-    let error = copy(256).and_then(|transfer| transfer.wait().map_err(Into::into)).map(|_| ()).unwrap_err();
+    let error = copy(256).and_then(|transfer| transfer.wait()).map(|_| ()).unwrap_err();
     assert_eq!(error.error().kind(), ErrorKind::DeviceLost, "{error}");
     assert_eq!(error.error().native().unwrap().code, code, "{error}");
     assert!(!error.error().hint().is_empty(), "{error}");

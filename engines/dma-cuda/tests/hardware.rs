@@ -214,8 +214,8 @@ impl Way {
     }
 }
 
-/// Seconds that `pieces` copies of `piece` bytes take on the queue. Polls as the loop's call spins, or waits, which
-/// sleeps after a while.
+/// Seconds that `pieces` copies of `piece` bytes take on the queue. Polls as the loop's call spins, or waits,
+/// which sleeps after a while.
 fn by_engine(queue: &Queue, way: &Way, piece: usize, pieces: usize, polls: bool) -> f64 {
     let began = Instant::now();
     let transfers: Vec<_> = (0..pieces)
@@ -242,7 +242,7 @@ fn by_loop(engine: &CudaEngine, stream: usize, way: &Way, piece: usize, pieces: 
     let began = Instant::now();
     for i in 0..pieces as u64 {
         let at = i * piece as u64;
-        // SAFETY: within both windows, which nobody else uses.
+        // SAFETY: within both windows, which only this function uses.
         assert_eq!(unsafe { (driver.cuMemcpyAsync)(dst + at, src + at, piece, stream) }, 0);
     }
     // SAFETY: the stream exists.
@@ -269,7 +269,7 @@ fn by_batches(
         let (dsts, srcs, lens) = (&dsts[at..at + chunk], &srcs[at..at + chunk], &lens[at..at + chunk]);
         let (mut first, stream) = (0, streams[i % streams.len()]);
         let (dst, src, len) = (dsts.as_ptr(), srcs.as_ptr(), lens.as_ptr());
-        // SAFETY: within both windows, which nobody else uses.
+        // SAFETY: within both windows, which only this function uses.
         let code = unsafe { batch(dst, src, len, chunk, &raw mut attributes, &raw mut first, 1, stream) };
         if code != 0 {
             println!("the driver answers {code}");

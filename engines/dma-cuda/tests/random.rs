@@ -70,8 +70,8 @@ impl Run<'_> {
         })
     }
 
-    /// Waits for all, and takes over what they wrote. A destination that failed holds anything: it is written
-    /// anew.
+    /// Waits for all, and takes over what they wrote. A destination that failed is undefined,
+    /// so it is filled.
     fn settle(&mut self) {
         for Expected { flight, region, offset, bytes, .. } in std::mem::take(&mut self.flights) {
             let outcome = match flight {
@@ -130,7 +130,7 @@ fn run(ordinal: u32, seed: u64, operations: usize) -> u64 {
         let len = 1 + chance.below(longest);
         let (at, offset) = (chance.below(LEN - len), chance.below(LEN - len));
         let overlaps = from == to && at < offset + len && offset < at + len;
-        // A source must not change, and a destination be nobody else's, while an operation is in flight.
+        // While an operation is in flight, its source must not change, and its destination is its own.
         if overlaps || run.is_busy((from, at), len, false) || run.is_busy((to, offset), len, true) {
             run.settle();
         }
