@@ -29,7 +29,7 @@ sentences=$(awk '
         s = " " tolower(sentence) " "
         if (s ~ / (so|as) (many|much) / && s !~ / (so|as) (many|much) as (possible|needed)/) return "so many"
         if (s ~ / (is|are|was|were|be) there[ .,;:]/ && s !~ / there (a|an|any|no|is) /) return "is there"
-        if (s ~ / (is|are|was) no / && s !~ / (is|are|was) no (longer|more|less|other|such|need|way|room|doubt|device|match|limit|error)/)
+        if (s ~ / (is|are|was) no / && s !~ / there (is|are|was) no / && s !~ / (is|are|was) no (longer|more|less|other|such|need|way|room|doubt|device|match|limit|error)/)
             return "is no"
         if (s ~ / (whoever|somebody|whatever is|nobody (has|is|may|can|else)) /) return "nobody"
         if (s ~ / for ever[ .,;:]/) return "for ever"

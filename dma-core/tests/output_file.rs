@@ -1,4 +1,4 @@
-//! Output files: complete or absent, links followed, devices and pipes never replaced.
+//! Tests of output files: complete or absent, links followed, devices and pipes never replaced.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +39,7 @@ fn a_file_appears_when_it_is_complete() {
         assert_eq!(fs::read(file.temporary_path().unwrap()).unwrap(), b"new");
         file.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        // A file that is given up costs the earlier one nothing.
+        // A discarded file leaves the earlier one unchanged.
         let mut file = create(&path).unwrap();
         file.write_all(b"other").unwrap();
         file.discard();
@@ -94,7 +94,7 @@ fn a_pipe_is_written_to() {
     for create in ALL {
         assert_eq!(create(&pipe).unwrap_err().kind(), ErrorKind::NotConnected, "no process reads it");
         assert_eq!(OutputFile::check(&pipe).unwrap(), None);
-        // Opened for both, the pipe has a reader at once.
+        // The pipe is opened for reading and writing, so it has a reader at once.
         let mut reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
         write(create, &pipe, b"new").unwrap();
         let mut got = [0; 3];
@@ -102,7 +102,7 @@ fn a_pipe_is_written_to() {
         assert_eq!(&got, b"new");
         assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     }
-    // A link to a pipe, and a descriptor that is saved.
+    // Save a descriptor through a link to a pipe.
     let link = folder.path().join("link");
     symlink("pipe", &link).unwrap();
     let mut reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
@@ -117,7 +117,7 @@ fn a_pipe_is_written_to() {
 #[test]
 fn a_device_is_written_to() {
     let folder = tempfile::tempdir().unwrap();
-    // A node of our own, because a defect would replace that of the system.
+    // The test makes its own device node, because a defect would replace the system's.
     let null = folder.path().join("null");
     if mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 3)).is_err()
         || fs::File::options().write(true).open(&null).is_err()
@@ -138,7 +138,7 @@ fn a_device_is_written_to() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error_and_unchanged() {
+fn unwritable_outputs_are_errors_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("dir")).unwrap();

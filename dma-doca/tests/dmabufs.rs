@@ -47,7 +47,7 @@ fn memory_of_a_device_is_copied_without_a_mapping() {
 }
 
 #[test]
-fn what_cannot_be_registered_is_refused_with_the_remedy() {
+fn unsuitable_memory_is_refused_with_the_remedy() {
     let gpu = gpu();
     let vram = gpu.allocate_device(LEN).unwrap();
     let engine = calls::engine("");

@@ -237,7 +237,7 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
                 let len = 1 + (i * 37) % 3000;
                 let mut src = allocate(engine, len);
                 src.copy_from_slice(&sample((round * depth + i) as u64, len));
-                q.copy(src, allocate(engine, len)).expect("a queue takes as many operations as it is deep")
+                q.copy(src, allocate(engine, len)).expect("a queue accepts operations up to its depth")
             })
             .collect();
         // The transfers are taken in another order than that of submission.
@@ -253,7 +253,8 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
     expect_all_completed(q.counters(), 3 * depth as u64, "after all were waited for");
 }
 
-/// Memory of 0 bytes is allocated, registered, taken from pools, copied, exported and imported as any other.
+/// Memory of 0 bytes is allocated, registered, taken from pools, copied, exported and imported like any other
+/// memory.
 pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
     let capabilities = engine.info().capabilities;
     let q = queue(engine);
@@ -291,7 +292,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
             *destination = q.fill(empty, [7; 8]).expect(ACCEPTS).wait().expect(COMPLETES);
         }
     }
-    // Among others, in a list.
+    // A list has empty views among others.
     let mut full = allocate(engine, 10);
     full.fill(7);
     let list = (allocate(engine, 0), full, allocate(engine, 0));

@@ -171,8 +171,8 @@ fn a_completion_that_is_lost_is_said_to_be_missing() {
             (shared_queues_serve_threads, &[COMPLETES, "timed out"]),
             (dropped_transfers_finish, &[COMPLETES, "of 1 copies, none is within 10s"]),
             (futures_resolve_anywhere, &[COMPLETES, "1 copies that were polled for 10s are not"]),
-            (closing_accounts_for_everything, &[COUNTED, "What is missing was never reported"]),
-            (shared_queues_close_cleanly, &[COUNTED, "What is missing was never reported"]),
+            (closing_accounts_for_everything, &[COUNTED, "the missing ones were never reported"]),
+            (shared_queues_close_cleanly, &[COUNTED, "the missing ones were never reported"]),
         ],
     );
 }

@@ -1,4 +1,5 @@
-//! [`DeviceBacked`]: an engine with its memory on the device, so that code for buffers tests device memory.
+//! [`DeviceBacked`]: an engine that keeps its memory on the device, so that tests written for buffers also
+//! test device memory.
 #![expect(unsafe_code, reason = "implements the raw traits")]
 
 use std::fmt;
@@ -13,17 +14,17 @@ use crate::{
     QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
 
-/// The time after which a staging copy counts as lost.
+/// Time after which a staging copy counts as lost.
 const STAGING: Duration = Duration::from_secs(10);
 
-/// An engine whose operations run on device memory, while its users see host memory.
+/// An engine whose operations run on device memory, although its users see host memory.
 ///
-/// Each region of host memory has a shadow of the same length on the device of the engine within. A queue
+/// Each region of host memory has a shadow of the same length in the inner engine's device memory. A queue
 /// copies the sources of an operation to their shadows, runs the operation on shadows, and copies the
-/// destinations back before it reports the operation. All bytes move by the engine within, so whatever
-/// compares bytes in buffers compares what the engine did in its device's memory.
+/// destinations back before it reports the operation. The inner engine moves all bytes, so a test that
+/// compares bytes in buffers checks the engine's operations on device memory.
 ///
-/// It is for tests: staging copies are waited for within `submit` and `poll`.
+/// It is for tests only, because `submit` and `poll` wait for staging copies.
 pub struct DeviceBacked<'a> {
     inner: &'a dyn DmaEngine,
     info: EngineInfo,
@@ -38,7 +39,7 @@ impl<'a> DeviceBacked<'a> {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if `inner` does not allocate both host memory and device memory, or has one queue only.
+    /// `Unsupported` if `inner` does not allocate both host memory and device memory, or has only one queue.
     pub fn new(inner: &'a dyn DmaEngine, shadow_every: usize) -> Result<Self> {
         let mut info = inner.info().clone();
         if info.places().count() < 2 || info.limits.max_queues == Some(1) {
@@ -49,7 +50,8 @@ impl<'a> DeviceBacked<'a> {
             .with_backend(info.backend)
             .with_hint("open an engine that has them, such as `sim:device_memory=256M`"));
         }
-        // Bytes come back when an operation is reported, so the caller keeps the fences.
+        // Bytes are copied back when an operation is reported, so the planner must hold operations back at
+        // fences.
         info.capabilities -= Capabilities::FENCE
             | Capabilities::ALLOCATE_DEVICE
             | Capabilities::REGISTER_DEVICE
@@ -65,7 +67,7 @@ impl<'a> DeviceBacked<'a> {
         })
     }
 
-    /// Makes a region of the inner engine's, with a shadow if it is its turn.
+    /// Makes a region from one of the inner engine, with a shadow for every `shadow_every`th region.
     fn region(&self, host: Box<dyn RawRegion>, align: usize, may_shadow: bool) -> Result<Box<dyn RawRegion>> {
         let own = *host.info();
         let number = self.regions.next.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl Regions {
         change(&mut self.entries.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the segment of the host region, and the same bytes of its shadow.
+    /// Returns the segment in the host region, and the corresponding segment of its shadow.
     fn translate(&self, segment: Segment) -> (Segment, Option<Segment>) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(&segment.key.0).expect("a descriptor names a registered region");
@@ -118,7 +120,8 @@ impl Regions {
     }
 }
 
-// SAFETY: queues take what the inner engine's take, whose info this is with fewer capabilities.
+// SAFETY: `info` is that of the inner engine with fewer capabilities, and queues accept what the inner
+// engine's queues accept.
 unsafe impl DmaEngine for DeviceBacked<'_> {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -131,7 +134,7 @@ unsafe impl DmaEngine for DeviceBacked<'_> {
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         request.validate_for_host()?;
         let host = self.inner.allocate_raw(request)?;
-        // What peers reach is host memory: they would not see the shadow.
+        // Memory for peers gets no shadow, because peers would not see it.
         self.region(host, request.align, request.export.is_empty())
     }
 
@@ -140,7 +143,7 @@ unsafe impl DmaEngine for DeviceBacked<'_> {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: this function's caller promises what the inner engine asks for.
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         let host = unsafe { self.inner.register_raw(memory, request) }?;
         self.region(host, 1, true)
     }
@@ -159,7 +162,7 @@ unsafe impl DmaEngine for DeviceBacked<'_> {
     }
 }
 
-/// A region of the inner engine's, and its shadow.
+/// A region of the inner engine, and its shadow.
 #[derive(Debug)]
 struct Shadowed {
     info: RegionInfo,
@@ -174,15 +177,15 @@ impl Drop for Shadowed {
     }
 }
 
-// SAFETY: the memory is that of the host region, which lives as long. Queues write it as the descriptors say
-// that name it.
+// SAFETY: the memory is that of the host region, which lives as long. Queues access it only as submitted
+// descriptors require.
 unsafe impl RawRegion for Shadowed {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: this function's caller promises what the host region asks for.
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         unsafe { self.host.export(offset, len, rights) }
     }
 
@@ -195,7 +198,7 @@ unsafe impl RawRegion for Shadowed {
 #[derive(Debug)]
 struct InFlight {
     token: u64,
-    /// Copies from shadows to host memory, to be done before it is reported.
+    /// Copies from shadows to host memory, which are made before the operation is reported.
     back: Vec<(Segment, Segment)>,
 }
 
@@ -204,20 +207,20 @@ struct BackedQueue {
     id: EngineId,
     main: Box<dyn RawQueue>,
     staging: Box<dyn RawQueue>,
-    /// By the token of the inner descriptor.
+    /// Sorted by the token of the inner descriptor.
     slots: Vec<Option<InFlight>>,
     regions: Arc<Regions>,
     stopped: bool,
 }
 
 impl BackedQueue {
-    /// Copies one segment to another, and waits for that.
+    /// Copies one segment to another, and waits for the completion.
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn stage(&mut self, src: Segment, dst: Segment) -> Outcome {
-        // SAFETY: this function's caller promises what `submit` asks for.
+        // SAFETY: the caller meets the requirements of `submit` for both segments.
         match unsafe { self.staging.submit(&[Descriptor::copy(0, src, dst)]) } {
             Ok(1) => {}
             Ok(_) => return Outcome::Failed(ErrorKind::OutOfResources),
@@ -240,12 +243,12 @@ impl BackedQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`], for an operation that reads `segment`.
+    /// See [`RawQueue::submit`], for an operation that reads `segment`.
     unsafe fn source(&mut self, segment: Segment) -> Result<Segment> {
         let (host, shadow) = self.regions.translate(segment);
         let Some(shadow) = shadow else { return Ok(host) };
-        // SAFETY: nobody writes the source from `submit` on. Other operations may copy the same bytes of a
-        // source that is shared.
+        // SAFETY: the source is not written while the operation is in flight. Other operations may copy the
+        // same bytes of a shared source to the shadow, which does not change them.
         match unsafe { self.stage(host, shadow) } {
             Outcome::Done => Ok(shadow),
             Outcome::Failed(kind) => Err(Error::new(kind, "a copy to device memory failed")),
@@ -253,7 +256,7 @@ impl BackedQueue {
         }
     }
 
-    /// Returns the shadow of a destination, and notes that its bytes come back.
+    /// Returns the shadow of a destination, and records that its bytes must be copied back.
     fn destination(&self, segment: Segment, back: &mut Vec<(Segment, Segment)>) -> Segment {
         let (host, shadow) = self.regions.translate(segment);
         let Some(shadow) = shadow else { return host };
@@ -261,11 +264,11 @@ impl BackedQueue {
         shadow
     }
 
-    /// Submits one descriptor. Returns false if the queue within is full.
+    /// Submits one descriptor. Returns false if the inner queue is full.
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn submit_one(&mut self, descriptor: &Descriptor<'_>, slot: usize) -> Result<bool> {
         let (mut back, mut src, mut dst) = (Vec::new(), Vec::new(), Vec::new());
         let (sources, destinations): (Vec<Segment>, Vec<Segment>) = match descriptor.operation() {
@@ -277,7 +280,7 @@ impl BackedQueue {
             Operation::CopyToBoth { src, dst } => (vec![src], dst.to_vec()),
         };
         for segment in sources {
-            // SAFETY: this function's caller promises that the operation may read it.
+            // SAFETY: the caller ensures that the operation may read the segment.
             src.push(unsafe { self.source(segment) }?);
         }
         for segment in destinations {
@@ -297,8 +300,8 @@ impl BackedQueue {
                 Descriptor::copy_to_both(token, src[0], &both)
             }
         };
-        // SAFETY: this function's caller promises it for the bytes that the shadows stand for, which no other
-        // operation uses unless it uses those, too.
+        // SAFETY: the caller meets the requirements for the host bytes. The shadows correspond to them, so no
+        // other operation conflicts with them.
         let taken = unsafe { self.main.submit(&[inner]) }?;
         if taken == 1 {
             self.slots[slot] = Some(InFlight { token: descriptor.token(), back });
@@ -307,8 +310,8 @@ impl BackedQueue {
     }
 }
 
-// SAFETY: the inner queue reports every descriptor once. Host memory is read and written as the descriptors
-// say, before they are submitted or before they are reported.
+// SAFETY: the inner queue reports every descriptor once. Sources are read before the inner submission, and
+// destinations are written before the report.
 unsafe impl RawQueue for BackedQueue {
     fn engine_id(&self) -> EngineId {
         self.id
@@ -324,7 +327,7 @@ unsafe impl RawQueue for BackedQueue {
         }
         for (n, descriptor) in batch.iter().enumerate() {
             let Some(slot) = self.slots.iter().position(Option::is_none) else { return Ok(n) };
-            // SAFETY: this function's caller promises it for the whole batch.
+            // SAFETY: the caller meets the requirements for every descriptor of the batch.
             match unsafe { self.submit_one(descriptor, slot) } {
                 Ok(true) => {}
                 Ok(false) => return Ok(n),
@@ -349,7 +352,8 @@ unsafe impl RawQueue for BackedQueue {
                 if completion.outcome != Outcome::Done {
                     break;
                 }
-                // SAFETY: the operation's destination, which is the device's until it is reported.
+                // SAFETY: the segment is the operation's destination, which belongs to the device until the
+                // report.
                 completion.outcome = unsafe { self.stage(from, to) };
             }
         }

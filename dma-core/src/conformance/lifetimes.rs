@@ -126,7 +126,7 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     // The memory is also a destination.
     let (dst, src) = q.copy(dst, src).expect(ACCEPTS).wait().expect(COMPLETES);
     drop(dst);
-    let src = src.into_owner::<String>().expect_err("it is no string");
+    let src = src.into_owner::<String>().expect_err("it is not a string");
     let region = src.region().clone();
     let src = src.into_owner::<Vec<u8>>().expect_err("it has another handle");
     drop(src);

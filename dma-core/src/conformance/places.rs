@@ -34,10 +34,10 @@ fn bytes_of(engine: &dyn DmaEngine, q: &Queue, window: &Window) -> BufferMut {
     q.copy(window.clone(), allocate(engine, window.len())).expect(ACCEPTS).wait().expect(COMPLETES).1
 }
 
-/// Memory is allocated in the places that the engine says, and refused in others.
+/// Memory is allocated in the places that the engine declares, and refused in others.
 pub fn places_are_what_the_engine_says(engine: &dyn DmaEngine) {
     let request = MemoryRequest::new(4096).with_place(Place::Device);
-    let as_buffer = engine.allocate_with(&request).expect_err("device memory is no buffer");
+    let as_buffer = engine.allocate_with(&request).expect_err("device memory is not a buffer");
     expect_kind(&as_buffer, ErrorKind::InvalidArgument, "device memory is a window, not a buffer");
     let on_node = engine.allocate_window(&request.clone().with_node(Some(0))).expect_err("no such memory");
     expect_kind(&on_node, ErrorKind::InvalidArgument, "a NUMA node has host memory only");
@@ -47,7 +47,7 @@ pub fn places_are_what_the_engine_says(engine: &dyn DmaEngine) {
         if !window.region().is_cpu_visible() {
             let read = window.read_at(0, &mut [0; 8]).expect_err("the CPU cannot reach it");
             expect_kind(&read, ErrorKind::Unsupported, "a CPU access to memory that it cannot reach");
-            window.try_into_mut().expect_err("memory that the CPU cannot reach is no buffer");
+            window.try_into_mut().expect_err("memory that the CPU cannot reach is not a buffer");
         }
     } else {
         let refused = engine.allocate_window(&request).expect_err("the engine has no device memory");
@@ -57,7 +57,7 @@ pub fn places_are_what_the_engine_says(engine: &dyn DmaEngine) {
     }
 }
 
-/// Device memory is zeroed, also when it was used before, and aligned as asked.
+/// Device memory is zeroed, even if it was used before, and has the requested alignment.
 pub fn device_memory_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     if !has_device_memory(engine) {
         return;
@@ -76,7 +76,7 @@ pub fn device_memory_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     }
 }
 
-/// Copies, lists and batches work between all places, and write nothing beside their destinations.
+/// Copies, lists and batches work between all places, and write only their destinations.
 pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let places: Vec<_> = engine.info().places().collect();
@@ -100,7 +100,7 @@ pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
             expect_arrived(&sample(i, 500), &bytes_of(engine, &q, dst), what);
         }
     }
-    // Pieces in both places, in one list.
+    // One list has segments in both places.
     let whole = sample(7, 5000);
     let place_of = |i: usize| places[i % places.len()];
     let cut = |cuts: &[usize], shift: usize| -> Vec<Window> {
@@ -151,12 +151,12 @@ pub fn answers_are_given_in_all_places(engine: &dyn DmaEngine) {
     }
 }
 
-/// Device memory that others allocated is used in place, and its owner is kept; foreign addresses are
+/// Device memory that others allocated is used in place, and its owner is kept alive. Foreign addresses are
 /// refused.
 pub fn device_memory_of_others_is_registered(engine: &dyn DmaEngine) {
     const LEN: usize = 64 << 10;
     let register = |addr, len, owner: Arc<Window>| {
-        // SAFETY: the owner keeps the memory, of which there are no references.
+        // SAFETY: the owner keeps the memory allocated, and no reference to it exists.
         engine.register_device(unsafe { DeviceMemory::from_raw(addr, len, owner) })
     };
     let capabilities = engine.info().capabilities;
@@ -180,15 +180,15 @@ pub fn device_memory_of_others_is_registered(engine: &dyn DmaEngine) {
     q.copy(src, window.clone()).expect(ACCEPTS).wait().expect(COMPLETES);
     let got = bytes_of(engine, &q, &owner);
     expect_arrived(&sample(3, LEN - 64), &got[64..], "a copy to device memory of others");
-    // Dropped early: the operation keeps the owner until it has ended.
+    // The transfer is dropped early, and the operation keeps the owner until it has ended.
     drop(q.copy(window.slice(..100), allocate(engine, 100)).expect(ACCEPTS));
     let returned = window.into_owner::<Arc<Window>>();
     drop(q);
     let returned = returned.map(drop).map_err(drop);
     assert!(Arc::strong_count(&owner) == 1, "the owner is let go once the device is done: {returned:?}");
-    // SAFETY: the owner keeps the memory, of which there are no references.
+    // SAFETY: the owner keeps the memory allocated, and no reference to it exists.
     let memory = unsafe { DeviceMemory::from_raw(addr, LEN, Arc::clone(&owner)) };
     let none = MemoryRequest::new(0).with_access(Access::empty());
     let refused = engine.register_device_with(memory, &none).expect_err("no rights");
-    expect_kind(&refused, ErrorKind::InvalidArgument, "memory that nobody may use");
+    expect_kind(&refused, ErrorKind::InvalidArgument, "memory without any right");
 }

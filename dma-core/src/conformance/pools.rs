@@ -47,7 +47,7 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
 }
 
-/// Windows of a pool of device memory come back, and are copied like others.
+/// Windows of a pool of device memory return to it, and are copied like others.
 pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
     let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
     let pool = match WindowPool::new(engine, &options) {
@@ -133,7 +133,7 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
         }
     };
     assert!(src.as_ptr().addr().is_multiple_of(8192), "aligned as asked for");
-    assert_eq!(src[..], [0; 5000], "as many zeroed bytes as asked for");
+    assert_eq!(src[..], [0; 5000], "the requested number of zeroed bytes");
     src.copy_from_slice(&sample(1, 5000));
     let (src, dst) = queue(engine).copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
     expect_arrived(&src, &dst, format_args!("a copy between buffers on a NUMA node"));

@@ -117,7 +117,7 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
         // SAFETY: the ranges lie in this engine's regions, which outlive the queue, and the destinations
         // overlap neither each other nor the source.
         let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
-        assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
+        assert_eq!(taken, depth, "a queue of {depth} that is empty accepts its depth of descriptors");
         q.flush();
         awaited.all(&mut *q, "after the doorbell", |completion| {
             assert_eq!(completion.outcome, Outcome::Done, "token {}", completion.token);
@@ -146,7 +146,7 @@ pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
         // SAFETY: the ranges lie in this engine's regions, which outlive the queue, and the destinations
         // overlap neither each other nor the source.
         let taken = unsafe { q.submit(&descriptors) }.expect("there is room");
-        assert_eq!(taken, depth, "a queue of {depth} that is empty takes as many descriptors");
+        assert_eq!(taken, depth, "a queue of {depth} that is empty accepts its depth of descriptors");
         if rung {
             q.flush();
         }

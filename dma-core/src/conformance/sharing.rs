@@ -167,8 +167,8 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }
 
-/// A copy between memory and its import into the same process is refused exactly if both name a byte,
-/// whatever addresses they have; so is one between two imports of one export.
+/// A copy between memory and its import into the same process is refused exactly if the ranges overlap,
+/// regardless of their addresses. The same holds for two imports of one export.
 pub fn imports_of_own_memory_overlap_it(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
         return;
@@ -192,7 +192,7 @@ pub fn imports_of_own_memory_overlap_it(engine: &dyn DmaEngine) {
         expect_kind(&refused, ErrorKind::Overlap, "memory and its import overlap");
     }
     local.write_at(0, &sample(7, 10_000)).expect("local memory can be written");
-    // The same offsets of the import and of all memory are different bytes.
+    // Equal offsets in the import and in the whole memory name different bytes.
     for (src, dst) in [
         (remote.slice(0..100), exported.slice(100..200)),
         (local.slice(0..100), remote.slice(0..100)),

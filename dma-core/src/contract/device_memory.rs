@@ -58,7 +58,7 @@ impl DeviceMemory {
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self> {
-        // At the same place in a page as the bytes, because devices map whole pages.
+        // Use the same offset within a page, because devices map whole pages.
         let skip = offset as usize % rustix::param::page_size();
         let addresses = Addresses::reserve(len.saturating_add(skip))?;
         let addr = DeviceAddr((addresses.start() + skip) as u64);

@@ -310,8 +310,8 @@ pub trait QueueEvents {
     ///
     /// # Errors
     ///
-    /// The system refused the descriptor when the queue was opened: such a queue can only be polled, and
-    /// [`arm`](Self::arm) fails, too. `OutOfResources`, `PermissionDenied`, `Os`.
+    /// `OutOfResources`, `PermissionDenied` or `Os` if the system refused the descriptor when the queue was
+    /// opened. Such a queue can only be polled, and [`arm`](Self::arm) also fails.
     fn fd(&self) -> Result<BorrowedFd<'_>>;
 
     /// Makes the next completion signal the descriptor. Returns `false` if completions may already be
@@ -319,7 +319,7 @@ pub trait QueueEvents {
     ///
     /// # Errors
     ///
-    /// Those of [`fd`](Self::fd); `Os` if the system refuses.
+    /// Errors of [`fd`](Self::fd); `Os` if the system refuses.
     fn arm(&mut self) -> Result<bool>;
 
     /// Clears the descriptor's readiness after a wake, or when an `arm` is no longer needed.

@@ -215,7 +215,7 @@ impl Error {
     fn detail_mut(&mut self) -> &mut Detail {
         let detail = self.detail.get_or_insert_default();
         // A cause never leaves its `OpError`, which drops it before the error itself can be changed.
-        Arc::get_mut(detail).expect("nobody else has the detail")
+        Arc::get_mut(detail).expect("this is the only reference to the detail")
     }
 
     /// Adds the number that was requested and its limit.

@@ -99,7 +99,7 @@ impl ExportDescriptor {
         self.len
     }
 
-    /// Returns whether it grants no bytes. Then importing it asks no engine.
+    /// Returns whether it grants no bytes. Importing such a descriptor does not involve the engine.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -182,7 +182,7 @@ impl ExportDescriptor {
     ///
     /// # Errors
     ///
-    /// Those of [`OutputFile::create_private`], naming the path.
+    /// Errors of [`OutputFile::create_private`], with the path.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let write = || {

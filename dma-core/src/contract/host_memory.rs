@@ -41,8 +41,8 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MemoryRequest {
-    /// Length in bytes. At least 1 for an engine; the safe API makes memory of 0 bytes without it. Ignored
-    /// when registering.
+    /// Length in bytes. Engines get at least 1; the safe API makes memory of 0 bytes without the engine.
+    /// Ignored when registering.
     pub len: usize,
     /// Alignment of the first byte, a power of two. Default 4096. Ignored when registering.
     pub align: usize,

@@ -18,12 +18,12 @@ const MAX_PARTIAL: u32 = 1000;
 /// A file that a program writes to a path that its user chose.
 ///
 /// - A regular file appears under its name when [`finish`](Self::finish) is called. Until then the bytes are
-///   in another file of the same directory, and a file that already has the name keeps its content. Dropped
-///   before, it leaves nothing behind.
+///   in another file of the same directory, and a file that already has the name keeps its content. If it is
+///   dropped before that, it leaves no file behind.
 /// - A symbolic link stays, and the file that it leads to is written. A file that is replaced keeps its
 ///   owner, as far as the user may set it, and its mode.
-/// - A character device, a named pipe and a path such as `/dev/stdout` are written to as they are. An open
-///   file behind `/dev/fd/N` is appended to.
+/// - A character device, a named pipe and a path such as `/dev/stdout` are written directly. Data is appended
+///   to an open file behind `/dev/fd/N`.
 /// - A directory, a block device, a socket, a read-only file and a pipe that no process reads are errors.
 ///
 /// ```
@@ -43,11 +43,11 @@ const MAX_PARTIAL: u32 = 1000;
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
-    /// `None` for what is written to as it is.
+    /// `None` for a device, a pipe or a standard stream, which are written directly.
     pending: Option<Pending>,
 }
 
-/// A regular file before it has its name.
+/// A regular file that does not have its final name yet.
 #[derive(Debug)]
 struct Pending {
     temporary: PathBuf,
@@ -59,7 +59,7 @@ struct Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.keep {
-            // Best effort: the error before it is the one to report.
+            // A failure to remove the file is ignored, because the earlier error is the one to report.
             let _ = fs::remove_file(&self.temporary);
         }
     }
@@ -153,7 +153,7 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// See [`create`](Self::create). A pipe that no process reads is no error here.
+    /// See [`create`](Self::create). A pipe without a reader is not an error here.
     pub fn check(path: &Path) -> io::Result<Option<PathBuf>> {
         match target(path)? {
             Target::Stream(_) => Ok(None),
@@ -181,22 +181,22 @@ impl OutputFile {
         let Self { mut file, pending } = self;
         file.flush()?;
         let Some(mut pending) = pending else { return Ok(()) };
-        // Some disks are found full only now.
+        // Some file systems report a full disk only now.
         file.sync_all()?;
         fs::rename(&pending.temporary, &pending.path)?;
-        // The temporary name may be another file's from now on.
+        // Another file may get the temporary name from now on.
         pending.keep = true;
         Ok(())
     }
 
-    /// Removes the file. What was written to a device or a pipe stays written.
+    /// Removes the file. Data that was written to a device or a pipe is not taken back.
     pub fn discard(mut self) {
         if let Some(pending) = &mut self.pending {
             pending.keep = false;
         }
     }
 
-    /// Returns an error of an output that names the path and a remedy.
+    /// Returns an error that names the output's path and a remedy.
     #[must_use]
     pub fn explain(path: &Path, error: io::Error) -> crate::Error {
         let hint = match error.kind() {
@@ -231,7 +231,7 @@ fn refused(kind: ErrorKind, message: impl Into<String>) -> io::Error {
 
 /// Opens a device, a pipe, or a path of this process's open files.
 fn open_special(path: &Path) -> io::Result<File> {
-    // Opening a pipe waits for a reader, unless it is opened without waiting.
+    // Opening a pipe blocks until it has a reader, unless it is opened in non-blocking mode.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     // Appends, because the path may name an open file with contents.
     let file = OpenOptions::new().append(true).custom_flags(flags).open(path).map_err(|error| {
@@ -291,7 +291,7 @@ fn partial_name(path: &Path, number: u32) -> PathBuf {
 fn descriptor(path: &Path) -> Option<u32> {
     let own = Path::new("/proc/self/fd").canonicalize().ok()?;
     let mut at = path.to_owned();
-    // The system follows 40 links, too.
+    // The system also follows at most 40 links.
     for _ in 0..40 {
         let folder = folder_of(&at).canonicalize().ok()?;
         let name = at.file_name()?.to_owned();
@@ -325,12 +325,12 @@ fn target(path: &Path) -> io::Result<Target> {
         }
         () if kind.is_socket() => Err(refused(ErrorKind::InvalidInput, "this is a socket")),
         () if !kind.is_file() => Ok(Target::Special),
-        // Checks the mode, because root may write read-only files.
+        // Check the mode, because root may write read-only files.
         () if found.permissions().readonly() => {
             Err(refused(ErrorKind::PermissionDenied, "the file exists and is read-only"))
         }
         () => {
-            // Renaming replaces even files that the user may not write.
+            // Check this, because renaming replaces even files that the user may not write.
             rustix::fs::access(path, Access::WRITE_OK)?;
             let real = path.canonicalize()?;
             // The system refuses foreign links in shared directories when it follows them, and not when their

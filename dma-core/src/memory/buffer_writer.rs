@@ -107,7 +107,7 @@ mod tests {
         writer.put_slice(&[3, 4, 5]);
         assert_eq!(writer.write(&[6; 3]).unwrap(), 3);
         assert_eq!((writer.filled(), writer.remaining_mut()), (&[1, 2, 3, 4, 5, 6, 6, 6][..], 8));
-        assert_eq!(writer.write(&[7; 20]).unwrap(), 8, "as much as there is room for");
+        assert_eq!(writer.write(&[7; 20]).unwrap(), 8, "the part that fits");
         assert_eq!(writer.write(&[8]).unwrap(), 0);
         let (filled, rest) = writer.into_parts();
         assert_eq!((filled.len(), rest.len()), (16, 0));

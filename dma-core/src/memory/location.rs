@@ -1,4 +1,4 @@
-//! [`Location`]: where the bytes of a region are, to tell whether two ranges share some.
+//! [`Location`]: the address space and address of a region's bytes, to detect whether two ranges overlap.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -6,17 +6,16 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::{DeviceAddr, ExportDescriptor};
 
-/// The address space of a region's bytes, and the way from an address in descriptors to the one in that
-/// space.
+/// The address space of a region's bytes, and the offset from an address in descriptors to one in that space.
 ///
-/// An address alone does not tell whether two ranges share bytes. Some devices name a peer's memory by the
-/// address that the peer has it at, where this process may have other memory. And an import of this process's
-/// own memory may have another address than that memory.
+/// An address alone does not show whether two ranges overlap. Some devices name a peer's memory by its
+/// address in the peer, where this process may have other memory. And an import of this process's own memory
+/// may have an address that differs from that of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// 0: this process's. Else the memory behind one export of a peer: [`number_of`] that export.
+    /// 0 for this process's memory; otherwise [`number_of`] the peer's export.
     space: u64,
-    /// Added to an address in descriptors, gives the address in the space.
+    /// The offset that, added to an address in descriptors, gives the address in the space.
     shift: u64,
 }
 
@@ -27,7 +26,7 @@ static EXPORTS: LazyLock<Mutex<HashMap<u64, Listed>>> = LazyLock::new(Mutex::def
 struct Listed {
     space: u64,
     start: u64,
-    /// Exports with the same blob.
+    /// The number of exports with the same blob.
     count: usize,
 }
 
@@ -35,18 +34,19 @@ fn exports() -> MutexGuard<'static, HashMap<u64, Listed>> {
     EXPORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of an export, which is not 0. Different exports have the same one by a chance of 2^-63.
+/// Returns the number of an export, which is not 0. Two exports have the same number with a probability of
+/// 2^-63.
 fn number_of(descriptor: &ExportDescriptor) -> u64 {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     HASHER.hash_one((descriptor.backend(), descriptor.native())) | 1
 }
 
 impl Location {
-    /// Memory of this process, or of a device, whose addresses no memory of this process has.
+    /// Memory of this process, or of a device whose addresses differ from those of this process.
     pub(crate) const HERE: Self = Self { space: 0, shift: 0 };
 
     /// Returns the location of imported memory whose first byte is at `addr` in descriptors. If this process
-    /// has exported the memory, it is that of the exported bytes.
+    /// has exported the memory, returns the location of the exported bytes.
     pub(crate) fn of_import(descriptor: &ExportDescriptor, addr: DeviceAddr) -> Self {
         let number = number_of(descriptor);
         let (space, start) = exports().get(&number).map_or((number, 0), |own| (own.space, own.start));
@@ -60,7 +60,7 @@ impl Location {
     }
 }
 
-/// An entry in the list of this process's exports, as long as the value exists.
+/// An entry in the list of this process's exports, which exists as long as this value.
 #[derive(Debug)]
 pub(crate) struct ListedExport(u64);
 
@@ -106,7 +106,7 @@ mod tests {
         assert!(space != 0 && offset == 7, "the peer's address is not one of this process");
         assert_eq!(at(&peers, 80), (space, 7), "two imports of one export");
         assert_ne!(at(&descriptor(b"another"), 5000).0, space);
-        // As long as one of the two exports exists.
+        // The entry stays as long as one of the two exports exists.
         let again = ListedExport::new(&own, Location::HERE.of(DeviceAddr(5000)));
         drop(listed);
         assert_eq!(at(&own, 80), (0, 5007));

@@ -1,4 +1,4 @@
-//! [`NoBytes`]: memory of 0 bytes, which is legal wherever memory is, so that callers need no special case.
+//! [`NoBytes`]: memory of 0 bytes, which is valid everywhere, so that callers need no special case.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::ptr::NonNull;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::region::{Region, Registered};
 use crate::{Access, DeviceAddr, EngineId, RawExport, RawRegion, RegionInfo, RegionKey, Result};
 
-/// A region of 0 bytes. The engine does not know of it: no descriptor names it, because operations of 0 bytes
-/// complete without the device.
+/// A region of 0 bytes. The engine is not involved: no descriptor names the region, because operations of 0
+/// bytes complete without the device.
 #[derive(Debug)]
 struct NoBytes(RegionInfo);
 
-/// Makes a region of 0 bytes. The first byte would be at `addr`, which the CPU reaches if `cpu` is set.
+/// Makes a region of 0 bytes at `addr`, which the CPU can reach if `cpu` is set.
 pub(super) fn region(
     (engine, backend): (EngineId, &'static str),
     addr: NonNull<u8>,
@@ -42,7 +42,7 @@ unsafe impl RawRegion for NoBytes {
     }
 }
 
-/// The export of 0 bytes: a peer that imports it asks no engine, so there is nothing to take back.
+/// The export of 0 bytes. A peer imports it without an engine, so revoking it does nothing.
 #[derive(Debug)]
 pub(super) struct NothingGranted;
 

@@ -208,7 +208,7 @@ impl Region {
         self.0.info.len
     }
 
-    /// Returns whether there are no bytes.
+    /// Returns whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.info.len == 0

@@ -113,7 +113,7 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     Ok(range)
 }
 
-/// Makes memory of 0 bytes, where the engine would allocate a byte.
+/// Makes memory of 0 bytes, without an allocation by the engine.
 fn allocate_no_bytes<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
     let mut one = request.clone();
     one.len = 1;
@@ -130,7 +130,7 @@ fn allocate_no_bytes<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest)
     Ok(no_bytes::region(id, addr, request.access, request.place == Place::Host, None))
 }
 
-/// Makes the import of 0 bytes, which no engine has to be asked for.
+/// Makes an import of 0 bytes, which does not involve the engine.
 pub(crate) fn import_no_bytes<E: DmaEngine + ?Sized>(engine: &E, rights: Access) -> Result<Range> {
     require(engine, Capabilities::IMPORT, "the engine imports no memory")?;
     let id = (engine.id(), engine.info().backend);
@@ -151,7 +151,7 @@ fn require<E: DmaEngine + ?Sized>(
     }
 }
 
-/// Returns an address of 0 bytes with this alignment, a power of two.
+/// Returns an address with this alignment, a power of two, for memory of 0 bytes.
 fn aligned_address(align: usize) -> NonNull<u8> {
     NonNull::without_provenance(NonZero::new(align).expect("an alignment is a power of two"))
 }

@@ -21,9 +21,9 @@ use crate::{
 /// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
 /// a file by [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other.
 ///
-/// An operation whose own source and destination overlap is rejected if the library can tell: if they are of
-/// one region, of a region and an import of it into the same process, or of two imports of one export. It
-/// cannot tell that a peer has exported the same bytes twice.
+/// An operation whose own source and destination overlap is rejected if the library can detect it: within one
+/// region, between a region and its import into the same process, or between two imports of one export. It
+/// cannot detect that a peer has exported the same bytes twice.
 #[derive(Clone)]
 pub struct Window(pub(crate) Range);
 
@@ -157,9 +157,9 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine cannot export, or not this memory; `AccessDenied` if the memory was not
-    /// allocated as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for
-    /// no rights; `OutOfResources`.
+    /// `Unsupported` if the engine cannot export this memory; `AccessDenied` if the memory was not allocated
+    /// as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for no
+    /// rights; `OutOfResources`.
     pub fn export(&self, rights: Access) -> Result<Export> {
         let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
         if rights.is_empty() {

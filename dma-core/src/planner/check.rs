@@ -20,8 +20,8 @@ pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, m
 #[inline]
 fn shared_bytes(src: &Range, dst: &Range) -> u64 {
     let ((src_space, src_start), (dst_space, dst_start)) = (src.located(), dst.located());
-    // They overlap if they begin closer together than they are long. Ends are not computed, because they may
-    // overflow.
+    // They overlap if the distance of their first bytes is less than their length. Ends are not computed,
+    // because they may overflow.
     let shared = (dst.len as u64).saturating_sub(src_start.abs_diff(dst_start));
     if src_space == dst_space { shared } else { 0 }
 }
@@ -319,11 +319,11 @@ fn collect_segments<T: Operand>(
 #[derive(Debug, Default)]
 struct Extents {
     list: Vec<Extent>,
-    /// The operation has to be checked: its types do not exclude an overlap.
+    /// True if the operation must be checked, because its types do not exclude an overlap.
     is_checked: bool,
 }
 
-/// A range that is not empty. The order is that of the check.
+/// A range that is not empty. Its order is the order of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
     /// The address space.
@@ -348,11 +348,11 @@ impl Extents {
         }
     }
 
-    /// Checks that no byte that is written is named twice.
+    /// Checks that no written byte is named twice.
     fn check_disjoint(&mut self) -> Result<()> {
         self.list.sort_unstable();
         let mut space = 0;
-        // The highest last bytes so far, of written and of read ranges.
+        // The highest last byte so far of written ranges, and of read ones.
         let (mut written_to, mut read_to) = (None, None);
         for extent in &self.list {
             if extent.space != space {
@@ -441,7 +441,7 @@ mod tests {
             src in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
             dst in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
         ) {
-            // By side, and by byte of both spaces, one behind the other.
+            // For each side, one flag per byte of both spaces, which are concatenated.
             let mut named = [[0_u32; 160]; 2];
             for (side, list) in [&src, &dst].into_iter().enumerate() {
                 for &(space, at, len) in list {

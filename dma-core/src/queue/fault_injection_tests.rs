@@ -532,7 +532,7 @@ fn a_wait_does_not_time_out_at_a_poll_that_reports() {
     assert!(!done, "the device is silent");
     // The last poll reports the other copy.
     assert!(wait(Some(polls - 1)).0, "the device has just completed something");
-    assert!(!wait(Some(polls)).0, "so many polls are all");
+    assert!(!wait(Some(polls)).0, "this is the number of polls");
 }
 
 /// A nap on the event takes some milliseconds.
@@ -553,7 +553,7 @@ fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
     lock(&rig.script).mute = true;
     let mut transfer = rig.copy(11);
     let _ = rig.queue.close(Duration::ZERO);
-    assert!(transfer.is_done(), "whoever asks until it is would ask for ever");
+    assert!(transfer.is_done(), "a caller that repeats it would never end");
     transfer.wait_for(Duration::ZERO).expect("likewise");
     assert_eq!(transfer.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
 }
@@ -727,7 +727,7 @@ fn a_panicking_destructor_or_waker_costs_nobody_else_the_wake() {
         lock(&rig.script).mute = close;
         let Rig { queue, .. } = rig;
         assert!(panics(|| if close { drop(queue) } else { _ = queue.poll() }));
-        assert!(woken.0.load(Ordering::Relaxed), "it would sleep for ever");
+        assert!(woken.0.load(Ordering::Relaxed), "it would sleep without end");
     }
 }
 
@@ -1048,7 +1048,8 @@ fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
     let (mut first, second) = (half(0, &mut memory), half(32, &mut memory));
     drop(first.unsplit(second).expect_err("of another region"));
     drop(first);
-    // A window with other views does not become a buffer. No bytes can be exported, but not without rights.
+    // A window with other views does not become a buffer. An empty range can be exported, but not without
+    // rights.
     let window = make().share();
     let other = window.clone();
     let window = window.try_into_mut().expect_err("there is another");

@@ -79,7 +79,7 @@ fn a_holder_that_sees_done_sees_the_bytes() {
         assert_eq!(shared.slot.look(), Seen::Done);
         // SAFETY: the operation has completed, so the device no longer accesses the memory.
         shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
-        assert!(!lane.join().unwrap(), "the holder was there");
+        assert!(!lane.join().unwrap(), "the holder was registered");
     });
 }
 

@@ -232,7 +232,7 @@ fn behind_table(src: Memory, dst: Memory) {
     const SIZES: [usize; 9] =
         [1 << 10, 2 << 10, 3 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
     header(
-        "hot, one core, destination so much further on in its page than the source: GB/s, and times memcpy",
+        "hot, one core, by the distance of the destination from the source within a page: GB/s, and times memcpy",
         &["memcpy", "kernel memcpy", "tuner"],
     );
     for (len, shift) in SIZES.map(|len| (len, 16)).into_iter().chain([(16 << 10, 48), (64 << 10, 48)]) {

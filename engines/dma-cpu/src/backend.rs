@@ -19,7 +19,7 @@ impl Backend for CpuBackend {
     }
 
     fn about(&self) -> &'static str {
-        "the CPU's fastest copies, on as many threads as it has"
+        "the CPU's fastest copies, on all its threads"
     }
 
     fn device(&self) -> Option<&'static str> {

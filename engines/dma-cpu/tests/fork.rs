@@ -70,7 +70,7 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
     wait_for("the threads sleep", || (threads(" S ") == 2).then_some(())).expect("they have nothing to do");
 
     let (mut engine, mut queue, mut fresh) = (Some(engine), Some(queue), Some(fresh));
-    assert!(child(|| drop((queue.take(), engine.take()))), "nobody is waited for");
+    assert!(child(|| drop((queue.take(), engine.take()))), "the child waits for no thread");
     assert!(
         child(|| {
             let fresh = fresh.take().expect("it has no threads yet");

@@ -287,7 +287,7 @@ proptest! {
                     let fd = events.fd().unwrap();
                     let second = Timespec { tv_sec: 10, tv_nsec: 0 };
                     let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&second)).expect("poll works");
-                    prop_assert_eq!(ready, 1, "asleep for ever with {} in flight", flying);
+                    prop_assert_eq!(ready, 1, "asleep without end with {} in flight", flying);
                 }
                 prop_assert!(started.elapsed() < Duration::from_secs(60));
             }
@@ -557,7 +557,7 @@ fn fences_open_while_everybody_sleeps() {
             let fd = events.fd().unwrap();
             let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
             let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
-            assert_eq!(ready.expect("poll works"), 1, "asleep for ever behind a fence");
+            assert_eq!(ready.expect("poll works"), 1, "asleep without end behind a fence");
         }
         queue.events().expect("there are events").disarm();
         while done < 2 {

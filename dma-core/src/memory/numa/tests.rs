@@ -48,7 +48,7 @@ fn a_kernel_without_nodes_has_one_with_everything() {
     assert_eq!(nodes.numbers().collect::<Vec<_>>(), [0]);
     assert!(!nodes.cores(0).expect("cores").is_empty());
     let request = MemoryRequest::new(5000).with_node(Some(0));
-    PageMemory::on_node_of(&nodes, &request).expect("all memory is there");
+    PageMemory::on_node_of(&nodes, &request).expect("all memory is available");
     let error = PageMemory::on_node_of(&nodes, &request.with_node(Some(1))).expect_err("none");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }

@@ -26,7 +26,7 @@ impl Future for PoolGet {
     }
 }
 
-/// A block to be awaited.
+/// A future that takes a block.
 pub(super) struct Take {
     pool: BufferPool,
     len: usize,

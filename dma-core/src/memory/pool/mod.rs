@@ -189,7 +189,7 @@ impl SizeClass {
         range
     }
 
-    /// Makes a range of 0 bytes, which takes no block.
+    /// Makes a range of 0 bytes, which uses no block.
     #[cold]
     fn no_bytes(&self, backend: &'static str) -> Range {
         let (id, addr) = ((self.engine, backend), NonNull::<u128>::dangling().cast());
@@ -359,8 +359,8 @@ impl BufferPool {
         Ok(Self(Arc::new(pool)))
     }
 
-    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. One
-    /// of 0 bytes is always free.
+    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. A
+    /// buffer of 0 bytes is always free.
     ///
     /// # Errors
     ///

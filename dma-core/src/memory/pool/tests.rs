@@ -222,7 +222,7 @@ fn threads_share_a_pool() {
                     }
                     if held.len() > 1 + (i % 3) as usize || i % 7 == u32::from(thread) {
                         let buffer = held.pop_front().expect("at least one");
-                        assert_eq!(buffer[..], [thread; 64], "somebody else has written to it");
+                        assert_eq!(buffer[..], [thread; 64], "another user has written to it");
                     }
                 }
             });

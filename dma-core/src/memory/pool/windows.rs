@@ -1,4 +1,4 @@
-//! [`WindowPool`]: device memory that comes back.
+//! [`WindowPool`]: device memory that is reused.
 
 use std::fmt;
 use std::future::Future;
@@ -8,11 +8,11 @@ use super::get::Take;
 use super::{BufferPool, PoolClass, PoolOptions};
 use crate::{DmaEngine, Place, Result, Window};
 
-/// Windows of the device's own memory that come back, as the buffers of a [`BufferPool`] do: allocating
-/// device memory, which waits for the device, is done once.
+/// Windows of the device's own memory that are reused, like the buffers of a [`BufferPool`]. Allocating
+/// device memory, which waits for the device, happens once.
 ///
-/// A window goes back when the last view of it is dropped, and no operation uses it. The contents are those
-/// that the last user left; new windows are zeroed.
+/// A window returns to the pool when its last view is dropped and no operation uses it. It holds the bytes
+/// that its last user left; new windows are zeroed.
 ///
 /// ```
 /// use dma_core::{DmaEngineExt, PoolOptions, QueueOptions, WindowPool};
@@ -29,8 +29,8 @@ use crate::{DmaEngine, Place, Result, Window};
 pub struct WindowPool(BufferPool);
 
 impl WindowPool {
-    /// Allocates the pool's memory from `engine`, in one piece for each size. May block while the device
-    /// clears it.
+    /// Allocates the pool's memory from `engine`, one region for each size. May block while the device clears
+    /// it.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl WindowPool {
         BufferPool::in_place(engine, options, Place::Device).map(Self)
     }
 
-    /// Takes a window of `len` bytes, as [`BufferPool::try_get`] takes a buffer.
+    /// Takes a window of `len` bytes like [`BufferPool::try_get`].
     ///
     /// # Errors
     ///
@@ -49,17 +49,17 @@ impl WindowPool {
         self.0.try_take(len).map(Window::new)
     }
 
-    /// Awaits a window of `len` bytes, as [`BufferPool::get`] awaits a buffer.
+    /// Takes a window of `len` bytes like [`BufferPool::get`], and waits until one is free.
     ///
     /// # Errors
     ///
-    /// When awaited, as [`BufferPool::get`].
+    /// The future fails as [`BufferPool::get`] does.
     pub fn get(&self, len: usize) -> impl Future<Output = Result<Window>> + Send + use<> {
         let take = Take::new(self.0.clone(), len);
         async { take.await.map(Window::new) }
     }
 
-    /// Waits up to `timeout` for a window of `len` bytes, as [`BufferPool::get_timeout`] waits for a buffer.
+    /// Waits up to `timeout` for a window of `len` bytes like [`BufferPool::get_timeout`].
     ///
     /// # Errors
     ///

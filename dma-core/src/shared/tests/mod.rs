@@ -488,7 +488,7 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     };
     let (done, receiver) = signal();
     let dropped = late(rig.memory(done));
-    assert_eq!(rig.lane().slots[0].look(), Seen::Reported, "nobody else would end it");
+    assert_eq!(rig.lane().slots[0].look(), Seen::Reported, "nothing else would end it");
     drop(dropped);
     receiver.try_recv().expect("it was let go");
     let mut awaited = late(rig.memory(|| ()));
@@ -561,7 +561,7 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands are gone");
     rig.mute(false);
     rig.lane().drive(Caller::Closer);
-    receiver.try_recv().expect("its task would sleep for ever");
+    receiver.try_recv().expect("its task would sleep without end");
 }
 
 /// A waker that calls a closure when it is dropped.
@@ -591,7 +591,7 @@ fn a_waker_that_panics_as_it_is_let_go_costs_nobody_the_wake() {
     assert!(polled.expect("it is not this task's"));
     rig.mute(false);
     rig.lane().drive(Caller::Closer);
-    receiver.try_recv().expect("its task would sleep for ever");
+    receiver.try_recv().expect("its task would sleep without end");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(super) struct Owner<T> {
 }
 
 /// One chunk of one job, claimed by one thread.
-#[must_use = "a chunk that is not finished holds up its queue for ever"]
+#[must_use = "an unfinished chunk blocks its queue"]
 pub(super) struct Claim<'a, T> {
     ring: &'a Ring<T>,
     entry: &'a Entry<T>,
@@ -75,7 +75,7 @@ pub(super) struct Claim<'a, T> {
 
 /// Result of finishing a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "somebody may be asleep"]
+#[must_use = "a thread may be asleep"]
 pub(super) struct Finished {
     /// True if it was the job's last chunk. Jobs behind a fence may have become available.
     pub(super) job: bool,
