@@ -1,4 +1,5 @@
-//! Takes buffers from a pool. They are registered once, and return to the pool when their last view is dropped.
+//! Takes buffers from a pool. They are registered once, and return to the pool when their last view is
+//! dropped.
 //!
 //! `cargo run --example 12_buffer_pool`
 

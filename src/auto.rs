@@ -28,8 +28,8 @@ const NONE: &str = "none";
 const AND: char = '|';
 
 /// Backends whose devices `auto` takes only by name. Looking for I/OAT channels sets up SPDK's environment in
-/// the process. An RDMA card and a GPU pin all memory, and their copies within the host cross the bus twice. A
-/// GPU's context takes a part of its memory.
+/// the process. An RDMA card and a GPU pin all memory, and their copies within the host cross the bus twice.
+/// A GPU's context takes a part of its memory.
 const BY_NAME: [&str; 3] = ["ioat", "rdma", "cuda"];
 
 /// Opens the first usable hardware device of each backend. Models are left out.

@@ -281,7 +281,8 @@ fn table(engine: &dyn DmaEngine) {
     }
 }
 
-/// Prints the cost of a copy at several depths: while that many are in flight, one is submitted and one completed.
+/// Prints the cost of a copy at several depths: while that many are in flight, one is submitted and one
+/// completed.
 fn in_flight_table(engine: &dyn DmaEngine) {
     const ROUNDS: usize = 15;
     const COPIES: usize = 1 << 18;

@@ -1,5 +1,5 @@
-//! Memory of another device, by its dma-buf: memory of the simulated device, whose file in memory stands for a
-//! dma-buf, on the stand-in SDK.
+//! Memory of another device, by its dma-buf: memory of the simulated device, whose file in memory stands for
+//! a dma-buf, on the stand-in SDK.
 
 #[path = "support/calls.rs"]
 mod calls;

@@ -38,7 +38,8 @@ impl Backend for IoatBackend {
         Ok(Arc::new(IoatEngine::open(&IoatOptions::from_name(name)?)?))
     }
 
-    /// Sets SPDK's environment up for the process, with the default options, if the system shows I/OAT functions.
+    /// Sets SPDK's environment up for the process, with the default options, if the system shows I/OAT
+    /// functions.
     fn discover(&self) -> Vec<Discovered> {
         crate::discover(&IoatOptions::new())
     }

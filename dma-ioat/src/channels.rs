@@ -77,8 +77,8 @@ impl Channels {
         self.held.iter().map(|(address, holder)| (*address, holder.as_str()))
     }
 
-    /// Attaches every function that SPDK offers and no other process has. It attaches them all at once, because SPDK
-    /// offers no function twice.
+    /// Attaches every function that SPDK offers and no other process has. It attaches them all at once,
+    /// because SPDK offers no function twice.
     pub(crate) fn probe(&mut self, spdk: &Library) -> Result<()> {
         self.held.clear();
         loop {

@@ -49,8 +49,8 @@ pub struct IoatEngine {
 }
 
 impl IoatEngine {
-    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels, unless
-    /// an earlier call did.
+    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels,
+    /// unless an earlier call did.
     ///
     /// May block for as long as DPDK takes to map its memory, which can be seconds. Channels stay attached,
     /// and are unavailable to other processes, until [`release_idle`](Self::release_idle) or the end of the
@@ -58,11 +58,10 @@ impl IoatEngine {
     ///
     /// # Errors
     ///
-    /// `MissingSdk`: no SPDK that can be used. `VersionMismatch`: an SPDK that is too old, or that does not accept
-    /// its DPDK. `NotFound`: no I/OAT device found.
-    /// `InUse`: the device is another process's or the kernel's, or the environment was set up with other
-    /// options. `PermissionDenied`, `OutOfMemory`: the system lacks rights or huge pages. `InvalidArgument`:
-    /// invalid options. Each error names the remedy.
+    /// `MissingSdk`: no SPDK that can be used. `VersionMismatch`: an SPDK that is too old, or that does not
+    /// accept its DPDK. `NotFound`: no I/OAT device found. `InUse`: the device is another process's or the
+    /// kernel's, or the environment was set up with other options. `PermissionDenied`, `OutOfMemory`: the
+    /// system lacks rights or huge pages. `InvalidArgument`: invalid options. Each error names the remedy.
     pub fn open(options: &IoatOptions) -> Result<Self> {
         Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
     }
@@ -206,8 +205,8 @@ unsafe impl DmaEngine for IoatEngine {
 /// Lists the channels of this machine. Unusable ones, a missing SPDK and a missing device are listed with
 /// their error and its remedy.
 ///
-/// Sets SPDK's environment up for the process, as [`IoatEngine::open`] does. Without a function that the system
-/// shows, nothing is set up.
+/// Sets SPDK's environment up for the process, as [`IoatEngine::open`] does. Without a function that the
+/// system shows, nothing is set up.
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
     let only = |error: Error| {

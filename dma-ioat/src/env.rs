@@ -168,8 +168,8 @@ impl Environment {
         if code < 0 { Err((settings.refused(code, &self.spdk), true)) } else { Ok(settings) }
     }
 
-    /// Returns the I/OAT functions that the system shows; `None` for calls that bring devices of their own: those
-    /// of the stand-in, and those that the program hands in.
+    /// Returns the I/OAT functions that the system shows; `None` for calls that bring devices of their own:
+    /// those of the stand-in, and those that the program hands in.
     fn system_functions(&self) -> Option<BTreeSet<PciAddress>> {
         let is_system = self.loaded && self.spdk.stand_in.is_none();
         is_system.then(|| device::functions().iter().map(|function| function.address).collect())
@@ -213,8 +213,8 @@ fn load(dir: Option<&Path>) -> Result<Library> {
 }
 
 impl Settings {
-    /// Resolves the options on this machine. DPDK would take every device that it has a driver for, such as the
-    /// network card, so only `functions` are allowed unless the options say otherwise.
+    /// Resolves the options on this machine. DPDK would take every device that it has a driver for, such as
+    /// the network card, so only `functions` are allowed unless the options say otherwise.
     fn new(options: &IoatOptions, functions: Option<BTreeSet<PciAddress>>) -> Result<Self> {
         let allow = match (&options.allow, functions) {
             (None, Some(functions)) if functions.is_empty() => return Err(device::none(&[])),

@@ -58,7 +58,8 @@ pub(crate) fn env_init(spdk: &Library, opts: &EnvOpts) -> i32 {
     unsafe { (spdk.env.spdk_env_init)(opts.as_ptr()) }
 }
 
-/// Allocates zeroed memory that devices reach, on a NUMA node, or on any with -1. `len` and `align` are not 0.
+/// Allocates zeroed memory that devices reach, on a NUMA node, or on any with -1. `len` and `align` are not
+/// 0.
 pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> Option<NonNull<u8>> {
     // SAFETY: the third argument must be null.
     let memory = unsafe {
@@ -133,8 +134,8 @@ pub(crate) fn probe<P: Probe>(spdk: &Library, probe: &mut P) -> i32 {
 }
 
 unsafe extern "C" fn wants<P: Probe>(context: *mut c_void, function: *mut spdk_pci_device) -> bool {
-    // SAFETY: `probe` passed this pointer as the context, and SPDK calls back within that call only, one call at a
-    // time.
+    // SAFETY: `probe` passed this pointer as the context, and SPDK calls back within that call only, one call
+    // at a time.
     let (spdk, probe) = unsafe { &mut *context.cast::<(&Library, &mut P)>() };
     let Some(function) = NonNull::new(function).map(RawFunction) else { return false };
     probe.wants(function, address_of(spdk, function))
@@ -205,8 +206,8 @@ pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
 ///
 /// # Safety
 ///
-/// The channel is attached, no other thread uses it during the call, and the memory that its callbacks write is
-/// valid.
+/// The channel is attached, no other thread uses it during the call, and the memory that its callbacks write
+/// is valid.
 pub(crate) unsafe fn process(spdk: &Library, RawChannel(channel): RawChannel) -> bool {
     // SAFETY: the caller's channel is attached, no other thread uses it during the call, and its callbacks'
     // memory is valid.
@@ -256,9 +257,8 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
 ///
 /// `register` points to a mapped register.
 unsafe fn read_register(register: *mut u8) -> u8 {
-    // The stand-in's engine is a thread of this process, whose accesses ThreadSanitizer takes for races with volatile
-    // ones.
-    // SAFETY: the caller's register is mapped, and all accesses to it are atomic.
+    // The stand-in's engine is a thread of this process, whose accesses ThreadSanitizer takes for races with
+    // volatile ones. SAFETY: the caller's register is mapped, and all accesses to it are atomic.
     #[cfg(dma_thread_sanitizer)]
     let value =
         unsafe { std::sync::atomic::AtomicU8::from_ptr(register) }.load(std::sync::atomic::Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Intel I/OAT (CBDMA, the copy engine of Xeon processors) as an engine of the `dma` crate, through the SPDK
 //! that is installed.
 //!
-//! SPDK is loaded when the first engine is opened: nothing of it is needed to build. If it or a
-//! device is missing, [`IoatEngine::open`] and [`discover`] return errors with the remedy. The README describes the
+//! SPDK is loaded when the first engine is opened: nothing of it is needed to build. If it or a device is
+//! missing, [`IoatEngine::open`] and [`discover`] return errors with the remedy. The README describes the
 //! set-up of a machine.
 //!
 //! Properties of I/OAT and SPDK that users see:

@@ -50,9 +50,9 @@ pub struct IoatOptions {
     pub mem: Option<u32>,
     /// Use of huge pages for DMA memory. Default [`HugePages::Auto`].
     pub huge: HugePages,
-    /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions that the
-    /// system shows, so that DPDK's drivers take no other device; without any, SPDK's environment is not set
-    /// up. Calls of [`with_library`](Self::with_library) may take all functions by default.
+    /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions that
+    /// the system shows, so that DPDK's drivers take no other device; without any, SPDK's environment is not
+    /// set up. Calls of [`with_library`](Self::with_library) may take all functions by default.
     pub allow: Option<BTreeSet<PciAddress>>,
     /// The code that sets SPDK's environment up. Default [`EnvSetup::Own`].
     pub env: EnvSetup,

@@ -154,8 +154,8 @@ impl IoatQueue {
         }
         let (to, from) = (dst.addr.as_ptr().cast(), src.addr.as_ptr().cast_const().cast());
         let count = self.count();
-        // SAFETY: the channel is this queue's. The caller keeps both ranges valid until the completion, and the
-        // count outlives the callback.
+        // SAFETY: the channel is this queue's. The caller keeps both ranges valid until the completion, and
+        // the count outlives the callback.
         match unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, from, len as u64) } {
             0 => Ok(()),
             code => Err(Refused::Code(code)),
@@ -348,8 +348,8 @@ impl IoatQueue {
     }
 }
 
-/// Returns `len` elements of a ring from index `from` on, in two parts: up to the ring's end, and from its start.
-/// The ring's length is a power of two and at least `len`.
+/// Returns `len` elements of a ring from index `from` on, in two parts: up to the ring's end, and from its
+/// start. The ring's length is a power of two and at least `len`.
 #[inline]
 fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
     let at = from as usize & (ring.len() - 1);

@@ -41,8 +41,8 @@ enum RecoveryState {
 }
 
 impl Recovery {
-    /// Starts the recovery of a channel that has halted. With `left` in flight, the channel hangs, and is reset
-    /// first.
+    /// Starts the recovery of a channel that has halted. With `left` in flight, the channel hangs, and is
+    /// reset first.
     ///
     /// # Safety
     ///

@@ -2,8 +2,8 @@
 //!
 //! Each worker is a thread with a queue and buffers. A worker reads the next chunk of SRC into a free buffer,
 //! submits its copy, and writes the copies that are done. While one worker reads another one writes, and up
-//! to `--depth` copies are in flight. Each copy in flight has one pair of buffers, so memory is bounded, and a
-//! slow disk or device causes back-pressure.
+//! to `--depth` copies are in flight. Each copy in flight has one pair of buffers, so memory is bounded, and
+//! a slow disk or device causes back-pressure.
 //!
 //! A worker reads, moves and writes a chunk on one core and reuses the last buffer, so that with a software
 //! engine the chunk stays in that core's cache. Passing chunks from a reading to a writing thread was 17 %

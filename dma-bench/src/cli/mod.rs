@@ -189,7 +189,8 @@ fn completions(shell: clap_complete::Shell) -> String {
     String::from_utf8_lossy(&script).replace("dma__subcmd__bench", "dma__bench")
 }
 
-/// Writes to standard output. Returns the exit code of success. If the reader has closed the pipe, that is not a failure.
+/// Writes to standard output. Returns the exit code of success. If the reader has closed the pipe, that is
+/// not a failure.
 fn print(text: &str) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -33,8 +33,8 @@ pub(super) fn verdict(
 }
 
 /// Returns the conditions that decide the figures of a cell with given operations per sample: the pass of
-/// each sample, because untimed operations come before each pass; the verification; and the other cells of the
-/// engine.
+/// each sample, because untimed operations come before each pass; the verification; and the other cells of
+/// the engine.
 fn circumstances<'a>(
     results: &'a Results,
     m: &Measured,

@@ -61,8 +61,8 @@ pub(crate) struct Row {
     pub quantity: Quantity,
     pub before: f64,
     pub after: f64,
-    /// Chance that samples of the same source show this difference or a greater one, corrected for the number of cells (Holm).
-    /// `None` if it was judged differently.
+    /// Chance that samples of the same source show this difference or a greater one, corrected for the number
+    /// of cells (Holm). `None` if it was judged differently.
     pub chance: Option<f64>,
     pub verdict: Significance,
     /// Number of independent samples, before and after.

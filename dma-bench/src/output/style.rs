@@ -44,8 +44,8 @@ impl Style {
         }
     }
 
-    /// Returns text with a line break at its end, wrapped between words. Lines after the first are indented by
-    /// four columns.
+    /// Returns text with a line break at its end, wrapped between words. Lines after the first are indented
+    /// by four columns.
     pub(crate) fn wrap(self, text: &str) -> String {
         let Some(columns) = self.columns() else { return format!("{text}\n") };
         let indent = &text[..text.len() - text.trim_start().len()];

@@ -25,11 +25,12 @@ const CORE_CACHE_BYTES: u64 = 1 << 20;
 const MAX_RUN_DELAY: f64 = 0.99;
 /// Least warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const MIN_WARM_UP: f64 = 0.000_5;
-/// Warm-up in seconds of a cell that has settled in an earlier pass: `memcpy`, devices, and queues that stayed
-/// open. Only caches have to be warm.
+/// Warm-up in seconds of a cell that has settled in an earlier pass: `memcpy`, devices, and queues that
+/// stayed open. Only caches have to be warm.
 const SETTLED_WARM_UP: f64 = 0.001;
-/// Warm-up in seconds of hot buffers in a shared cache, which takes longer to fill. Source: `memcpy` of 4 MiB on
-/// a Zen 3 had 20 to 23 GB/s after 0.5 ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8 ms.
+/// Warm-up in seconds of hot buffers in a shared cache, which takes longer to fill. Source: `memcpy` of 4 MiB
+/// on a Zen 3 had 20 to 23 GB/s after 0.5 ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8
+/// ms.
 const SHARED_CACHE_WARM_UP: f64 = 0.004;
 /// Compare the first sample of a cell thoroughly in one in this many passes.
 const COMPARE_EVERY: u32 = 4;

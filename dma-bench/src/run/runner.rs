@@ -1,4 +1,5 @@
-//! [`Runner`]: measures all groups in several passes. Each sample of an engine lies between two of the baseline.
+//! [`Runner`]: measures all groups in several passes. Each sample of an engine lies between two of the
+//! baseline.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -146,8 +147,8 @@ impl<'a> Runner<'a> {
         if c.rate.is_some() {
             return samples + cells * c.warm_up;
         }
-        // A sample of memcpy goes with each sample. Both are warmed up. Preparing and comparing takes about as
-        // long again.
+        // A sample of memcpy goes with each sample. Both are warmed up. Preparing and comparing takes about
+        // as long again.
         2.0 * (cells * c.warm_up + 2.0 * samples)
     }
 

@@ -59,8 +59,8 @@ pub(crate) enum Iova {
 pub(crate) enum Reattach {
     /// It was detached or declined.
     Easy,
-    /// `spdk_pci_device_detach` released it, and two seconds have passed since a probe first saw it again: SPDK's
-    /// behaviour.
+    /// `spdk_pci_device_detach` released it, and two seconds have passed since a probe first saw it again:
+    /// SPDK's behaviour.
     Spdk,
 }
 

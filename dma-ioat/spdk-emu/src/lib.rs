@@ -35,8 +35,8 @@
 //!   SPDK 23.05 to 26.x counts every function that a probe saw as attached, and offers it again only after
 //!   `spdk_pci_device_detach` and two seconds after the next probe: `reattach = "spdk"` does the same.
 //! - *Cores that the machine lacks* are accepted, and share those that it has.
-//! - *Registered memory* must be mapped (otherwise `-EFAULT`), in whole pages of 2 MiB, or of 4 KiB in releases
-//!   from 26.05 on.
+//! - *Registered memory* must be mapped (otherwise `-EFAULT`), in whole pages of 2 MiB, or of 4 KiB in
+//!   releases from 26.05 on.
 //! - *Detaching with work in flight* drops the work. SPDK frees the ring under the engine.
 //! - *A detached channel's handle* answers `-EINVAL`. SPDK's is freed memory.
 //! - *`process_events` within a callback* answers 0. SPDK's runs the same callback again, without end.

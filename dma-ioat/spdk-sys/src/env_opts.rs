@@ -10,8 +10,8 @@ use crate::{Env, Release};
 /// Length of the block in words of 8 bytes: four times the largest struct so far.
 const WORDS: usize = 64;
 
-/// Byte offset of `opts_size`, which SPDK 24.09 introduced. Before, the struct ended there. No field before it has
-/// moved since 23.05.
+/// Byte offset of `opts_size`, which SPDK 24.09 introduced. Before, the struct ended there. No field before
+/// it has moved since 23.05.
 const OPTS_SIZE: usize = 112;
 
 /// The options of `spdk_env_init`.

@@ -6,8 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release(Option<u32>);
 
-/// The versions of DPDK from 22.11 on that SPDK accepts: year and month, the last patch level, and the number of
-/// the first env library that does. Source: `dpdk_pci_init` in SPDK's `lib/env_dpdk/pci_dpdk.c`, by release tag.
+/// The versions of DPDK from 22.11 on that SPDK accepts: year and month, the last patch level, and the number
+/// of the first env library that does. Source: `dpdk_pci_init` in SPDK's `lib/env_dpdk/pci_dpdk.c`, by
+/// release tag.
 const DPDK: [((u32, u32), u32, u32); 12] = [
     ((22, 11), 1, 12),
     ((22, 11), 4, 13),
@@ -37,8 +38,8 @@ impl Release {
         Self(soname)
     }
 
-    /// Returns whether SPDK of this release accepts a DPDK, whose version is such as `DPDK 22.11.11`. `None` if
-    /// that is unknown: for later releases, and for versions of DPDK in development.
+    /// Returns whether SPDK of this release accepts a DPDK, whose version is such as `DPDK 22.11.11`. `None`
+    /// if that is unknown: for later releases, and for versions of DPDK in development.
     #[must_use]
     pub fn accepts(self, dpdk: &str) -> Option<bool> {
         let known = Self::LEAST..=Self::LATEST;

@@ -12,7 +12,8 @@
 //! **Time** is virtual and passes only in [`Device::advance`]. The caller jumps from event to event, moves
 //! time by hand, or follows a real clock.
 //!
-//! **Chance** comes from one seed. A seed and a sequence of calls determine the [`Trace`], to the byte, on every machine, provided that regions are at the same offsets from cache lines.
+//! **Chance** comes from one seed. A seed and a sequence of calls determine the [`Trace`], to the byte, on
+//! every machine, provided that regions are at the same offsets from cache lines.
 //!
 //! ```
 //! use dma_sim::model::*;

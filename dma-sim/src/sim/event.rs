@@ -6,8 +6,8 @@ use std::time::Duration;
 use dma_core::{Error, Result};
 use rustix::io::Errno;
 
-/// A timer of Linux: readable once its time has come, until it is [cleared](Self::clear). If the system refuses
-/// the descriptor, the event keeps the error number, and its queue can only be polled.
+/// A timer of Linux: readable once its time has come, until it is [cleared](Self::clear). If the system
+/// refuses the descriptor, the event keeps the error number, and its queue can only be polled.
 #[derive(Debug)]
 pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
 

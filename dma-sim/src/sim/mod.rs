@@ -41,15 +41,15 @@
 //! # Rejected
 //!
 //! - Everything that the contract rejects on every engine.
-//! - Exporting device memory, or memory that was registered or imported, and importing what another backend exported:
-//!   `Unsupported`.
+//! - Exporting device memory, or memory that was registered or imported, and importing what another backend
+//!   exported: `Unsupported`.
 //!
 //! # Divergences
 //!
 //! Differences from real devices:
 //!
-//! - Device memory is as fast as host memory. Its dma-buf is a memfd, which the kernel's dma-buf calls refuse;
-//!   stand-ins map it.
+//! - Device memory is as fast as host memory. Its dma-buf is a memfd, which the kernel's dma-buf calls
+//!   refuse; stand-ins map it.
 //! - Memory is not pinned, registering costs nothing, no page faults, no memlock limit; alignment makes no
 //!   difference to speed.
 //! - One device is one engine: two engines of one profile do not share bandwidth.

@@ -35,8 +35,8 @@ impl ExportedWindow {
             let window = engine.allocate_window(&MemoryRequest::new(len).exportable(rights))?;
             window.export(rights).map(|export| (window, export))
         };
-        // The minimum rights for the direction. PCI devices with write access can always read, so their engines
-        // refuse write-only exports. The window holds only this file.
+        // The minimum rights for the direction. PCI devices with write access can always read, so their
+        // engines refuse write-only exports. The window holds only this file.
         let rights = if plan.sender == Role::Host { Access::READ } else { Access::WRITE };
         let (window, export) = match export(rights) {
             Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::all()),

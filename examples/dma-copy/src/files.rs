@@ -202,7 +202,8 @@ impl Target {
                 self.size
             ));
         }
-        // Sets the permissions of a file that is created with the sender's. Until now only the owner could read it.
+        // Sets the permissions of a file that is created with the sender's. Until now only the owner could
+        // read it.
         let mask = rustix::process::umask(Mode::empty());
         rustix::process::umask(mask);
         let mode = Mode::from_raw_mode(self.mode.into()) - mask;
@@ -247,8 +248,8 @@ impl Target {
     }
 }
 
-/// Returns the name of the partial copy of `name`. If that has more than `longest` bytes, the end is cut off, and
-/// a digest keeps different names apart.
+/// Returns the name of the partial copy of `name`. If that has more than `longest` bytes, the end is cut off,
+/// and a digest keeps different names apart.
 fn partial_name(name: &[u8], longest: usize) -> OsString {
     let mut suffix = String::from(".dma-copy.partial");
     let mut start = name;

@@ -265,8 +265,8 @@ fn an_existing_partial_file_is_not_trusted() {
         }
     }
     assert_eq!(fs::read(place.path("precious")).expect("there"), sample(10));
-    // An earlier run's partial copy without --resume: the copy starts at the beginning, even if the partial copy is
-    // longer.
+    // An earlier run's partial copy without --resume: the copy starts at the beginning, even if the partial
+    // copy is longer.
     fs::write(place.path(PARTIAL), vec![7; 5000]).expect("written");
     place.copies(Side::Host, "");
 }

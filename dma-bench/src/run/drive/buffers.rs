@@ -1,5 +1,5 @@
-//! [`Buffers`]: the bytes of a cell's operations. Corrupts destinations before an operation, and compares them
-//! after it.
+//! [`Buffers`]: the bytes of a cell's operations. Corrupts destinations before an operation, and compares
+//! them after it.
 
 use dma::Completion;
 

@@ -90,8 +90,8 @@ impl Channel {
     #[inline]
     pub(super) unsafe fn submit(&mut self, batch: &[Descriptor<'static>]) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
-        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the queue's
-        // engine, and is leaked if a descriptor never comes back.
+        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the
+        // queue's engine, and is leaked if a descriptor never comes back.
         let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
         queue.flush();
         self.outstanding += taken as u64;
@@ -109,8 +109,8 @@ impl Channel {
     #[inline]
     pub(super) unsafe fn submit_pending(&mut self) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
-        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the queue's
-        // engine, and is leaked if a descriptor never comes back.
+        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the
+        // queue's engine, and is leaked if a descriptor never comes back.
         let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
         queue.flush();
         self.outstanding += taken as u64;

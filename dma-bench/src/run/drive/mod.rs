@@ -53,7 +53,8 @@ impl Extent {
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub ops_per_second: f64,
-    /// Operations of each sample. A cell at a rate has one schedule, which is divided into samples afterwards.
+    /// Operations of each sample. A cell at a rate has one schedule, which is divided into samples
+    /// afterwards.
     pub ops_per_sample: u64,
 }
 

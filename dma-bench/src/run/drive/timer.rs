@@ -32,8 +32,8 @@ impl LatencyTimer {
         (self.in_flight, self.timed_every, self.until_next) = (0, timed_every, 0);
     }
 
-    /// Returns the time stamp of the next doorbell's `count` operations; 0 if they are not timed. `due` is the
-    /// time at which the first was due; 0 for now.
+    /// Returns the time stamp of the next doorbell's `count` operations; 0 if they are not timed. `due` is
+    /// the time at which the first was due; 0 for now.
     #[inline]
     pub(super) fn next_stamp(&mut self, count: u32, due: u64) -> u64 {
         let stamp = if due == 0 && self.until_next == 0 { self.clock.now().max(1) } else { due };

@@ -449,8 +449,8 @@ impl Worker {
         CellError::Failed(format!("an operation failed: {what}{native}, after {completed} on this queue"))
     }
 
-    /// Returns the latencies since [`clear_latency`](Self::clear_latency), in nanoseconds: from submission, or
-    /// from when an operation was due, to its completion.
+    /// Returns the latencies since [`clear_latency`](Self::clear_latency), in nanoseconds: from submission,
+    /// or from when an operation was due, to its completion.
     pub fn latency(&self) -> &Histogram<u64> {
         &self.timer.histogram
     }

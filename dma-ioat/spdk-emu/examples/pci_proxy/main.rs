@@ -9,7 +9,8 @@
 //! configuration (`SPDK_EMU`), at its device number. Ends with the command's exit status.
 //!
 //! Devices reach the guest's memory below 4 GiB, except the first 2 MiB, which the guest's kernel must not
-//! use for DMA: `memmap=1M$1M`. Interrupts are not modelled: Linux's `ioatdma` then completes by its own timer.
+//! use for DMA: `memmap=1M$1M`. Interrupts are not modelled: Linux's `ioatdma` then completes by its own
+//! timer.
 
 mod function;
 mod memory;

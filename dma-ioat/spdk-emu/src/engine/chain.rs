@@ -133,8 +133,8 @@ impl Chain {
         self.registers.done(command);
     }
 
-    /// Clears the error bits to which a one was written. Writing the register's own value cannot be detected, so
-    /// such errors stay until a reset.
+    /// Clears the error bits to which a one was written. Writing the register's own value cannot be detected,
+    /// so such errors stay until a reset.
     fn take_back_errors(&mut self) {
         let seen = self.registers.errors();
         if seen != self.errors {

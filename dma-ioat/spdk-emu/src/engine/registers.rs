@@ -86,7 +86,8 @@ impl Registers {
         assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.size);
         let place = self.start.raw().cast::<u8>().wrapping_add(offset).cast::<T>();
         // SAFETY: within the mapping, which lives as long as this; `T` is one of the atomic integers below,
-        // for which any bits are valid. The driver stores whole registers, so its stores do not race with these loads.
+        // for which any bits are valid. The driver stores whole registers, so its stores do not race with
+        // these loads.
         unsafe { &*place }
     }
 

@@ -115,7 +115,8 @@ fn unmap(addr: u64, len: u64) {
     }
 }
 
-/// Allocates memory. Returns `None` if memory is short, the size is 0, or the alignment is not a power of two.
+/// Allocates memory. Returns `None` if memory is short, the size is 0, or the alignment is not a power of
+/// two.
 pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
     lock(&HEAP).allocate(size as u64, (align as u64).max(LINE)).map(Addr::at)
 }

@@ -58,8 +58,8 @@ fn try_connect(address: &str, deadline: Deadline) -> io::Result<TcpStream> {
 /// Connects and authenticates. Tries until the DPU admits this host, refuses its proof, or the deadline has
 /// passed.
 ///
-/// A connection that is closed without an answer does not count as a refusal: the DPU closes slow connections while others
-/// wait.
+/// A connection that is closed without an answer does not count as a refusal: the DPU closes slow connections
+/// while others wait.
 fn connect_to_dpu(
     address: &str,
     secret: &Secret,
