@@ -37,7 +37,7 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
         }
         ErrorKind::NotFound => "; check the path",
         ErrorKind::PermissionDenied => {
-            "; change the rights (`chmod u+w` if it is to be written), or give another path"
+            "; change the rights (`chmod u+w` to write it), or give another path"
         }
         ErrorKind::ReadOnlyFilesystem => "; give a path on a file system that can be written",
         ErrorKind::IsADirectory => "; give the path of a file in it",
@@ -89,7 +89,7 @@ pub(crate) fn check(
         let fail = |e: io::Error| format!("{output}: {e}{}", remedy(&e));
         if output.path == Path::new("-") {
             return Err(format!(
-                "{output}: `-` is no file; write /dev/stdout, or ./- for a file of that name"
+                "{output}: `-` is not a file; write /dev/stdout, or ./- for a file of that name"
             ));
         }
         if let Some(at) = OutputFile::check(output.path).map_err(fail)? {
@@ -123,12 +123,12 @@ fn plots_folder(path: &Path) -> io::Result<PathBuf> {
             Ok(_) => {
                 return Err(io::Error::new(
                     ErrorKind::NotADirectory,
-                    format!("{} is no folder", folder.display()),
+                    format!("{} is not a folder", folder.display()),
                 ));
             }
             Err(e) if e.kind() == ErrorKind::NotFound && !folder.is_symlink() => {}
             Err(e) => return Err(e),
         }
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "it names no folder"))
+    Err(io::Error::new(ErrorKind::InvalidInput, "it does not name a folder"))
 }

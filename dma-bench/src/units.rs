@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     match dma::parse_size(text) {
         Some(size) if size < GREATEST as u64 => Ok(size),
-        _ if text.is_empty() => Err("nothing is given; write a number, such as 64 or 4K".to_owned()),
+        _ if text.is_empty() => Err("the value is empty; write a number, such as 64 or 4K".to_owned()),
         None if !text.bytes().all(|b| b.is_ascii_digit()) => {
-            Err(format!("`{text}` is no size; write 64, 4K, 2M or 1G (a K is 1024)"))
+            Err(format!("`{text}` is not a size; write 64, 4K, 2M or 1G (a K is 1024)"))
         }
         _ => Err(format!("`{text}` is too great; the greatest number is 16G")),
     }
@@ -16,13 +16,13 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|n: &f64| n.is_finite());
-    number.ok_or_else(|| format!("`{text}` is no number of seconds; write 5, 0.5 or 1e-3"))
+    number.ok_or_else(|| format!("`{text}` is not a number of seconds; write 5, 0.5 or 1e-3"))
 }
 
 /// Reads a count with an optional decimal suffix: `1000`, `100k`, `2M`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < GREATEST);
-    whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is no count; write 1000, 100k or 2M"))
+    whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is not a count; write 1000, 100k or 2M"))
 }
 
 /// Numbers must be smaller than this.
@@ -30,7 +30,7 @@ const GREATEST: f64 = 1e18;
 
 /// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    let fail = || format!("`{text}` is no rate; write operations a second, such as 1000, 100k or 2.5M");
+    let fail = || format!("`{text}` is not a rate; write operations a second, such as 1000, 100k or 2.5M");
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[number.len()..].to_ascii_lowercase().as_str() {
         "" => 1.0,
@@ -83,7 +83,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<u64>, String> {
         all.push(to);
     }
     if all.contains(&0) {
-        return Err(format!("`{text}` contains 0; everything is at least 1"));
+        return Err(format!("`{text}` contains 0; the least value is 1"));
     }
     all.sort_unstable();
     all.dedup();
@@ -97,14 +97,14 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
         Ok(percent) if percent < 0.0 => {
             Err(format!("`{text}` is less than 0; write a percentage of 0 or more, such as 5%"))
         }
-        _ => Err(format!("`{text}` is no percentage; write 5% or 2.5%")),
+        _ => Err(format!("`{text}` is not a percentage; write 5% or 2.5%")),
     }
 }
 
 /// Reads a chance, `1%` or `1`, as a fraction.
 pub(crate) fn chance(text: &str) -> Result<f64, String> {
     let chance = percent(text)?;
-    if chance <= 1.0 { Ok(chance) } else { Err(format!("`{text}` is no chance; write 0% to 100%")) }
+    if chance <= 1.0 { Ok(chance) } else { Err(format!("`{text}` is not a chance; write 0% to 100%")) }
 }
 
 /// Returns a size in bytes, in the largest unit that divides it.
@@ -197,22 +197,22 @@ mod tests {
         assert_eq!(size("2m"), Ok(2 << 20));
         assert_eq!((size("64k"), size("1gib")), (Ok(65_536), Ok(1 << 30)));
         for bad in ["K", "-1", "4P", "1.5K", "1e3", "nan", "4T"] {
-            assert!(size(bad).unwrap_err().contains("no size"), "{bad}");
+            assert!(size(bad).unwrap_err().contains("not a size"), "{bad}");
         }
-        assert!(size("").unwrap_err().contains("nothing is given"));
+        assert!(size("").unwrap_err().contains("the value is empty"));
         assert!(size("9999999999999999999").unwrap_err().contains("too great"));
         assert!(size("99999999999999999999").unwrap_err().contains("too great"));
         assert_eq!((count("20"), count("2k"), count("1.5M")), (Ok(20), Ok(2000), Ok(1_500_000)));
         assert!(
             ["", "0", "1.5", "-1", "1e3", "9e99"]
                 .iter()
-                .all(|bad| count(bad).unwrap_err().contains("no count"))
+                .all(|bad| count(bad).unwrap_err().contains("not a count"))
         );
         assert_eq!((seconds("0.5"), seconds("1e-3"), seconds("-1")), (Ok(0.5), Ok(1e-3), Ok(-1.0)));
         assert!(
             ["", "5s", "nan", "inf"]
                 .iter()
-                .all(|bad| seconds(bad).unwrap_err().contains("no number of seconds"))
+                .all(|bad| seconds(bad).unwrap_err().contains("not a number of seconds"))
         );
         assert_eq!((chance("100%"), chance("1")), (Ok(1.0), Ok(0.01)));
         assert!(chance("101%").unwrap_err().contains("0% to 100%"));

@@ -64,7 +64,7 @@ fn a_hyphen_is_standard_input_and_no_output() {
     let (code, table, said) = done(bench(["show", "-"]).stdin(File::open(&results).unwrap()));
     assert!(code == 0 && table.contains("copy cold"), "{said}");
     let (code, _, said) = done(run(["-o", "64", "--json", "-"]).current_dir(&folder));
-    assert!(code == 2 && said.contains("--json -: `-` is no file"), "{code} {said}");
+    assert!(code == 2 && said.contains("--json -: `-` is not a file"), "{code} {said}");
     assert_eq!(names(folder.path()), ["r.json"]);
 }
 
@@ -163,9 +163,9 @@ fn paths_that_cannot_be_written_are_found_before_measuring() {
         ("--report", &long, "shorter name"),
         ("--json", "file/x", "give another path"),
         ("--json", "kept", "read-only"),
-        ("--plots", "file", "file is no folder"),
+        ("--plots", "file", "file is not a folder"),
         ("--plots", "file/x", "give another path"),
-        ("--plots", "/dev/full", "/dev/full is no folder"),
+        ("--plots", "/dev/full", "/dev/full is not a folder"),
         ("--plots", "/proc/plots", "/proc"),
         ("--plots", &long, "shorter name"),
     ] {

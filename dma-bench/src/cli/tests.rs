@@ -38,7 +38,7 @@ fn less_than_nothing_is_refused_by_what_it_is() {
 fn a_missing_percentage_does_not_take_the_next_argument() {
     let words = ["dma-bench", "compare", "a.json", "b.json", "--fail-if-slower", "--all"];
     let error = Arguments::try_parse_from(words).unwrap_err().to_string();
-    assert!(error.contains("`--all` is no percentage; write 5%"), "{error}");
+    assert!(error.contains("`--all` is not a percentage; write 5%"), "{error}");
 }
 
 #[test]
@@ -71,21 +71,21 @@ fn senseless_values_are_refused() {
         (&["-q", "0"], "contains 0"),
         (&["-t", "-1"], "--time -1: give seconds, more than 0"),
         (&["-t=-1"], "more than 0"),
-        (&["-t", "nan"], "`nan` is no number of seconds"),
-        (&["-t", "5s"], "`5s` is no number of seconds; write 5, 0.5 or 1e-3"),
+        (&["-t", "nan"], "`nan` is not a number of seconds"),
+        (&["-t", "5s"], "`5s` is not a number of seconds; write 5, 0.5 or 1e-3"),
         (&["--warm-up", "NaN"], "'--warm-up"),
-        (&["-n", "1e5"], "`1e5` is no count; write 1000, 100k or 2M"),
+        (&["-n", "1e5"], "`1e5` is not a count; write 1000, 100k or 2M"),
         (&["-n", "1000000000000000"], "count is 1000000000000000; allowed are"),
         (&["-o", "-1"], "'--size"),
         (&["--samples", "-1"], "'--samples"),
         (&["-s", "-1"], "'--segments"),
         (&["--rate", "-1"], "'--rate"),
         (&["-o", "99999999999999999999"], "too great"),
-        (&["-q", ""], "nothing is given"),
+        (&["-q", ""], "the value is empty"),
         (&["--samples", "1000000000", "-t", "0.02"], "samples is 1000000000; allowed are 1 to 10000"),
         (&["-w", "gather:0"], "segments are a number from 1 to 4096"),
         (&["-w", "copy:4"], "a copy has no segments"),
-        (&["--cpus", "999999"], "no CPU 999999"),
+        (&["--cpus", "999999"], "may not use CPU 999999"),
         (&["--cpus", "x"], "write 0,2-3 or node0"),
         (&["--cpus", "node999"], "there is no NUMA node 999"),
         (&["--numa", "x"], "invalid value 'x' for '--numa <NODE>'"),

@@ -224,7 +224,7 @@ fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
                 );
             }
             _ => {
-                return Err(of_peer(ErrorKind::PermissionDenied, &format!("is no dma-bench serve: {e}"))
+                return Err(of_peer(ErrorKind::PermissionDenied, &format!("is not a dma-bench serve: {e}"))
                     .with_hint(start));
             }
         }

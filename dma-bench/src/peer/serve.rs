@@ -60,7 +60,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     let seconds = units::seconds(text)?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if seconds > 0.0 && seconds <= 1e9 => Ok(time),
-        _ => Err(format!("`{text}` is no time to serve; give more than 0, and at most 1e9")),
+        _ => Err(format!("`{text}` is not a duration; give more than 0 and at most 1e9 seconds")),
     }
 }
 

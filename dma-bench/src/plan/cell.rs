@@ -92,7 +92,7 @@ impl FromStr for OpSpec {
         let (name, segments) = text.split_once(':').map_or((text, None), |(name, n)| (name, Some(n)));
         let op = Op::from_str(name, true).map_err(|_| {
             format!(
-                "`{name}` is no operation; write copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, \
+                "`{name}` is not an operation; write copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, \
                  gather or scatter, the last three with :SEGMENTS"
             )
         })?;

@@ -38,7 +38,7 @@ impl Campaign {
 
     fn check_sweeps(&self) -> Result<(), String> {
         if self.engines.is_empty() {
-            return Err("there is no engine; name one, or `real` for all usable ones".to_owned());
+            return Err("the campaign has no engine; name one, or `real` for all usable ones".to_owned());
         }
         if self.sweeps.is_empty() {
             return Err("the campaign has no sweeps, so there is nothing to measure; add one".to_owned());

@@ -186,7 +186,7 @@ fn a_file_without_results_says_so() {
         assert!(says(&whole.as_bytes()[..cut]).contains("cut off"), "{cut}");
     }
     assert!(says(b"{}").contains("schema"));
-    assert!(says(b"\xff\xfe").contains("x.json: no results"));
+    assert!(says(b"\xff\xfe").contains("x.json: these are not results"));
     assert!(says(whole.replace("\"version\": 3,", "\"version\": 7,").as_bytes()).contains("version 7"));
     assert!(says(whole.replace("\"ops\":", "\"sop\":").as_bytes()).contains("ops"));
     let error = Results::load(Path::new("/nowhere/x.json")).unwrap_err().to_string();

@@ -237,7 +237,7 @@ impl MemorySide {
 
     fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Owner>, len: usize) -> Result<Self> {
         match peer {
-            None => Err(Error::new(ErrorKind::Unsupported, "there is no peer to copy from or to")),
+            None => Err(Error::new(ErrorKind::Unsupported, "the campaign has no peer to copy from or to")),
             Some(Owner::Engine(peer)) => {
                 let request = MemoryRequest::new(len).exportable(Access::all());
                 let cpu = peer.allocate_window(&request)?;

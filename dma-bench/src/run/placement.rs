@@ -24,10 +24,10 @@ pub(crate) fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> 
             continue;
         }
         let list = dma::parse_cores(part)
-            .map_err(|_| format!("`{part}` is no list of CPUs; write 0,2-3 or node0"))?;
+            .map_err(|_| format!("`{part}` is not a list of CPUs; write 0,2-3 or node0"))?;
         if let Some(cpu) = list.iter().find(|cpu| !allowed(cpu)) {
             return Err(format!(
-                "there is no CPU {cpu} that this process may use; see `nproc` and `taskset -p $$`"
+                "this process may not use CPU {cpu}, or it does not exist; see `nproc` and `taskset -p $$`"
             ));
         }
         all.extend(list);
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(cpus(&nodes, "node1"), Ok(vec![first]));
         let (_dir, nodes) = two_nodes("60000");
         assert!(cpus(&nodes, "node1").unwrap_err().contains("no CPU of node1"));
-        assert!(cpus(&nodes, "60000").unwrap_err().contains("no CPU 60000"));
+        assert!(cpus(&nodes, "60000").unwrap_err().contains("may not use CPU 60000"));
     }
 
     #[test]
