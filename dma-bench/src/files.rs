@@ -36,9 +36,7 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
             "; nothing was left half written; free some space or give another path"
         }
         ErrorKind::NotFound => "; check the path",
-        ErrorKind::PermissionDenied => {
-            "; change the rights (`chmod u+w` to write it), or give another path"
-        }
+        ErrorKind::PermissionDenied => "; change the rights (`chmod u+w` to write it), or give another path",
         ErrorKind::ReadOnlyFilesystem => "; give a path on a file system that can be written",
         ErrorKind::IsADirectory => "; give the path of a file in it",
         ErrorKind::InvalidFilename => "; give a shorter name",

@@ -28,7 +28,7 @@ fn out(output: &Output) -> String {
 }
 
 fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).expect("the results are there")).expect("JSON")
+    serde_json::from_slice(&fs::read(path).expect("the results exist")).expect("JSON")
 }
 
 /// A short run, in which the figures do not matter.
@@ -184,7 +184,7 @@ fn a_run_writes_everything_it_is_asked_for() {
     let worse = bench(&["compare", &long, &slow, "--fail-if-slower", "5%"]);
     assert_eq!(code(&worse), 4, "{}", out(&worse));
     assert!(out(&worse).contains("slower"));
-    assert_eq!(code(&bench(&["compare", &slow, &long, "--fail-if-slower", "5%"])), 0, "faster is no failure");
+    assert_eq!(code(&bench(&["compare", &slow, &long, "--fail-if-slower", "5%"])), 0, "faster cells pass");
     for format in ["table", "markdown", "csv", "json"] {
         let worse = bench(&["compare", &long, &slow, "--fail-if-slower", "5%", "--format", format]);
         assert_eq!(code(&worse), 4, "{format}: {}", out(&worse));

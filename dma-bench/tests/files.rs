@@ -30,7 +30,7 @@ fn done(command: &mut Command) -> (i32, String, String) {
 }
 
 fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).expect("the results are there")).expect("JSON")
+    serde_json::from_slice(&fs::read(path).expect("the results exist")).expect("JSON")
 }
 
 fn full() -> File {

@@ -127,7 +127,7 @@ fn an_engine_that_says_try_again_is_asked_again() {
     }
     let (all, _) =
         cells("-e sim:latency=1us,faults=refuse@50-1000000 -o 4K -q 4 --samples 2 --warm-up 0.001");
-    assert_eq!(engine(&all)["status"], "failed", "but not for ever: {all:?}");
+    assert_eq!(engine(&all)["status"], "failed", "but not without end: {all:?}");
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn under_a_rate_latencies_are_compared() {
         results
     };
     let comparison = compare(&at_rate(1), &at_rate(3), Metric::Ratio, 0.01);
-    assert_eq!(comparison.rows.len(), 16, "p50 and p99 of each that is no baseline");
+    assert_eq!(comparison.rows.len(), 16, "p50 and p99 of each cell except baselines");
     let text = comparison.text(false, Style::Plain);
     assert!(text.contains("cpu copy 4 KiB q1 cold, p99") && text.contains("+200.0 %"), "{text}");
     assert!(!text.contains("GB/s") && text.contains("not tested"), "{text}");

@@ -38,9 +38,9 @@ pub(crate) fn summary(results: &Results) -> Vec<String> {
     if !advice.is_empty() {
         let copies = results.verdicts.iter().any(|v| is_plain(v) && v.curve.op == Op::Copy);
         lines.push(if copies {
-            "Which engine, by bytes of a copy (memcpy: the C library's, on one core):".to_owned()
+            "The engine to use, by bytes of a copy (memcpy: the C library's, on one core):".to_owned()
         } else {
-            "Which engine, by bytes of an operation (baseline: one core):".to_owned()
+            "The engine to use, by bytes of an operation (baseline: one core):".to_owned()
         });
         let most = if models.is_empty() { 5 } else { 4 };
         lines.extend(limited(advice, most, "more ways of use: see the verdicts"));

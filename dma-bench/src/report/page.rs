@@ -145,7 +145,7 @@ fn how(results: &Results) -> Markup {
         rows.push((e.name.clone(), format!("{}, version {}, {} clock", e.device, e.version, e.clock)));
     }
     html! {
-        h2 #how { "How it was measured" }
+        h2 #how { "Conditions of the measurement" }
         p {
             "Each sample of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
             (c.samples) " samples of about " (nanos(c.seconds * 1e9)) " each, in up to " (c.planned_passes()) " passes over all cells"

@@ -103,7 +103,7 @@ fn queues_of_what_learns_stay_open() {
             }
             runner.position.pass = 4;
             runner.run_pass(&mut cells, &mut Fewer(0));
-            assert!(cells.iter().all(|c| c.workers.is_empty()), "there is no next pass");
+            assert!(cells.iter().all(|c| c.workers.is_empty()), "this was the last pass");
         }
     }
 }
