@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Reads a size in bytes, as engine options do: `64`, `4K`, `2MiB`, `1g`. K is 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     match dma::parse_size(text) {
-        Some(size) if size < GREATEST as u64 => Ok(size),
+        Some(size) if size < MAX_NUMBER as u64 => Ok(size),
         _ if text.is_empty() => Err("the value is empty; write a number, such as 64 or 4K".to_owned()),
         None if !text.bytes().all(|b| b.is_ascii_digit()) => {
             Err(format!("`{text}` is not a size; write 64, 4K, 2M or 1G (a K is 1024)"))
@@ -21,12 +21,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 
 /// Reads a count with an optional decimal suffix: `1000`, `100k`, `2M`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
-    let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < GREATEST);
+    let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < MAX_NUMBER);
     whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is not a count; write 1000, 100k or 2M"))
 }
 
 /// Numbers must be smaller than this.
-const GREATEST: f64 = 1e18;
+const MAX_NUMBER: f64 = 1e18;
 
 /// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {

@@ -13,7 +13,7 @@ use dma::cpu::{CpuEngine, CpuOptions};
 use dma::{ErrorKind, ExportDescriptor};
 
 use exporter::{MemoryLimit, export_memory};
-use request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
+use request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 
 /// Bytes that may be exported.
 const MEMORY: u64 = 200_000;
@@ -76,14 +76,14 @@ fn frame<'a>(stream: &mut &'a [u8]) -> Frame<'a> {
 /// Compares an answer with that of a model, whose memory is `memory`.
 fn check(message: &[u8], answer: &[u8], memory: &mut Option<Vec<u8>>) {
     let is_error = |kinds: &[ErrorKind]| {
-        let kind = KINDS[usize::from(answer[1])];
+        let kind = ERROR_KINDS[usize::from(answer[1])];
         assert!(answer[0] == b'-' && kinds.contains(&kind), "{message:?}: {answer:?}");
         assert!(!std::str::from_utf8(&answer[2..]).expect("text").is_empty());
     };
     // The range of a request in the memory that is open.
     let range = |memory: &Option<Vec<u8>>, at: u64, len: usize| {
         let end = at.checked_add(len as u64)?;
-        let is_within = len <= PIECE && end <= memory.as_ref()?.len() as u64;
+        let is_within = len <= MAX_PIECE && end <= memory.as_ref()?.len() as u64;
         is_within.then_some(at as usize..end as usize)
     };
     match Request::decode(message) {

@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 }
 
 /// Least time between two lines of progress, so that short runs print none.
-const LINES: Duration = Duration::from_secs(1);
+const MIN_LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Progress {
     /// Creates a live view if standard error is a terminal, lines if not, and nothing if `quiet`.
@@ -40,7 +40,7 @@ impl Progress {
 }
 
 /// Characters of the bar. The current figure has the rest of the line.
-const WIDTH: usize = 20;
+const BAR_WIDTH: usize = 20;
 
 /// Returns the fraction of the run that is over: by samples or by the time, whichever is more. It stays
 /// below 1 until the end.
@@ -83,8 +83,8 @@ impl Observer for Progress {
         {
             let style = style
                 .with_key("done", move |state: &ProgressState, out: &mut dyn Write| {
-                    let full = (part(state) * WIDTH as f64) as usize;
-                    let _ = write!(out, "{}{}", "█".repeat(full), "░".repeat(WIDTH - full));
+                    let full = (part(state) * BAR_WIDTH as f64) as usize;
+                    let _ = write!(out, "{}{}", "█".repeat(full), "░".repeat(BAR_WIDTH - full));
                 })
                 .with_key("part", move |state: &ProgressState, out: &mut dyn Write| {
                     let _ = write!(out, "{:>3.0} %", part(state) * 100.0);
@@ -122,7 +122,7 @@ impl Observer for Progress {
         if let Some(bar) = &self.bar {
             bar.inc(1);
             bar.set_message(live(cell, model, bytes_per_second));
-        } else if self.lines && self.last.elapsed() >= LINES {
+        } else if self.lines && self.last.elapsed() >= MIN_LINE_INTERVAL {
             self.last = Instant::now();
             let elapsed = self.begun.elapsed();
             let part = over(self.done, self.of, elapsed, self.expected) * 100.0;

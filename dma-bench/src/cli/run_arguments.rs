@@ -116,7 +116,7 @@ pub(crate) struct RunArguments {
     /// Time limit in seconds, after which no pass begins. There may be fewer samples then.
     #[arg(long, value_name = "SECONDS", conflicts_with = "rate", value_parser = units::seconds)]
     pub limit: Option<f64>,
-    /// Warm-up of each cell in seconds, over all passes. It is in no figure.
+    /// Warm-up of each cell in seconds, over all passes. No figure includes it.
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub warm_up: Option<f64>,
     /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency counts from
@@ -151,7 +151,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
     /// Run with realtime priority (SCHED_FIFO): more accurate figures on a busy machine, whose other programs
-    /// are slow meanwhile. Needs root, CAP_SYS_NICE, or `ulimit -r 10`.
+    /// are slow during that time. Needs root, CAP_SYS_NICE, or `ulimit -r 10`.
     #[arg(long)]
     pub realtime: bool,
     /// Print no progress.
@@ -252,7 +252,8 @@ impl RunArguments {
             campaign.seconds = share(time, campaign.samples)?;
         }
         if campaign.is_continuous() && self.time.is_none() {
-            (campaign.seconds, campaign.samples) = (campaign.duration.unwrap_or(CONTINUOUS), 1);
+            (campaign.seconds, campaign.samples) =
+                (campaign.duration.unwrap_or(DEFAULT_CONTINUOUS_SECONDS), 1);
         }
         // A time on the command line replaces the count of the campaign file.
         campaign.count = self.count.or(campaign.count.filter(|_| self.time.is_none()));
@@ -275,7 +276,7 @@ impl RunArguments {
 }
 
 /// Default duration of a cell that runs without a break, in seconds.
-const CONTINUOUS: f64 = 10.0;
+const DEFAULT_CONTINUOUS_SECONDS: f64 = 10.0;
 
 /// Returns the duration of each sample, in seconds, if all together take `time` seconds.
 fn share(time: f64, samples: u32) -> Result<f64, String> {

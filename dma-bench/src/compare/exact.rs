@@ -8,13 +8,13 @@ use crate::results::{Measured, Results};
 use crate::verdict::stats::Figures;
 
 /// Figures that differ by at most this fraction are equal.
-const SAME: f64 = 1e-4;
+const EXACT_TOLERANCE: f64 = 1e-4;
 /// A greater change than this fraction is not explained by other operations in between, unless the samples
 /// overlap.
-const MIXTURE: f64 = 0.02;
+const CONDITIONS_TOLERANCE: f64 = 0.02;
 /// This limit replaces the one above for samples with another number of operations, because the start has
 /// another share of them.
-const START: f64 = 0.25;
+const OPS_TOLERANCE: f64 = 0.25;
 
 /// Judges a cell's figures on a virtual clock.
 pub(super) fn verdict(
@@ -23,9 +23,9 @@ pub(super) fn verdict(
 ) -> Significance {
     let beyond = |part: f64| (b.median - a.median).abs() > part * a.median.abs();
     let allowed = match () {
-        () if !beyond(SAME) => return Significance::Same,
-        () if before.campaign.count != after.campaign.count => START,
-        () if circumstances(before, old, a) != circumstances(after, new, b) => MIXTURE,
+        () if !beyond(EXACT_TOLERANCE) => return Significance::Same,
+        () if before.campaign.count != after.campaign.count => OPS_TOLERANCE,
+        () if circumstances(before, old, a) != circumstances(after, new, b) => CONDITIONS_TOLERANCE,
         () => return Significance::Changed,
     };
     let overlap = a.min <= b.max && b.min <= a.max;

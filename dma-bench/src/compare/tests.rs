@@ -134,7 +134,7 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
     assert!(sure.contains("greater --noise"), "{sure}");
 }
 
-/// Slices of one part lie close together, and differ less than parts do.
+/// Samples of one block lie close together, and differ less than blocks do.
 #[test]
 fn drift_within_a_run_is_noise() {
     let drifting = |from: f64| {
@@ -150,7 +150,7 @@ fn drift_within_a_run_is_noise() {
     let (before, after) = (drifting(1.0), drifting(1.45));
     let (a, b) = (&before.cells[5].ratio, &after.cells[5].ratio);
     let (a, b) = (&a.as_ref().unwrap().samples, &b.as_ref().unwrap().samples);
-    assert!(mann_whitney(a, b) < 1e-4, "slice by slice it would seem sure");
+    assert!(mann_whitney(a, b) < 1e-4, "sample by sample it would seem sure");
     let comparison = compare(&before, &after, Metric::Ratio, 0.01);
     assert_eq!(changed(&comparison), 0, "{}", comparison.text(true, Style::Plain));
     let comparison = compare(&before, &drifting(4.0), Metric::Ratio, 0.01);

@@ -7,7 +7,7 @@ use crate::output::{Entry, Grid, Look, Style};
 use crate::units::{digits, nanos, printable};
 
 /// The most changes that are named without `--all`.
-const NAMED: usize = 10;
+const MAX_NAMED_CHANGES: usize = 10;
 
 /// The kinds of figures. Each has a table.
 const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
@@ -114,7 +114,7 @@ impl Comparison {
 
     pub(crate) fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = self.summary();
-        let named = if all { self.changes.len() } else { NAMED };
+        let named = if all { self.changes.len() } else { MAX_NAMED_CHANGES };
         for change in self.changes.iter().take(named) {
             lines.push(printable(&format!("{}{}: {}", change.cell, marked(change.model), change.text)));
         }

@@ -8,7 +8,7 @@ use crate::units::{bytes, digits, gigabytes, nanos, per_second, printable};
 use crate::verdict::{Verdict, class};
 
 /// The most rows of a time series in a table.
-const ROWS: usize = 20;
+const MAX_SERIES_ROWS: usize = 20;
 
 /// Lists the sizes at which engines are faster.
 pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
@@ -56,10 +56,10 @@ pub(crate) fn costs(all: &[Cost]) -> Grid {
     Grid::with(&["engine", "step", "size", "p50", "p99", "max"], all.iter().map(row))
 }
 
-/// Returns a table of a time series. Long ones are split into [`ROWS`] parts, each represented by its slowest
-/// interval.
+/// Returns a table of a time series. Long ones are split into [`MAX_SERIES_ROWS`] parts, each represented by
+/// its slowest interval.
 pub(super) fn series(m: &Measured, style: Style) -> String {
-    let each = m.series.len().div_ceil(ROWS).max(1);
+    let each = m.series.len().div_ceil(MAX_SERIES_ROWS).max(1);
     let slowest = m.series.chunks(each).filter_map(crate::results::slowest);
     let time = |ns: Option<u64>| Entry::known(ns.map(|ns| ns as f64), nanos);
     let row = |s: &crate::results::Moment| {

@@ -144,12 +144,13 @@ fn cpu_time(results: &Results) -> String {
         let plain = cells.filter(|m| {
             m.cell.op == Op::Copy && m.cell.direction == Direction::Local && seconds(m).is_some()
         });
-        let pairs = plain.filter_map(|m| {
+        let shares = plain.filter_map(|m| {
             let baseline = m.cell.baseline();
             let base = results.cells.iter().find(|b| b.cell == baseline)?;
             Some((m, seconds(m)? / seconds(base)?))
         });
-        if let Some((m, part)) = pairs.max_by_key(|(m, _)| (m.cell.footprint == Footprint::Cold, m.cell.size))
+        if let Some((m, part)) =
+            shares.max_by_key(|(m, _)| (m.cell.footprint == Footprint::Cold, m.cell.size))
         {
             let freed = (1.0 - part) * 100.0;
             let words = if freed >= 1.0 {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use dma::{Access, DmaEngine, DmaEngineExt as _, Error, ErrorKind, Export, MemoryRequest, Result, Window};
 use dma_handshake::{Macs, Receiving, Sending};
 
-use super::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
+use super::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 
 /// Time for importers to release memory. Correct ones have released it by then.
-const REVOKE: Duration = Duration::from_secs(2);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bytes that may still be exported.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ struct ExportedMemory {
 impl Drop for ExportedMemory {
     fn drop(&mut self) {
         // A peer that still uses the memory after this time gets errors.
-        let _ = self.export.take().map(|export| export.revoke(REVOKE));
+        let _ = self.export.take().map(|export| export.revoke(REVOKE_TIMEOUT));
     }
 }
 
@@ -77,7 +77,7 @@ impl ExportedMemory {
     fn check(&self, at: u64, len: usize) -> Result<usize> {
         let end = at.checked_add(len as u64).filter(|end| *end <= self.window.len() as u64);
         match end {
-            Some(_) if len <= PIECE => Ok(at as usize),
+            Some(_) if len <= MAX_PIECE => Ok(at as usize),
             _ => Err(Error::new(ErrorKind::OutOfRange, format!("{len} bytes at {at} are beyond the memory"))),
         }
     }
@@ -145,7 +145,7 @@ pub(crate) fn export_memory(
         match answer {
             Ok(bytes) => to.send(&[&b"+"[..], &bytes].concat())?,
             Err(e) => {
-                let kind = KINDS.iter().position(|kind| *kind == e.kind()).unwrap_or(0);
+                let kind = ERROR_KINDS.iter().position(|kind| *kind == e.kind()).unwrap_or(0);
                 to.send(&[&[b'-', kind as u8][..], e.to_string().as_bytes()].concat())?;
             }
         }

@@ -27,7 +27,7 @@ use dma::{Error, ErrorKind, ExportDescriptor, Result};
 use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
 
 pub(crate) use self::exporter::{MemoryLimit, export_memory, serve as serve_child};
-use self::request::{KINDS, MAX_MESSAGE, PIECE, Request, VERSION};
+use self::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 use crate::interrupt;
 use crate::plan::Address;
 
@@ -40,9 +40,9 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 };
 
 /// Time limit for connecting and for the proofs.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for an answer. Allocating much memory takes seconds.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
 
 /// The process with the memory, and the connection to it.
@@ -84,8 +84,8 @@ impl Process {
         let (stream, macs) = call(at, &secret)?;
         let set_up = || {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER))?;
-            stream.set_write_timeout(Some(ANSWER))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             stream.try_clone()
         };
         let clone =
@@ -116,7 +116,7 @@ impl Process {
     }
 
     pub(crate) fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
-        for (piece, from) in bytes.chunks_mut(PIECE).zip((at..).step_by(PIECE)) {
+        for (piece, from) in bytes.chunks_mut(MAX_PIECE).zip((at..).step_by(MAX_PIECE)) {
             let answer = self.call(Request::Read { at: from as u64, len: piece.len() as u32 })?;
             if answer.len() != piece.len() {
                 return Err(Error::new(
@@ -131,7 +131,7 @@ impl Process {
 
     pub(crate) fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
         // The answer comes when the bytes are in the memory.
-        let pieces = bytes.chunks(PIECE).zip((at..).step_by(PIECE));
+        let pieces = bytes.chunks(MAX_PIECE).zip((at..).step_by(MAX_PIECE));
         pieces
             .map(|(bytes, at)| self.call(Request::Write { at: at as u64, bytes }))
             .try_for_each(|a| a.map(drop))
@@ -150,7 +150,7 @@ impl Process {
                 Ok(answer)
             }
             Some(b'-') if answer.len() > 1 => {
-                let kind = KINDS.get(usize::from(answer[1])).copied().unwrap_or(ErrorKind::Os);
+                let kind = ERROR_KINDS.get(usize::from(answer[1])).copied().unwrap_or(ErrorKind::Os);
                 let text = String::from_utf8_lossy(&answer[2..]).replace(char::is_control, "?");
                 Err(Error::new(kind, format!("{}: {text}", self.name)))
             }
@@ -161,9 +161,10 @@ impl Process {
     fn lost(&self, e: &io::Error) -> Error {
         let name = &self.name;
         match e.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Error::new(ErrorKind::TimedOut, format!("{name}: no answer for {} s", ANSWER.as_secs()))
-            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::new(
+                ErrorKind::TimedOut,
+                format!("{name}: no answer for {} s", ANSWER_TIMEOUT.as_secs()),
+            ),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 Error::new(ErrorKind::Closed, format!("{name}: it has ended, or the connection broke"))
             }
@@ -185,7 +186,7 @@ impl Drop for Process {
 /// Connects and proves to know the secret. Calls again if the other side hangs up before it has answered.
 fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
     let began = Instant::now();
-    let is_over = || began.elapsed() >= CONNECT || interrupt::stopped();
+    let is_over = || began.elapsed() >= CONNECT_TIMEOUT || interrupt::stopped();
     let start = "start `dma-bench serve` there, with the same port and --secret-file";
     loop {
         let mut stream = connect(at).map_err(|e| {
@@ -234,7 +235,7 @@ fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
 fn connect(at: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
     for address in at.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(e) => last = e,
         }

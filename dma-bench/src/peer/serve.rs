@@ -18,9 +18,9 @@ use crate::plan::Refused;
 use crate::units;
 
 /// Connections beyond the peers', which are told that there are too many.
-const REFUSED: usize = 8;
+const MAX_REFUSED_CONNECTIONS: usize = 8;
 /// Time limit for a peer to take an answer.
-const WRITE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,7 +121,7 @@ fn accept_all(
                 Ok(Some((stream, macs))) => {
                     let connected = locked(&peers).len();
                     let Ok(clone) = stream.try_clone() else { continue };
-                    if connected >= most + REFUSED {
+                    if connected >= most + MAX_REFUSED_CONNECTIONS {
                         continue;
                     }
                     served += 1;
@@ -161,7 +161,7 @@ fn one(
     let name = stream.peer_addr().map_or_else(|_| "a peer".to_owned(), |at| at.to_string());
     let set_up = || {
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE))?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         // A host that is gone says nothing: the kernel asks it.
         rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;

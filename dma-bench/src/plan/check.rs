@@ -3,8 +3,8 @@
 use super::{Campaign, Direction, MAX_SAMPLE_SECONDS, MIN_SAMPLE_SECONDS, Op, Sweep, Values};
 use crate::units;
 
-/// Longest sample that is still well paired with memcpy, in seconds.
-const MAX_PAIRED_SECONDS: f64 = 0.5;
+/// Longest sample that compares well with memcpy beside it, in seconds.
+const MAX_COMPARABLE_SECONDS: f64 = 0.5;
 
 impl Campaign {
     /// Checks all values of the campaign.
@@ -94,7 +94,7 @@ impl Campaign {
         if self.count.is_none()
             && self.rate.is_none()
             && !self.is_continuous()
-            && self.seconds > MAX_PAIRED_SECONDS
+            && self.seconds > MAX_COMPARABLE_SECONDS
         {
             notes.push(format!(
                 "samples of {} are too long to be compared well with memcpy beside them: drift in between does not cancel out; more of them (--samples) are shorter",

@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::draw::{Plot, Point, Series};
-use super::theme::SERIES;
+use super::theme::MAX_SERIES;
 use crate::output::{baseline, in_flight, what};
 use crate::plan::{Cell, Direction, Footprint, Op, grouped};
 use crate::results::conclusions::is_best_batch;
@@ -250,7 +250,7 @@ fn over_time(m: &Measured) -> Vec<Plot> {
 /// left out.
 fn split(like: &Plot, mut series: Vec<Series>, references: &[Series], least: usize) -> Vec<Plot> {
     series.retain(|s| s.points.len() >= least);
-    let room = SERIES - references.len();
+    let room = MAX_SERIES - references.len();
     let parts = series.chunks(room);
     let many = parts.len();
     parts

@@ -73,7 +73,7 @@ fn a_plot_has_at_most_six_curves_and_each_curve_is_in_one() {
     }
     results.verdicts = crate::results::conclusions::verdicts(&results.campaign, &results.cells, false);
     for q in questions(&results, false) {
-        assert!(q.plots.iter().all(|p| p.series.len() <= theme::SERIES), "{}", q.title);
+        assert!(q.plots.iter().all(|p| p.series.len() <= theme::MAX_SERIES), "{}", q.title);
         let drawn = |p: &Plot| p.series.iter().filter(|s| !s.reference).count();
         let engines: usize = q.plots.iter().map(drawn).sum();
         let curves = if q.title.contains("deep") { 4 } else { 14 };

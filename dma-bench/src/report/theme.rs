@@ -4,14 +4,14 @@
 use plotters::style::RGBColor;
 
 /// The most curves of a plot.
-pub(super) const SERIES: usize = 6;
+pub(super) const MAX_SERIES: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Theme {
     /// Suffix of file names.
     pub(super) name: &'static str,
     /// The colours of [`PAPER`], [`INK`], [`DIM`] and [`GRID`], then those of the curves.
-    pub(super) colors: [RGBColor; 4 + SERIES],
+    pub(super) colors: [RGBColor; 4 + MAX_SERIES],
 }
 
 /// Background.
@@ -63,12 +63,12 @@ impl Theme {
 
     /// Curves.
     pub(super) fn series(&self, at: usize) -> RGBColor {
-        self.colors[4 + at % SERIES]
+        self.colors[4 + at % MAX_SERIES]
     }
 
     /// Returns every colour with its name in style sheets.
     pub(super) fn named(&self) -> impl Iterator<Item = (String, RGBColor)> {
-        let series = (0..SERIES).map(|n| format!("series-{n}"));
+        let series = (0..MAX_SERIES).map(|n| format!("series-{n}"));
         let names = ["paper", "ink", "dim", "grid"].into_iter().map(str::to_owned).chain(series);
         names.zip(self.colors)
     }

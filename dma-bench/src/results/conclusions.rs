@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Knee, Measured, Results, published};
 use crate::plan::{Campaign, Cell, Direction, Footprint, Op, grouped};
-use crate::verdict::{BUSY, Class, Curve, HERE, Point, RISK, Verdict, point};
+use crate::verdict::{BUSY, Class, Curve, MEMCPY_HERE, Point, RISK, Verdict, point};
 
 #[derive(Debug)]
 /// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
@@ -82,7 +82,7 @@ pub(crate) fn verdicts(campaign: &Campaign, cells: &[Measured], interrupted: boo
             point(m.cell.size, ratios, m.passes as usize, risk)
         };
         let points = of.iter().filter_map(here).collect();
-        all.push(Verdict::new(curve.clone(), model, HERE, points, too_few));
+        all.push(Verdict::new(curve.clone(), model, MEMCPY_HERE, points, too_few));
         let published = published_cpu(&curve, &of);
         all.extend(published.map(|(name, points)| Verdict::new(curve, model, name, points, too_few)));
     }

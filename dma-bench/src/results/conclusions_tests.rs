@@ -3,7 +3,7 @@
 use super::conclusions::*;
 use super::*;
 use crate::plan::{Direction, Op};
-use crate::verdict::HERE;
+use crate::verdict::MEMCPY_HERE;
 
 fn knees(cells: &[Measured]) -> Vec<Knee> {
     super::conclusions::knees(&Campaign::default(), cells)
@@ -57,7 +57,7 @@ fn only_the_published_device_is_held_against_the_published_cpu() {
     };
     let of = |name: &str| [published(name, 64, 0.5), published(name, 256, 2.0), published(name, 1024, 4.0)];
     let found = verdicts(&of("sim:seed=7,profile=dsa"));
-    assert_eq!(found.iter().map(|c| c.against.as_str()).collect::<Vec<_>>(), [HERE, DSA_CPU.name]);
+    assert_eq!(found.iter().map(|c| c.against.as_str()).collect::<Vec<_>>(), [MEMCPY_HERE, DSA_CPU.name]);
     assert_eq!(found[1].text, "slower up to 64 B, faster from 256 B");
     for other in ["sim:profile=ioat", "sim:profile=dsa,latency=1us", "cpu:profile=dsa", "doca"] {
         assert_eq!(verdicts(&of(other)).len(), 1, "{other}");

@@ -6,7 +6,7 @@ use crate::plan::Footprint;
 use crate::units::{bytes, digits, per_second};
 
 /// Fraction of the time spent waiting for a CPU that deserves a note.
-const BUSY: f64 = 0.05;
+const BUSY_RUN_DELAY: f64 = 0.05;
 
 impl Results {
     /// Returns all notes on the run, without that of an interrupt.
@@ -79,7 +79,8 @@ impl Results {
 
     /// Returns a note if threads waited for a CPU, with the number of cells and the worst of them.
     pub fn busy(&self) -> Option<String> {
-        let measured = self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.run_delay > BUSY);
+        let measured =
+            self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.run_delay > BUSY_RUN_DELAY);
         let (cells, most) = measured.fold((0, 0.0_f64), |(n, most), m| (n + 1, most.max(m.run_delay)));
         (cells > 0).then(|| {
             format!(

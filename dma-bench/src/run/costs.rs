@@ -11,11 +11,11 @@ use crate::run::contender::Contender;
 use crate::run::drive::histogram;
 
 /// Sizes of memory that is registered, in bytes.
-const SIZES: [usize; 3] = [4 << 10, 1 << 20, 16 << 20];
+const REGISTERED_SIZES: [usize; 3] = [4 << 10, 1 << 20, 16 << 20];
 /// The most measurements of each cost.
-const TIMES: u32 = 100;
+const MAX_MEASUREMENTS: u32 = 100;
 /// The longest time for the measurements of each cost.
-const LONGEST: Duration = Duration::from_millis(60);
+const MAX_TIME: Duration = Duration::from_millis(60);
 
 /// Returns the costs of engines on the computer's clock. A step that the engine refuses has no row.
 pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
@@ -27,7 +27,7 @@ pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
             all.extend(Latency::of(times).map(|time| Cost { engine, model, what, size: size as u64, time }));
         };
         add("open-queue", 0, &opening(contender));
-        for size in SIZES {
+        for size in REGISTERED_SIZES {
             let (register, deregister) = registering(contender, size);
             add("register", size, &register);
             add("deregister", size, &deregister);
@@ -39,8 +39,8 @@ pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
 /// Repeats a measurement, which adds to histograms, as long as there is time and it succeeds.
 fn repeat(mut once: impl FnMut() -> dma::Result<()>) {
     let begun = Instant::now();
-    for turn in 0..TIMES {
-        if (turn > 0 && begun.elapsed() >= LONGEST) || interrupt::stopped() || once().is_err() {
+    for number in 0..MAX_MEASUREMENTS {
+        if (number > 0 && begun.elapsed() >= MAX_TIME) || interrupt::stopped() || once().is_err() {
             break;
         }
     }
@@ -84,7 +84,11 @@ mod tests {
         let contenders = ["cpu", "sim:profile=dsa"].map(|name| Contender::open(name).unwrap());
         let found = costs(&contenders);
         let rows: Vec<_> = found.iter().map(|c| (c.engine.as_str(), c.what.as_str(), c.size)).collect();
-        assert_eq!(rows.len(), 1 + 2 * SIZES.len(), "a clock of its own measures nothing here: {rows:?}");
+        assert_eq!(
+            rows.len(),
+            1 + 2 * REGISTERED_SIZES.len(),
+            "a clock of its own measures nothing here: {rows:?}"
+        );
         assert_eq!(rows[0], ("cpu", "open-queue", 0));
         assert!(found.iter().all(|c| c.time.count > 0 && c.time.p50 > 0 && c.engine == "cpu"));
     }

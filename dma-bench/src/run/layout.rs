@@ -52,12 +52,12 @@ impl Offsets {
 const PAGE: usize = 4096;
 
 /// The fraction of the golden ratio: step of the sources.
-const GOLDEN: f64 = 0.618_033_988_749_895;
+const GOLDEN_STEP: f64 = 0.618_033_988_749_895;
 /// The fraction of the silver ratio: step of the destinations.
-const SILVER: f64 = std::f64::consts::SQRT_2 - 1.0;
+const SILVER_STEP: f64 = std::f64::consts::SQRT_2 - 1.0;
 
 /// Bytes between two segments.
-const GAP: usize = 64;
+const SEGMENT_GAP: usize = 64;
 
 impl Layout {
     /// Returns the buffers of a cell's queue number `queue`. Each queue has `footprint` bytes, or more if the
@@ -78,8 +78,8 @@ impl Layout {
             size: cell.size as usize,
             segments: cell.segments as usize,
             gap: Offsets {
-                src: if cell.op == Op::Scatter { 0 } else { GAP },
-                dst: if cell.op == Op::Gather { 0 } else { GAP },
+                src: if cell.op == Op::Scatter { 0 } else { SEGMENT_GAP },
+                dst: if cell.op == Op::Gather { 0 } else { SEGMENT_GAP },
             },
             order,
             depth,
@@ -107,12 +107,13 @@ impl Layout {
         let Offsets { src, dst } = self.base;
         match cell.footprint {
             Footprint::Hot => {
-                let base = Offsets { src: src + shift(pass, GOLDEN), dst: dst + shift(pass, SILVER) };
+                let base =
+                    Offsets { src: src + shift(pass, GOLDEN_STEP), dst: dst + shift(pass, SILVER_STEP) };
                 Self { base, ..self }
             }
             Footprint::Cold | Footprint::Random => {
-                let base = Offsets { src, dst: dst + shift(group_pass, SILVER) };
-                Self { base, first: part(group_pass, GOLDEN, self.buffers), ..self }
+                let base = Offsets { src, dst: dst + shift(group_pass, SILVER_STEP) };
+                Self { base, first: part(group_pass, GOLDEN_STEP, self.buffers), ..self }
             }
         }
     }
@@ -134,7 +135,7 @@ impl Layout {
     }
 
     fn stride(cell: &Cell) -> usize {
-        (cell.size as usize + (cell.segments as usize - 1) * GAP).next_multiple_of(64)
+        (cell.size as usize + (cell.segments as usize - 1) * SEGMENT_GAP).next_multiple_of(64)
     }
 
     pub fn size(&self) -> usize {

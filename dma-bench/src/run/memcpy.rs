@@ -25,7 +25,7 @@ pub(crate) struct Memcpy {
 }
 
 /// Bytes that are filled between two checks for an interrupt; a multiple of eight.
-const FILLED: usize = 1 << 20;
+const FILL_CHUNK: usize = 1 << 20;
 
 impl Memcpy {
     /// Allocates `len` bytes on each side. With `alike`, for comparisons, every page of both sides has the
@@ -37,10 +37,10 @@ impl Memcpy {
         interrupt::check()?;
         let mut dst = engine.allocate_with(&request)?;
         // All pages are present, and most bytes differ, so that nothing is right by chance.
-        for (part, (src, dst)) in src.chunks_mut(FILLED).zip(dst.chunks_mut(FILLED)).enumerate() {
+        for (part, (src, dst)) in src.chunks_mut(FILL_CHUNK).zip(dst.chunks_mut(FILL_CHUNK)).enumerate() {
             interrupt::check()?;
             for (at, chunk) in src.chunks_mut(8).enumerate() {
-                let at = if alike { at % 512 } else { part * FILLED / 8 + at };
+                let at = if alike { at % 512 } else { part * FILL_CHUNK / 8 + at };
                 let word = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
                 chunk.copy_from_slice(&word[..chunk.len()]);
             }
@@ -229,8 +229,8 @@ mod tests {
                 let ops = buffers as u64;
                 let extent =
                     Extent { warm: 0, ops, timed_every: 2, compare: COMPARE_MUCH, compare_each: false };
-                let (slice, _) = memcpy.run(&cell, &layout, extent, &mut at, &mut histogram()).unwrap();
-                assert_eq!((slice.ops, slice.verified, at), (ops, 1, 0));
+                let (counts, _) = memcpy.run(&cell, &layout, extent, &mut at, &mut histogram()).unwrap();
+                assert_eq!((counts.ops, counts.verified, at), (ops, 1, 0));
                 for (Offsets { src, dst }, len) in (0..buffers).flat_map(|index| parts(&layout, index)) {
                     assert_ne!(src, dst);
                     match op {

@@ -94,7 +94,7 @@ pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
 const PAGE: usize = 4096;
 
 /// The most bytes that are compared at once.
-const CHUNK: usize = 64 << 10;
+const MAX_COMPARED_CHUNK: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -122,10 +122,10 @@ impl Memory {
         let src = side(direction == Direction::Pull)?;
         interrupt::check()?;
         let memory = Self { src, dst: side(direction == Direction::Push)? };
-        let mut bytes = vec![0; CHUNK];
-        for at in (0..len).step_by(CHUNK) {
+        let mut bytes = vec![0; MAX_COMPARED_CHUNK];
+        for at in (0..len).step_by(MAX_COMPARED_CHUNK) {
             interrupt::check()?;
-            let n = CHUNK.min(len - at);
+            let n = MAX_COMPARED_CHUNK.min(len - at);
             if alike {
                 bytes.chunks_mut(PAGE).for_each(|page| expected(0, page));
             } else {
@@ -165,7 +165,7 @@ impl Memory {
     /// Compares `len` bytes of the destination with those expected after a copy or a fill. Returns the first
     /// difference.
     pub fn verify(&self, at: Offsets, len: usize, fill: bool) -> Result<Option<Difference>> {
-        let mut found = vec![0; CHUNK.min(len)];
+        let mut found = vec![0; MAX_COMPARED_CHUNK.min(len)];
         self.each_chunk(at, len, fill, |offset, right| {
             let found = &mut found[..right.len()];
             self.dst.cpu.read_at(offset, found)?;
@@ -190,9 +190,9 @@ impl Memory {
 
     /// Returns the CRC-32C of `len` bytes at offset `at` of every source.
     pub fn crc32c(at: usize, len: usize) -> u32 {
-        let mut bytes = vec![0; CHUNK.min(len)];
-        (0..len).step_by(CHUNK).fold(0, |crc, from| {
-            let bytes = &mut bytes[..CHUNK.min(len - from)];
+        let mut bytes = vec![0; MAX_COMPARED_CHUNK.min(len)];
+        (0..len).step_by(MAX_COMPARED_CHUNK).fold(0, |crc, from| {
+            let bytes = &mut bytes[..MAX_COMPARED_CHUNK.min(len - from)];
             expected(at + from, bytes);
             crc32c::crc32c_append(crc, bytes)
         })
@@ -205,9 +205,9 @@ impl Memory {
         fill: bool,
         mut f: impl FnMut(usize, &mut [u8]) -> Result<Option<Difference>>,
     ) -> Result<Option<Difference>> {
-        let mut right = vec![0; CHUNK.min(len)];
-        for from in (0..len).step_by(CHUNK) {
-            let right = &mut right[..CHUNK.min(len - from)];
+        let mut right = vec![0; MAX_COMPARED_CHUNK.min(len)];
+        for from in (0..len).step_by(MAX_COMPARED_CHUNK) {
+            let right = &mut right[..MAX_COMPARED_CHUNK.min(len - from)];
             if fill {
                 right.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&PATTERN[..chunk.len()]));
             } else {

@@ -78,13 +78,13 @@ pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
 }
 
 /// Above kernel threads without deadlines, below those with deadlines.
-const PRIORITY: i32 = 10;
+const REALTIME_PRIORITY: i32 = 10;
 
 /// Gives this thread, and those that it starts from now on, realtime priority (`SCHED_FIFO`).
 pub(crate) fn realtime() -> io::Result<()> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = PRIORITY;
+    parameters.sched_priority = REALTIME_PRIORITY;
     // SAFETY: 0 is the calling thread, and the parameters are read during the call only.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
         0 => Ok(()),

@@ -123,7 +123,7 @@ fn run_in_turns(workers: &mut [Worker]) -> Result<(), CellError> {
 /// Number of arrived threads that means: some will not arrive.
 const INCOMPLETE: usize = usize::MAX / 2;
 /// Spins between two yields of the CPU.
-const SPINS: u32 = 256;
+const SPINS_PER_YIELD: u32 = 256;
 
 /// Waits until `all` threads have called this. They spin, because a thread that is woken starts late. Returns
 /// false once `arrived` is [`INCOMPLETE`].
@@ -132,7 +132,7 @@ fn start_together(arrived: &AtomicUsize, all: usize) -> bool {
     for spins in 1_u32.. {
         match arrived.load(Ordering::Acquire) {
             n if n >= all => return n == all,
-            _ if spins.is_multiple_of(SPINS) => std::thread::yield_now(),
+            _ if spins.is_multiple_of(SPINS_PER_YIELD) => std::thread::yield_now(),
             _ => std::hint::spin_loop(),
         }
     }

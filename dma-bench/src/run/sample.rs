@@ -17,7 +17,7 @@ pub(crate) struct Sample {
 }
 
 /// A run delay of up to this fraction of the time changes no figure that is shown.
-const UNDISTURBED: f64 = 0.01;
+const MAX_UNDISTURBED_DELAY: f64 = 0.01;
 
 impl Sample {
     /// Creates a sample that is not compared with the baseline.
@@ -40,7 +40,7 @@ impl Sample {
 
     /// Returns true if threads hardly waited for a CPU.
     pub(crate) fn is_undisturbed(&self) -> bool {
-        self.run_delay <= UNDISTURBED
+        self.run_delay <= MAX_UNDISTURBED_DELAY
     }
 }
 

@@ -1,8 +1,8 @@
 //! Verdicts: at which sizes an engine is faster than `memcpy`, as fast, or slower.
 //!
-//! A verdict follows from confidence intervals of the paired ratios, not from medians alone. The chance that
-//! any word in all verdicts of a run is wrong is at most [`RISK`], of which each size of each curve gets an
-//! equal share. A size whose interval allows no answer is "not decided".
+//! A verdict follows from confidence intervals of the ratios to neighbouring samples, not from medians alone.
+//! The chance that any word in all verdicts of a run is wrong is at most [`RISK`], of which each size of each
+//! curve gets an equal share. A size whose interval allows no answer is "not decided".
 
 pub(crate) mod stats;
 #[cfg(test)]
@@ -18,23 +18,23 @@ pub(crate) use self::words::{BUSY, class, not_decided, range};
 use crate::plan::{Cell, Direction, Footprint, Op};
 
 /// Name of the baseline that was measured on this machine.
-pub(crate) const HERE: &str = "memcpy here";
+pub(crate) const MEMCPY_HERE: &str = "memcpy here";
 
 /// The greatest chance that any verdict of a run is wrong.
 pub(crate) const RISK: f64 = 0.001;
 
 /// Ratios whose whole interval is this close to 1 are "as fast", even if the interval excludes 1.
-pub(crate) const ALIKE: f64 = 0.05;
+pub(crate) const AS_FAST_TOLERANCE: f64 = 0.05;
 
 /// Ratios whose whole interval is this close to 1 are "as fast" if the interval contains 1.
-pub(crate) const MARGIN: f64 = 0.1;
+pub(crate) const AS_FAST_AROUND_ONE: f64 = 0.1;
 
-/// An interval that ends this close to 1 decides neither faster nor slower, because paired slices are not
-/// more alike than that.
-const ZONE: f64 = 0.01;
+/// An interval that ends this close to 1 decides neither faster nor slower, because neighbouring
+/// samples differ by that much.
+const DEAD_ZONE: f64 = 0.01;
 
 /// The most blocks that a run's samples are grouped into. There are no more blocks than passes.
-const BLOCKS: usize = 128;
+const MAX_BLOCKS: usize = 128;
 
 /// Comparison of an engine with the baseline at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,10 +57,10 @@ impl Class {
         let Some((low, high)) = interval else { return Self::NotDecided };
         let within = |part: f64| low >= 1.0 / (1.0 + part) && high <= 1.0 + part;
         match () {
-            () if within(ALIKE) => Self::AsFast,
-            () if low > 1.0 + ZONE => Self::Faster,
-            () if high < 1.0 / (1.0 + ZONE) => Self::Slower,
-            () if within(MARGIN) => Self::AsFast,
+            () if within(AS_FAST_TOLERANCE) => Self::AsFast,
+            () if low > 1.0 + DEAD_ZONE => Self::Faster,
+            () if high < 1.0 / (1.0 + DEAD_ZONE) => Self::Slower,
+            () if within(AS_FAST_AROUND_ONE) => Self::AsFast,
             () => Self::NotDecided,
         }
     }
@@ -71,7 +71,7 @@ impl Class {
 pub struct Point {
     /// Bytes of each operation.
     pub size: u64,
-    /// Median of the paired ratios to the baseline.
+    /// Median of the ratios to the baseline.
     pub ratio: f64,
     /// Lower end of the confidence interval of that median; `null` with too few samples.
     pub low: Option<f64>,
@@ -150,16 +150,16 @@ impl Verdict {
 
     /// Returns true if the baseline is this machine's `memcpy`.
     pub fn is_here(&self) -> bool {
-        self.against == HERE
+        self.against == MEMCPY_HERE
     }
 }
 
-/// Returns the point of one size from its paired ratios in the order of measurement. `passes` is the number
+/// Returns the point of one size from its ratios in the order of measurement. `passes` is the number
 /// of passes that they come from, `risk` the greatest chance that the class is wrong. Returns `None` without
 /// ratios.
 pub(crate) fn point(size: u64, ratios: &[f64], passes: usize, risk: f64) -> Option<Point> {
     let ratio = crate::verdict::stats::median(ratios)?;
-    let interval = interval_in_order(&blocks(ratios, passes.clamp(1, BLOCKS)), risk);
+    let interval = interval_in_order(&blocks(ratios, passes.clamp(1, MAX_BLOCKS)), risk);
     let (low, high) = interval.unzip();
     Some(Point { size, ratio, low, high, class: Class::of(interval) })
 }

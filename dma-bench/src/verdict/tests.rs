@@ -113,8 +113,8 @@ fn model_rate(profile: &str, size: u64) -> f64 {
     let timeout = Duration::from_secs(60);
     let mut worker = Worker::new(&contender, &cell, memory, layout, Verify::Sample, timeout).unwrap();
     let extent = Extent { warm: 2, ops: 4, timed_every: 1, compare: COMPARE_LITTLE, compare_each: false };
-    let slice = worker.run(extent).unwrap();
-    slice.ops as f64 / slice.seconds()
+    let counts = worker.run(extent).unwrap();
+    counts.ops as f64 / counts.seconds()
 }
 
 /// Returns the points of one run over a curve.
@@ -131,7 +131,7 @@ fn wrong(class: Class, truth: f64) -> bool {
     match class {
         Class::Faster => truth <= 1.0,
         Class::Slower => truth >= 1.0,
-        Class::AsFast => !(1.0 / (1.0 + MARGIN)..=1.0 + MARGIN).contains(&truth),
+        Class::AsFast => !(1.0 / (1.0 + AS_FAST_AROUND_ONE)..=1.0 + AS_FAST_AROUND_ONE).contains(&truth),
         Class::NotDecided => false,
     }
 }

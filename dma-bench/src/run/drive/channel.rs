@@ -15,7 +15,7 @@ pub(super) const MAX_COMPLETIONS: usize = 64;
 /// Consecutive refusals with "try again" after which an engine has failed.
 const MAX_REFUSALS: u32 = 4096;
 /// Time limit for descriptors to come back after the queue was stopped.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A raw queue, and the memory that its descriptors name.
 #[derive(Debug)]
@@ -204,12 +204,12 @@ impl Channel {
         }
     }
 
-    /// Stops the queue and polls until all descriptors have come back, for [`DRAIN`] at most. Returns false
-    /// if some have not.
+    /// Stops the queue and polls until all descriptors have come back, for [`DRAIN_TIMEOUT`] at most. Returns
+    /// false if some have not.
     pub(super) fn drain(&mut self) -> bool {
         let Some(queue) = self.queue.as_mut().filter(|_| self.outstanding > 0) else { return true };
         queue.stop();
-        let until = Instant::now() + DRAIN;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         let mut idle = 0;
         while self.outstanding > 0 && idle < 1 << 20 && Instant::now() < until {
             let n = queue.poll(&mut self.completions);

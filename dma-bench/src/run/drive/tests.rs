@@ -40,7 +40,7 @@ struct Whim {
     /// Repeated steps: descriptors to take, completions to report, and whether in reverse. If empty, the
     /// queue takes and reports everything in order.
     whims: Vec<(u8, u8, bool)>,
-    turn: usize,
+    step: usize,
     /// The completion to tamper with, by its number, and the change.
     odd: Option<Odd>,
     reported: u64,
@@ -49,8 +49,8 @@ struct Whim {
 
 impl Whim {
     fn next(&mut self) -> Option<(u8, u8, bool)> {
-        self.turn += 1;
-        self.whims.get(self.turn % self.whims.len().max(1)).copied()
+        self.step += 1;
+        self.whims.get(self.step % self.whims.len().max(1)).copied()
     }
 }
 
@@ -169,7 +169,7 @@ fn worker(
     let queue = worker.channel.queue.take().unwrap();
     let (held, seen_too) = (VecDeque::new(), Arc::clone(&seen));
     worker.channel.queue =
-        Some(Box::new(Whim { queue, held, whims, turn: 0, odd, reported: 0, seen: seen_too }));
+        Some(Box::new(Whim { queue, held, whims, step: 0, odd, reported: 0, seen: seen_too }));
     (worker, seen)
 }
 
@@ -214,17 +214,17 @@ proptest! {
                 seen.submitted = 0;
             }
             let before = seen.lock().unwrap().submitted;
-            let slice = worker.run(extent(warm, ops, every)).unwrap();
+            let counts = worker.run(extent(warm, ops, every)).unwrap();
             let seen = seen.lock().unwrap();
             let all = warm + ops;
             // The last poll may complete more operations than requested. It then also set `first_timed` late.
             prop_assert_eq!(seen.submitted - before, all);
-            prop_assert_eq!(slice.all_ops, all);
-            prop_assert!(slice.ops <= ops && slice.ops + u64::from(MAX_COMPLETIONS as u32) >= ops, "{} of {ops}", slice.ops);
-            prop_assert!(warm > 0 || slice.ops == ops);
+            prop_assert_eq!(counts.all_ops, all);
+            prop_assert!(counts.ops <= ops && counts.ops + u64::from(MAX_COMPLETIONS as u32) >= ops, "{} of {ops}", counts.ops);
+            prop_assert!(warm > 0 || counts.ops == ops);
             prop_assert!(!seen.twice && seen.in_flight.is_empty());
             prop_assert!(seen.most <= cell.depth as usize);
-            prop_assert!(slice.polls > 0 && slice.verified > 0);
+            prop_assert!(counts.polls > 0 && counts.verified > 0);
             let timed = worker.latency().len();
             match every {
                 1 => prop_assert!(timed <= ops + u64::from(MAX_COMPLETIONS as u32) && timed + u64::from(MAX_COMPLETIONS as u32) >= ops, "{timed} of {ops}"),
@@ -294,8 +294,8 @@ fn long_copies_and_fills_are_cut() {
             let cell = Cell { size: (40 << 20) + 8, ..cell(op, 2, 1, footprint) };
             let (mut worker, seen) = worker(&cell, Verify::All, Vec::new(), None);
             assert_eq!((worker.places.pieces, worker.places.max_piece), (3, 16 << 20));
-            let slice = worker.run(extent(0, 5, 1)).unwrap();
-            assert_eq!((slice.ops, slice.verified), (5, 5), "{op} {footprint}");
+            let counts = worker.run(extent(0, 5, 1)).unwrap();
+            assert_eq!((counts.ops, counts.verified), (5, 5), "{op} {footprint}");
             assert_eq!(seen.lock().unwrap().submitted, 15);
             assert!(worker.channel.outstanding == 0 && worker.latency().len() == 5);
         }

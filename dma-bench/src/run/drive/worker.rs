@@ -23,7 +23,7 @@ use crate::run::memory::{Memory, PATTERN};
 use crate::run::placement::Pinned;
 
 /// Time limit for operations in flight after an interrupt.
-const INTERRUPT_DRAIN: Duration = Duration::from_millis(200);
+const INTERRUPT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// One queue with its memory and the state of its measurement.
 #[derive(Debug)]
@@ -194,11 +194,11 @@ impl Worker {
     }
 
     /// Ends a sample that the user stopped. Completed operations count. Waits for those in flight for up to
-    /// [`INTERRUPT_DRAIN`], because only then the corrupted buffers can be compared.
+    /// [`INTERRUPT_DRAIN_TIMEOUT`], because only then the corrupted buffers can be compared.
     pub(crate) fn interrupt(&mut self) -> Result<(), CellError> {
         self.progress.end(self.timer.clock.now());
         self.progress.interrupted = true;
-        let (polls, until) = (self.progress.polls, Instant::now() + INTERRUPT_DRAIN);
+        let (polls, until) = (self.progress.polls, Instant::now() + INTERRUPT_DRAIN_TIMEOUT);
         while self.progress.in_flight() > 0 && Instant::now() < until {
             self.submit_pending()?;
             self.poll()?;
