@@ -84,6 +84,31 @@ fn a_foreign_file_is_an_invalid_argument() {
 }
 
 #[test]
+fn results_are_saved_under_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let ends =
+        |command: &mut Command| done(command.env("XDG_DATA_HOME", folder.path()).current_dir(folder.path()));
+    let (code, _, said) = ends(&mut run(["-o", "64", "--save", "main"]));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(names(&folder.path().join("dma-bench")), ["main.json"]);
+    let (code, table, said) = ends(&mut bench(["show", "main"]));
+    assert!(code == 0 && table.contains("copy cold"), "{said}");
+    assert_eq!(ends(&mut bench(["compare", "main", "main"])).0, 0);
+    let (code, _, said) = ends(&mut bench(["compare", "main", "other"]));
+    assert!(code == 2 && said.contains("other: neither a file nor saved results; saved are: main"), "{said}");
+    // A file comes first.
+    fs::write(folder.path().join("main"), "{}").unwrap();
+    assert_eq!(ends(&mut bench(["show", "main"])).0, 2);
+    for name in ["../x", "a/b", "-", ".hidden", "", &"n".repeat(101)] {
+        let (code, _, said) = ends(&mut run(["-o", "64", &format!("--save={name}")]));
+        assert!(code == 2 && said.contains("is not a name"), "{name}: {code} {said}");
+    }
+    let mut homeless = run(["-o", "64", "--save", "main"]);
+    let (code, _, said) = done(homeless.env_remove("XDG_DATA_HOME").env_remove("HOME"));
+    assert!(code == 2 && said.contains("set XDG_DATA_HOME or HOME"), "{code} {said}");
+}
+
+#[test]
 fn a_full_or_closed_standard_error_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let closed = || std::io::pipe().unwrap().1;

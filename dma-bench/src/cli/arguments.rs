@@ -66,7 +66,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/"
     )]
     Report {
-        /// A results file; - for standard input.
+        /// A results file, or the name of saved results; - for standard input.
         results: PathBuf,
         /// The page to write.
         #[arg(short = 'o', long = "output", value_name = "FILE")]
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// Prints results as a table, Markdown, CSV or JSON.
     #[command(after_help = "Examples:\n  dma-bench show results.json --format markdown >> NOTES.md")]
     Show {
-        /// A results file; - for standard input.
+        /// A results file, or the name of saved results; - for standard input.
         results: PathBuf,
         #[command(flatten)]
         printed: Printed,
@@ -87,7 +87,7 @@ pub(crate) enum Command {
     },
     /// Compares two results, and tells changes from noise.
     #[command(
-        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench compare before.json after.json --fail-if-slower 5%\n  dma-bench compare before.json after.json --format json | jq '.cells[] | select(.worse)'\n\n\
+        after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench run --campaign mine.toml --save main; edit; dma-bench run --campaign mine.toml --save new\n  dma-bench compare main new --fail-if-slower 5%\n  dma-bench compare before.json after.json --format json | jq '.cells[] | select(.worse)'\n\n\
                       The chance of noise is about noise within the two runs: it is the Mann-Whitney test over the medians of\n\
                       each run's passes. Differences from run to run (position of memory, other tenants of the machine)\n\
                       are not in it. To see them, compare two runs of the same program first."
@@ -168,9 +168,9 @@ pub(crate) struct Printed {
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub(crate) struct CompareArguments {
-    /// The results before.
+    /// The results before: a file, or the name of saved results.
     pub before: PathBuf,
-    /// The results after.
+    /// The results after: a file, or the name of saved results.
     pub after: PathBuf,
     /// Exit with 4 if a cell is slower by more than this, unless that is noise; if there are too few samples
     /// to decide that; and if a cell that was fine before fails, is wrong or is missing. For runs at a rate,

@@ -26,7 +26,7 @@ use self::run_arguments::RunArguments;
 use crate::files::{self, Named, say, write_file};
 use crate::output::{self, Format, Shown, Style};
 use crate::plan::Refused;
-use crate::results::{self, Results, Status, published};
+use crate::results::{self, Results, Status, published, saved};
 use crate::run::placement;
 use crate::{compare, interrupt, peer, report, run};
 
@@ -208,7 +208,7 @@ fn print(text: &str) -> Result<u8, Failure> {
 }
 
 fn load(path: &Path) -> Result<Results, Failure> {
-    Results::load(path).map_err(usage)
+    saved::find(path).and_then(|path| Results::load(&path)).map_err(usage)
 }
 
 fn of_results(results: &Results, format: Format, shown: Shown) -> String {
@@ -277,7 +277,11 @@ fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
         path.as_deref().map(|path| Named { option, path })
     }
     let campaign = named("--campaign", &arguments.campaign);
+    if let Some(folder) = arguments.save.as_deref().and_then(Path::parent) {
+        std::fs::create_dir_all(folder).map_err(|e| files::refused(folder, &e))?;
+    }
     let outputs: Vec<Named<'_>> = [
+        named("--save", &arguments.save),
         named("--json", &arguments.printed.json),
         named("--csv", &arguments.csv),
         named("--markdown", &arguments.markdown),
@@ -293,6 +297,7 @@ fn check_outputs(arguments: &RunArguments) -> Result<(), String> {
 fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     let mut failures = Vec::new();
     for (path, format) in [
+        (&arguments.save, Format::Json),
         (&arguments.printed.json, Format::Json),
         (&arguments.csv, Format::Csv),
         (&arguments.markdown, Format::Markdown),

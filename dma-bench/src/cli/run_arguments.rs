@@ -11,6 +11,7 @@ use crate::plan::{
     Address, Campaign, Direction, Footprint, MAX_SAMPLE_SECONDS, MIN_SAMPLE_SECONDS, OpSpec, Peer, Preset,
     RATE_SAMPLE_SECONDS, Values, Verify,
 };
+use crate::results::saved;
 use crate::run::placement;
 use crate::units;
 
@@ -26,7 +27,7 @@ Examples:
   dma-bench run -e rdma:mlx5_0 --peer 10.0.0.2:4712 --secret-file key   of another machine; see serve
   dma-bench run -e cpu -w fill,gather:64,scatter:64 -o 64K
   dma-bench run -e cpu -w compare,crc32c,copy-crc32c,copy-to-both -o 64K -a hot
-  dma-bench run --campaign mine.toml --json mine.json
+  dma-bench run --campaign mine.toml --save main      results under a name, for compare
 
 Figures are medians over the samples. The baseline is the C library's memcpy on one core; memset for
 fills, memcmp for comparisons, the crate crc32c for CRC-32C, memcpy and then crc32c for a copy with CRC-32C,
@@ -138,6 +139,10 @@ pub(crate) struct RunArguments {
     pub shown: Shown,
     #[command(flatten)]
     pub printed: Printed,
+    /// Save the results under this name, for `show`, `report` and `compare`. Earlier results of this name are
+    /// replaced.
+    #[arg(long, value_name = "NAME", value_parser = saved::file)]
+    pub save: Option<PathBuf>,
     /// Write CSV to this file, with one line for each cell.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

@@ -8,6 +8,7 @@ mod file;
 pub(crate) mod machine;
 mod notes;
 pub(crate) mod published;
+pub(crate) mod saved;
 #[cfg(test)]
 pub(crate) mod tests;
 
