@@ -52,6 +52,7 @@ impl Places {
         }
     }
 
+    #[inline]
     pub(super) fn len(&self) -> u32 {
         self.all.len() as u32
     }
