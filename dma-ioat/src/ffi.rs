@@ -258,7 +258,8 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
 /// `register` points to a mapped register.
 unsafe fn read_register(register: *mut u8) -> u8 {
     // The stand-in's engine is a thread of this process, whose accesses ThreadSanitizer takes for races with
-    // volatile ones. SAFETY: the caller's register is mapped, and all accesses to it are atomic.
+    // volatile ones.
+    // SAFETY: the caller's register is mapped, and all accesses to it are atomic.
     #[cfg(dma_thread_sanitizer)]
     let value =
         unsafe { std::sync::atomic::AtomicU8::from_ptr(register) }.load(std::sync::atomic::Ordering::Relaxed);

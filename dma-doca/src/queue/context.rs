@@ -247,7 +247,8 @@ impl Context {
     /// Asks the context to stop. Tasks in flight fail during later progress.
     pub(super) fn stop(&self) {
         // The code is ignored: in progress until tasks end, or an error if the context is stopping or
-        // stopped. SAFETY: a context.
+        // stopped.
+        // SAFETY: a context.
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 

@@ -105,7 +105,8 @@ pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     // SAFETY: the caller's handle.
     let map = unsafe { of(mmap) };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
-        // One is enough, and others may not be allowed. SAFETY: the library's handle.
+        // One is enough, and others may not be allowed.
+        // SAFETY: the library's handle.
         unsafe { set(map.raw, 1) };
     }
     // SAFETY: the library's map, which this handle owns.

@@ -324,7 +324,8 @@ pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t 
         }
         context.workq.set(ptr::null_mut());
     }
-    // A failure shows at the next call. SAFETY: a stopped context, and its device.
+    // A failure shows at the next call.
+    // SAFETY: a stopped context, and its device.
     unsafe { (common.doca_ctx_dev_rm)(context.ctx(), context.dev) };
     // SAFETY: a context without work queues.
     let code = unsafe { (own.doca_dma_destroy)(context.raw) };

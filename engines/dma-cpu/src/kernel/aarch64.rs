@@ -15,7 +15,8 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     let tail = (len - head) % LINE;
     let end = len - tail;
     // A non-temporal load may pass an earlier load that its address depends on (Arm ARM, "Load/Store
-    // Non-temporal Pair"): `src` may have come from memory that another thread published. SAFETY: a barrier
+    // Non-temporal Pair"): `src` may have come from memory that another thread published.
+    // SAFETY: a barrier
     // changes no register, flag or stack.
     unsafe { asm!("dmb ishld", options(nostack, preserves_flags)) };
     // SAFETY: these are the first `head` bytes of both ranges.

@@ -145,7 +145,8 @@ impl AutoQueue {
                 continue;
             }
             // Submit earlier descriptors before the device accepts this one, because the caller is told only
-            // how many of the first descriptors were accepted. SAFETY: a part of `batch`, for which the
+            // how many of the first descriptors were accepted.
+            // SAFETY: a part of `batch`, for which the
             // caller promises what `submit_cpu` asks for.
             first += match unsafe { self.submit_cpu(&batch[first..at]) } {
                 Ok(taken) if taken == at - first => taken,
