@@ -41,7 +41,8 @@ impl Descriptor {
     pub(crate) const fn len(&self) -> u32 {
         self.0[4] as u32
     }
-    /// The second destination, the seed of a CRC, or the expected result of a comparison.
+    /// The second destination, the seed of a CRC, the expected result of a comparison, or the address or size
+    /// of a delta record.
     pub(crate) const fn extra(&self) -> u64 {
         self.0[5]
     }
@@ -55,12 +56,14 @@ pub(crate) mod op {
     pub(crate) const FILL: u8 = 4;
     pub(crate) const COMPARE: u8 = 5;
     pub(crate) const COMPARE_PATTERN: u8 = 6;
+    pub(crate) const CREATE_DELTA: u8 = 7;
+    pub(crate) const APPLY_DELTA: u8 = 8;
     pub(crate) const DUALCAST: u8 = 9;
     pub(crate) const CRC: u8 = 0x10;
     pub(crate) const COPY_CRC: u8 = 0x11;
     pub(crate) const CACHE_FLUSH: u8 = 0x20;
     /// All of them, a bit for each.
-    pub(crate) const ALL: u64 = 1 << CACHE_FLUSH | 0x3_027f;
+    pub(crate) const ALL: u64 = 1 << CACHE_FLUSH | 0x3_03ff;
 }
 
 pub(crate) mod flag {
@@ -83,14 +86,20 @@ pub(crate) mod status {
     pub(crate) const PAGE_FAULT_REFUSED: u8 = 4;
     pub(crate) const BATCH_FAILED: u8 = 5;
     pub(crate) const LIST_FAULT: u8 = 6;
+    /// The words of a delta record do not increase.
+    pub(crate) const DELTA_ORDER: u8 = 7;
+    /// A word of a delta record lies beyond the destination.
+    pub(crate) const DELTA_OFFSET: u8 = 8;
     pub(crate) const BAD_OPCODE: u8 = 0x10;
     pub(crate) const BAD_FLAGS: u8 = 0x11;
     pub(crate) const RESERVED: u8 = 0x12;
     pub(crate) const BAD_SIZE: u8 = 0x13;
     pub(crate) const BAD_COUNT: u8 = 0x14;
+    pub(crate) const BAD_DELTA_SIZE: u8 = 0x15;
     pub(crate) const OVERLAP: u8 = 0x16;
     pub(crate) const DUALCAST_ADDRESSES: u8 = 0x17;
     pub(crate) const LIST_ALIGNMENT: u8 = 0x18;
+    pub(crate) const ADDRESS_ALIGNMENT: u8 = 0x1c;
     pub(crate) const HARDWARE: u8 = 0x20;
     /// The access that faulted was a write.
     pub(crate) const WRITE: u8 = 0x80;
@@ -104,7 +113,7 @@ pub(crate) struct Record {
     /// Bytes done; of a batch, descriptors done.
     pub(crate) done: u32,
     pub(crate) fault: u64,
-    /// The CRC, or the invalid flags.
+    /// The CRC, the size of a delta record, or the invalid flags.
     pub(crate) value: u32,
 }
 

@@ -14,8 +14,8 @@
 //! # Supported
 //!
 //! - *Submission*: MOVDIR64B to dedicated work queues, ENQCMD to shared ones, `write()` to both.
-//! - *Operations*: nop, batch, drain, copy, fill, compare, compare with a pattern, dualcast, CRC-32C, copy
-//!   with CRC-32C, cache flush (which does nothing).
+//! - *Operations*: nop, batch, drain, copy, fill, compare, compare with a pattern, create and apply a delta
+//!   record, dualcast, CRC-32C, copy with CRC-32C, cache flush (which does nothing).
 //! - *Completion records*: statuses, results, bytes done, page faults of memory that is not there, of memory
 //!   without the right, and injected ones.
 //!
@@ -34,7 +34,8 @@
 //!   In tests in Rust, and for programs that make the system call themselves, it may be opened twice.
 //! - *A forked child* keeps the portals of its parent. Without a thread of its own, it runs each descriptor
 //!   while it is stored.
-//! - *Interrupts, delta records and DIF* are refused, as an opcode or a flag that the device lacks.
+//! - *A delta record with no room for the next entry* ends with the result 2 and the size so far.
+//! - *Interrupts and DIF* are refused, as an opcode or a flag that the device lacks.
 //!
 //! On other systems than Linux on x86-64 with the GNU C library, this crate is empty.
 
@@ -42,6 +43,7 @@
 
 mod config;
 mod decode;
+mod delta;
 mod descriptor;
 mod emu;
 mod faults;

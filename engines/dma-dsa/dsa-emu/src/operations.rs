@@ -4,6 +4,7 @@
 use std::mem;
 
 use crate::config::QueueConfig;
+use crate::delta;
 use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
 use crate::faults::{Faults, Strike};
 use crate::memory::{self, Fault};
@@ -59,7 +60,7 @@ fn read_member(batch: &Descriptor, n: u32, injected: bool) -> Result<Descriptor,
 }
 
 /// Returns whether two ranges of `len` bytes overlap.
-const fn overlap(a: u64, b: u64, len: u64) -> bool {
+pub(crate) const fn overlap(a: u64, b: u64, len: u64) -> bool {
     a.abs_diff(b) < len
 }
 
@@ -193,6 +194,11 @@ impl Engine {
         if matches!(opcode, op::NOP | op::DRAIN | op::CACHE_FLUSH) {
             return Record::of(status::SUCCESS);
         }
+        match opcode {
+            op::CREATE_DELTA => return delta::create(descriptor),
+            op::APPLY_DELTA => return delta::apply(descriptor),
+            _ => {}
+        }
         let mut crc = descriptor.extra() as u32;
         if matches!(opcode, op::CRC | op::COPY_CRC) && descriptor.has(flag::SEED_IN_MEMORY) {
             let mut seed = [0; 4];
@@ -309,7 +315,7 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
     }
     let mut known = flag::COMMON;
     match opcode {
-        op::COMPARE | op::COMPARE_PATTERN => known |= flag::CHECK_RESULT,
+        op::COMPARE | op::COMPARE_PATTERN | op::CREATE_DELTA => known |= flag::CHECK_RESULT,
         op::CRC | op::COPY_CRC => known |= flag::SEED_IN_MEMORY,
         _ => {}
     }
@@ -324,7 +330,11 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
         return Ok(());
     }
     let plain = matches!(opcode, op::MEMMOVE | op::FILL | op::DUALCAST);
-    if plain && (descriptor.0[6], descriptor.0[7]) != (0, 0) || descriptor.0[4] >> 48 != 0 {
+    let size_max = descriptor.0[6];
+    if plain && (descriptor.0[6], descriptor.0[7]) != (0, 0)
+        || descriptor.0[4] >> 48 != 0
+        || opcode == op::CREATE_DELTA && size_max >> 32 != 0
+    {
         return Err(Record::of(status::RESERVED));
     }
     let len = u64::from(descriptor.len());
@@ -332,6 +342,11 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
         return Err(Record::of(status::BAD_SIZE));
     }
     let (src, dst, second) = (descriptor.src(), descriptor.dst(), descriptor.extra());
+    match opcode {
+        op::CREATE_DELTA => return delta::check(descriptor, second, size_max as u32, &[src, dst]),
+        op::APPLY_DELTA => return delta::check(descriptor, src, second as u32, &[dst]),
+        _ => {}
+    }
     if opcode == op::DUALCAST && (dst ^ second) & 0xfff != 0 {
         return Err(Record::of(status::DUALCAST_ADDRESSES));
     }
@@ -350,11 +365,11 @@ const fn predicate(descriptor: &Descriptor, result: u8) -> u8 {
 }
 
 /// The record of an operation that met a page fault after `done` bytes.
-fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, crc: u32) -> Record {
+pub(crate) fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, value: u32) -> Record {
     let code =
         if descriptor.has(flag::BLOCK_ON_FAULT) { status::PAGE_FAULT_REFUSED } else { status::PAGE_FAULT };
     let status = code | if fault.write { status::WRITE } else { 0 };
-    Record { done: done as u32, fault: fault.page(), value: crc, ..Record::of(status) }
+    Record { done: done as u32, fault: fault.page(), value, ..Record::of(status) }
 }
 
 /// The record of an operation that was done up to an injected page fault.

@@ -145,7 +145,7 @@ mod tests {
                 let begun = std::time::Instant::now();
                 while !worker.is_finished() {
                     if begun.elapsed().as_secs() >= 60 {
-                        eprintln!("the worker sleeps for ever");
+                        eprintln!("the worker does not wake up");
                         std::process::abort();
                     }
                     std::thread::yield_now();

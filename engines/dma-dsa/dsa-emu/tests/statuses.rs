@@ -128,7 +128,7 @@ fn invalid_descriptors_have_their_status() {
         (copy, 1, "a copy"),
         (describe(0, REPORT, 0, 0, 0), 1, "a nop"),
         (describe(2, REPORT, 0, 0, 0), 1, "a drain"),
-        (describe(7, REPORT, src, dst, 64), 0x10, "no such operation"),
+        (describe(0x12, REPORT, src, dst, 64), 0x10, "no such operation"),
         (describe(0xff, REPORT, src, dst, 64), 0x10, "no such operation"),
         (describe(3, REPORT | 0x10, src, dst, 64), 0x11, "an interrupt"),
         (describe(3, REPORT | BLOCK, src, dst, 64), 0x11, "block-on-fault, which is not configured"),
@@ -242,6 +242,99 @@ fn a_batch_tells_its_end() {
     ];
     assert_eq!(run(&emu, describe(1, REPORT, address(&list), 0, 2)).status, 5);
     assert_eq!((silent.get().status, records[3].get().status), (0, 0x10));
+}
+
+/// Two regions of 100 words, and room for a delta record and an entry more.
+#[repr(align(64))]
+struct Regions {
+    old: [u64; 100],
+    new: [u64; 100],
+    record: [u8; 1010],
+}
+
+#[test]
+fn delta_records_have_the_words_that_differ() {
+    let emu = Emu::start("").unwrap();
+    for (differing, size_max, result, entries) in [
+        (&[][..], 80, 0, 0),
+        (&[0, 3, 99][..], 80, 1, 3),
+        (&[7, 8, 9][..], 30, 1, 3),
+        (&[7, 8, 9][..], 20, 2, 2),
+    ] {
+        let mut regions = Regions { old: [5; 100], new: [5; 100], record: [0xee; 1010] };
+        for word in differing {
+            regions.new[*word] = 0x0102_0304_0506_0700 + *word as u64;
+        }
+        let (old, new) = (regions.old.as_mut_ptr(), regions.new.as_mut_ptr());
+        let [old, new] = [old, new].map(|region| region.expose_provenance() as u64);
+        let create = Descriptor {
+            extra: target(&mut regions.record),
+            more: [size_max, 0],
+            ..describe(7, REPORT, old, new, 800)
+        };
+        let created = run(&emu, create);
+        assert_eq!((created.status, created.result, created.value), (1, result, 10 * entries));
+        let (found, rest) = regions.record.split_at(10 * entries as usize);
+        let expected = differing[..entries as usize].iter().flat_map(|word| {
+            let offset = (*word as u16).to_le_bytes();
+            offset.into_iter().chain(regions.new[*word].to_le_bytes())
+        });
+        assert!(found.iter().copied().eq(expected), "{differing:?}: {found:?}");
+        assert!(rest.iter().all(|byte| *byte == 0xee), "bytes behind the record");
+        // The predicate: a bit for each expected result.
+        let checked = Descriptor { command: create.command | 0x80, more: [size_max, 1 << result], ..create };
+        assert_eq!(run(&emu, checked).status, 1);
+        assert_eq!(run(&emu, Descriptor { more: [size_max, 7 & !(1 << result)], ..checked }).status, 2);
+        if result == 1 {
+            let apply = Descriptor { extra: created.value, ..describe(8, REPORT, create.extra, old, 800) };
+            assert_eq!(run(&emu, apply).status, 1);
+            assert_eq!(regions.old, regions.new);
+        }
+    }
+}
+
+#[test]
+fn delta_records_that_are_wrong_have_their_status() {
+    let emu = Emu::start("").unwrap();
+    let mut regions = Regions { old: [5; 100], new: [6; 100], record: [0; 1010] };
+    // Words 4, 9, 9 and 200.
+    for (at, word) in [4_u8, 9, 9, 200].into_iter().enumerate() {
+        regions.record[10 * at] = word;
+    }
+    let (old, new) = (address(&regions.old), address(&regions.new));
+    let record = target(&mut regions.record);
+    let pages = Pages::new(1, libc::PROT_NONE);
+    let create = |old, len, record, size_max| Descriptor {
+        extra: record,
+        more: [size_max, 0],
+        ..describe(7, REPORT, old, new, len)
+    };
+    let apply = |record, len, size| Descriptor { extra: size, ..describe(8, REPORT, record, old, len) };
+    for (descriptor, status, done, why) in [
+        (create(old, 804, record, 80), 0x13, 0, "a part of a word"),
+        (create(old, 0x8_0008, record, 80), 0x13, 0, "words beyond the largest number"),
+        (create(old, 800, record, 75), 0x15, 0, "a part of an entry"),
+        (create(old, 800, record, 0), 0x15, 0, "no entry"),
+        (create(old + 4, 800, record, 80), 0x1c, 0, "not aligned"),
+        (create(old, 800, record + 4, 80), 0x1c, 0, "not aligned"),
+        (create(old, 800, new + 792, 80), 0x16, 0, "a record in a source"),
+        (create(old, 800, record, 80 | 1 << 32), 0x12, 0, "a reserved field"),
+        (create(pages.end() - 16, 800, record, 80), 3, 16, "a source without a page"),
+        (create(old, 800, pages.end() - 16, 80), 0x83, 8, "a record without a page"),
+        (apply(record, 804, 10), 0x13, 0, "a part of a word"),
+        (apply(record, 800, 15), 0x15, 0, "a part of an entry"),
+        (apply(old, 800, 10), 0x16, 0, "a record in the destination"),
+        (apply(record, 72, 20), 8, 10, "a word beyond the destination"),
+        (apply(record, 800, 30), 7, 20, "a word twice"),
+        (apply(pages.end() - 8, 800, 20), 3, 0, "a record without a page"),
+    ] {
+        // Words of the record that the device has created are not those of this test.
+        for (at, word) in [4_u8, 9, 9, 200].into_iter().enumerate() {
+            regions.record[10 * at..][..2].copy_from_slice(&[word, 0]);
+        }
+        let found = run(&emu, descriptor);
+        assert_eq!((found.status, found.done), (status, done), "{why}");
+    }
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! Delta records: the words in which two regions differ.
+//!
+//! A record is a list of entries of 10 bytes: the number of a word, and its 8 bytes in the second region.
+#![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
+
+use crate::descriptor::{Descriptor, Record, flag, status};
+use crate::memory::{self, Fault};
+use crate::operations::{faulted, overlap};
+
+const WORD: usize = 8;
+const ENTRY: usize = 10;
+/// Longest region in bytes, because the number of a word has 16 bits.
+const REGION_MAX: u64 = 8 << 16;
+/// Bytes that are compared at a time.
+const CHUNK: usize = 4096;
+
+/// The number of bytes of an access, and the fault that ended it.
+fn split(len: usize, access: Result<(), Fault>) -> (usize, Option<Fault>) {
+    access.map_or_else(|fault| (fault.done, Some(fault)), |()| (len, None))
+}
+
+/// Checks the operands of both operations. `size`: the size of the record, or the most that it may have.
+pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[u64]) -> Result<(), Record> {
+    let len = u64::from(descriptor.len());
+    if !len.is_multiple_of(WORD as u64) || len > REGION_MAX {
+        return Err(Record::of(status::BAD_SIZE));
+    }
+    if size == 0 || !size.is_multiple_of(ENTRY as u32) {
+        return Err(Record::of(status::BAD_DELTA_SIZE));
+    }
+    if regions.iter().chain([&record]).any(|address| !address.is_multiple_of(WORD as u64)) {
+        return Err(Record::of(status::ADDRESS_ALIGNMENT));
+    }
+    let crosses = |region: &u64| overlap(record, *region, if record < *region { size.into() } else { len });
+    if regions.iter().any(crosses) { Err(Record::of(status::OVERLAP)) } else { Ok(()) }
+}
+
+/// Creates the record of the words in which the second source differs from the first. The result is 0 if they
+/// are equal, 1 if the record has all differences, and 2 if it has no room for the next one.
+pub(crate) fn create(descriptor: &Descriptor) -> Record {
+    let (mut done, mut size) = (0, 0);
+    match compare(descriptor, &mut done, &mut size) {
+        Err(fault) => faulted(descriptor, done, fault, size),
+        Ok(result) => {
+            let expected = descriptor.0[7] as u8 >> result & 1 == 1;
+            let status = if descriptor.has(flag::CHECK_RESULT) && !expected {
+                status::FALSE_PREDICATE
+            } else {
+                status::SUCCESS
+            };
+            Record { result, done: done as u32, value: size, ..Record::of(status) }
+        }
+    }
+}
+
+/// Appends entries to the record. Returns the result; `done` is the number of bytes that were compared.
+fn compare(descriptor: &Descriptor, done: &mut u64, size: &mut u32) -> Result<u8, Fault> {
+    let (len, size_max) = (u64::from(descriptor.len()), descriptor.0[6] as u32);
+    while *done < len {
+        let n = (len - *done).min(CHUNK as u64) as usize;
+        let (mut first, mut second) = ([0; CHUNK], [0; CHUNK]);
+        // SAFETY: the worker runs behind the trap handler.
+        let read = unsafe { memory::read(descriptor.src().wrapping_add(*done), &mut first[..n]) };
+        let (n, fault) = split(n, read);
+        // SAFETY: the worker runs behind the trap handler.
+        let read = unsafe { memory::read(descriptor.dst().wrapping_add(*done), &mut second[..n]) };
+        let (n, second_fault) = split(n, read);
+        let words = first[..n].as_chunks::<WORD>().0.iter().zip(second[..n].as_chunks::<WORD>().0);
+        for (first, second) in words {
+            if first != second {
+                if *size + ENTRY as u32 > size_max {
+                    return Ok(2);
+                }
+                let mut entry = [0; ENTRY];
+                entry[..2].copy_from_slice(&((*done / WORD as u64) as u16).to_le_bytes());
+                entry[2..].copy_from_slice(second);
+                let to = descriptor.extra().wrapping_add((*size).into());
+                // SAFETY: the worker runs behind the trap handler, and the program gave the record to the
+                // device.
+                unsafe { memory::write(to, &entry) }?;
+                *size += ENTRY as u32;
+            }
+            *done += WORD as u64;
+        }
+        if let Some(fault) = second_fault.or(fault) {
+            return Err(fault);
+        }
+    }
+    Ok(u8::from(*size > 0))
+}
+
+/// Writes the words of a record to the destination.
+pub(crate) fn apply(descriptor: &Descriptor) -> Record {
+    let mut last = None;
+    for at in (0..descriptor.extra() as u32).step_by(ENTRY) {
+        let done = u64::from(at);
+        let mut entry = [0; ENTRY];
+        // SAFETY: the worker runs behind the trap handler.
+        if let Err(fault) = unsafe { memory::read(descriptor.src().wrapping_add(done), &mut entry) } {
+            return faulted(descriptor, done, fault, 0);
+        }
+        let word = u16::from_le_bytes([entry[0], entry[1]]);
+        let offset = u64::from(word) * WORD as u64;
+        let ended = |status| Record { done: at, ..Record::of(status) };
+        if last.is_some_and(|last| word <= last) {
+            return ended(status::DELTA_ORDER);
+        }
+        if offset >= descriptor.len().into() {
+            return ended(status::DELTA_OFFSET);
+        }
+        // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+        // device.
+        if let Err(fault) = unsafe { memory::write(descriptor.dst().wrapping_add(offset), &entry[2..]) } {
+            return faulted(descriptor, done, fault, 0);
+        }
+        last = Some(word);
+    }
+    Record::of(status::SUCCESS)
+}
