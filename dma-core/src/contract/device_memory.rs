@@ -107,11 +107,12 @@ impl DeviceMemory {
         self.owner.is::<M>()
     }
 
-    /// Returns the owner, if it is an `M`. For memory behind a dma-buf, drops the owner instead.
+    /// Returns the owner, if it is an `M`. The owner of memory from [`from_dmabuf`](Self::from_dmabuf) cannot
+    /// be returned.
     ///
     /// # Errors
     ///
-    /// This value, unchanged, if the owner is of another type.
+    /// This value, unchanged, if the owner is of another type or the memory is from `from_dmabuf`.
     pub fn into_owner<M: Any>(self) -> Result<M, Self> {
         if !self.is_owned_by::<M>() {
             return Err(self);

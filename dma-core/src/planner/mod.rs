@@ -634,7 +634,8 @@ impl Planner {
             return;
         }
         let enough = if self.in_flight == 0 { idle() } else { gathered >= self.in_flight };
-        // Without a pending doorbell there is nothing to ring. With `push`, polls submit the rest.
+        // With a pending doorbell, the device already has a full batch. With `push`, polls submit what finds
+        // room.
         let due = enough || self.doorbell_pending || self.push || limit.is_zero();
         if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
             self.flush(ended);

@@ -699,8 +699,8 @@ impl Lane {
         let mut core = self.enter();
         self.give_up(&mut core);
         self.presence.store(GONE, Ordering::SeqCst);
-        // Requests before GONE are ended here, and later ones by their submitters. GONE is set before the
-        // inboxes are read.
+        // Requests before GONE are ended here, and later ones by their submitters. The fence orders GONE
+        // before the reads of the inboxes.
         fence(Ordering::SeqCst);
         self.run(&mut core, Caller::Closer);
         self.leave(core);
