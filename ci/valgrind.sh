@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca` and `ioat` on
-# their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know.
+# A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat` and
+# `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know.
 #
 # valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
 # cannot be had.
@@ -38,9 +38,10 @@ fi
 cargo build --locked --example 02_choose_engine
 dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
-export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk
+engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
+export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk DMA_IBVERBS_LIB_DIR=$prefix/rdma
 
-for engine in cpu sim auto doca ioat; do
+for engine in cpu sim auto doca ioat rdma; do
     echo "--- $engine"
     # Output of a run with errors is printed, and the rest is not read.
     # shellcheck disable=SC2086 # words of a command

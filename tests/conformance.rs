@@ -1,6 +1,9 @@
 //! Runs the conformance suite on every engine, opened by name.
 
-use std::sync::Arc;
+mod stand_ins;
+
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
 use dma::DmaEngine;
 
@@ -14,6 +17,14 @@ dma::conformance_tests!(cpu_everything_to_threads, dma::open("cpu:threads=2,inli
 dma::conformance_tests!(cpu_cold, dma::open("cpu:hint=cold").expect("it opens"));
 dma::conformance_tests!(cpu_boxed, Box::new(cpu()) as Box<dyn DmaEngine>);
 dma::conformance_tests!(cpu_referenced, &cpu());
+
+/// The RDMA engine on the stand-in for rdma-core.
+fn rdma() -> Arc<dyn DmaEngine> {
+    static PREFIX: LazyLock<PathBuf> = LazyLock::new(stand_ins::rdma_emu_prefix);
+    dma::open(&format!("rdma:lib={}", PREFIX.display())).expect("it opens")
+}
+
+dma::conformance_tests!(rdma_on_the_stand_in, rdma());
 
 fn sim(options: &str) -> Arc<dyn DmaEngine> {
     dma::open(&format!("sim:{options}")).expect("the simulator is always there")

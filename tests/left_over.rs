@@ -59,14 +59,16 @@ fn child() {
 #[test]
 fn nothing_is_left_of_engines_that_were_discovered_diagnosed_or_opened() {
     let (doca, spdk) = (stand_ins::library_dir(&stand_ins::doca_emu_prefix()), stand_ins::spdk_emu_prefix());
+    let rdma = stand_ins::rdma_emu_prefix();
     let mut failed = Vec::new();
-    for work in ["discover", "doctor", "cpu", "sim", "auto", "doca", "ioat", "verify+meter+cpu"] {
+    for work in ["discover", "doctor", "cpu", "sim", "auto", "doca", "ioat", "rdma", "verify+meter+cpu"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
             .env(WORK, work)
             .env("DMA_DOCA_LIB_DIR", &doca)
             .env("DMA_SPDK_LIB_DIR", spdk.join("lib"))
+            .env("DMA_IBVERBS_LIB_DIR", &rdma)
             .stdin(Stdio::null());
         let output = command.output().unwrap();
         print!("{}", String::from_utf8_lossy(&output.stdout));

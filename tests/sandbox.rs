@@ -69,6 +69,7 @@ fn run(call: &str, engine: &str) -> String {
         .envs([(CALL, call), (ENGINE, engine)])
         .env("DMA_DOCA_LIB_DIR", stand_ins::library_dir(&stand_ins::doca_emu_prefix()))
         .env("DMA_SPDK_LIB_DIR", stand_ins::spdk_emu_prefix().join("lib"))
+        .env("DMA_IBVERBS_LIB_DIR", stand_ins::rdma_emu_prefix())
         .stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -102,7 +103,7 @@ fn queues_copy_without_the_calls_that_only_sleeping_needs() {
 /// Libraries that depend on each other are listed in a temporary file where files in memory are forbidden.
 #[test]
 fn vendors_libraries_load_without_files_in_memory() {
-    for engine in ["cpu", "doca", "ioat"] {
+    for engine in ["cpu", "doca", "ioat", "rdma"] {
         run("memfd_create", engine);
     }
 }

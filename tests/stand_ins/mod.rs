@@ -36,6 +36,11 @@ pub(crate) fn dsa_emu_prefix() -> PathBuf {
     install("engines/dma-dsa/dsa-emu", &[])
 }
 
+/// The directory under which the stand-in for rdma-core lies: as [`doca_emu_prefix`].
+pub(crate) fn rdma_emu_prefix() -> PathBuf {
+    install("engines/dma-rdma/rdma-emu", &[])
+}
+
 fn install(package: &str, options: &[&str]) -> PathBuf {
     let name = Path::new(package).file_name().expect("a directory");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -32,7 +32,7 @@ impl<T> Copy for Handle<T> {}
 
 // SAFETY: by the library's promise, see above.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: as above.
+// SAFETY: the library's calls on one object may be made by several threads at once (rdma-core's manual pages).
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T> Handle<T> {
@@ -149,7 +149,7 @@ fn with_list<T>(verbs: &Verbs, work: impl FnOnce(&[(String, *mut ibv_device)]) -
     let entry = |at: usize| {
         // SAFETY: the list has `number` entries.
         let place = unsafe { list.as_ptr().add(at) };
-        // SAFETY: as above.
+        // SAFETY: an entry of the list, which lives until it is freed below.
         let device = unsafe { *place };
         // SAFETY: an entry of the list.
         let name = unsafe { (verbs.ibv_get_device_name)(device) };

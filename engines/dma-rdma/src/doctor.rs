@@ -62,19 +62,19 @@ mod tests {
     use dma_core::Verdict::{Bad, Ok, Warning};
 
     use super::*;
-    use crate::fake::Fake;
+    use rdma_emu::Nic;
 
     #[test]
     fn each_device_has_a_verdict() {
-        let fake = Fake::default();
-        let found = of_devices(&fake.verbs());
-        assert_eq!((found[0].verdict, found[0].what.as_str()), (Ok, "RDMA device fake0"), "{found:?}");
-        fake.state().port_down = true;
-        let found = of_devices(&fake.verbs());
+        let nic = Nic::default();
+        let found = of_devices(&nic.verbs());
+        assert_eq!((found[0].verdict, found[0].what.as_str()), (Ok, "RDMA device emu0"), "{found:?}");
+        nic.state().port_down = true;
+        let found = of_devices(&nic.verbs());
         assert_eq!(found[0].verdict, Bad, "{found:?}");
         assert!(found[0].fix.contains("ip link set"), "{found:?}");
-        fake.state().devices = 0;
-        let found = of_devices(&fake.verbs());
+        nic.state().devices = 0;
+        let found = of_devices(&nic.verbs());
         assert_eq!((found[0].verdict, found.len()), (Bad, 1), "{found:?}");
         assert!(found[0].fix.contains("rxe"), "{found:?}");
     }

@@ -74,8 +74,8 @@ impl RdmaEngine {
         // A copy goes out as an RDMA read, so that its completion says that the bytes are in place.
         let mut capabilities =
             Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::IN_ORDER | Capabilities::IMPORT;
-        // Soft-RoCE lets a fenced read that it repeats wait for all reads in flight, and counts that read
-        // among them, so that it waits for ever: `rxe_wqe_is_fenced` in Linux's rxe_req.c.
+        // Soft-RoCE makes a fenced read that it repeats wait for all reads in flight, and counts that read
+        // among them, so that it never ends: `rxe_wqe_is_fenced` in Linux's rxe_req.c.
         if device.attr.vendor_id != SOFT_ROCE {
             capabilities |= Capabilities::FENCE;
         }
@@ -102,6 +102,10 @@ impl RdmaEngine {
             .with_numa_node(node)
             .with_capabilities(capabilities)
             .with_limits(limits);
+        let info = match device.verbs.rdma_emu_model {
+            Some(_) => info.with_model("rdma-emu"),
+            None => info,
+        };
         Ok(Self { inner: Arc::new(Inner::new(device)), info })
     }
 
@@ -143,7 +147,7 @@ unsafe impl DmaEngine for RdmaEngine {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         self.check_export(request)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory mapped as long as the region exists.
         let region = unsafe { RdmaRegion::register(&self.inner, memory, request) }?;
         Ok(Box::new(region))
     }

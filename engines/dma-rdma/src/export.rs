@@ -105,12 +105,12 @@ impl RdmaExport {
         let domain = Arc::new(Domain::new(device)?);
         // The library wants both rights to write.
         let flags = region::rights(rights, access::REMOTE_WRITE | access::LOCAL_WRITE);
-        // SAFETY: mapped by the caller's promise, and deregistered by `revoke`.
+        // SAFETY: the caller keeps the bytes mapped until `revoke` has deregistered them.
         let region = unsafe { device.register(domain.pd.handle(), bytes, len, flags) }
             .map_err(|errno| region::refused(len, errno))?;
         // SAFETY: a region of the library, whose keys are constant.
         let rkey = unsafe { (*region.as_ptr()).rkey };
-        // SAFETY: as above.
+        // SAFETY: the domain's region exists as long as the domain, and the library does not change it.
         let &ibv_mr { addr: proof_addr, rkey: proof_rkey, .. } = unsafe { &*domain.proof.handle.as_ptr() };
         let proof_addr = proof_addr.addr() as u64;
         let grant = Grant { addr: bytes.addr(), len: len as u64, rkey, rights, proof_addr, proof_rkey };

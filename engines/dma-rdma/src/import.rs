@@ -129,13 +129,20 @@ pub(crate) fn ask(
     limit: Duration,
 ) -> Result<(TcpStream, Grant, Option<End>)> {
     let deadline = Instant::now() + limit;
+    let mut turned_away = None;
     loop {
         let mut is_busy = false;
-        let answer = ask_once(service, secret, end, deadline, &mut is_busy);
-        if !is_busy || Instant::now() + RETRY >= deadline {
-            return answer;
+        match ask_once(service, secret, end, deadline, &mut is_busy) {
+            Err(e) if is_busy => turned_away = Some(e),
+            // The time was too short for another attempt.
+            Err(e) if Instant::now() >= deadline => return Err(turned_away.unwrap_or(e)),
+            answer => return answer,
         }
-        std::thread::sleep(RETRY);
+        if Instant::now() + RETRY < deadline {
+            std::thread::sleep(RETRY);
+        } else if let Some(e) = turned_away {
+            return Err(e);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! RDMA NICs (InfiniBand and RoCE) as an engine of the `dma` crate, through rdma-core's `libibverbs.so.1`,
 //! for copies within one host and between hosts.
 //!
-//! The library is loaded when the first engine is opened: nothing of it is needed to build. Without it, or
-//! without a device with an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy.
+//! The library is loaded when the first engine is opened: nothing of it is needed to build. If it is missing, or
+//! no device has an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy.
 //! The README describes the set-up of a machine.
 //!
 //! Properties of RDMA that users see; the README has more of them:
@@ -17,7 +17,7 @@
 //!   exported as host memory is. Only the device of the tests has judged this: no NIC was available, and
 //!   Soft-RoCE takes no dma-bufs.
 //! - **Rights are the device's.** It checks each request against the rights of the region. Registering pins
-//!   memory (`ulimit -l`), so it is dear and belongs to the set-up.
+//!   memory (`ulimit -l`), which is slow and belongs to the set-up.
 //! - **Errors.** The first failure stops the queue pair. That descriptor has its status, those behind it are
 //!   [`Aborted`](dma_core::ErrorKind::Aborted), and the queue pair is connected again inside `poll`.
 //! - **Forks.** Queues and regions belong to the process that opened them. On kernels before 5.12, set
@@ -29,8 +29,6 @@ mod doctor;
 mod engine;
 mod error;
 mod export;
-#[cfg(test)]
-mod fake;
 mod gid;
 mod import;
 mod library;
@@ -46,9 +44,9 @@ mod service;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod verbs;
 mod wire;
 
 pub use backend::{BACKEND, RdmaBackend};
 pub use engine::{RdmaEngine, discover};
 pub use options::RdmaOptions;
+use verbs_sys as verbs;

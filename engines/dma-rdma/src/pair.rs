@@ -170,7 +170,7 @@ impl Pair {
     #[inline]
     pub(crate) unsafe fn post(&self, first: *mut ibv_send_wr) -> Result<(), (Errno, *mut ibv_send_wr)> {
         let pair = self.active.map_or(&self.own, |at| &self.links[at].pair);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the requests and their memory valid until they complete.
         unsafe { pair.post(first) }
     }
 
@@ -212,7 +212,7 @@ impl Pair {
             events += 1;
         }
         if events > 0 {
-            // SAFETY: as many events of this queue were taken.
+            // SAFETY: `events` counts the events of this completion queue that were taken above.
             unsafe { (verbs.ibv_ack_cq_events)(self.completions.cq.as_ptr(), events) };
         }
     }

@@ -80,7 +80,7 @@ impl QueuePair {
         };
         // SAFETY: an open device, whose calls are constant.
         let post_send = unsafe { (*device.context.as_ptr()).ops.post_send }.ok_or_else(|| device.lacks())?;
-        // SAFETY: a domain and a completion queue of one device, by the caller's promise.
+        // SAFETY: `pd` and the queue of `attr` are of this device, and `keeps` keeps them alive.
         let handle = Handle::new(unsafe { (device.verbs.ibv_create_qp)(pd.as_ptr(), &raw mut attr) })
             .map_err(|errno| failed(format!("no queue pair for {depth} requests"), errno))?;
         Ok(Self { device: Arc::clone(device), handle: Some(handle), post_send, is_connected: false, keeps })
@@ -205,7 +205,7 @@ impl QueuePair {
     pub(crate) unsafe fn post(&self, first: *mut ibv_send_wr) -> Result<(), (Errno, *mut ibv_send_wr)> {
         let Some(handle) = self.handle else { return Err((Errno::NODEV, first)) };
         let mut bad = first;
-        // SAFETY: this queue pair; the requests by the caller's promise.
+        // SAFETY: an open queue pair; the caller keeps the requests and their memory valid until they complete.
         match unsafe { (self.post_send)(handle.as_ptr(), first, &raw mut bad) } {
             0 => Ok(()),
             code => Err((checked(code).err().unwrap_or(Errno::IO), bad)),

@@ -157,13 +157,13 @@ impl RdmaQueue {
         }
         let written = self.head - first;
         if written == to_signal {
-            // SAFETY: as above.
+            // SAFETY: a request of the ring that was just written and is not posted yet.
             unsafe { (*self.ring.at(self.head - 1)).wr.send_flags |= SEND_SIGNALED };
         }
         written as usize
     }
 
-    /// Posts all that was submitted, as one chain.
+    /// Posts all submitted requests as one chain.
     #[inline]
     pub(crate) fn ring(&mut self) {
         if self.posted == self.head || !matches!(self.state, State::Runs) {
@@ -184,7 +184,7 @@ impl RdmaQueue {
         }
         // SAFETY: requests of the ring, whose memory is the promise of the caller of `submit`.
         let posted = unsafe { self.pair.post(first.cast()) };
-        // SAFETY: as above.
+        // SAFETY: a request of the ring, which providers copied when it was posted.
         unsafe { (*last).wr.next = next };
         self.doorbells += 1;
         match posted {
@@ -225,7 +225,7 @@ impl RdmaQueue {
         true
     }
 
-    /// Ends all that the device does not have any more.
+    /// Ends all requests that the device no longer has.
     #[cold]
     pub(crate) fn end_all(&mut self, code: i32) {
         for number in self.done..self.head {

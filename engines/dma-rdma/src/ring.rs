@@ -54,7 +54,7 @@ impl Ring {
             let (next, request) = (ring.at(n + 1), ring.at(n));
             // SAFETY: a request of this ring.
             let sge = unsafe { &raw mut (*request).sge };
-            // SAFETY: as above.
+            // SAFETY: a request of this ring, to which no other reference exists yet.
             let wr = unsafe { &mut (*request).wr };
             wr.sg_list = sge;
             wr.next = next.cast();
@@ -80,7 +80,7 @@ impl Ring {
     #[inline]
     pub(crate) unsafe fn side_by_side(&mut self, number: u64, most: usize) -> &mut [Request] {
         let len = most.min(self.len - (number as usize & (self.len - 1)));
-        // SAFETY: within the ring, and nobody else uses them, by the caller's promise.
+        // SAFETY: the requests lie within the ring; the caller makes sure that none is in flight or borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.at(number), len) }
     }
 }

@@ -46,7 +46,7 @@ impl Target {
 }
 
 /// A copy of imported memory to imported memory, piece by piece through memory of the queue. It is the last
-/// descriptor of the queue, and its request is written anew for each step.
+/// descriptor of the queue, and its request is rewritten for each step.
 #[derive(Debug)]
 pub(crate) struct Relay {
     src: Segment,
@@ -178,7 +178,7 @@ impl RdmaQueue {
         }
     }
 
-    /// Ends all that waits for a connection.
+    /// Ends all copies that wait for a connection.
     #[cold]
     fn not_connected(&mut self, why: &Error) {
         tracing::warn!(device = self.pair.device().name, %why, "a queue pair cannot be connected to an exporter");

@@ -95,7 +95,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `Unsupported`: there is no address. `Os`, `PermissionDenied`, `InUse`: the system refuses it.
+    /// `Unsupported`: the device has no address. `Os`, `PermissionDenied`, `InUse`: the system refuses it.
     pub(crate) fn start(device: &Device) -> Result<Self> {
         let (listen, reached) = place(device).ok_or_else(no_address)?;
         let failed = |source: std::io::Error| {

@@ -54,7 +54,7 @@ impl Inner {
     }
 
     /// Adds imported memory of `len` bytes, which `make` makes of its number and its address. The address is
-    /// not that of the exporter's process, which may be one of this process, too.
+    /// not that of the exporter's process, because this process may use the same one.
     pub(crate) fn add(&self, len: u64, make: impl FnOnce(u32, u64) -> Import) -> Result<Arc<Import>> {
         let mut imports = lock(&self.imports);
         let addr = imports.next_addr;

@@ -38,7 +38,7 @@ pub enum Verdict<S, T> {
 ///
 /// # Errors
 ///
-/// Those of `is_over` and `accept`.
+/// The errors of `is_over` and `accept`.
 pub fn admit<S: AsFd, T, E>(
     listener: &impl AsFd,
     mut is_over: impl FnMut() -> Result<bool, E>,
@@ -96,7 +96,7 @@ pub fn admit<S: AsFd, T, E>(
 ///
 /// # Errors
 ///
-/// Those of `is_over`; those of the listener by `failed`.
+/// The errors of `is_over`, and those of the listener, converted by `failed`.
 pub fn answer<E>(
     listener: &TcpListener,
     secret: &Secret,

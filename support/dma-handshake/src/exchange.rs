@@ -33,7 +33,7 @@ impl Answering {
         Self { stream, bytes: Vec::with_capacity(HELLO_LEN), nonces: None }
     }
 
-    /// Reads the bytes that are there and answers. Returns the MACs of the messages sent and received once
+    /// Reads the available bytes and answers. Returns the MACs of the messages sent and received once
     /// the caller has authenticated, or `None` if more bytes are needed.
     ///
     /// # Errors

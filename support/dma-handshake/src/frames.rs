@@ -23,7 +23,7 @@ impl<S: Write> Sending<S> {
     ///
     /// # Errors
     ///
-    /// Those of the stream.
+    /// The errors of the stream.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
         self.frame.clear();
         self.frame.extend_from_slice(&(message.len() as u32).to_le_bytes());

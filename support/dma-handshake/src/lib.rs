@@ -2,8 +2,8 @@
 //! authenticated against change, forgery, loss and replay. Messages are not encrypted: anyone on the network
 //! can read them.
 //!
-//! One side listens, the other one calls. The caller proves first. The listener reveals nothing but a nonce
-//! before that:
+//! One side listens, the other one calls. The caller proves first. Before that, the listener sends only a
+//! nonce:
 //!
 //! ```text
 //! caller   -> listener   magic, 32 random bytes c
@@ -16,8 +16,8 @@
 //! [`Protocol`] others. After the exchange each direction has a key for this connection, and the MAC of a
 //! message covers its sequence number.
 //!
-//! A listener that has many callers ([`Pending`]) closes slow connections for new ones. It sends 32 bytes of
-//! 0xff in the place of its nonce or proof then, and the caller calls again. Other servers of the workspace
+//! A listener that has many callers ([`Pending`]) closes slow connections for new ones. Instead of its nonce or
+//! proof it then sends 32 bytes of 0xff, and the caller calls again. Other servers of the workspace
 //! have messages of their own, and use [`Pending`] and [`Proof`] alone.
 
 mod answer;

@@ -29,9 +29,9 @@ impl From<IpAddr> for Origin {
 
 /// Connections that have not authenticated yet, oldest first.
 ///
-/// A new connection is never made to wait: if [`MAX_PENDING`] are open, the origin that has most of them loses
-/// its oldest one. So an origin that opens many connections closes its own only. Even of that origin, a
-/// connection that authenticates within the time in which the origin opens so many more is served.
+/// A new connection never waits: if [`MAX_PENDING`] are open, the oldest one of the origin that has most of them
+/// is closed. So an origin that opens many connections loses only its own. A connection of that origin is still
+/// served if it authenticates before the origin has opened [`MAX_PENDING`] more.
 #[derive(Debug)]
 pub struct Pending<C> {
     connections: VecDeque<(Origin, Instant, C)>,

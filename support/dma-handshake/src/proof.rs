@@ -23,8 +23,8 @@ impl Proof {
     /// the parts. The key is derived from `secret` for `context`, which is unique to the protocol, so that a
     /// proof is worthless in another one.
     ///
-    /// The parts contain random bytes of both sides that are new for each exchange, and all that the sides have
-    /// said before. Otherwise a proof could be replayed.
+    /// The parts contain random bytes of both sides that are new for each exchange, and all earlier messages.
+    /// Otherwise a proof could be replayed.
     #[must_use]
     pub fn new(context: &str, secret: &[u8], side: Side, parts: &[&[u8]]) -> Self {
         let key = blake3::derive_key(context, secret);

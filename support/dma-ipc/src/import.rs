@@ -537,7 +537,7 @@ mod tests {
         import_by(Import::open, reply, files).map(|(import, _)| import)
     }
 
-    /// Returns the exporter's end of the connection, too. When it is dropped, the exporter has hung up, and
+    /// Also returns the exporter's end of the connection. When it is dropped, the exporter has hung up, and
     /// accesses fail from then on.
     fn import_by(
         open: impl FnOnce(&[u8]) -> Result<Import, RemoteError> + Send,

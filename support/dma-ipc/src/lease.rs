@@ -50,7 +50,7 @@ word!(AtomicU32);
 #[cfg(all(test, loom))]
 word!(loom::sync::atomic::AtomicU32);
 
-/// Why there is no lease.
+/// Reason why a lease is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     Revoked,
@@ -195,13 +195,13 @@ mod loom_tests {
 
     #[expect(unsafe_code, reason = "loom hands out the pointer of its checked cell")]
     fn write_once(bytes: *mut u32) {
-        // SAFETY: loom keeps the cell alive, and checks that nobody else accesses it.
+        // SAFETY: loom keeps the cell alive, and checks that no other thread accesses it.
         unsafe { *bytes += 1 };
     }
 
     #[expect(unsafe_code, reason = "loom hands out the pointer of its checked cell")]
     fn read_and_spoil(bytes: *mut u32) -> u32 {
-        // SAFETY: loom keeps the cell alive, and checks that nobody else accesses it.
+        // SAFETY: loom keeps the cell alive, and checks that no other thread accesses it.
         unsafe { bytes.replace(1000) }
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapping belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as for Send; the methods that take `&self` allow concurrent changes of the bytes.
+// SAFETY: the methods that take `&self` only copy the bytes, which may change at any time, and read the word atomically.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -67,7 +67,7 @@ impl Mapping {
     ) -> Result<Self, Errno> {
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let flags = MapFlags::SHARED | populate;
-        // SAFETY: the kernel chooses the address, so nothing that is mapped already is touched.
+        // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
         let base = unsafe { mmap(ptr::null_mut(), len, access, flags, file, offset) }?;
         let start = NonNull::new(base.cast::<u8>()).ok_or(Errno::FAULT)?;
         let mapping = Self { base: start, len, writable, whole: (start, len) };
@@ -78,14 +78,14 @@ impl Mapping {
 
         // Reserves enough for an aligned place, and maps over that.
         let room = len.checked_add(align).ok_or(Errno::NOMEM)?;
-        // SAFETY: as above.
+        // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
         let reserved =
             unsafe { mmap_anonymous(ptr::null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE) }?;
         let start = NonNull::new(reserved.cast::<u8>()).ok_or(Errno::FAULT)?;
         let skip = start.addr().get().next_multiple_of(align) - start.addr().get();
         let base = start.map_addr(|addr| addr.saturating_add(skip));
         let mapping = Self { base, len, writable, whole: (start, room) };
-        // SAFETY: the `len` bytes lie in what was just reserved, which nobody else knows of.
+        // SAFETY: the `len` bytes lie within the reservation, whose address no other code has.
         unsafe { mmap(base.as_ptr().cast(), len, access, flags | MapFlags::FIXED, file, offset) }?;
         Ok(mapping)
     }
@@ -129,7 +129,7 @@ impl Mapping {
     #[inline]
     pub(super) fn word(&self) -> &AtomicU32 {
         debug_assert!(self.writable, "the lease word lies in a page that both sides write");
-        // SAFETY: whole pages are mapped, so the word is there, aligned, and lives as long as `self`; the
+        // SAFETY: whole pages are mapped, so that the word is mapped, aligned, and lives as long as `self`. The
         // other side accesses it atomically only.
         unsafe { self.base.cast::<AtomicU32>().as_ref() }
     }
@@ -137,7 +137,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` and by nobody else; the references that were given out borrow `self`.
+        // SAFETY: mapped by `new` and owned by this value; all references to it borrow `self`.
         if let Err(errno) = unsafe { munmap(self.whole.0.as_ptr().cast(), self.whole.1) } {
             tracing::warn!(%errno, len = self.len, "could not unmap shared memory; it stays mapped");
         }

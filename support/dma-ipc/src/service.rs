@@ -265,7 +265,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if !self.is_ours() {
-            // In a forked child there is no such thread, and joining it would wait for ever.
+            // A forked child does not have the thread, and joining it would never return.
             std::mem::forget(thread);
             return;
         }

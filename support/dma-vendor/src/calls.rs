@@ -94,9 +94,9 @@ macro_rules! calls {
                     }
                 )*
                 let mut all = || Some(Self {
-                    // SAFETY: by the caller's promise, the function of this name and type.
+                    // SAFETY: `get` returned the address of the function of this name, which has the type.
                     $($need: unsafe { $crate::function($need?) },)*
-                    // SAFETY: as above.
+                    // SAFETY: `get` returns the address of the function of this name, which has the type.
                     $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
                 });
                 all().ok_or(missing)
@@ -127,7 +127,7 @@ macro_rules! calls {
         ) -> Self {
             Self {
                 $($need: $bindings::$need,)*
-                // SAFETY: as in `load`.
+                // SAFETY: `get` returns the address of the function of this name, which has the type.
                 $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
             }
         }
@@ -150,6 +150,6 @@ macro_rules! calls {
 #[must_use]
 pub unsafe fn function<F: Copy>(address: NonNull<c_void>) -> F {
     const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) }
-    // SAFETY: of one size, as asserted; by the caller's promise `F` is the function's type.
+    // SAFETY: both have one size, as asserted above, and the function at the address has the type `F`.
     unsafe { std::mem::transmute_copy(&address) }
 }

@@ -31,9 +31,9 @@ pub(crate) struct Elf {
 /// Why a file is not a library that this program can load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is for another processor. The system's loader passes it over and looks further.
+    /// It is for another processor. The system's loader skips it and searches further.
     OtherProcessor(String),
-    /// It is no library, or not all of one. The system's loader maps a file that is cut off and dies by
+    /// It is not a library, or it is truncated. The system's loader maps a truncated file and dies by
     /// SIGBUS.
     Bad(String),
 }
@@ -47,7 +47,7 @@ impl Unfit {
 
 impl Elf {
     /// Reads a library's dependencies.
-    /// Errors: The file cannot be read, is no library, is cut off or is for another processor.
+    /// Errors: The file cannot be read, is not a library, is truncated or is for another processor.
     pub(crate) fn read(path: &Path) -> Result<Self, Unfit> {
         let bad = |reason: String| Unfit::Bad(reason);
         if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {

@@ -22,7 +22,7 @@ pub enum LoadError {
     /// There are static libraries only, which cannot be loaded.
     #[error("there are static libraries only ({}), which cannot be loaded at run time", archive.display())]
     StaticOnly {
-        /// One of them.
+        /// The first archive that was found.
         archive: PathBuf,
     },
     /// The file is not a library, or not one for this program.

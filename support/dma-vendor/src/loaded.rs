@@ -21,7 +21,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The program itself, with all that it was linked with.
+    /// Returns the program itself, with the libraries that it was linked with.
     #[must_use]
     pub fn program() -> Self {
         Self { handle: ManuallyDrop::new(Library::this()), path: PathBuf::new() }
@@ -45,21 +45,21 @@ impl Loaded {
         Self::open(&path).map_err(|reason| LoadError::Unloadable { path, reason })
     }
 
-    /// The file, or the name by which the system found it; empty for the program.
+    /// Returns the file, or the name by which the system found it; empty for the program.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The address of a symbol, if the library, or one that it needs, exports it.
+    /// Returns the address of a symbol, if the library or a dependency exports it.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the address is only kept; who calls it has its type from the headers.
+        // SAFETY: the address is not used here. Its callers know the type from the vendor's headers.
         let symbol = unsafe { self.handle.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         NonNull::new(symbol.as_raw_ptr())
     }
 
-    /// The error for a library of `version` that lacks the calls `missing`.
+    /// Returns the error for a library of `version` that lacks the calls `missing`.
     #[must_use]
     pub fn incomplete(&self, version: String, missing: &[&CStr]) -> LoadError {
         let symbols = missing.iter().map(|name| name.to_string_lossy().into_owned()).collect();

@@ -219,7 +219,7 @@ impl LibraryReport {
             .all(|library| self.vendor.find_in(library, std::slice::from_ref(folder)).is_some())
     }
 
-    /// Returns the setting that names a file's folder to the loader, if all libraries are there.
+    /// Returns the setting that names a file's folder to the loader, if it has all libraries.
     fn set_to(&self, path: &Path) -> Option<String> {
         let folder = path.parent()?.to_owned();
         let helps = self.has_all(&folder);
@@ -444,7 +444,7 @@ mod tests {
         let half = spdk(&[full.path()], &[], refused(full.path()));
         let verdicts: Vec<_> = half.needed().iter().map(|line| line.verdict).collect();
         assert_eq!(verdicts, [Verdict::Ok, Verdict::Bad]);
-        // An archive is no library that can be loaded.
+        // An archive cannot be loaded.
         let archive = folder(&["libspdk_env_dpdk.a"]);
         let loader = spdk(&[archive.path()], &[], refused(archive.path()));
         assert!(loader.needed().iter().all(|line| line.verdict == Verdict::Bad));

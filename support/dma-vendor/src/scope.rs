@@ -1,10 +1,10 @@
-//! Loads libraries, and all that they need, in one scope.
+//! Loads libraries and their dependencies in one scope.
 //!
 //! SPDK's shared libraries are linked for immediate binding and do not name all libraries that they call:
 //! `libspdk_env_dpdk` calls DPDK, `libspdk_util` calls libcrypto and the env library, which needs
 //! `libspdk_util`. So no order of loading one after another works. A program that is linked with all of them
 //! resolves them together. A library that only lists them does the same: it is written to memory or, where
-//! that is refused, to a temporary file, and the system's loader binds all that it lists in one scope.
+//! that is refused, to a temporary file, and the system's loader binds the listed libraries in one scope.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

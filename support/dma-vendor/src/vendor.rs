@@ -253,8 +253,8 @@ enum Known {
     Nowhere,
 }
 
-/// Returns [`LoadError::NoDescriptors`] in the place of an error that a lack of descriptors may have caused, if
-/// the process has none left. The system's loader, and a search for files, report both alike.
+/// Replaces an error that a lack of descriptors may have caused by [`LoadError::NoDescriptors`], if the process
+/// has none left: the system's loader and a search for files report a missing file then.
 fn check_descriptors(error: LoadError) -> LoadError {
     use LoadError as E;
     let may_be =
@@ -262,7 +262,7 @@ fn check_descriptors(error: LoadError) -> LoadError {
     if may_be && !has_descriptors() { E::NoDescriptors } else { error }
 }
 
-/// Returns whether this process can open as many files as loading needs.
+/// Returns whether this process can open [`DESCRIPTORS`] more files.
 fn has_descriptors() -> bool {
     let mut held = Vec::with_capacity(DESCRIPTORS);
     for _ in 0..DESCRIPTORS {

@@ -12,7 +12,9 @@ use dma_sim::sim::{SimEngine, SimOptions};
 
 use super::remote::exported;
 use crate::RdmaEngine;
-use crate::fake::Fake;
+use rdma_emu::Nic;
+
+use crate::tests::open::Open as _;
 
 const LEN: usize = 300_000;
 
@@ -42,8 +44,8 @@ fn get(gpu: &SimEngine, from: &Window) -> Vec<u8> {
 /// the CPU's, and lives until both engines are done with it.
 #[test]
 fn memory_of_a_device_is_sent_to_a_peer_and_received() {
-    let (fake, gpu) = (Fake::default(), gpu());
-    let (here, there) = (fake.open(), fake.open());
+    let (nic, gpu) = (Nic::default(), gpu());
+    let (here, there) = (nic.open(), nic.open());
     assert!(here.info().capabilities.contains(Capabilities::REGISTER_DMABUF));
     let vram = gpu.allocate_device(LEN).unwrap();
     put(&gpu, &vram, &sample(LEN));
@@ -78,14 +80,14 @@ fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     drop(part);
     assert!(region.deregister().expect("nothing uses it").is_none());
     drop((queue, registered, vram, near, export, remote, here, there));
-    assert_eq!(fake.state().objects, 0, "objects of the library are left");
+    assert_eq!(nic.state().objects, 0, "objects of the library are left");
 }
 
 /// A peer writes into device memory and reads it, within the granted range alone.
 #[test]
 fn memory_of_a_device_is_exported_to_a_peer() {
-    let (fake, gpu) = (Fake::default(), gpu());
-    let (here, there) = (fake.open(), fake.open());
+    let (nic, gpu) = (Nic::default(), gpu());
+    let (here, there) = (nic.open(), nic.open());
     let vram = gpu.allocate_device(LEN).unwrap();
     let request = MemoryRequest::new(0).exportable(Access::all());
     let registered = here.register_device_with(vram.dmabuf().unwrap(), &request).unwrap();
@@ -111,7 +113,7 @@ fn what_is_no_dmabuf_is_refused_with_the_remedy() {
     let bare = || unsafe { DeviceMemory::from_raw(DeviceAddr(4096), 4096, vram.clone()) };
     let fd: OwnedFd = tempfile::tempfile().unwrap().into();
 
-    let engine = Fake::default().open();
+    let engine = Nic::default().open();
     let error = refused(&engine, bare());
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("dma-buf"), "{error}");
@@ -120,7 +122,7 @@ fn what_is_no_dmabuf_is_refused_with_the_remedy() {
     let error = refused(&engine, empty);
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "beyond the end: {error}");
 
-    let old = Fake::with(|state| state.takes_dmabufs = false).open();
+    let old = Nic::with(|state| state.takes_dmabufs = false).open();
     assert!(!old.info().capabilities.contains(Capabilities::REGISTER_DMABUF));
     let error = refused(&old, vram.dmabuf().unwrap());
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");

@@ -10,9 +10,11 @@ use proptest::prelude::*;
 
 use super::remote::{SOON, exported};
 use crate::RdmaEngine;
-use crate::fake::Fake;
+use rdma_emu::Nic;
+
 use crate::import::ask;
 use crate::secret::Secret;
+use crate::tests::open::Open as _;
 use crate::wire::*;
 
 /// An engine with an export of 64 bytes.
@@ -26,7 +28,7 @@ pub(super) struct Exporter {
 
 impl Exporter {
     pub(super) fn open() -> Self {
-        let engine = Fake::default().open();
+        let engine = Nic::default().open();
         let (window, export) = exported(&engine, 64, Access::READ);
         let (service, secret) = decode_blob(export.descriptor().native()).unwrap();
         Self { engine, _window: window, export, service, secret }
@@ -165,19 +167,19 @@ fn other_versions_are_refused_by_their_kind() {
 
 #[test]
 fn truncated_and_oversized_requests_get_no_queue_pair() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let (_window, export) = exported(&engine, 64, Access::READ);
     let (service, secret) = decode_blob(export.descriptor().native()).unwrap();
     let exporter = Exporter { engine, _window, export, service, secret };
-    let objects = fake.state().objects;
+    let objects = nic.state().objects;
     for len in [0, 1, 7, 8, REQUEST - 1] {
         let (_, answer) = exporter.answer(|challenge| exporter.valid(challenge)[..len].to_vec());
         assert!(answer.is_empty(), "{len} bytes were answered");
     }
     // The bytes behind a request that asks for a queue pair take it back.
     let pair = crate::pair::Pair::open(&exporter.engine.inner.device, 1).unwrap();
-    let own = fake.state().objects;
+    let own = nic.state().objects;
     let end = End {
         number: 1,
         psn: 1,
@@ -193,14 +195,14 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
     stream.read_exact(&mut reply).unwrap();
     let reply = Reply::decode(&reply, &secret, &challenge, &request);
     assert!(matches!(reply, Ok(Reply::Granted(_, Some(_)))), "{reply:?}");
-    assert!(fake.state().objects > own, "it has a queue pair");
+    assert!(nic.state().objects > own, "it has a queue pair");
     stream.write_all(&[0]).unwrap();
     assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
-    while fake.state().objects > own {
+    while nic.state().objects > own {
         std::thread::yield_now();
     }
     drop(pair);
-    assert_eq!(fake.state().objects, objects);
+    assert_eq!(nic.state().objects, objects);
     exporter.assert_serves();
 }
 
@@ -235,7 +237,7 @@ fn imposter(before: Vec<u8>, after: Vec<u8>) -> SocketAddr {
 
 #[test]
 fn answers_of_imposters_are_errors() {
-    let engine = Fake::default().open();
+    let engine = Nic::default().open();
     let secret = Secret { id: [3; 16], key: [4; 32] };
     let challenge = Challenge([1; 32]).encode().to_vec();
     let (mut newer, mut grant) = (Reply::Unknown.encode_refusal(), [0; REPLY]);

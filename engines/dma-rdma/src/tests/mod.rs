@@ -7,7 +7,9 @@ use dma_core::{
 };
 use proptest::prelude::*;
 
-use crate::fake::{Fake, State, wc};
+use rdma_emu::{Nic, State, wc};
+
+use self::open::Open as _;
 use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
 use crate::{RdmaEngine, RdmaOptions};
 
@@ -17,19 +19,20 @@ mod exchange;
 mod flood;
 mod hosts;
 mod messages;
+mod open;
 mod remote;
 mod rights;
 mod script;
 
-fn tight() -> Fake {
-    Fake::with(|state| (state.max_qp_wr, state.max_msg_sz, state.link_layer) = (3, 100, 1))
+fn tight() -> Nic {
+    Nic::with(|state| (state.max_qp_wr, state.max_msg_sz, state.link_layer) = (3, 100, 1))
 }
 
-conformance_tests!(ethernet, Fake::default().open());
-conformance_tests!(infiniband, Fake::with(|state| state.link_layer = 1).open());
+conformance_tests!(ethernet, Nic::default().open());
+conformance_tests!(infiniband, Nic::with(|state| state.link_layer = 1).open());
 conformance_tests!(listening, {
     let listen = RdmaOptions::new().with_listen("127.0.0.1:0".parse().unwrap());
-    Fake::with(|state| state.link_layer = 1).open_with(&listen).unwrap()
+    Nic::with(|state| state.link_layer = 1).open_with(&listen).unwrap()
 });
 
 #[test]
@@ -47,9 +50,9 @@ proptest! {
         depth in 1..40_usize,
         max_msg_sz in prop_oneof![Just(1 << 30), 64..20_000_u32],
     ) {
-        let fake = Fake::with(|state| state.max_msg_sz = max_msg_sz);
-        script::run(&fake.open(), depth, true, &program, |_| ());
-        prop_assert_eq!(fake.state().objects, 0, "objects of the library are left");
+        let nic = Nic::with(|state| state.max_msg_sz = max_msg_sz);
+        script::run(&nic.open(), depth, true, &program, |_| ());
+        prop_assert_eq!(nic.state().objects, 0, "objects of the library are left");
     }
 
     #[test]
@@ -58,9 +61,9 @@ proptest! {
         depth in 1..40_usize,
         fail_every in 2..30_u64,
     ) {
-        let fake = Fake::with(|state| state.fail_every = fail_every);
-        script::run(&fake.open(), depth, false, &program, |_| ());
-        prop_assert_eq!(fake.state().objects, 0, "objects of the library are left");
+        let nic = Nic::with(|state| state.fail_every = fail_every);
+        script::run(&nic.open(), depth, false, &program, |_| ());
+        prop_assert_eq!(nic.state().objects, 0, "objects of the library are left");
     }
 }
 
@@ -83,12 +86,12 @@ fn copy(engine: &RdmaEngine, queue: &Queue) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, those of the fake
-/// device, too; an allocation per operation fails the test.
-fn warm<T>(what: &str, fake: &Fake, mut operands: T, mut work: impl FnMut(T) -> T) {
+/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, also those of the
+/// stand-in; an allocation per operation fails the test.
+fn warm<T>(what: &str, nic: &Nic, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
-        (fake.state().chains, fake.state().flags) = (Vec::with_capacity(9000), Vec::with_capacity(9000));
+        (nic.state().chains, nic.state().flags) = (Vec::with_capacity(9000), Vec::with_capacity(9000));
         let before = counting::of_thread();
         for _ in 0..200 {
             operands = work(operands);
@@ -103,16 +106,16 @@ fn warm<T>(what: &str, fake: &Fake, mut operands: T, mut work: impl FnMut(T) -> 
 
 #[test]
 fn nothing_is_allocated_per_copy_once_warm() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let queue = open_queue(&engine);
     for len in [64, 4096] {
-        warm(&format!("a copy of {len}"), &fake, buffers(&engine, len), |(src, dst)| {
+        warm(&format!("a copy of {len}"), &nic, buffers(&engine, len), |(src, dst)| {
             queue.copy(src, dst).unwrap().wait().unwrap()
         });
     }
     let batch: Batch<_, _> = (0..40).map(|_| buffers(&engine, 64)).collect();
-    warm("a batch", &fake, batch, |batch| queue.submit(batch).unwrap().wait().unwrap());
+    warm("a batch", &nic, batch, |batch| queue.submit(batch).unwrap().wait().unwrap());
 }
 
 /// A queue and a region, to be used without the safe API.
@@ -173,13 +176,13 @@ fn aborted(tokens: std::ops::Range<u64>) -> Vec<(u64, Outcome, i32)> {
 
 #[test]
 fn a_batch_has_one_doorbell_and_few_completions() {
-    let fake = Fake::default();
-    let mut raw = Raw::open(&fake.open(), 200);
+    let nic = Nic::default();
+    let mut raw = Raw::open(&nic.open(), 200);
     assert_eq!(raw.submit(0..100).unwrap(), 100);
     raw.queue.flush();
     raw.queue.flush();
     assert_eq!(raw.ended(100), done(0..100));
-    let state = fake.state();
+    let state = nic.state();
     assert_eq!(state.chains, [100]);
     let signalled: Vec<_> = (0..100).filter(|i| state.flags[*i] & SEND_SIGNALED != 0).collect();
     assert_eq!(signalled, [31, 63, 95, 99]);
@@ -189,8 +192,8 @@ fn a_batch_has_one_doorbell_and_few_completions() {
 /// The send queue frees places by completions alone, and there is one for each doorbell.
 #[test]
 fn no_sequence_of_doorbells_stalls() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     for depth in [1, 2, 3, 31, 32, 33, 64] {
         let mut raw = Raw::open(&engine, depth);
         let mut next = 0;
@@ -217,22 +220,22 @@ fn depth_bounds_what_is_in_flight() {
 
 #[test]
 fn a_fence_is_the_devices() {
-    let fake = Fake::default();
-    let mut raw = Raw::open(&fake.open(), 8);
+    let nic = Nic::default();
+    let mut raw = Raw::open(&nic.open(), 8);
     raw.submit(0..1).unwrap();
     raw.submit_each(1..2, |descriptor| descriptor.with_fence(true)).unwrap();
     raw.queue.flush();
     raw.ended(2);
-    let fences: Vec<_> = fake.state().flags.iter().map(|flags| flags & SEND_FENCE != 0).collect();
+    let fences: Vec<_> = nic.state().flags.iter().map(|flags| flags & SEND_FENCE != 0).collect();
     assert_eq!(fences, [false, true]);
 }
 
 #[test]
 fn fences_are_not_left_to_soft_roce() {
-    let fake = Fake::default();
-    assert!(fake.open().info().capabilities.contains(Capabilities::FENCE));
-    fake.state().vendor_id = 0xff_ffff;
-    assert!(!fake.open().info().capabilities.contains(Capabilities::FENCE));
+    let nic = Nic::default();
+    assert!(nic.open().info().capabilities.contains(Capabilities::FENCE));
+    nic.state().vendor_id = 0xff_ffff;
+    assert!(!nic.open().info().capabilities.contains(Capabilities::FENCE));
 }
 
 #[test]
@@ -246,8 +249,8 @@ fn the_first_failure_is_told_and_the_rest_is_aborted() {
         (19, ErrorKind::DeviceLost),
         (21, ErrorKind::DeviceFault),
     ] {
-        let fake = Fake::with(|state| state.statuses.extend([0, 0, status]));
-        let mut raw = Raw::open(&fake.open(), 16);
+        let nic = Nic::with(|state| state.statuses.extend([0, 0, status]));
+        let mut raw = Raw::open(&nic.open(), 16);
         raw.submit(0..10).unwrap();
         raw.queue.flush();
         let failed = vec![(2, Outcome::Failed(kind), status)];
@@ -263,8 +266,8 @@ fn the_first_failure_is_told_and_the_rest_is_aborted() {
 /// Descriptors whose doorbell was rung after the failure, before it was seen, start by themselves.
 #[test]
 fn descriptors_behind_a_failure_start_without_another_doorbell() {
-    let fake = Fake::with(|state| state.statuses.extend([wc::NO_ANSWER]));
-    let mut raw = Raw::open(&fake.open(), 16);
+    let nic = Nic::with(|state| state.statuses.extend([wc::NO_ANSWER]));
+    let mut raw = Raw::open(&nic.open(), 16);
     raw.submit(0..4).unwrap();
     raw.queue.flush();
     let first = raw.ended(1);
@@ -278,8 +281,8 @@ fn descriptors_behind_a_failure_start_without_another_doorbell() {
 
 #[test]
 fn rights_are_the_devices() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let mut raw = Raw::open(&engine, 4);
     // A region that is gone: its keys are unknown.
     let gone = *engine.allocate_raw(&MemoryRequest::new(64)).unwrap().info();
@@ -297,8 +300,8 @@ fn rights_are_the_devices() {
 
 #[test]
 fn a_request_that_is_refused_ends_alone() {
-    let fake = Fake::with(|state| state.refuse_after = Some(3));
-    let mut raw = Raw::open(&fake.open(), 16);
+    let nic = Nic::with(|state| state.refuse_after = Some(3));
+    let mut raw = Raw::open(&nic.open(), 16);
     raw.submit(0..6).unwrap();
     raw.queue.flush();
     let failed = vec![(3, Outcome::Failed(ErrorKind::DeviceFault), -libc::EINVAL)];
@@ -310,11 +313,11 @@ fn a_request_that_is_refused_ends_alone() {
 
 #[test]
 fn a_port_that_is_down_is_named_until_it_is_up() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let queue = open_queue(&engine);
     copy(&engine, &queue).unwrap();
-    fake.state().port_down = true;
+    nic.state().port_down = true;
     let error = copy(&engine, &queue).unwrap_err();
     assert_eq!(
         (error.kind(), error.native().unwrap().name.as_ref()),
@@ -322,17 +325,17 @@ fn a_port_that_is_down_is_named_until_it_is_up() {
     );
     let error = copy(&engine, &queue).unwrap_err();
     assert!(error.to_string().contains("not active") && error.hint().contains("ip link set"), "{error}");
-    fake.state().port_down = false;
+    nic.state().port_down = false;
     copy(&engine, &queue).unwrap();
 }
 
 #[test]
 fn a_fatal_event_loses_the_device() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let queue = open_queue(&engine);
-    fake.state().events.extend([10, EVENT_DEVICE_FATAL, 9]);
-    fake.state().statuses.extend([19]);
+    nic.state().events.extend([10, EVENT_DEVICE_FATAL, 9]);
+    nic.state().statuses.extend([19]);
     copy(&engine, &queue).unwrap_err();
     let error = copy(&engine, &queue).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
@@ -341,11 +344,11 @@ fn a_fatal_event_loses_the_device() {
 
 #[test]
 fn a_completion_queue_that_fails_ends_everything() {
-    let fake = Fake::default();
-    let mut raw = Raw::open(&fake.open(), 8);
+    let nic = Nic::default();
+    let mut raw = Raw::open(&nic.open(), 8);
     raw.submit(0..4).unwrap();
     raw.queue.flush();
-    fake.state().errors.insert("poll_cq", libc::EIO);
+    nic.state().errors.insert("poll_cq", libc::EIO);
     assert_eq!(raw.ended(4), aborted(0..4));
     assert_eq!(raw.submit(4..5).unwrap_err().kind(), ErrorKind::DeviceLost);
 }
@@ -354,8 +357,8 @@ fn a_completion_queue_that_fails_ends_everything() {
 fn stop_ends_hung_and_lost_operations() {
     let settings: [fn(&mut State); 2] = [|state| state.hangs = true, |state| state.loses = true];
     for set in settings {
-        let fake = Fake::with(set);
-        let mut raw = Raw::open(&fake.open(), 8);
+        let nic = Nic::with(set);
+        let mut raw = Raw::open(&nic.open(), 8);
         raw.submit(0..4).unwrap();
         raw.queue.flush();
         raw.submit(4..6).unwrap();
@@ -370,8 +373,8 @@ fn stop_ends_hung_and_lost_operations() {
 /// A queue pair that does not reset is destroyed; one that is not even destroyed keeps its descriptors.
 #[test]
 fn memory_is_given_back_only_if_the_device_lets_go() {
-    let fake = Fake::with(|state| state.hangs = true);
-    let engine = fake.open();
+    let nic = Nic::with(|state| state.hangs = true);
+    let engine = nic.open();
     let open = || {
         let mut raw = Raw::open(&engine, 8);
         raw.submit(0..2).unwrap();
@@ -379,14 +382,14 @@ fn memory_is_given_back_only_if_the_device_lets_go() {
         raw
     };
     let (mut resets_not, mut stays) = (open(), open());
-    fake.state().errors.insert("modify_qp", libc::EIO);
+    nic.state().errors.insert("modify_qp", libc::EIO);
     resets_not.queue.stop();
     assert_eq!(resets_not.ended(2), aborted(0..2));
-    fake.state().errors.insert("destroy_qp", libc::EIO);
+    nic.state().errors.insert("destroy_qp", libc::EIO);
     stays.queue.stop();
     assert_eq!(stays.queue.poll(&mut [Completion::done(0); 8]), 0);
     assert_eq!(stays.submit(2..3).unwrap_err().kind(), ErrorKind::DeviceLost);
-    fake.state().errors.clear();
+    nic.state().errors.clear();
     stays.queue.stop();
     assert_eq!(stays.ended(2), aborted(0..2));
 }
@@ -398,11 +401,11 @@ fn nothing_is_left_when_opening_fails() {
         ("open_device", libc::EACCES, ErrorKind::PermissionDenied, "/dev/infiniband"),
         ("alloc_pd", libc::ENOMEM, ErrorKind::OutOfResources, "close some"),
     ] {
-        let fake = Fake::with(|state| _ = state.errors.insert(call, errno));
-        let error = fake.open_with(&RdmaOptions::new()).unwrap_err();
+        let nic = Nic::with(|state| _ = state.errors.insert(call, errno));
+        let error = nic.open_with(&RdmaOptions::new()).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.hint().contains(says), "{error}");
-        assert_eq!(fake.state().objects, 0, "{call}");
+        assert_eq!(nic.state().objects, 0, "{call}");
     }
     for (call, errno, kind) in [
         ("create_comp_channel", libc::EMFILE, ErrorKind::OutOfResources),
@@ -410,44 +413,44 @@ fn nothing_is_left_when_opening_fails() {
         ("create_qp", libc::ENOMEM, ErrorKind::OutOfResources),
         ("modify_qp", libc::EINVAL, ErrorKind::InvalidArgument),
     ] {
-        let fake = Fake::with(|state| _ = state.errors.insert(call, errno));
-        let engine = fake.open();
-        let objects = fake.state().objects;
+        let nic = Nic::with(|state| _ = state.errors.insert(call, errno));
+        let engine = nic.open();
+        let objects = nic.state().objects;
         let error = engine.open_queue_raw(&QueueOptions::new()).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        assert_eq!(fake.state().objects, objects, "{call}");
+        assert_eq!(nic.state().objects, objects, "{call}");
     }
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let window = engine.allocate_window(&MemoryRequest::new(4096).exportable(Access::all())).unwrap();
     drop(window.export(Access::all()).unwrap());
     for call in ["alloc_pd", "create_cq", "reg_mr"] {
-        let objects = fake.state().objects;
-        fake.state().errors.insert(call, libc::ENOMEM);
+        let objects = nic.state().objects;
+        nic.state().errors.insert(call, libc::ENOMEM);
         window.export(Access::all()).unwrap_err();
-        assert_eq!(fake.state().objects, objects, "{call}");
-        fake.state().errors.clear();
+        assert_eq!(nic.state().objects, objects, "{call}");
+        nic.state().errors.clear();
     }
 }
 
 #[test]
 fn a_queue_pair_that_stays_keeps_what_it_uses() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let queue = engine.open_queue_raw(&QueueOptions::new()).unwrap();
-    let objects = fake.state().objects;
-    fake.state().errors.insert("destroy_qp", libc::EIO);
+    let objects = nic.state().objects;
+    nic.state().errors.insert("destroy_qp", libc::EIO);
     drop(queue);
-    assert_eq!(fake.state().objects, objects);
+    assert_eq!(nic.state().objects, objects);
 }
 
 #[test]
 fn devices_and_ports_are_chosen() {
-    let fake = Fake::with(|state| state.devices = 2);
-    let open = |options: RdmaOptions| fake.open_with(&options);
-    assert_eq!(open(RdmaOptions::new().with_device("fake1")).unwrap().info().device, "fake1 port 1");
+    let nic = Nic::with(|state| state.devices = 2);
+    let open = |options: RdmaOptions| nic.open_with(&options);
+    assert_eq!(open(RdmaOptions::new().with_device("emu1")).unwrap().info().device, "emu1 port 1");
     for (options, kind, says) in [
-        (RdmaOptions::new().with_device("mlx5_0"), ErrorKind::NotFound, "fake0, fake1"),
+        (RdmaOptions::new().with_device("mlx5_0"), ErrorKind::NotFound, "emu0, emu1"),
         (RdmaOptions::new().with_port(2), ErrorKind::NotFound, "1 to 1"),
         (RdmaOptions::new().with_gid(2), ErrorKind::NotFound, "ibv_devinfo"),
         (RdmaOptions::new().with_mtu(4096), ErrorKind::OutOfRange, "mtu"),
@@ -458,7 +461,7 @@ fn devices_and_ports_are_chosen() {
         assert!(error.hint().contains(says), "{error}");
     }
     assert!(open(RdmaOptions::new().with_gid(1).with_mtu(2048).with_port(1)).is_ok());
-    let found = crate::engine::discover_with(&fake.verbs(), &RdmaOptions::new());
+    let found = crate::engine::discover_with(&nic.verbs(), &RdmaOptions::new());
     assert_eq!(found.len(), 2);
     let options = RdmaOptions::new();
     for (set, kind, says) in [
@@ -466,7 +469,7 @@ fn devices_and_ports_are_chosen() {
         (|state| state.has_gid = false, ErrorKind::NotFound, "address"),
         (|state| state.port_down = true, ErrorKind::DeviceFault, "ip link set"),
     ] {
-        let error = Fake::with(set).open_with(&options).unwrap_err();
+        let error = Nic::with(set).open_with(&options).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.hint().contains(says), "{error}");
     }
@@ -474,34 +477,34 @@ fn devices_and_ports_are_chosen() {
 
 #[test]
 fn registration_failures_have_remedies() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     for (errno, kinds) in [
         (libc::ENOMEM, [ErrorKind::PermissionDenied, ErrorKind::OutOfMemory]),
         (libc::EFAULT, [ErrorKind::InvalidArgument; 2]),
         (libc::EPERM, [ErrorKind::PermissionDenied; 2]),
     ] {
-        fake.state().errors.insert("reg_mr", errno);
+        nic.state().errors.insert("reg_mr", errno);
         let error = engine.register(HostMemory::from_owner(vec![0_u8; 100])).unwrap_err();
         assert!(kinds.contains(&error.kind()), "{error}");
         assert!(!error.hint().is_empty(), "{error}");
         assert!(engine.allocate(100).is_err());
     }
-    fake.state().errors.clear();
-    let objects = fake.state().objects;
+    nic.state().errors.clear();
+    let objects = nic.state().objects;
     drop(engine.register(HostMemory::from_owner(vec![0_u8; 100])).unwrap());
-    assert_eq!(fake.state().objects, objects);
+    assert_eq!(nic.state().objects, objects);
 }
 
 #[test]
 fn memory_that_stays_registered_is_not_freed() {
-    let fake = Fake::default();
-    let engine = fake.open();
+    let nic = Nic::default();
+    let engine = nic.open();
     let region = engine.allocate_raw(&MemoryRequest::new(64)).unwrap();
     let info = *region.info();
-    fake.state().errors.insert("dereg_mr", libc::EBUSY);
+    nic.state().errors.insert("dereg_mr", libc::EBUSY);
     drop(region);
-    fake.state().errors.clear();
+    nic.state().errors.clear();
     // The device still writes to it, which a tool that watches memory would report if it were free.
     let mut raw = Raw::open(&engine, 1);
     #[expect(unsafe_code, reason = "calls the raw queue")]

@@ -9,10 +9,12 @@ use dma_core::{
 };
 
 use super::rights::{keys, read, register};
-use crate::fake::{Fake, wc};
+use rdma_emu::{Nic, wc};
+
 use crate::import::id_of;
 use crate::pair::Pair;
 use crate::region::keys as region_keys;
+use crate::tests::open::Open as _;
 use crate::{RdmaEngine, RdmaOptions};
 
 pub(super) const SOON: Duration = Duration::from_secs(20);
@@ -40,16 +42,16 @@ fn open_queue(engine: &RdmaEngine) -> Queue {
 }
 
 /// Two engines on one network, as of two hosts.
-fn hosts() -> (Fake, RdmaEngine, RdmaEngine) {
-    let fake = Fake::default();
-    let (here, there) = (fake.open(), fake.open());
-    (fake, here, there)
+fn hosts() -> (Nic, RdmaEngine, RdmaEngine) {
+    let nic = Nic::default();
+    let (here, there) = (nic.open(), nic.open());
+    (nic, here, there)
 }
 
 #[test]
 fn bytes_travel_both_ways_and_between_two_peers() {
-    let (fake, here, there) = hosts();
-    let other = fake.open();
+    let (nic, here, there) = hosts();
+    let other = nic.open();
     let (near, export) = exported(&there, 300_000, Access::all());
     let (far, second) = exported(&other, 300_000, Access::all());
     let queue = open_queue(&here);
@@ -63,25 +65,25 @@ fn bytes_travel_both_ways_and_between_two_peers() {
     let (_, got) = queue.copy(b, here.allocate(300_000).unwrap()).unwrap().wait().unwrap();
     assert_eq!(got[..], sent[..]);
     drop((queue, got, sent, export, second, near, far, here, there, other));
-    assert_eq!(fake.state().objects, 0, "objects of the library are left");
+    assert_eq!(nic.state().objects, 0, "objects of the library are left");
 }
 
 /// A write's completion says nothing of the bytes: each chain that ends with one has a read behind it.
 #[test]
 fn writes_are_proven_by_a_read() {
-    let (fake, here, there) = hosts();
+    let (nic, here, there) = hosts();
     let (near, export) = exported(&there, 4096, Access::WRITE);
     let remote = here.import(export.descriptor()).unwrap();
     let queue = open_queue(&here);
     let copy = || queue.copy(filled(&here, 64, 1), remote.slice(..64)).unwrap().wait().unwrap();
     copy();
-    fake.state().chains.clear();
-    fake.state().flags.clear();
+    nic.state().chains.clear();
+    nic.state().flags.clear();
     copy();
-    assert_eq!(fake.state().chains, [2]);
-    assert_eq!(fake.state().flags, [0, crate::verbs::SEND_SIGNALED]);
+    assert_eq!(nic.state().chains, [2]);
+    assert_eq!(nic.state().flags, [0, crate::verbs::SEND_SIGNALED]);
     // A write that succeeded, and a read behind it that did not: nobody knows where the bytes are.
-    fake.state().statuses.extend([0, wc::NO_ANSWER]);
+    nic.state().statuses.extend([0, wc::NO_ANSWER]);
     let failed = queue.copy(filled(&here, 64, 2), remote.slice(..64)).unwrap().wait().unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::DeviceFault, "{failed}");
     // The link is connected again.
@@ -91,7 +93,7 @@ fn writes_are_proven_by_a_read() {
 
 #[test]
 fn revoked_memory_is_reported_and_the_exporter_keeps_its_bytes() {
-    let (_fake, here, there) = hosts();
+    let (_nic, here, there) = hosts();
     let (near, export) = exported(&there, 4096, Access::all());
     let remote = here.import(export.descriptor()).unwrap();
     let queue = open_queue(&here);
@@ -108,7 +110,7 @@ fn revoked_memory_is_reported_and_the_exporter_keeps_its_bytes() {
 
 #[test]
 fn an_exporter_that_is_gone_is_reported_in_bounded_time() {
-    let (_fake, here, there) = hosts();
+    let (_nic, here, there) = hosts();
     let (near, export) = exported(&there, 4096, Access::all());
     let descriptor = export.descriptor().clone();
     let remote = here.import(&descriptor).unwrap();
@@ -128,7 +130,7 @@ fn an_exporter_that_is_gone_is_reported_in_bounded_time() {
 /// A peer reaches its export, and nothing else of the exporter, although it knows all keys.
 #[test]
 fn the_device_confines_a_peer_to_its_export() {
-    let (_fake, here, there) = hosts();
+    let (_nic, here, there) = hosts();
     let (_window, export) = exported(&there, 4096, Access::READ);
     let (_other_window, other) = exported(&there, 4096, Access::all());
     let (remote, beside) =
@@ -174,7 +176,7 @@ fn the_device_confines_a_peer_to_its_export() {
 
 #[test]
 fn the_device_refuses_what_was_not_granted() {
-    let (_fake, here, there) = hosts();
+    let (_nic, here, there) = hosts();
     let (near, export) = exported(&there, 4096, Access::READ);
     let remote = here.import(export.descriptor()).unwrap();
     let mut queue = here.open_queue_raw(&QueueOptions::new()).unwrap();
@@ -202,15 +204,15 @@ fn the_device_refuses_what_was_not_granted() {
 
 #[test]
 fn a_port_without_an_address_exports_by_the_option() {
-    let fake = Fake::with(|state| state.link_layer = 1);
-    let engine = fake.open();
+    let nic = Nic::with(|state| state.link_layer = 1);
+    let engine = nic.open();
     let request = MemoryRequest::new(64).exportable(Access::READ);
     let error = engine.allocate_window(&request).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.hint().contains("listen="), "{error}");
     // An address of no interface here (RFC 5737).
     let elsewhere = RdmaOptions::new().with_listen("192.0.2.1:0".parse().unwrap());
-    let window = fake.open_with(&elsewhere).unwrap().allocate_window(&request).unwrap();
+    let window = nic.open_with(&elsewhere).unwrap().allocate_window(&request).unwrap();
     let error = window.export(Access::READ).unwrap_err();
     assert!(error.hint().contains("`listen`"), "{error}");
 }
@@ -218,14 +220,14 @@ fn a_port_without_an_address_exports_by_the_option() {
 /// A write that succeeded before another one failed was not proven, so it is not reported as done.
 #[test]
 fn writes_before_a_failure_are_aborted() {
-    let (fake, here, there) = hosts();
+    let (nic, here, there) = hosts();
     let (_near, export) = exported(&there, 64, Access::WRITE);
     let remote = here.import(export.descriptor()).unwrap();
     let local = filled(&here, 64, 1).share();
     let mut queue = here.open_queue_raw(&QueueOptions::new()).unwrap();
     let of = |window: &Window| window.region().as_raw().info().segment(0, 64);
     let (src, dst) = (of(&local), of(&remote));
-    fake.state().statuses.extend([0, wc::NO_ANSWER]);
+    nic.state().statuses.extend([0, wc::NO_ANSWER]);
     // SAFETY: the windows outlive the queue.
     unsafe { queue.submit(&[0, 1, 2].map(|token| Descriptor::copy(token, src, dst))) }.unwrap();
     queue.flush();

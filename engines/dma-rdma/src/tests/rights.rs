@@ -10,7 +10,8 @@ use dma_core::Access;
 
 use crate::RdmaOptions;
 use crate::device::{self, Device, Handle};
-use crate::fake::{Fake, wc};
+use rdma_emu::{Nic, wc};
+
 use crate::pair::Pair;
 use crate::region::{Bytes, rights};
 use crate::verbs::*;
@@ -106,7 +107,7 @@ fn check(device: &Arc<Device>) {
         unsafe { ptr::write_bytes(to, 3, TARGET) };
         assert_eq!(read(&pair, read_from, read_to, length), status, "{name}");
         if status != 0 {
-            // SAFETY: as above.
+            // SAFETY: the request has ended, so that the device does not write.
             let reached = unsafe { std::slice::from_raw_parts(to, TARGET) };
             assert!(
                 status != wc::REMOTE_ACCESS || reached.iter().all(|byte| *byte == 3),
@@ -127,9 +128,9 @@ fn check(device: &Arc<Device>) {
 
 #[test]
 fn the_device_of_the_tests_enforces_rights() {
-    let fake = Fake::default();
-    check(&Device::open(&fake.verbs(), &RdmaOptions::new()).unwrap());
-    assert_eq!(fake.state().objects, 0, "objects of the library are left");
+    let nic = Nic::default();
+    check(&Device::open(&nic.verbs(), &RdmaOptions::new()).unwrap());
+    assert_eq!(nic.state().objects, 0, "objects of the library are left");
 }
 
 fn hardware() -> Arc<Device> {

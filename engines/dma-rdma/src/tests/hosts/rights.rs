@@ -12,11 +12,11 @@ use dma_core::{
 use super::{Control, PATIENCE, open, queue};
 use crate::RdmaEngine;
 use crate::error::{REMOTE, kind, native};
-use crate::fake::wc;
 use crate::import::{Import, id_of};
 use crate::pair::Pair;
 use crate::tests::rights::{keys, register, request};
 use crate::verbs::{WR_RDMA_READ, WR_RDMA_WRITE};
+use rdma_emu::wc;
 
 const LEN: usize = 4096;
 
