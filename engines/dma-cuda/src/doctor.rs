@@ -96,9 +96,26 @@ fn batches(driver: &Driver) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use dma_core::Verdict::{Bad, Ok};
+    use dma_core::Verdict::{Bad, Ok, Warning};
 
     use super::*;
+
+    #[test]
+    fn each_device_has_a_verdict() {
+        let gpus = "memory = '16M'\n[[gpu]]\nname = 'A GPU'\n[[gpu]]\nname = 'A GPU MIG 1g.10gb'\n";
+        cuda_emu::use_config(gpus).unwrap();
+        #[expect(unsafe_code, reason = "takes the stand-in's calls")]
+        // SAFETY: the stand-in's functions are those that the declarations describe.
+        let mut driver = unsafe { Driver::load(cuda_emu::symbol) }.unwrap();
+        let found = of_devices(&driver);
+        let verdicts: Vec<_> = found.iter().map(|finding| (finding.what.as_str(), finding.verdict)).collect();
+        let batches = "many copies by one call";
+        assert_eq!(verdicts, [("CUDA device 0", Ok), ("CUDA device 1", Warning), (batches, Ok)], "{found:?}");
+        assert!(found[1].fix.contains("CUDA_VISIBLE_DEVICES"), "{found:?}");
+        driver.cuMemcpyBatchAsync_v2 = None;
+        driver.cuMemcpyBatchAsync = None;
+        assert_eq!(of_devices(&driver)[2].verdict, Warning);
+    }
 
     #[test]
     fn device_files_have_a_verdict() {

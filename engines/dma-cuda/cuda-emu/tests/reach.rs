@@ -1,0 +1,119 @@
+//! Device memory is out of the CPU's reach, and the default stream keeps its order.
+#![expect(unsafe_code, reason = "calls the stand-in as C does")]
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+
+/// A call of the stand-in.
+///
+/// # Safety
+///
+/// `F` is the function's type.
+unsafe fn call<F: Copy>(name: &CStr) -> F {
+    assert_eq!(size_of::<F>(), size_of::<*const c_void>());
+    let address = cuda_emu::symbol(name).expect("the stand-in has it");
+    // SAFETY: a pointer to a function of the type `F`, as the caller says.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+/// Calls that these tests make.
+struct Driver {
+    alloc: unsafe extern "C" fn(*mut u64, usize) -> c_int,
+    stream: unsafe extern "C" fn(*mut usize, c_uint) -> c_int,
+    memset: unsafe extern "C" fn(u64, u8, usize, usize) -> c_int,
+    launch: unsafe extern "C" fn(usize, unsafe extern "C" fn(*mut c_void), *mut c_void) -> c_int,
+    query: unsafe extern "C" fn(usize) -> c_int,
+    synchronize: unsafe extern "C" fn(usize) -> c_int,
+}
+
+impl Driver {
+    fn new() -> Self {
+        // SAFETY: the functions are of these types.
+        let init: unsafe extern "C" fn(c_uint) -> c_int = unsafe { call(c"cuInit") };
+        // SAFETY: as above.
+        let retain: unsafe extern "C" fn(*mut usize, c_int) -> c_int =
+            unsafe { call(c"cuDevicePrimaryCtxRetain") };
+        // SAFETY: as above.
+        let set: unsafe extern "C" fn(usize) -> c_int = unsafe { call(c"cuCtxSetCurrent") };
+        let mut context = 0;
+        // SAFETY: takes no flags.
+        assert_eq!(unsafe { init(0) }, 0);
+        // SAFETY: writes the context.
+        assert_eq!(unsafe { retain(&raw mut context, 0) }, 0);
+        // SAFETY: a context that is never released.
+        assert_eq!(unsafe { set(context) }, 0);
+        Self {
+            // SAFETY: the function is of this type.
+            alloc: unsafe { call(c"cuMemAlloc_v2") },
+            // SAFETY: the function is of this type.
+            stream: unsafe { call(c"cuStreamCreate") },
+            // SAFETY: the function is of this type.
+            memset: unsafe { call(c"cuMemsetD8Async") },
+            // SAFETY: the function is of this type.
+            launch: unsafe { call(c"cuLaunchHostFunc") },
+            // SAFETY: the function is of this type.
+            query: unsafe { call(c"cuStreamQuery") },
+            // SAFETY: the function is of this type.
+            synchronize: unsafe { call(c"cuStreamSynchronize") },
+        }
+    }
+
+    fn allocate(&self, len: usize) -> u64 {
+        let mut addr = 0;
+        // SAFETY: writes the address.
+        assert_eq!(unsafe { (self.alloc)(&raw mut addr, len) }, 0);
+        addr
+    }
+}
+
+#[test]
+fn a_load_from_device_memory_dies_by_sigsegv() {
+    let driver = Driver::new();
+    let addr = driver.allocate(4096);
+    // SAFETY: the child makes one load, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: this is the load that must not succeed; nothing depends on it.
+        let byte = unsafe { std::ptr::with_exposed_provenance::<u8>(addr as usize).read_volatile() };
+        // SAFETY: runs no destructor.
+        unsafe { libc::_exit(i32::from(byte) & 1) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, libc::WIFSIGNALED(status), libc::WTERMSIG(status)), (child, true, libc::SIGSEGV));
+}
+
+/// Takes 20 ms, and counts.
+unsafe extern "C" fn slow(count: *mut c_void) {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    // SAFETY: the test passes a counter that it leaks.
+    let count = unsafe { &*count.cast::<std::sync::atomic::AtomicUsize>() };
+    count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+}
+
+#[test]
+fn the_default_stream_waits_for_blocking_streams_and_they_for_it() {
+    let driver = Driver::new();
+    let (mut blocking, mut apart) = (0, 0);
+    // SAFETY: writes the stream.
+    assert_eq!(unsafe { (driver.stream)(&raw mut blocking, 0) }, 0);
+    // SAFETY: writes the stream.
+    assert_eq!(unsafe { (driver.stream)(&raw mut apart, 1) }, 0);
+    let addr = driver.allocate(64);
+    let count = Box::leak(Box::new(std::sync::atomic::AtomicUsize::new(0)));
+    // SAFETY: a stream of this test's, and a counter that is never freed.
+    assert_eq!(unsafe { (driver.launch)(blocking, slow, std::ptr::from_mut(count).cast()) }, 0);
+    // SAFETY: memory of this test's, on the default stream.
+    assert_eq!(unsafe { (driver.memset)(addr, 1, 64, 0) }, 0);
+    // SAFETY: as above, on a stream that does not wait.
+    assert_eq!(unsafe { (driver.memset)(addr, 1, 64, apart) }, 0);
+    // SAFETY: a stream of this test's.
+    assert_eq!(unsafe { (driver.synchronize)(apart) }, 0);
+    let counted = || count.load(std::sync::atomic::Ordering::SeqCst);
+    // SAFETY: the default stream.
+    let busy = unsafe { (driver.query)(0) };
+    assert!(busy == 600 || counted() == 1, "{busy}");
+    // SAFETY: the default stream.
+    assert_eq!(unsafe { (driver.synchronize)(0) }, 0);
+    assert_eq!(counted(), 1);
+}
