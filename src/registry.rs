@@ -97,7 +97,7 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
         return Err(Error::new(ErrorKind::InvalidArgument, "the name of the engine is missing")
             .with_hint(format!("there are: {known}")));
     }
-    let error = Error::new(ErrorKind::InvalidArgument, format!("there is no engine `{name}`"));
+    let error = Error::new(ErrorKind::InvalidArgument, format!("unknown engine `{name}`"));
     if is_wrapper(name) {
         return Err(error.with_hint(format!("name the engine within, such as {name}+cpu")));
     }

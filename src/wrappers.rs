@@ -73,7 +73,7 @@ impl Wrapped {
         let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == outer) else {
             let names: Vec<_> = WRAPPERS.iter().map(|wrapper| wrapper.name).collect();
             let known = names.join(", ");
-            let error = invalid(format!("there is no wrapper `{outer}`"));
+            let error = invalid(format!("unknown wrapper `{outer}`"));
             return Err(match closest(&outer.to_ascii_lowercase(), &names) {
                 Some(close) => error.with_hint(format!("did you mean `{close}{AROUND}`? There are: {known}")),
                 None => error.with_hint(format!("there are: {known}, as {}{AROUND}cpu", names[0])),

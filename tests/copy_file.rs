@@ -296,11 +296,11 @@ fn bad_arguments_are_named() {
     place.refuses("src", &["<DST>"]);
     place.refuses("src dst more", &["more"]);
     for (size, words) in [
-        ("abc", "is no size here"),
-        ("-1", "is no size here"),
+        ("abc", "is not a size"),
+        ("-1", "is not a size"),
         ("", "--chunk"),
-        ("12Q", "is no size here"),
-        ("1.5M", "is no size here"),
+        ("12Q", "is not a size"),
+        ("1.5M", "is not a size"),
         ("0", "4K to 1G"),
         ("4095", "4K to 1G"),
         ("2G", "4K to 1G"),

@@ -4,7 +4,7 @@ mod stand_ins;
 
 use std::process::{Command, Stdio};
 
-/// What a child process does again and again: `discover`, `doctor`, or a name of an engine to open.
+/// The work that a child process repeats: `discover`, `doctor`, or a name of an engine to open.
 const WORK: &str = "DMA_TEST_WORK";
 
 /// Rounds after those that load libraries and warm up.
@@ -37,7 +37,7 @@ fn child() {
     let second = left();
     let begun = std::time::Instant::now();
     let mut rounds = 0;
-    // As many as a busy machine does in a time that a test may take, and enough to see what one leaves.
+    // The number that a busy machine can run in the time of a test, and enough to see what one of them leaves.
     while rounds < 20 || (rounds < ROUNDS && begun.elapsed().as_secs() < 10) {
         round(&work);
         rounds += 1;

@@ -48,7 +48,7 @@ impl Backend for Mine {
         })?;
         match name.device() {
             None | Some("first") => Ok(Arc::new(dma::sim::SimEngine::open(&options)?)),
-            Some(other) => Err(Error::new(ErrorKind::NotFound, format!("there is no {other}"))),
+            Some(other) => Err(Error::new(ErrorKind::NotFound, format!("unknown device {other}"))),
         }
     }
 
@@ -104,7 +104,7 @@ fn names_of_an_added_backend_say_what_would_be_right() {
     for (name, kind, says) in [
         ("mine:colour=red", ErrorKind::InvalidArgument, "there are: depth"),
         ("mine:depth=65", ErrorKind::OutOfRange, "from 1 to 64"),
-        ("mine:third", ErrorKind::NotFound, "there is no third"),
+        ("mine:third", ErrorKind::NotFound, "unknown device third"),
         ("mime:first", ErrorKind::InvalidArgument, "did you mean `mine`?"),
     ] {
         let error = dma::open(name).expect_err(name);

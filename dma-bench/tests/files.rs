@@ -182,8 +182,8 @@ fn paths_that_cannot_be_written_are_found_before_measuring() {
     let long = "n".repeat(300);
     for (option, path, says) in [
         ("--json", "dir", "the path of a file in it"),
-        ("--csv", "new/", "there is no folder new/"),
-        ("--csv", "nowhere/x", "there is no folder nowhere"),
+        ("--csv", "new/", "the directory new/ does not exist"),
+        ("--csv", "nowhere/x", "the directory nowhere does not exist"),
         ("--markdown", "/proc/x.json", "/proc"),
         ("--report", &long, "shorter name"),
         ("--json", "file/x", "give another path"),

@@ -54,7 +54,7 @@ fn library(dir: &Path, file: &str, code: &str, needs: &[&str]) -> bool {
 fn a_foreign_spdk_is_diagnosed_and_takes_no_other_device() {
     let dir = tempfile::tempdir().unwrap();
     if !library(dir.path(), "librte_eal.so.23", EAL, &[]) {
-        println!("skipped: there is no C compiler");
+        println!("skipped: no C compiler found");
         return;
     }
     assert!(library(dir.path(), "libspdk_env_dpdk.so.17.0", ENV, &["./librte_eal.so.23"]));

@@ -19,7 +19,7 @@ use request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 const MEMORY: u64 = 200_000;
 
 static ENGINE: LazyLock<CpuEngine> =
-    LazyLock::new(|| CpuEngine::open(&CpuOptions::new()).expect("the CPU is there"));
+    LazyLock::new(|| CpuEngine::open(&CpuOptions::new()).expect("the CPU always opens"));
 
 /// Decodes a request, which must encode to the same bytes, and serves the input as the stream of an
 /// authenticated peer. The answers are those of a model: memory is opened within the limit, and read and

@@ -20,8 +20,8 @@ const END: End = End { number: 17, psn: 9, lid: 0, mtu: 3, reads: 16, gid: [4; 1
 const REQUESTED: Request = Request { id: SECRET.id, nonce: [5; 32], end: Some(END) };
 
 /// Decodes a message of either side and the backend's part of a descriptor, which must encode to the same
-/// bytes. Nothing that was not made with the secret is taken for a proof: neither the input, nor a right
-/// message that differs from it in the bits that the input has.
+/// bytes. Only a message that was made with the secret counts as proven: neither the input does, nor a
+/// right message in which the input's bits are changed.
 ///
 /// # Panics
 ///

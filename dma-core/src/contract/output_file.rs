@@ -347,8 +347,9 @@ fn target(path: &Path) -> io::Result<Target> {
 /// Returns the path of a file that does not exist yet, with dangling links followed.
 fn absent(path: &Path) -> io::Result<PathBuf> {
     let folder = folder_of(path);
-    let nowhere =
-        |folder: &Path| refused(ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
+    let nowhere = |folder: &Path| {
+        refused(ErrorKind::NotFound, format!("the directory {} does not exist", folder.display()))
+    };
     if path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(nowhere(path));
     }

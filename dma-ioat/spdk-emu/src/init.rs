@@ -204,7 +204,7 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     if let Some(core) = requested.cores.iter().find(|core| **core >= there_are) {
         return refuse(
             -libc::EINVAL,
-            format!("there is no core {core}; the machine has {there_are} (see `cores`)"),
+            format!("core {core} does not exist; the machine has {there_are} (see `cores`)"),
         );
     }
     if !requested.cores.contains(&requested.main_core) {
@@ -213,7 +213,7 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     if !hugepages && !requested.no_huge {
         return refuse(
             -libc::EACCES,
-            "there are no huge pages; set vm.nr_hugepages, or no_huge and mem_size",
+            "no huge pages are reserved; set vm.nr_hugepages, or no_huge and mem_size",
         );
     }
     if requested.memory.is_some_and(|requested| requested > limit) {

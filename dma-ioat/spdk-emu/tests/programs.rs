@@ -121,7 +121,7 @@ fn machines_that_say_no() {
         ("hugepages = false", &[], "-13 -1 0", "vm.nr_hugepages"),
         ("hugepages = false", &["no_huge"], "0 0 8", ""),
         ("memory = '32M'", &["no_huge"], "-12 -1 0", "mem_size"),
-        ("cores = 2", &["0x4"], "-22 -1 0", "there is no core 2"),
+        ("cores = 2", &["0x4"], "-22 -1 0", "core 2 does not exist"),
         ("cors = 2", &[], "-22 -1 0", "SPDK_EMU: socket 1: unknown field `cors`"),
         ("function = []", &[], "0 0 0", ""),
         ("function = [{ pci = '0:0:4.0', driver = 'ioatdma' }]", &[], "0 0 0", ""),

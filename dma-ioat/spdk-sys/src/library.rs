@@ -133,7 +133,7 @@ impl Library {
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
-        let [env, ioat] = loaded else { unreachable!("as many as `required_libs`") };
+        let [env, ioat] = loaded else { unreachable!("one library for each name of `required_libs`") };
         let path = env.symbol(c"spdk_env_init").and_then(file_of).unwrap_or_else(|| env.path().to_owned());
         let release = Release::of_soname(soname_in_name(&path));
         let version = format!("SPDK {release}");

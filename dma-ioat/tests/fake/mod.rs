@@ -146,9 +146,9 @@ pub(crate) fn library<const N: usize>(functions: u8) -> Library {
         }
     }
     // SAFETY: `call` answers functions of these names' types.
-    let env = unsafe { Env::load(call::<N>) }.expect("all that is required");
+    let env = unsafe { Env::load(call::<N>) }.expect("every required call");
     // SAFETY: `call` answers functions of the types that these names have in `Ioat`.
-    let ioat = unsafe { Ioat::load(call::<N>) }.expect("all that is required");
+    let ioat = unsafe { Ioat::load(call::<N>) }.expect("every required call");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
 

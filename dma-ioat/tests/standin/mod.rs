@@ -51,9 +51,9 @@ calls! {
 /// The stand-in's calls.
 pub(crate) fn library() -> Library {
     // SAFETY: the functions of these names, which the program is linked with.
-    let env = unsafe { Env::load(address) }.expect("all that is required");
+    let env = unsafe { Env::load(address) }.expect("every required call");
     // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_ioat`.
-    let ioat = unsafe { Ioat::load(address) }.expect("all that is required");
+    let ioat = unsafe { Ioat::load(address) }.expect("every required call");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn library() -> Library {
 pub(crate) fn library_with_log() -> Library {
     let mut library = library();
     // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_log`.
-    library.log = Some(unsafe { Log::load(address) }.expect("all that is required"));
+    library.log = Some(unsafe { Log::load(address) }.expect("every required call"));
     library
 }
 

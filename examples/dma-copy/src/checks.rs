@@ -96,9 +96,7 @@ impl<'a> Arrivals<'a> {
                 ));
             }
             Message::End { digest, .. } if self.digests.finish() != digest => {
-                return self.violated(
-                    "the digest of all that was sent is another one than that of all that arrived",
-                );
+                return self.violated("the digest of the bytes sent differs from that of the bytes received");
             }
             Message::End { retries, .. } => {
                 self.ended = Some(retries);

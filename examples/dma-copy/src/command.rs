@@ -60,7 +60,7 @@ pub(crate) fn tries_after(error: &dma::Error) -> u32 {
 /// Parses a size in `range`, as [`dma::parse_size`] does. Messages show the range as `allowed`.
 pub(crate) fn parse_size(text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
     dma::parse_size(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
-        format!("`{text}` is no size here; give {allowed}: bytes, or a number with K, M or G, such as 256K")
+        format!("`{text}` is not a size; give {allowed}: bytes, or a number with K, M or G, such as 256K")
     })
 }
 

@@ -198,7 +198,7 @@ impl Target {
         if len != self.size {
             return Err(failure!(
                 Finishing,
-                "somebody else wrote to {partial}: it has {len} bytes, not {}; copy again",
+                "another program wrote to {partial}: it has {len} bytes, not {}; copy again",
                 self.size
             ));
         }
@@ -275,7 +275,7 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         .open(partial)
         .map_err(|e| match Errno::from_io_error(&e) {
             Some(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
-                failure!(Writing, "{shown} is there already and no regular file; remove it")
+                failure!(Writing, "{shown} exists and is not a regular file; remove it")
             }
             _ => explain(e),
         })?;
@@ -284,7 +284,7 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         || metadata.nlink() > 1
         || metadata.uid() != rustix::process::geteuid().as_raw()
     {
-        return Err(failure!(Writing, "{shown} is there already and no file of yours alone; remove it"));
+        return Err(failure!(Writing, "{shown} exists and is not a file of yours alone; remove it"));
     }
     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|e| explain(e.into()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -188,7 +188,7 @@ fn answer_resume(source: &Source, plan: &Plan, session: &Session) -> Result<u64,
         other => return Err(session.unexpected(&other)),
     };
     if len > plan.size || (len != plan.size && !len.is_multiple_of(plan.block as u64)) {
-        return Err(session.violates("what it has is no part of the file"));
+        return Err(session.violates("the bytes that it has are not a part of the file"));
     }
     let ours = digest_of(len, plan.checksum, |bytes, at| source.read_exact_at(bytes, at))?;
     let from = if ours == theirs { len } else { 0 };

@@ -256,7 +256,7 @@ fn an_existing_partial_file_is_not_trusted() {
     ] {
         lay(place.path(PARTIAL)).expect("laid there");
         let (sender, receiver) = place.pair(Side::Host, "");
-        receiver.failed(&["is there already and no"]);
+        receiver.failed(&["exists and is not a"]);
         sender.failed(&["the DPU gave up"]);
         if place.path(PARTIAL).is_dir() {
             fs::remove_dir(place.path(PARTIAL)).expect("removed");

@@ -378,7 +378,7 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     fs::remove_file(place.path("dst")).expect("removed");
     place.copies(Side::Host, "");
     place.file("socket", 10);
-    place.start(Side::Dpu, "-f dst4").end().failed(&["socket is there already and no socket"]);
+    place.start(Side::Dpu, "-f dst4").end().failed(&["socket exists and is not a socket"]);
     // Two receivers of the same file.
     let receiver = place.start(Side::Dpu, &format!("-f slow -e {SLOW} {SMALL} -c unix:a"));
     let sender = place.start(Side::Host, &format!("-f src -e {SLOW} {SMALL} -c unix:a"));

@@ -363,14 +363,14 @@ fn a_dpu_checks_every_number_of_its_host() {
         }
         impostor.say(&Message::End { total: 7, retries: 0, digest: Digest::default() });
     });
-    dpu_against(size, &["the digest of all that was sent"], |impostor| {
+    dpu_against(size, &["the digest of the bytes sent"], |impostor| {
         for (seq, slot, len) in [(0, 0, 8192), (1, 1, 8192), (2, 0, 100)] {
             impostor.say(&filled(seq, slot, len));
             assert_eq!(impostor.hear(), Message::Freed { slot });
         }
         impostor.say(&Message::End { total: size, retries: 0, digest: [1; 32] });
     });
-    dpu_against(size, &["there is no kind 99"], |impostor| impostor.say_bytes(&[99]));
+    dpu_against(size, &["unknown kind 99"], |impostor| impostor.say_bytes(&[99]));
     dpu_against(size, &["it ends in the middle"], |impostor| impostor.say_bytes(&[5, 0]));
     dpu_against(size, &["a message of 4294967295 bytes"], |impostor| {
         let _ = impostor.0.write_all(&[0xff; 100]);
@@ -412,7 +412,7 @@ fn the_first_message_is_checked() {
     not_ours(&newer, &["speaks version 4", "the same release"]);
     let mut other = good;
     other[1] = b'X';
-    not_ours(&other, &["no dma-copy that speaks there"]);
+    not_ours(&other, &["the other program is not dma-copy"]);
     not_ours(&encoded(&Message::Hello(hello(Role::Dpu, Some(1)))), &["both sides say that they are the DPU"]);
     for (window, chunk) in [(0, 4096), (8191, 4096), (MAX_SIZE, 4096), (1 << 20, 0), (1 << 20, MAX_SIZE)] {
         let hello = Hello { window, chunk, ..hello(Role::Host, Some(1)) };
@@ -480,7 +480,7 @@ fn a_host_checks_every_number_of_its_dpu() {
         (&["hole of 1 bytes"], vec![Message::Hole { len: 1 }]),
         (&["hole of 24576 bytes"], vec![Message::Hole { len: 3 * 8192 }]),
         (
-            &["the digest of all that was sent"],
+            &["the digest of the bytes sent"],
             vec![
                 filled(0, 0, 8192),
                 filled(1, 1, 8192),

@@ -154,7 +154,7 @@ fn a_receiver_checks_every_number_of_its_sender() {
             [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[data(1)]].concat(),
         ),
         (
-            "the digest of all that was sent",
+            "the digest of the bytes sent",
             [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[end([1; 32])]].concat(),
         ),
         ("the end after 0 bytes", vec![data(BLOCK), end(Digest::default())]),

@@ -65,7 +65,7 @@ unsafe extern "C" fn on_disconnect(
         program.connections.borrow_mut().retain(|other| *other != connection);
         assert!(
             !call!(doca_comch_server_get_server_ctx(connection)).is_null(),
-            "it is there during the call"
+            "the pointer is valid during the call"
         );
         program.step_in_callback();
     });

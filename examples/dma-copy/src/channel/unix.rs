@@ -138,7 +138,7 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if !is_socket {
-        return Err(failure!(Connecting, "{shown} is there already and no socket; choose another --channel"));
+        return Err(failure!(Connecting, "{shown} exists and is not a socket; choose another --channel"));
     }
     match connect_now(path) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)

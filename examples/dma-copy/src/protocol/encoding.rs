@@ -24,14 +24,14 @@ impl fmt::Display for DecodeError {
         match self {
             Self::TooShort => f.write_str("it ends in the middle"),
             Self::TooLong(more) => write!(f, "there are {more} bytes behind it"),
-            Self::UnknownKind(kind) => write!(f, "there is no kind {kind}"),
-            Self::NotOurs => f.write_str("it is no dma-copy that speaks there"),
+            Self::UnknownKind(kind) => write!(f, "unknown kind {kind}"),
+            Self::NotOurs => f.write_str("the other program is not dma-copy"),
             Self::OtherVersion(version) => write!(
                 f,
                 "it speaks version {version} of the protocol, and this side version {VERSION}; use the same release on both sides"
             ),
             Self::OutOfRange { what, value } => write!(f, "{what} cannot be {value}"),
-            Self::NotText => f.write_str("its text is no UTF-8"),
+            Self::NotText => f.write_str("its text is not UTF-8"),
         }
     }
 }
@@ -86,7 +86,9 @@ impl Message {
         let mut fields = Fields(bytes);
         let message = match u8::from_le_bytes(fields.array()?) {
             1 => Self::Hello(Hello::decode(&mut fields)?),
-            2 => Self::Resume { len: fields.size("the length of what is there")?, digest: fields.array()? },
+            2 => {
+                Self::Resume { len: fields.size("the length of the partial copy")?, digest: fields.array()? }
+            }
             3 => Self::ResumeAnswer { from: fields.size("where the copy goes on")? },
             4 => Self::Export(Export::decode(&mut fields)?),
             5 => Self::Filled {

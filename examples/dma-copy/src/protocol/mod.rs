@@ -117,7 +117,7 @@ impl Step {
         (Self::Starting, "starting"),
         (Self::Connecting, "connecting"),
         (Self::Agreeing, "agreeing on the copy"),
-        (Self::Resuming, "comparing what is there already"),
+        (Self::Resuming, "comparing the partial copy"),
         (Self::Exporting, "exporting memory"),
         (Self::Importing, "importing the host's memory"),
         (Self::Reading, "reading the file"),
