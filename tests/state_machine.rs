@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dma::EngineName;
+use dma::conformance::DeviceBacked;
 use dma::layers::record::Trace;
 use dma::layers::replay::{ReplayOptions, replay};
 use dma::prelude::*;
@@ -26,7 +27,7 @@ const GUARD: usize = 64;
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
-const SOUND: [&str; 22] = [
+const SOUND: [&str; 25] = [
     "cpu",
     "cpu:threads=0",
     "cpu:threads=1,inline=0",
@@ -49,8 +50,11 @@ const SOUND: [&str; 22] = [
     "record+verify+doca:03:00.0",
     "verify+meter+record+ioat",
     "auto:device=meter+verify+sim:profile=ioat;faults=fail@every=5,prefer=device",
+    "sim:device_memory=64M",
+    "sim:profile=bluefield3,max_transfer=1000,depth=5,device_memory=64M",
+    "meter+verify+sim:profile=dsa,device_memory=64M",
 ];
-const FAULTY: [&str; 9] = [
+const FAULTY: [&str; 10] = [
     "sim:profile=bluefield3,faults=reset@7",
     "sim:profile=ideal,faults=fail:p=0.1+slow@3:for=50us",
     "sim:profile=dsa,faults=reset:p=0.05+refuse@4",
@@ -60,6 +64,7 @@ const FAULTY: [&str; 9] = [
     "meter+verify+sim:profile=dsa,faults=reset:p=0.05+fail@every=11",
     "record+sim:profile=bluefield2,faults=gone@20",
     "verify+record+meter+sim:profile=ideal,max_transfer=64,faults=lose@9+fail@12",
+    "sim:profile=dsa,faults=reset:p=0.02+fail@every=11,device_memory=64M",
 ];
 
 #[derive(Clone, Debug)]
@@ -128,7 +133,8 @@ enum By {
     ReadOnlyMemory,
 }
 
-/// Opens an engine by name. Hardware backends load the stand-in SDK. `record` writes to `trace`.
+/// Opens an engine by name. Hardware backends load the stand-in SDK. `record` writes to `trace`. Every second
+/// region of an engine with device memory is on the device.
 fn open(name: &str, trace: &Path) -> Arc<dyn DmaEngine> {
     static DOCA: OnceLock<PathBuf> = OnceLock::new();
     static IOAT: OnceLock<PathBuf> = OnceLock::new();
@@ -145,7 +151,11 @@ fn open(name: &str, trace: &Path) -> Arc<dyn DmaEngine> {
     if wrappers.iter().any(|wrapper| wrapper == "record") {
         name = name.with_option("file", &trace.to_string_lossy()).expect("an option");
     }
-    dma::open_name(&name).expect("the engine opens")
+    let engine = dma::open_name(&name).expect("the engine opens");
+    match DeviceBacked::new(Arc::clone(&engine), 2) {
+        Ok(backed) => Arc::new(backed),
+        Err(_) => engine,
+    }
 }
 
 fn pick<T: Copy>(index: Index, map: &BTreeMap<u32, T>) -> Option<u32> {

@@ -25,22 +25,22 @@ const STAGING: Duration = Duration::from_secs(10);
 /// compares bytes in buffers checks the engine's operations on device memory.
 ///
 /// It is for tests only, because `submit` and `poll` wait for staging copies.
-pub struct DeviceBacked<'a> {
-    inner: &'a dyn DmaEngine,
+pub struct DeviceBacked<E> {
+    inner: E,
     info: EngineInfo,
     id: EngineId,
     regions: Arc<Regions>,
     shadow_every: usize,
 }
 
-impl<'a> DeviceBacked<'a> {
+impl<E: DmaEngine> DeviceBacked<E> {
     /// Backs every region of `inner` by device memory if `shadow_every` is 1, every second one if it is 2,
     /// so that operations have operands in both places.
     ///
     /// # Errors
     ///
     /// `Unsupported` if `inner` does not allocate both host memory and device memory, or has only one queue.
-    pub fn new(inner: &'a dyn DmaEngine, shadow_every: usize) -> Result<Self> {
+    pub fn new(inner: E, shadow_every: usize) -> Result<Self> {
         let mut info = inner.info().clone();
         if info.places().count() < 2 || info.limits.max_queues == Some(1) {
             return Err(Error::new(
@@ -86,7 +86,7 @@ impl<'a> DeviceBacked<'a> {
     }
 }
 
-impl fmt::Debug for DeviceBacked<'_> {
+impl<E: DmaEngine> fmt::Debug for DeviceBacked<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceBacked").field("inner", &self.inner).finish_non_exhaustive()
     }
@@ -122,7 +122,7 @@ impl Regions {
 
 // SAFETY: `info` is that of the inner engine with fewer capabilities, and queues accept what the inner
 // engine's queues accept.
-unsafe impl DmaEngine for DeviceBacked<'_> {
+unsafe impl<E: DmaEngine> DmaEngine for DeviceBacked<E> {
     fn info(&self) -> &EngineInfo {
         &self.info
     }

@@ -7,6 +7,7 @@ use engines::{auto, cpu, meter, sim, verify};
 dma_core::conformance_tests!(on_cpu, meter(cpu("cpu")));
 dma_core::conformance_tests!(on_cpu_threads, meter(cpu("cpu:threads=2,inline=0")));
 dma_core::conformance_tests!(on_ideal, meter(sim("sim:seed=1")));
+dma_core::conformance_tests!(on_device_memory, meter(sim("sim:device_memory=1G,seed=8")));
 dma_core::conformance_tests!(on_dsa, meter(sim("sim:profile=dsa,seed=2")));
 dma_core::conformance_tests!(on_bluefield3, meter(sim("sim:profile=bluefield3,seed=3")));
 dma_core::conformance_tests!(on_tight, meter(sim("sim:max_transfer=100,max_segments=2,depth=3,seed=4")));

@@ -15,6 +15,7 @@ fn folder() -> &'static Path {
 
 dma_core::conformance_tests!(on_cpu, record(cpu("cpu"), folder()));
 dma_core::conformance_tests!(on_ideal, record(sim("sim:seed=1"), folder()));
+dma_core::conformance_tests!(on_device_memory, record(sim("sim:device_memory=1G,seed=8"), folder()));
 dma_core::conformance_tests!(on_dsa, record(sim("sim:profile=dsa,seed=2"), folder()));
 dma_core::conformance_tests!(on_bluefield3, record(sim("sim:profile=bluefield3,seed=3"), folder()));
 dma_core::conformance_tests!(

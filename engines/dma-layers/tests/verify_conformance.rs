@@ -30,6 +30,7 @@ fn auto(device: Arc<dyn DmaEngine>) -> Arc<dyn DmaEngine> {
 dma_core::conformance_tests!(on_cpu, verify(cpu("cpu")));
 dma_core::conformance_tests!(on_cpu_threads, verify(cpu("cpu:threads=2,inline=0")));
 dma_core::conformance_tests!(on_ideal, verify(sim("sim:seed=1")));
+dma_core::conformance_tests!(on_device_memory, verify(sim("sim:device_memory=1G,seed=8")));
 dma_core::conformance_tests!(on_dsa, verify(sim("sim:profile=dsa,seed=2")));
 dma_core::conformance_tests!(on_bluefield3, verify(sim("sim:profile=bluefield3,seed=3")));
 dma_core::conformance_tests!(on_tight, verify(sim("sim:max_transfer=100,max_segments=2,depth=3,seed=4")));
