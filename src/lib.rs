@@ -78,6 +78,6 @@ pub mod prelude {
     pub use dma_core::{
         Access, Batch, Buffer, BufferMut, BufferPool, CacheHint, DmaEngine, DmaEngineExt, ErrorKind,
         ExportDescriptor, HostMemory, MemoryRequest, PoolOptions, QueueOptions, SharedQueue,
-        SharedQueueOptions, Window,
+        SharedQueueOptions, Window, WindowPool,
     };
 }

@@ -12,7 +12,7 @@ const WITH_ARGUMENTS: [&str; 2] = ["copy_file", "11_copy_dpu"];
 const SHARED: &str = "common";
 
 /// The beginning of each example's last line.
-const LAST_LINES: [(&str, &str); 14] = [
+const LAST_LINES: [(&str, &str); 15] = [
     ("01_first_copy", "cpu copied and filled 1572864 bytes in 2 operations"),
     ("02_choose_engine", "3 of 6 engines opened"),
     ("03_scatter_gather", "sim:profile=ioat: lists of up to 1 segments; 2 operations took "),
@@ -30,6 +30,7 @@ const LAST_LINES: [(&str, &str); 14] = [
         "sim:profile=bluefield3: 65536 bytes copied in place; 1 registration served 10 copies",
     ),
     ("15_checksummed_storage", "sim:profile=dsa: CRC-32C "),
+    ("16_device_memory", "32 blocks went to device memory and back, by 4 windows"),
 ];
 
 #[test]

@@ -6,7 +6,7 @@ mod counting;
 
 use std::sync::Arc;
 
-use dma_core::{Access, Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, QueueOptions};
+use dma_core::{Access, Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Place, QueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
@@ -124,4 +124,48 @@ fn warm_copies_allocate_nothing() {
         assert_eq!(counting::of_thread() - before, 0, "{engine:?}");
         assert_eq!(engine.report().verified, 200 * 33);
     }
+}
+
+/// Device memory is compared through host memory, in pieces; wrong copies name their byte.
+#[test]
+fn copies_of_device_memory_are_verified() {
+    let memory = |engine: &VerifyEngine, len| engine.allocate_device(len).unwrap();
+    let engine = VerifyEngine::new(sim("sim:device_memory=16M,seed=7"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let mut src = engine.allocate(200_003).unwrap();
+    src.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 31) as u8);
+    let (src, there) = queue.copy(src, memory(&engine, 200_003)).unwrap().wait().unwrap();
+    let (there, other) = queue.copy(there, memory(&engine, 200_003)).unwrap().wait().unwrap();
+    let both = [engine.allocate(100_000).unwrap(), engine.allocate(100_003).unwrap()];
+    let (_, back) = queue.copy([there.slice(..7), other.slice(7..)], both).unwrap().wait().unwrap();
+    assert!(src[..100_000] == back[0][..] && src[100_000..] == back[1][..]);
+    let report = engine.report();
+    assert!(report.verified >= 3 && report.mismatches == 0, "{report}");
+    // Memory that the device may only write cannot be compared.
+    let request = MemoryRequest::new(64).with_access(Access::WRITE).with_place(Place::Device);
+    let write_only = engine.allocate_window(&request).unwrap();
+    let before = engine.report();
+    queue.copy(engine.allocate(64).unwrap(), write_only).unwrap().wait().unwrap();
+    let report = engine.report();
+    assert_eq!((report.verified, report.mismatches), (before.verified, 0), "{report}");
+    assert_eq!(report.unverified, before.unverified + 1, "{report}");
+
+    // The fifth task of each queue is wrong: copies between buffers, which are summed by the CPU, come before,
+    // so that it is a copy to the device.
+    let engine =
+        VerifyEngine::new(sim("sim:faults=corrupt@5,device_memory=16M,seed=7"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    for _ in 0..4 {
+        queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap().wait().unwrap();
+    }
+    let wrong = queue.copy(src_of(&engine), memory(&engine, 60_000)).unwrap().wait().unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::DeviceFault, "{wrong}");
+    assert!(offset(&wrong.to_string()) < 60_000, "{wrong}");
+    assert_eq!(engine.report().mismatches, 1, "{}", engine.report());
+}
+
+fn src_of(engine: &VerifyEngine) -> dma_core::BufferMut {
+    let mut src = engine.allocate(60_000).unwrap();
+    src.fill(0x5a);
+    src
 }

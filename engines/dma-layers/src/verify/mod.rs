@@ -5,8 +5,11 @@
 //!   error names the first byte that is wrong.
 //! - [`VerifyOptions`] choose the copies: all, one in N copies, or one in N bytes.
 //! - All copies are verified, including those with a CRC-32C and those to two destinations. Fills,
-//!   comparisons and checksums are not verified, nor are copies from or to memory that the CPU cannot reach.
-//!   [`VerifyReport`] counts both.
+//!   comparisons and checksums are not verified. [`VerifyReport`] counts both.
+//! - Copies from or to device memory that the CPU cannot reach are verified when they are done. A second
+//!   queue copies source and destination to host memory, piece by piece, where they are compared. If the
+//!   engine has no such memory or queue, or that copy fails, the operation counts as not verified. So do
+//!   copies of imported memory.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
 //! - If a window's bytes are written while they are copied, that can be reported as a mismatch, because such
 //!   a write looks like a wrong byte of the device.
@@ -31,18 +34,22 @@
 //! ```
 #![expect(unsafe_code, reason = "implements the contract, and reads the bytes of copies")]
 
-use std::collections::{HashSet, VecDeque};
+mod staging;
+
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arrayvec::ArrayVec;
 use dma_core::{
-    Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation, OptionInfo,
-    OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment, racy_copy,
+    Access, Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation,
+    OptionInfo, OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment,
+    racy_copy,
 };
 
 use crate::wrapper::{Layered, QueueHook, Wrapper, for_each_pair};
+use staging::{Staging, Unreadable};
 
 /// Maximum number of descriptors in one submission to the inner queue.
 const CHUNK: usize = 32;
@@ -112,7 +119,7 @@ impl VerifyOptions {
 pub struct VerifyReport {
     /// Verified and correct.
     pub verified: u64,
-    /// Not verified: left out by [`VerifyOptions`], in memory that the CPU cannot reach, or not a copy.
+    /// Not verified: left out by [`VerifyOptions`], in memory that cannot be read, or not a copy.
     pub unverified: u64,
     /// Verified and wrong.
     pub mismatches: u64,
@@ -131,10 +138,24 @@ struct Verify {
     options: VerifyOptions,
     /// The counts of a [`VerifyReport`]: verified, not verified, wrong.
     counts: [AtomicU64; 3],
-    /// Keys of the regions that the CPU cannot reach.
-    hidden: RwLock<HashSet<RegionKey>>,
+    /// Keys of the regions that the CPU cannot reach, and whether their bytes can be staged.
+    hidden: RwLock<HashMap<RegionKey, bool>>,
     /// The number of keys in `hidden`, to be read without the lock.
     hidden_len: AtomicUsize,
+    /// The engine within, if it has device memory.
+    stages: Option<Arc<dyn DmaEngine>>,
+}
+
+/// How the bytes of a copy can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reach {
+    /// Not at all.
+    #[default]
+    None,
+    /// By the CPU.
+    Cpu,
+    /// By copies to host memory.
+    Staging,
 }
 
 impl Verify {
@@ -143,20 +164,28 @@ impl Verify {
         VerifyReport { verified, unverified, mismatches }
     }
 
-    fn change_hidden(&self, change: impl FnOnce(&mut HashSet<RegionKey>)) {
+    fn change_hidden(&self, change: impl FnOnce(&mut HashMap<RegionKey, bool>)) {
         let mut hidden = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut hidden);
         self.hidden_len.store(hidden.len(), Ordering::Release);
     }
 
-    /// Returns whether the CPU can reach all segments.
+    /// Returns how the bytes of all segments can be read.
     #[inline]
-    fn reaches(&self, lists: [&[Segment]; 2]) -> bool {
+    fn reach(&self, lists: [&[Segment]; 2]) -> Reach {
         if self.hidden_len.load(Ordering::Acquire) == 0 {
-            return true;
+            return Reach::Cpu;
         }
         let hidden = self.hidden.read().unwrap_or_else(PoisonError::into_inner);
-        !lists.into_iter().flatten().any(|segment| hidden.contains(&segment.key))
+        let mut reach = Reach::Cpu;
+        for segment in lists.into_iter().flatten() {
+            match hidden.get(&segment.key) {
+                None => {}
+                Some(true) => reach = Reach::Staging,
+                Some(false) => return Reach::None,
+            }
+        }
+        reach
     }
 }
 
@@ -175,14 +204,17 @@ impl Wrapper for Verify {
             mismatches: VecDeque::with_capacity(EXPLAINED),
             next_code: 0,
             stopped: false,
+            staging: None,
             shared: Arc::clone(this),
         })
     }
 
     fn region_opened(&self, region: &RegionInfo) {
         if region.cpu.is_none() {
+            // A device may reset what asks for rights that it has not.
+            let can_stage = self.stages.is_some() && region.access.contains(Access::READ);
             self.change_hidden(|hidden| {
-                hidden.insert(region.key);
+                hidden.insert(region.key, can_stage);
             });
         }
     }
@@ -211,7 +243,11 @@ impl VerifyEngine {
         let mut info = inner.info().clone();
         info.device.push_str(", with verified copies");
         info.capabilities -= Capabilities::FENCE;
+        let device_memory =
+            Capabilities::ALLOCATE_DEVICE | Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
+        let has_device_memory = inner.info().capabilities.intersects(device_memory);
         let verify = Verify {
+            stages: has_device_memory.then(|| Arc::clone(&inner)),
             options: *options,
             counts: Default::default(),
             hidden: RwLock::default(),
@@ -240,7 +276,7 @@ dma_core::forward_engine!([] VerifyEngine);
 #[derive(Debug, Default)]
 struct CheckedCopy {
     token: u64,
-    verify: bool,
+    verify: Reach,
     /// The CRC-32C of the source before the copy.
     sum: u32,
     src: Vec<Segment>,
@@ -262,38 +298,40 @@ unsafe fn sum(segments: &[Segment]) -> u32 {
 }
 
 impl CheckedCopy {
-    /// Keeps the operands of a copy, and computes the checksum of its source. Returns false if `operation` is
-    /// not a copy or `choose` does.
+    /// Keeps the operands of a copy, and computes the checksum of its source if the CPU can reach it. Returns
+    /// how the bytes can be read: not at all if `operation` is not a copy or `choose` says so.
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`], for an operation that has not been submitted yet. If `choose` returns true,
-    /// the CPU can reach its memory.
+    /// As [`RawQueue::submit`], for an operation that has not been submitted yet. If `choose` returns
+    /// [`Reach::Cpu`], the CPU can reach its memory.
     unsafe fn fill(
         &mut self,
         operation: Operation<'_>,
-        choose: impl FnOnce([&[Segment]; 2]) -> bool,
-    ) -> bool {
+        choose: impl FnOnce([&[Segment]; 2]) -> Reach,
+    ) -> Reach {
         let (src, dst): (&[Segment], &[Segment]) = match &operation {
             Operation::Copy { src, dst } | Operation::CopyCrc32c { src, dst, .. } => {
                 (std::slice::from_ref(src), std::slice::from_ref(dst))
             }
             Operation::CopyLists { src, dst } => (src, dst),
             Operation::CopyToBoth { src, dst } => (std::slice::from_ref(src), dst.as_slice()),
-            _ => return false,
+            _ => return Reach::None,
         };
-        if !choose([src, dst]) {
-            return false;
+        let reach = choose([src, dst]);
+        if reach == Reach::None {
+            return reach;
         }
         self.src.clear();
         self.src.extend_from_slice(src);
         self.dst.clear();
         self.dst.extend_from_slice(dst);
         self.both = matches!(operation, Operation::CopyToBoth { .. });
-        // SAFETY: the CPU can reach the source, because `choose` returned true. From `submit` on nobody
-        // writes it.
-        self.sum = unsafe { sum(src) };
-        true
+        if reach == Reach::Cpu {
+            // SAFETY: the CPU can reach the source, because `choose` said so. From `submit` on nobody writes it.
+            self.sum = unsafe { sum(src) };
+        }
+        reach
     }
 
     /// Compares the copy's bytes with its source.
@@ -321,6 +359,27 @@ impl CheckedCopy {
     }
 }
 
+impl CheckedCopy {
+    /// As [`check`](Self::check), for memory that the CPU cannot reach.
+    ///
+    /// # Safety
+    ///
+    /// As [`check`](Self::check).
+    unsafe fn check_staged(&self, staging: &mut Staging) -> Result<Option<Mismatch>, Unreadable> {
+        let each = if self.both { 1 } else { self.dst.len() };
+        for dst in self.dst.chunks(each) {
+            // SAFETY: until the report nobody writes source or destination, and the device may read both:
+            // `Reach::Staging` says so.
+            let wrong = unsafe { staging.first_difference(&self.src, dst) }?;
+            if wrong.is_some() {
+                let len = dst.iter().map(|segment| segment.len).sum();
+                return Ok(Some(Mismatch { code: 0, len, wrong }));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// A copy that went wrong.
 #[derive(Clone, Copy, Debug)]
 struct Mismatch {
@@ -343,10 +402,37 @@ struct VerifyQueue {
     next_code: u16,
     /// Submissions to a stopped queue fail with `Closed` even if it is full.
     stopped: bool,
+    /// Opened for the first copy that needs it; an inner `None` if it cannot be had.
+    staging: Option<Option<Staging>>,
     shared: Arc<Verify>,
 }
 
 impl VerifyQueue {
+    /// Compares a copy that is done, in memory that the CPU cannot reach.
+    ///
+    /// # Safety
+    ///
+    /// As [`CheckedCopy::check`].
+    unsafe fn check_staged(&mut self, at: usize) -> Result<Option<Mismatch>, Unreadable> {
+        let Self { staging, shared, slots, .. } = self;
+        let open = || {
+            let engine = shared.stages.as_ref()?;
+            let opened = Staging::open(&**engine);
+            opened
+                .inspect_err(|error| tracing::warn!(%error, "copies of device memory are not verified"))
+                .ok()
+        };
+        let Some(with) = staging.get_or_insert_with(open) else { return Err(Unreadable { lost: false }) };
+        // SAFETY: the caller promises that the copy is done and was not reported.
+        let checked = unsafe { slots[at].check_staged(with) };
+        if matches!(checked, Err(Unreadable { lost: true })) {
+            // Leaked before the log line, because a subscriber may panic.
+            std::mem::forget(staging.replace(None));
+            tracing::error!("a copy of device memory to host memory does not end: its queue is leaked");
+        }
+        checked
+    }
+
     /// Keeps a mismatch, and returns the code that explains it.
     fn note(&mut self, mismatch: Mismatch) -> i32 {
         let code = FIRST_CODE + i32::from(self.next_code);
@@ -378,12 +464,13 @@ unsafe impl QueueHook for VerifyQueue {
                     skipped.0 = skipped.0.saturating_add(1);
                     skipped.1 = skipped.1.saturating_add(descriptor.len() as u64);
                     let due = skipped.0 >= shared.options.sample && skipped.1 >= shared.options.sample_bytes;
-                    due && shared.reaches(lists) && {
+                    let reach = if due { shared.reach(lists) } else { Reach::None };
+                    if reach != Reach::None {
                         *skipped = (0, 0);
-                        true
                     }
+                    reach
                 };
-                // SAFETY: the caller promises valid segments, and `choose` returns true only if the CPU can
+                // SAFETY: the caller promises valid segments, and `choose` returns `Cpu` only if the CPU can
                 // reach them.
                 slot.verify = unsafe { slot.fill(descriptor.operation(), choose) };
                 renamed.push(descriptor.with_token(at as u64));
@@ -416,13 +503,20 @@ unsafe impl QueueHook for VerifyQueue {
             if completion.outcome != Outcome::Done {
                 continue;
             }
-            if !slot.verify {
+            let checked = match slot.verify {
+                Reach::None => Err(Unreadable { lost: false }),
+                // SAFETY: the device has reported it as done, and the caller is told only when this function
+                // returns.
+                Reach::Cpu => Ok(unsafe { slot.check() }),
+                // SAFETY: the device has reported it as done, and the caller is told only when this function
+                // returns.
+                Reach::Staging => unsafe { self.check_staged(at) },
+            };
+            let Ok(wrong) = checked else {
                 unverified += 1;
                 continue;
-            }
-            // SAFETY: the device has reported it as done, and the caller is told only when this function
-            // returns.
-            if let Some(mismatch) = unsafe { slot.check() } {
+            };
+            if let Some(mismatch) = wrong {
                 mismatches += 1;
                 let code = self.note(mismatch);
                 let outcome = Outcome::Failed(ErrorKind::DeviceFault);

@@ -1,0 +1,57 @@
+//! Memory of a device's own, such as a GPU's: bytes go there and back by DMA, and the CPU reaches none of them.
+//!
+//! `cargo run --example 16_device_memory [NAME]`, such as `cuda:0`
+
+use std::collections::VecDeque;
+
+use dma::prelude::*;
+use dma::{Capabilities, DeviceMemory, Place};
+
+const BLOCK: usize = 1 << 20;
+const BLOCKS: u8 = 32;
+
+fn main() -> dma::Result<()> {
+    let name = std::env::args().nth(1).unwrap_or_else(|| "sim:device_memory=64M".to_owned());
+    let engine = dma::open(&name)?;
+    assert!(engine.info().places().any(|place| place == Place::Device), "{name} has no device memory");
+    let queue = engine.open_queue(&QueueOptions::new())?;
+
+    // Blocks stream to the device and back through few windows, several at once.
+    let windows = WindowPool::new(&engine, &PoolOptions::new().with_class(BLOCK, 4))?;
+    let (mut there, mut back, mut right) = (VecDeque::new(), VecDeque::new(), 0);
+    for number in 0..BLOCKS {
+        let mut block = engine.allocate(BLOCK)?;
+        block.fill(number);
+        there.push_back((number, queue.copy(block, windows.try_get(BLOCK)?)?));
+        if there.len() + back.len() == 4 || number + 1 == BLOCKS {
+            for (number, copy) in there.drain(..) {
+                let (block, window) = copy.wait()?;
+                // The host's block is free again: it is the destination of the way back.
+                back.push_back((number, queue.copy(window, block)?));
+            }
+            for (number, copy) in back.drain(..) {
+                let (_, block) = copy.wait()?;
+                right += usize::from(block.iter().all(|byte| *byte == number));
+            }
+        }
+    }
+
+    // Fills, comparisons and checksums work there, too: by the device, or through host memory.
+    let window = queue.fill(engine.allocate_device(BLOCK)?, *b"dma!dma!")?.wait()?;
+    let ((window, other), differs) = queue.compare(window, engine.allocate_device(BLOCK)?)?.wait()?;
+    assert_eq!(differs, Some(0));
+    drop(other);
+
+    // Memory that another library allocated on the device: here, the window's own.
+    if engine.info().capabilities.contains(Capabilities::REGISTER_DEVICE) {
+        let addr = window.region().as_raw().info().addr;
+        #[expect(unsafe_code, reason = "names device memory by its address")]
+        // SAFETY: the window is the owner and keeps the memory, of which there are no references.
+        let memory = unsafe { DeviceMemory::from_raw(addr, window.len(), window) };
+        let registered = engine.register_device(memory)?;
+        let (_, bytes) = queue.copy(registered.slice(..8), engine.allocate(8)?)?.wait()?;
+        assert_eq!(bytes[..], *b"dma!dma!");
+    }
+    println!("{right} blocks went to device memory and back, by 4 windows");
+    Ok(())
+}
