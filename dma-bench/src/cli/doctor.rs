@@ -100,7 +100,8 @@ fn without_repetition(finding: &Finding, earlier: &[Finding]) -> String {
     // The text of an error contains its remedy.
     let found = finding.found.trim();
     let own = found.strip_suffix(&finding.fix).map_or(found, |own| own.trim_end_matches([';', ' ']));
-    let most = |other: &&Finding| 2 * other.found.len() > own.len() && own.contains(other.found.trim());
+    let is_long = |other: &Finding| other.found.len() > 40 && 2 * other.found.len() > own.len();
+    let most = |other: &&Finding| is_long(other) && own.contains(other.found.trim());
     match earlier.iter().find(most) {
         Some(other) => own.replace(other.found.trim(), &format!("see `{}` above", other.what)),
         None => found.to_owned(),
