@@ -33,8 +33,8 @@ pub enum Verdict<S, T> {
 /// Accepts connections until one is admitted, and closes all others. Returns `None` once `is_over` returns
 /// true, which is asked at least every 50 ms.
 ///
-/// `accept` returns the next connection of `listener`, which is non-blocking, and its origin. `read` reads from
-/// a connection. `busy` gets a connection that is closed because too many are [`Pending`].
+/// `accept` returns the next connection of `listener`, which is non-blocking, and its origin. `read` reads
+/// from a connection. `busy` gets a connection that is closed because too many are [`Pending`].
 ///
 /// # Errors
 ///

@@ -16,9 +16,9 @@
 //! [`Protocol`] others. After the exchange each direction has a key for this connection, and the MAC of a
 //! message covers its sequence number.
 //!
-//! A listener that has many callers ([`Pending`]) closes slow connections for new ones. Instead of its nonce or
-//! proof it then sends 32 bytes of 0xff, and the caller calls again. Other servers of the workspace
-//! have messages of their own, and use [`Pending`] and [`Proof`] alone.
+//! A listener that has many callers ([`Pending`]) closes slow connections for new ones. Instead of its nonce
+//! or proof it then sends 32 bytes of 0xff, and the caller calls again. Other servers of the workspace have
+//! messages of their own, and use [`Pending`] and [`Proof`] alone.
 
 mod answer;
 mod exchange;

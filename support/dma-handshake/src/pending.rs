@@ -29,9 +29,9 @@ impl From<IpAddr> for Origin {
 
 /// Connections that have not authenticated yet, oldest first.
 ///
-/// A new connection never waits: if [`MAX_PENDING`] are open, the oldest one of the origin that has most of them
-/// is closed. So an origin that opens many connections loses only its own. A connection of that origin is still
-/// served if it authenticates before the origin has opened [`MAX_PENDING`] more.
+/// A new connection never waits: if [`MAX_PENDING`] are open, the oldest one of the origin that has most of
+/// them is closed. So an origin that opens many connections loses only its own. A connection of that origin
+/// is still served if it authenticates before the origin has opened [`MAX_PENDING`] more.
 #[derive(Debug)]
 pub struct Pending<C> {
     connections: VecDeque<(Origin, Instant, C)>,

@@ -110,8 +110,9 @@ impl Import {
     ///
     /// [`RemoteError::MalformedBlob`]; [`RemoteError::UnknownExport`] if it was revoked,
     /// [`RemoteError::PeerGone`] if the process ended; [`RemoteError::ForeignUser`],
-    /// [`RemoteError::TooManyImports`], [`RemoteError::Busy`], [`RemoteError::Timeout`], [`RemoteError::Protocol`];
-    /// [`RemoteError::Os`] when this process or the exporter has no descriptors or memory left.
+    /// [`RemoteError::TooManyImports`], [`RemoteError::Busy`], [`RemoteError::Timeout`],
+    /// [`RemoteError::Protocol`]; [`RemoteError::Os`] when this process or the exporter has no descriptors or
+    /// memory left.
     pub fn open(blob: &[u8]) -> Result<Self, RemoteError> {
         Self::open_within(blob, OPEN_WAITS)
     }
@@ -432,7 +433,8 @@ impl<'a> Exporter<'a> {
             let buffer = &mut [IoSliceMut::new(&mut reply)];
             match recvmsg(&self.socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
-                // The kernel reports once, before the answer, that the exporter closed without reading the request.
+                // The kernel reports once, before the answer, that the exporter closed without reading the
+                // request.
                 Err(Errno::CONNRESET) if !is_reset => is_reset = true,
                 other => break other.map_err(|errno| self.error(errno))?,
             }

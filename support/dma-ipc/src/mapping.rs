@@ -25,7 +25,8 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapping belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: the methods that take `&self` only copy the bytes, which may change at any time, and read the word atomically.
+// SAFETY: the methods that take `&self` only copy the bytes, which may change at any time, and read the word
+// atomically.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -129,8 +130,8 @@ impl Mapping {
     #[inline]
     pub(super) fn word(&self) -> &AtomicU32 {
         debug_assert!(self.writable, "the lease word lies in a page that both sides write");
-        // SAFETY: whole pages are mapped, so that the word is mapped, aligned, and lives as long as `self`. The
-        // other side accesses it atomically only.
+        // SAFETY: whole pages are mapped, so that the word is mapped, aligned, and lives as long as `self`.
+        // The other side accesses it atomically only.
         unsafe { self.base.cast::<AtomicU32>().as_ref() }
     }
 }

@@ -53,9 +53,9 @@ pub(crate) struct Places<'a> {
     pub(crate) system: &'a [PathBuf],
 }
 
-/// Loads `roots` and all libraries that they need, unless this process has loaded them. All later libraries of
-/// the program see their symbols. Blocks while another thread loads.
-/// Errors: [`LoadError`] for the first file that cannot be used.
+/// Loads `roots` and all libraries that they need, unless this process has loaded them. All later libraries
+/// of the program see their symbols. Blocks while another thread loads. Errors: [`LoadError`] for the first
+/// file that cannot be used.
 pub(crate) fn load(
     roots: &[PathBuf],
     places: &Places<'_>,

@@ -49,18 +49,18 @@ pub struct Vendor {
     pub default_dirs: &'static [&'static str],
     /// Directories of libraries below the prefix of an installation or a source tree.
     pub lib_subdirs: &'static [&'static str],
-    /// Returns the directories in which the dependencies of the libraries in a directory are looked for before
-    /// the system's.
+    /// Returns the directories in which the dependencies of the libraries in a directory are looked for
+    /// before the system's.
     pub dependency_dirs: fn(&Path) -> Vec<PathBuf>,
     /// Symbols that the libraries use without naming the libraries that define them.
     pub implicit_symbols: &'static [ImplicitSymbols],
 }
 
 impl Vendor {
-    /// Loads [`required_libs`](Self::required_libs), in that order: only from the directory in the environment
-    /// variable if it is set, else from [`directories`](Self::directories) or by the system's loader. Blocks
-    /// while files are read, and while another thread loads libraries. A process loads each file once and
-    /// never unloads it.
+    /// Loads [`required_libs`](Self::required_libs), in that order: only from the directory in the
+    /// environment variable if it is set, else from [`directories`](Self::directories) or by the system's
+    /// loader. Blocks while files are read, and while another thread loads libraries. A process loads each
+    /// file once and never unloads it.
     ///
     /// # Errors
     ///
@@ -103,8 +103,8 @@ impl Vendor {
         open().map_err(check_descriptors)
     }
 
-    /// Returns the directories in which [`open`](Self::open) looks, in that order. If the environment variable
-    /// is not set, the system's loader searches after them.
+    /// Returns the directories in which [`open`](Self::open) looks, in that order. If the environment
+    /// variable is not set, the system's loader searches after them.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         self.named().map_or_else(|| self.system_directories(), |dir| self.in_and_below(&dir))
@@ -228,7 +228,8 @@ impl Vendor {
             let path = PathBuf::from(&name);
             match Loaded::open(&path) {
                 Ok(loaded) => return Ok(Known::Loaded(loaded)),
-                // The loader's message is the same for a file that it does not find and one that it cannot load.
+                // The loader's message is the same for a file that it does not find and one that it cannot
+                // load.
                 Err(reason) if reason.contains(&format!("{name}: cannot open")) => {}
                 Err(reason) => {
                     // "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"
@@ -248,13 +249,14 @@ impl Vendor {
 /// Result of the system's loader for a library's name.
 enum Known {
     Loaded(Loaded),
-    /// This file, which is the library or a dependency of it, uses symbols of libraries that it does not name.
+    /// This file, which is the library or a dependency of it, uses symbols of libraries that it does not
+    /// name.
     Unbound(PathBuf),
     Nowhere,
 }
 
-/// Replaces an error that a lack of descriptors may have caused by [`LoadError::NoDescriptors`], if the process
-/// has none left: the system's loader and a search for files report a missing file then.
+/// Replaces an error that a lack of descriptors may have caused by [`LoadError::NoDescriptors`], if the
+/// process has none left: the system's loader and a search for files report a missing file then.
 fn check_descriptors(error: LoadError) -> LoadError {
     use LoadError as E;
     let may_be =
