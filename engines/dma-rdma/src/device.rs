@@ -32,7 +32,8 @@ impl<T> Copy for Handle<T> {}
 
 // SAFETY: by the library's promise, see above.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: the library's calls on one object may be made by several threads at once (rdma-core's manual pages).
+// SAFETY: the library's calls on one object may be made by several threads at once (rdma-core's manual
+// pages).
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T> Handle<T> {

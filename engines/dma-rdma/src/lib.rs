@@ -1,9 +1,9 @@
 //! RDMA NICs (InfiniBand and RoCE) as an engine of the `dma` crate, through rdma-core's `libibverbs.so.1`,
 //! for copies within one host and between hosts.
 //!
-//! The library is loaded when the first engine is opened: nothing of it is needed to build. If it is missing, or
-//! no device has an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy.
-//! The README describes the set-up of a machine.
+//! The library is loaded when the first engine is opened: nothing of it is needed to build. If it is missing,
+//! or no device has an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy. The
+//! README describes the set-up of a machine.
 //!
 //! Properties of RDMA that users see; the README has more of them:
 //!
@@ -11,8 +11,8 @@
 //!   destination, because only a read's completion promises that the bytes are in place for the CPU.
 //! - **Memory of another host** is imported by the export's descriptor, and copied from and to like other
 //!   memory. An export that was taken back ends copies as [`Revoked`](dma_core::ErrorKind::Revoked).
-//! - **Memory of other devices**, such as a GPU's, is registered by its dma-buf (`ibv_reg_dmabuf_mr`), without
-//!   a mapping of the CPU's: [`Window::dmabuf`](dma_core::Window::dmabuf) and
+//! - **Memory of other devices**, such as a GPU's, is registered by its dma-buf (`ibv_reg_dmabuf_mr`),
+//!   without a mapping of the CPU's: [`Window::dmabuf`](dma_core::Window::dmabuf) and
 //!   [`register_device`](dma_core::DmaEngineExt::register_device). It is then sent, received into and
 //!   exported as host memory is. Only the device of the tests has judged this: no NIC was available, and
 //!   Soft-RoCE takes no dma-bufs.

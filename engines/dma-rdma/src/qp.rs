@@ -205,7 +205,8 @@ impl QueuePair {
     pub(crate) unsafe fn post(&self, first: *mut ibv_send_wr) -> Result<(), (Errno, *mut ibv_send_wr)> {
         let Some(handle) = self.handle else { return Err((Errno::NODEV, first)) };
         let mut bad = first;
-        // SAFETY: an open queue pair; the caller keeps the requests and their memory valid until they complete.
+        // SAFETY: an open queue pair; the caller keeps the requests and their memory valid until they
+        // complete.
         match unsafe { (self.post_send)(handle.as_ptr(), first, &raw mut bad) } {
             0 => Ok(()),
             code => Err((checked(code).err().unwrap_or(Errno::IO), bad)),

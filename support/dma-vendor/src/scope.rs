@@ -54,8 +54,8 @@ pub(crate) struct Places<'a> {
 }
 
 /// Loads `roots` and all libraries that they need, unless this process has loaded them. All later libraries
-/// of the program see their symbols. Blocks while another thread loads. Errors: [`LoadError`] for the first
-/// file that cannot be used.
+/// of the program see their symbols. Blocks while another thread loads.
+/// Errors: [`LoadError`] for the first file that cannot be used.
 pub(crate) fn load(
     roots: &[PathBuf],
     places: &Places<'_>,

@@ -69,8 +69,8 @@ impl Config {
     }
 }
 
-/// Returns the device of this process's configuration, which is read once. `None` for a mistake in it, which is
-/// printed on stderr.
+/// Returns the device of this process's configuration, which is read once. `None` for a mistake in it, which
+/// is printed on stderr.
 pub(crate) fn configured() -> Option<Nic> {
     static CONFIGURED: OnceLock<Option<Nic>> = OnceLock::new();
     let read = || {

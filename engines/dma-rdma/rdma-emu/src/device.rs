@@ -40,8 +40,8 @@ pub mod wc {
     pub const NO_ANSWER: i32 = 12;
 }
 
-/// Settings and state of a device. Programs and tests change it by [`Nic::state`]; the installed library takes
-/// some of it from its configuration.
+/// Settings and state of a device. Programs and tests change it by [`Nic::state`]; the installed library
+/// takes some of it from its configuration.
 #[derive(Debug)]
 pub struct State {
     /// Number of devices in the library's list, all the same.
@@ -182,7 +182,6 @@ impl Nic {
     }
 
     /// Returns the settings and state. The device waits while the guard exists.
-    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
@@ -247,7 +246,8 @@ impl State {
             return wc::PROTECTION;
         };
         let (from, to) = if reads { (remote, local) } else { (local, remote) };
-        // SAFETY: both lie within registered regions, which their owners keep mapped until they are deregistered.
+        // SAFETY: both lie within registered regions, which their owners keep mapped until they are
+        // deregistered.
         unsafe { ptr::copy(from, to, len as usize) };
         0
     }

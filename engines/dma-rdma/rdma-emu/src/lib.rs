@@ -1,12 +1,13 @@
 //! A stand-in for rdma-core's `libibverbs.so.1`: an RDMA device in software, for programs that copy by verbs.
 //!
-//! The `install` script beside this crate lays it out as rdma-core's library; its README has the configuration.
-//! Tests in Rust make a [`Nic`] and hand its [table](Nic::verbs) to the code under test; everything else is C.
+//! The `install` script beside this crate lays it out as rdma-core's library; its README has the
+//! configuration. Tests in Rust make a [`Nic`] and hand its [table](Nic::verbs) to the code under test;
+//! everything else is C.
 //!
 //! # Supported
 //!
-//! - *RC queue pairs*: the steps of `ibv_modify_qp` with the attributes that each needs, RDMA reads and writes of
-//!   one piece, completion queues with channels, asynchronous events.
+//! - *RC queue pairs*: the steps of `ibv_modify_qp` with the attributes that each needs, RDMA reads and
+//!   writes of one piece, completion queues with channels, asynchronous events.
 //! - *Rights*: keys, ranges, protection domains and access flags are checked for each request.
 //! - *Failures*: those of the configuration, and with a [`Nic`] those of single requests and calls. A failure
 //!   takes the queue pair to the error state, and flushes what is behind it.
@@ -19,8 +20,8 @@
 //! # Divergences
 //!
 //! - *Requests run while they are polled*, or when the completion queue is armed, in no time.
-//! - *Queue pairs of other processes* are not reached: requests to them end as `IBV_WC_RETRY_EXC_ERR`. Engines
-//!   of one process reach each other's exports.
+//! - *Queue pairs of other processes* are not reached: requests to them end as `IBV_WC_RETRY_EXC_ERR`.
+//!   Engines of one process reach each other's exports.
 //! - *Events that were not acknowledged* make `ibv_destroy_cq` fail, where rdma-core waits.
 
 mod calls;

@@ -1,5 +1,5 @@
-//! Memory of another device, by its dma-buf, on the device of the tests: memory of the simulated device, whose
-//! file in memory stands for a dma-buf.
+//! Memory of another device, by its dma-buf, on the device of the tests: memory of the simulated device,
+//! whose file in memory stands for a dma-buf.
 #![expect(unsafe_code, reason = "names memory by a descriptor")]
 
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ fn gpu() -> SimEngine {
 }
 
 fn sample(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 >> 3) as u8).collect()
+    (0..len).map(|i| ((i * 7) >> 3) as u8).collect()
 }
 
 /// Writes device memory by its own device.
@@ -105,7 +105,7 @@ fn memory_of_a_device_is_exported_to_a_peer() {
 }
 
 #[test]
-fn what_is_no_dmabuf_is_refused_with_the_remedy() {
+fn files_of_other_kinds_are_refused_with_the_remedy() {
     let gpu = gpu();
     let refused = |engine: &RdmaEngine, memory: DeviceMemory| engine.register_device(memory).unwrap_err();
     let vram = gpu.allocate_window(&MemoryRequest::new(LEN).with_place(Place::Device)).unwrap();

@@ -1,5 +1,5 @@
-//! Declarations of the verbs that `dma-rdma` uses and its stand-in exports, with C's names: layouts and values
-//! of the public header `infiniband/verbs.h` of rdma-core, and its manual pages.
+//! Declarations of the verbs that `dma-rdma` uses and its stand-in exports, with C's names: layouts and
+//! values of the public header `infiniband/verbs.h` of rdma-core, and its manual pages.
 //!
 //! A structure that only the library makes ends with the last field that is read.
 #![expect(non_camel_case_types, reason = "declares C's calls by C's names")]
