@@ -37,7 +37,8 @@ fn child() {
     let second = left();
     let begun = std::time::Instant::now();
     let mut rounds = 0;
-    // The number that a busy machine can run in the time of a test, and enough to see what one of them leaves.
+    // The number that a busy machine can run in the time of a test, and enough to see what one of them
+    // leaves.
     while rounds < 20 || (rounds < ROUNDS && begun.elapsed().as_secs() < 10) {
         round(&work);
         rounds += 1;
