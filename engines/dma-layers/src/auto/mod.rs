@@ -18,6 +18,7 @@
 //!   may still write its memory. This queue uses the device again only after it has reported all copies.
 //! - Memory is registered with both engines, once. Only the CPU copies memory that the device refuses,
 //!   imported memory and exportable memory.
+//! - Memory is host memory. A device's own memory is left to the device: open that by its own name.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -146,7 +146,7 @@ struct Verify {
     stages: Option<Arc<dyn DmaEngine>>,
 }
 
-/// How the bytes of a copy can be read.
+/// The way to read the bytes of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Reach {
     /// Not at all.

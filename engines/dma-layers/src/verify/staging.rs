@@ -81,7 +81,7 @@ impl Staging {
     unsafe fn fetch(&mut self, from: Segment, half: usize) -> Result<*const u8, Unreadable> {
         let to = self.host.info().segment(half * PIECE, from.len);
         // SAFETY: the caller promises that the source can be read; the destination is this value's, and stays
-        // until the copy is reported, or for ever.
+        // until the copy is reported, or is leaked.
         match unsafe { self.queue.submit(&[Descriptor::copy(0, from, to)]) } {
             Ok(1) => {}
             Ok(_) | Err(_) => return Err(Unreadable { lost: false }),
