@@ -43,13 +43,16 @@ fn command(place: &Place, side: Side, card: &str, args: &str) -> Command {
 fn start_at_fixed_addresses(place: &Place, side: Side, args: &str) -> Running {
     let mut command = command(place, side, CARD, args);
     #[expect(unsafe_code, reason = "sets the personality of the process")]
-    // SAFETY: `personality` is a system call, which the child may make between fork and exec.
+    let fix_addresses = || {
+        // SAFETY: a system call without pointers.
+        unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
+        Ok(())
+    };
+    #[expect(unsafe_code, reason = "runs code between fork and exec")]
+    // SAFETY: the code makes one system call, and takes no lock that another thread may hold.
     unsafe {
-        command.pre_exec(|| {
-            libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-            Ok(())
-        });
-    }
+        command.pre_exec(fix_addresses)
+    };
     run(command)
 }
 
