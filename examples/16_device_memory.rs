@@ -1,4 +1,5 @@
-//! Memory of a device's own, such as a GPU's: bytes go there and back by DMA, and the CPU reaches none of them.
+//! Memory of a device's own, such as a GPU's: bytes go there and back by DMA, and the CPU reaches none of
+//! them.
 //!
 //! `cargo run --example 16_device_memory [NAME]`, such as `cuda:0`
 

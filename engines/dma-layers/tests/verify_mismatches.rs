@@ -150,8 +150,8 @@ fn copies_of_device_memory_are_verified() {
     assert_eq!((report.verified, report.mismatches), (before.verified, 0), "{report}");
     assert_eq!(report.unverified, before.unverified + 1, "{report}");
 
-    // The fifth task of each queue is wrong: copies between buffers, which are summed by the CPU, come before,
-    // so that it is a copy to the device.
+    // The fifth task of each queue is wrong: copies between buffers, which are summed by the CPU, come
+    // before, so that it is a copy to the device.
     let engine =
         VerifyEngine::new(sim("sim:faults=corrupt@5,device_memory=16M,seed=7"), &VerifyOptions::new());
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();

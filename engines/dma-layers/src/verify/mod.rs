@@ -328,7 +328,8 @@ impl CheckedCopy {
         self.dst.extend_from_slice(dst);
         self.both = matches!(operation, Operation::CopyToBoth { .. });
         if reach == Reach::Cpu {
-            // SAFETY: the CPU can reach the source, because `choose` said so. From `submit` on nobody writes it.
+            // SAFETY: the CPU can reach the source, because `choose` said so. From `submit` on nobody writes
+            // it.
             self.sum = unsafe { sum(src) };
         }
         reach
