@@ -283,7 +283,7 @@ mod tests {
             let text = says(missing);
             assert!(text.contains("the name of the engine is missing; there are: auto, cpu"), "{text}");
         }
-        for other in ["gpu", "ipc", "dpu", "tpu", "cuda", "nvme"] {
+        for other in ["gpu", "ipc", "dpu", "tpu", "nvme"] {
             let text = says(other);
             assert!(!text.contains("did you mean") && text.contains("there are: auto, cpu"), "{text}");
         }
