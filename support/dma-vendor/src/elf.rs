@@ -1,12 +1,13 @@
 //! [`Elf`]: a library's file, checked before the system's loader maps it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use object::Endianness;
 use object::elf::{
     DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM, STB_GLOBAL,
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use object::{Endianness, ReadCache, ReadRef};
 
 use crate::LoadError;
 
@@ -50,12 +51,17 @@ impl Elf {
     /// Errors: The file cannot be read, is not a library, is truncated or is for another processor.
     pub(crate) fn read(path: &Path) -> Result<Self, Unfit> {
         let bad = |reason: String| Unfit::Bad(reason);
-        if !std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.is_file() {
+        // Opening a pipe would wait.
+        let metadata = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?;
+        if !metadata.is_file() {
             return Err(bad("not a file".to_owned()));
         }
-        let data = &*std::fs::read(path).map_err(|e| bad(e.to_string()))?;
-        let len = data.len() as u64;
-        check_start(data)?;
+        let len = metadata.len();
+        // Drivers have 100 MB and more, of which this reads the headers and tables.
+        let cache = ReadCache::new(File::open(path).map_err(|e| bad(e.to_string()))?);
+        let data = &cache;
+        let start = data.read_bytes_at(0, len.min(HEADER as u64));
+        check_start(start.map_err(|()| bad("it cannot be read".to_owned()))?)?;
         let parsed = Header::parse(data).and_then(|header| {
             let endian = header.endian()?;
             Ok((header, endian, header.program_headers(endian, data)?))
@@ -71,13 +77,23 @@ impl Elf {
         Self::of(header, endian, data, path).map_err(|e| bad(format!("its tables are broken: {e}")))
     }
 
-    fn of(header: &Header, endian: Endianness, data: &[u8], path: &Path) -> object::read::Result<Self> {
-        let sections = header.sections(endian, data)?;
+    fn of<'a>(
+        header: &'a Header,
+        endian: Endianness,
+        data: impl ReadRef<'a>,
+        path: &Path,
+    ) -> Result<Self, String> {
+        let broken = |error: object::read::Error| error.to_string();
+        let sections = header.sections(endian, data).map_err(broken)?;
         let mut elf = Self::default();
-        if let Some((entries, strings)) = sections.dynamic(endian, data)? {
-            let strings = sections.strings(endian, data, strings)?;
+        if let Some((entries, strings)) = sections.dynamic(endian, data).map_err(broken)? {
+            let strings = sections.strings(endian, data, strings).map_err(broken)?;
             for entry in entries {
-                let text = || Ok(String::from_utf8_lossy(entry.string(endian, strings)?).into_owned());
+                let text = || {
+                    let name = entry.val32(endian).and_then(|at| strings.get(at).ok());
+                    name.map(|name| String::from_utf8_lossy(name).into_owned())
+                        .ok_or_else(|| "a name is outside of its table".to_owned())
+                };
                 match entry.tag32(endian) {
                     Some(DT_NEEDED) => elf.needed.push(text()?),
                     Some(DT_RPATH | DT_RUNPATH) => elf.search.extend(directories(&text()?, path)),
@@ -85,10 +101,10 @@ impl Elf {
                 }
             }
         }
-        let symbols = sections.symbols(endian, data, SHT_DYNSYM)?;
+        let symbols = sections.symbols(endian, data, SHT_DYNSYM).map_err(broken)?;
         let undefined = symbols.iter().filter(|s| s.is_undefined(endian) && s.st_bind() == STB_GLOBAL);
         for symbol in undefined {
-            let name = symbol.name(endian, symbols.strings())?;
+            let name = symbol.name(endian, symbols.strings()).map_err(broken)?;
             elf.undefined.push(String::from_utf8_lossy(name).into_owned());
         }
         Ok(elf)
