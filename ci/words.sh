@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Comments and docs are no wider than the code. Less than 1 % of the sentences in comments, docs, READMEs and texts of
-# the program lack a head or use an idiom that has a plainer word. Names of functions begin with a verb. The maps in
+# the program lack a head or use an idiom that has a plainer word. No name of a function begins with a noun clause (`what_`). The maps in
 # ARCHITECTURE.md name every file at the top of each crate, in the entry of that crate.
 #   ci/words.sh [list]     list: prints every such sentence
 set -euo pipefail

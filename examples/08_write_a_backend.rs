@@ -23,7 +23,7 @@ use dma::{
     RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
 
-/// The opened device. Only what an implementer must provide: five methods.
+/// The opened device. Only what an implementer must provide: six methods.
 #[derive(Debug)]
 struct MyEngine {
     id: EngineId,

@@ -37,8 +37,7 @@ fn child() {
     let second = left();
     let begun = std::time::Instant::now();
     let mut rounds = 0;
-    // The number that a busy machine can run in the time of a test, and enough to see what one of them
-    // leaves.
+    // 20 rounds show what a round leaves, and a busy machine completes them within the time of a test.
     while rounds < 20 || (rounds < ROUNDS && begun.elapsed().as_secs() < 10) {
         round(&work);
         rounds += 1;

@@ -20,7 +20,7 @@
 //! A GPU's memory is registered by its dma-buf (`doca_mmap_set_dmabuf_memrange`), without a mapping of the
 //! CPU's: [`Window::dmabuf`](dma_core::Window::dmabuf) and
 //! [`register_device`](dma_core::DmaEngineExt::register_device). Only the stand-in SDK has judged this, with
-//! a file in memory in the place of the dma-buf; no card did.
+//! a file in memory instead of a dma-buf; no card did.
 //!
 //! # Features
 //!

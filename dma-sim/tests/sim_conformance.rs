@@ -27,7 +27,7 @@ dma_core::conformance_tests!(
     std::sync::Arc::new(engine(Profile::ioat(), 7)) as std::sync::Arc<dyn DmaEngine>
 );
 
-// Devices with memory of their own, which has every case run there, too.
+// Devices with memory of their own, where every case runs a second time.
 fn with_memory(name: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name.parse().unwrap()).unwrap()).unwrap()
 }

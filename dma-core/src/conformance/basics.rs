@@ -110,7 +110,7 @@ pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
 }
 
 /// Copies beyond the device's limit are split internally, and complete once.
-pub fn long_copies_are_cut(engine: &dyn DmaEngine) {
+pub fn long_copies_are_split(engine: &dyn DmaEngine) {
     let max = engine.info().limits.max_transfer;
     let Some(max) = usize::try_from(max).ok().filter(|max| *max <= 32 << 20) else {
         // This limit is longer than a test should copy.

@@ -79,7 +79,7 @@ macro_rules! conformance_tests {
             allocation_is_zeroed_and_aligned
             copies_of_every_size_arrive
             copies_leave_their_neighbours_alone
-            long_copies_are_cut
+            long_copies_are_split
             fills_keep_their_pattern
             lists_are_gathered_and_scattered
             copies_go_to_both_destinations

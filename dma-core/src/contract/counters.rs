@@ -29,7 +29,7 @@ pub struct Counters {
     pub bytes: u64,
     /// Operations handed back because the queue was full.
     pub full: u64,
-    /// Descriptors handed to the device: more than operations if they were cut, none for those of zero
+    /// Descriptors handed to the device: more than operations if they were split, none for those of zero
     /// length.
     pub descriptors: u64,
     /// Doorbells rung.

@@ -1,4 +1,4 @@
-//! [`Descriptor`]: an [`Operation`] in one cache line.
+//! [`Descriptor`]: an [`Operation`] in 56 bytes.
 #![expect(unsafe_code, reason = "keeps ranges and lists in the same words")]
 
 use std::fmt;
@@ -7,19 +7,19 @@ use crate::{DeviceAddr, Operation, RegionKey, Segment};
 
 /// One unit of work for a device: an [`Operation`], a token and a fence.
 ///
-/// Most descriptors copy one segment. Therefore the struct contains no enum and fills one cache line, which
-/// makes it cheap to write and read.
+/// Most descriptors copy one segment. Therefore the struct contains no enum and has 56 bytes, less than a
+/// cache line, which makes it cheap to write and read.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Descriptor<'a> {
     token: u64,
     /// The length of each segment, or the total length of a list.
     len: usize,
-    /// The sides, as `kind` says.
+    /// The sides, as the [`DescriptorKind`] in `word` says.
     src: Side<'a>,
     dst: Side<'a>,
-    /// The [`Kind`] in the lowest byte, the fence in the next bit, the seed in the upper half. They share one
-    /// word, because a load that spans several recent stores stalls.
+    /// The [`DescriptorKind`] in the lowest byte, the fence in the next bit, the seed in the upper half. They
+    /// share one word, because a load that spans several recent stores stalls.
     word: u64,
 }
 

@@ -192,7 +192,7 @@ mod serialized {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest descriptor, in bytes; at least 64. Longer operations are cut up by the safe API.
+    /// The longest descriptor, in bytes; at least 64. Longer operations are split by the safe API.
     pub max_transfer: u64,
     /// The most segments on either side of one descriptor; at least 1, which means no scatter-gather.
     pub max_segments: usize,

@@ -250,7 +250,7 @@ fn open_special(path: &Path) -> io::Result<File> {
 /// Gives a file the owner and the mode of the one that it replaces.
 fn keep_rights(file: &File, found: Option<&Metadata>) -> io::Result<()> {
     let Some(found) = found else { return Ok(()) };
-    // Without the right to do so, the owner stays the user.
+    // Without that right, the user stays the owner.
     let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
     file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
 }

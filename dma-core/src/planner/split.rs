@@ -116,7 +116,7 @@ impl DeferredOp {
                 chunk.src.push(src.segment(len));
                 chunk.both = Some([self.dst.segment(len), also.segment(len)]);
             }
-            OpKind::Query(_) => unreachable!("queries cut themselves"),
+            OpKind::Query(_) => unreachable!("queries split themselves"),
             OpKind::Fill(pattern) => {
                 // Unless it is the last, a chunk ends with a whole pattern if possible; otherwise `advance`
                 // rotates the pattern.

@@ -1017,7 +1017,7 @@ fn memory_that_a_silent_device_has_is_never_given_back() {
             drop(transfer);
         }
         let expected = if mute { 0 } else { 2 };
-        assert_eq!(*given_back.lock().expect("as above"), expected, "{mute} {dropped_early}");
+        assert_eq!(*given_back.lock().expect("no thread panicked"), expected, "{mute} {dropped_early}");
     }
 }
 

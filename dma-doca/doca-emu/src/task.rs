@@ -211,7 +211,7 @@ impl<B: Default> Tasks<B> {
         require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Makes tasks until there are as many as configured.
+    /// Makes tasks up to the configured number.
     pub(crate) fn prepare(&self) {
         let count = self.conf.get().map_or(0, |conf| conf.tasks);
         if self.pool().len() != count as usize {

@@ -29,7 +29,7 @@ fn a_copy_moves_the_data_and_grows_the_destination() {
     assert_eq!(get!(doca_buf_get_data(dst)), rig.dst.at(50));
     assert_eq!(get!(doca_buf_get_data_len(src)), 3000);
 
-    // A second copy appends to the data, and copies only as much as there is room for.
+    // A second copy appends to the data, and stops at the end of the room.
     ok!(doca_buf_set_data(src, rig.src.at(100), 1000));
     ok!(doca_task_submit(task));
     rig.until(1);

@@ -19,7 +19,7 @@ fn text(read: impl FnOnce(*mut std::ffi::c_char)) -> String {
 fn infos() -> (*mut *mut c::doca_devinfo, Vec<*mut c::doca_devinfo>) {
     let (mut list, mut count) = (ptr::null_mut(), 0);
     ok!(doca_devinfo_create_list(&mut list, &mut count));
-    // SAFETY: the list has that many.
+    // SAFETY: the list has `count` entries.
     (list, (0..count as usize).map(|i| unsafe { list.wrapping_add(i).read() }).collect())
 }
 

@@ -66,12 +66,12 @@ macro_rules! shared {
     ($($integer:ty: $atomic:ty),*) => {$(
         impl Shared for $integer {
             unsafe fn load(place: *mut Self) -> Self {
-                // SAFETY: the caller's word.
+                // SAFETY: the caller's place is aligned and readable.
                 unsafe { <$atomic>::from_ptr(place) }.load(Ordering::Acquire)
             }
 
             unsafe fn store(self, place: *mut Self) {
-                // SAFETY: the caller's word.
+                // SAFETY: the caller's place is aligned and writable.
                 unsafe { <$atomic>::from_ptr(place) }.store(self, Ordering::Release)
             }
         }

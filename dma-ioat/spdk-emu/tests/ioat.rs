@@ -443,7 +443,7 @@ fn other_faults() {
 unsafe extern "C" fn probe_again(context: *mut c_void, _: *mut c::spdk_pci_device) -> bool {
     // SAFETY: nothing is passed on.
     let result = unsafe { c::spdk_ioat_probe(ptr::null_mut(), Some(on_probe), Some(on_attach)) };
-    // SAFETY: the number that the test gave.
+    // SAFETY: `context` points to the test's `i32`, which outlives the call.
     unsafe { context.cast::<i32>().write(result) };
     false
 }

@@ -147,7 +147,7 @@ unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
     let pieces = len.div_ceil(distance);
     for piece in 0..pieces {
         let at = distance * if to.addr() < from.addr() { piece } else { pieces - 1 - piece };
-        // SAFETY: within the ranges, by the caller's promise.
+        // SAFETY: the piece is within the caller's ranges of `len` bytes.
         unsafe {
             racy_copy::copy(to.wrapping_add(at), from.wrapping_add(at), distance.min(len - at));
         }
@@ -161,7 +161,7 @@ unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         each_run(src, at, at + len, |from, part_at, part_len| {
             let to = to.wrapping_add((part_at - at) as usize);
-            // SAFETY: both are within registered regions for this many bytes, by the caller's promise.
+            // SAFETY: both are within the caller's pieces, which are registered and reachable.
             unsafe { move_bytes(to, from, part_len as usize) }
         });
     });

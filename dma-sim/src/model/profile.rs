@@ -136,7 +136,7 @@ pub struct Profile {
     pub protection: Found,
     /// Effect of a failed task on its channel.
     pub on_failure: OnFailure,
-    /// Time of a doorbell on a channel, beside its tasks.
+    /// Time that a doorbell takes on a channel, in addition to its tasks.
     pub doorbell: Time,
     /// Additional latency and channel time for each segment beyond the first on either side.
     pub segment: Time,

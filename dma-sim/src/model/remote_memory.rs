@@ -24,7 +24,8 @@ pub(super) fn move_part(
     }
     task.touched |= task.operation.writes();
     let mut moved = if task.far {
-        // SAFETY: as below.
+        // SAFETY: the pieces that are not far are of registered regions, which stay registered as long as
+        // they are pinned. Leave for remote ones was acquired above.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
         // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
@@ -34,7 +35,8 @@ pub(super) fn move_part(
         Ok(())
     };
     if moved.is_ok() && task.operation.has_result() && part == task.tearing.parts {
-        // SAFETY: the pieces are of registered regions, as above, and leave for remote ones was acquired.
+        // SAFETY: the pieces that are not far are of registered regions, which are pinned until the task's
+        // end, and leave for remote ones was acquired.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -184,7 +186,8 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
             let far = memory.far(run.piece).ok_or(PeerError::Revoked)?;
             far.read_at(run.piece.offset + run.skip, to)?;
         } else {
-            // SAFETY: within a registered region, by the caller's promise; the buffer is this module's own.
+            // SAFETY: the caller's piece is not far, so it is registered and reachable; the buffer is this
+            // module's own.
             unsafe { dma_core::racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
         }
     }
@@ -202,7 +205,8 @@ unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> 
             let far = memory.far(run.piece).ok_or(PeerError::Revoked)?;
             far.write_at(run.piece.offset + run.skip, from)?;
         } else {
-            // SAFETY: within a registered region, by the caller's promise; the buffer is this module's own.
+            // SAFETY: the caller's piece is not far, so it is registered and reachable; the buffer is this
+            // module's own.
             unsafe { dma_core::racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
         }
     }

@@ -36,7 +36,7 @@ const COUNTS: RangeInclusive<u32> = 1..=u32::MAX;
 const TRANSFERS: RangeInclusive<u64> = 64..=u64::MAX;
 const BANDWIDTHS: RangeInclusive<u64> = 1..=u64::MAX;
 const JITTERS: RangeInclusive<u32> = 0..=1_000;
-/// At most as many bytes as any address space has room for.
+/// At most the size of an address space.
 const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 
 /// Options of a simulated device.

@@ -106,7 +106,7 @@ impl CudaEngine {
     /// let transfer = queue.copy(weights, engine.allocate(1 << 20)?)?;
     /// queue.flush();
     /// // Kernels that are launched on `reader` from now on see the bytes.
-    /// // SAFETY: as above.
+    /// // SAFETY: the stream exists.
     /// unsafe { stream.hold_stream(reader)? };
     /// transfer.wait()?;
     /// # Ok(()) }
@@ -184,7 +184,8 @@ unsafe impl DmaEngine for CudaEngine {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         check_export(request)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory mapped, and leaves it to the region, until the region is
+        // dropped.
         let region = unsafe { CudaRegion::register(&self.device, self.id, memory, request) }?;
         Ok(Box::new(region))
     }
@@ -211,7 +212,7 @@ unsafe impl DmaEngine for CudaEngine {
     }
 }
 
-// SAFETY: forwards everything to the engine.
+// SAFETY: forwards to the engine, and registers no device memory.
 unsafe impl DmaEngine for Lender<'_> {
     fn id(&self) -> EngineId {
         self.engine.id()
@@ -230,7 +231,8 @@ unsafe impl DmaEngine for Lender<'_> {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory mapped, and leaves it to the region, until the region is
+        // dropped.
         unsafe { self.engine.register_raw(memory, request) }
     }
 

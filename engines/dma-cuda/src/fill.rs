@@ -27,7 +27,7 @@ pub(crate) unsafe fn fill(
     stream: Handle,
 ) -> Result<(), c_int> {
     let checked = |code| if code == 0 { Ok(()) } else { Err(code) };
-    // SAFETY: the caller's promise, for the bytes that the calls below name.
+    // SAFETY: the bytes are within the caller's range, and the stream is one of the current context.
     let bytes =
         |at: Address, value, number| checked(unsafe { (driver.cuMemsetD8Async)(at, value, number, stream) });
     let mut rotated = pattern;
@@ -49,18 +49,19 @@ pub(crate) unsafe fn fill(
     let words = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
     let halves = [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes);
     let whole = if halves == [halves[0]; 4] {
-        // SAFETY: the caller's promise; a multiple of 4.
+        // SAFETY: the units are within the caller's range, and `addr` is a multiple of 4.
         checked(unsafe { (driver.cuMemsetD16Async)(addr, halves[0], len / 2, stream) })?;
         len / 2 * 2
     } else if words[0] == words[1] {
-        // SAFETY: as for halves.
+        // SAFETY: the words are within the caller's range, and `addr` is a multiple of 4.
         checked(unsafe { (driver.cuMemsetD32Async)(addr, words[0], len / 4, stream) })?;
         len / 4 * 4
     } else {
         let rows = len / PATTERN;
         for (word, at) in words.into_iter().zip([addr, addr + 4]) {
             if rows > 0 {
-                // SAFETY: as for halves; each row is within a whole pattern.
+                // SAFETY: each row is within a whole pattern of the caller's range, and `at` is a multiple of
+                // 4.
                 checked(unsafe { (driver.cuMemsetD2D32Async)(at, PATTERN, word, 1, rows, stream) })?;
             }
         }

@@ -1,8 +1,8 @@
 //! [`CudaQueue`]: descriptors as copies and fills of one stream.
 //!
-//! Copies gather until the doorbell, and go out as one call if the driver has that. An event behind them says
-//! when they have ended. A stream keeps order between calls, but not within a batch: so a fence begins a new
-//! call.
+//! Copies are collected until the doorbell, and go out as one call if the driver has that. An event behind
+//! them says when they have ended. A stream keeps order between calls, but not within a batch: so a fence
+//! begins a new call.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::collections::VecDeque;
@@ -180,7 +180,8 @@ impl CudaQueue {
         let called = self.stream.device.call(|driver| {
             let mut phase = 0;
             for segment in list {
-                // SAFETY: the caller's promise.
+                // SAFETY: `call` makes the context current, and the caller of `submit` leaves the segment to
+                // the queue until the completion.
                 answer =
                     unsafe { fill(driver, segment.addr.0, segment.len, pattern, phase, self.stream.handle) };
                 if answer.is_err() {
@@ -288,18 +289,20 @@ unsafe fn copy(
         let (dst, src, len) = (dsts.as_mut_ptr(), srcs.as_mut_ptr(), lens.as_mut_ptr());
         let code = match (driver.cuMemcpyBatchAsync_v2, driver.cuMemcpyBatchAsync) {
             (Some(batch), _) if number > 1 => {
-                // SAFETY: arrays of `number` entries by the caller's promise, and one kind of attributes.
+                // SAFETY: the chunks have `number` entries each, of memory that both sides reach, and there
+                // is one kind of attributes.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, stream) }
             }
             (None, Some(batch)) if number > 1 => {
                 let mut failed = 0;
-                // SAFETY: as for the later variant, with room for the number of the entry that failed.
+                // SAFETY: the chunks have `number` entries each, of memory that both sides reach; `failed`
+                // takes the number of the entry that failed.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, &raw mut failed, stream) }
             }
             _ => {
                 let mut entries = dsts.iter().zip(&*srcs).zip(&*lens);
                 let copied = entries.try_for_each(|((dst, src), len)| {
-                    // SAFETY: memory that both sides reach, by the caller's promise.
+                    // SAFETY: the entry names memory that both sides reach.
                     let code = unsafe { (driver.cuMemcpyAsync)(*dst, *src, *len, stream) };
                     *taken += usize::from(code == 0);
                     if code == 0 { Ok(()) } else { Err(code) }
@@ -349,7 +352,8 @@ unsafe impl RawQueue for CudaQueue {
                 Operation::Copy { src, dst } => self.push(descriptor.token(), src, dst),
                 Operation::Fill { pattern, dst } => {
                     self.tokens.push_back(descriptor.token());
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller of `submit` leaves the destination to the queue until the
+                    // completion.
                     match unsafe { self.fill(pattern, dst) } {
                         Ok(()) => self.given += 1,
                         Err(code) => self.refused(1, code),

@@ -143,7 +143,7 @@ impl CudaRegion {
         let marked = memory.is_read_only() && device.registers_read_only;
         let flags = HOST_PORTABLE | if marked { HOST_READ_ONLY } else { 0 };
         let register = |driver: &crate::Driver| {
-            // SAFETY: memory that stays mapped, by the caller's promise.
+            // SAFETY: the caller keeps the memory mapped until the region is dropped.
             unsafe { (driver.cuMemHostRegister_v2)(base.as_ptr().cast(), len, flags) }
         };
         device.call(register).map_err(|code| Self::not_registered(device, memory, code))?;

@@ -73,7 +73,7 @@ impl CudaStream {
     /// `event` is a `CUevent` that is not destroyed, of any device of this process.
     pub unsafe fn wait_for_event(&self, event: *mut c_void) -> Result<()> {
         let Stream { device, handle } = &*self.0;
-        // SAFETY: the caller's promise; the stream is this value's.
+        // SAFETY: the caller's event is not destroyed, and the stream is this value's.
         device
             .call(|driver| unsafe { (driver.cuStreamWaitEvent)(*handle, event.addr(), 0) })
             .map_err(|code| device.failed("the stream cannot wait for the event", code))
@@ -98,7 +98,7 @@ impl CudaStream {
         let ordered = device.call(|driver| {
             // SAFETY: an event and a stream of this device.
             match unsafe { (driver.cuEventRecord)(event, *handle) } {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's stream is not destroyed, and `event` was recorded.
                 0 => unsafe { (driver.cuStreamWaitEvent)(stream.addr(), event, 0) },
                 code => code,
             }

@@ -219,7 +219,7 @@ fn transfers_start_after_an_event_and_streams_wait_for_transfers() {
     queue.flush();
     // SAFETY: a stream of this test's.
     unsafe { stream.hold_stream(std::ptr::without_provenance_mut(after)) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: an event and a stream of this test's.
     assert_eq!(unsafe { (program.driver.cuEventRecord)(read_by_then, after) }, 0);
     assert!(transfer.wait_for(Duration::from_millis(20)).is_err());
     // SAFETY: an event of this test's.
@@ -228,9 +228,9 @@ fn transfers_start_after_an_event_and_streams_wait_for_transfers() {
     gate.store(1, Ordering::Release);
     let (_, host) = transfer.wait().unwrap();
     assert_eq!(host[..], [7; 4096]);
-    // SAFETY: as above.
+    // SAFETY: a stream of this test's.
     assert_eq!(unsafe { (program.driver.cuStreamSynchronize)(after) }, 0);
-    // SAFETY: as above.
+    // SAFETY: an event of this test's.
     assert_eq!(unsafe { (program.driver.cuEventQuery)(read_by_then) }, 0);
     // SAFETY: no handle of the driver's has this number; the stand-in looks handles up.
     let error = unsafe { stream.wait_for_event(std::ptr::without_provenance_mut(0x7777)) }.unwrap_err();

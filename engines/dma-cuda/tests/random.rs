@@ -1,5 +1,6 @@
 //! Random copies and fills between all places on the stand-in, with faults, against an oracle in plain
-//! memory: 90,000 operations in each run; ten million by `cargo test -p dma-cuda --test random -- --ignored`.
+//! memory: 90,000 operations in each run; ten million by `cargo test --release -p dma-cuda --test random --
+//! --ignored`.
 
 mod support;
 
@@ -70,8 +71,8 @@ impl Run<'_> {
         })
     }
 
-    /// Waits for all, and takes over what they wrote. A destination that failed is undefined,
-    /// so it is filled.
+    /// Waits for all operations in flight, and applies to the oracle what they wrote. A destination that
+    /// failed is undefined, so it is filled.
     fn settle(&mut self) {
         for Expected { flight, region, offset, bytes, .. } in std::mem::take(&mut self.flights) {
             let outcome = match flight {
@@ -89,7 +90,8 @@ impl Run<'_> {
         }
     }
 
-    /// Fills a range with zeros, as often as it takes: fills are not refused.
+    /// Fills a range with zeros, so that its bytes are known again. Once is enough, because these faults
+    /// refuse no fill.
     fn renew(&mut self, region: usize, offset: usize, len: usize) {
         let range = self.windows[region].slice(offset..offset + len);
         self.queue.fill(range, [0; 8]).expect("room").wait().expect("a fill");

@@ -8,7 +8,8 @@
 //! Properties of DSA that users see; the README has more of them:
 //!
 //! - **Memory.** The device shares the address space of the process: registration pins nothing.
-//! - **Batches.** Descriptors gather in a list until the doorbell, and are reported when all of it has ended.
+//! - **Batches.** Descriptors are collected in a list until the doorbell, and are reported when all of it has
+//!   ended.
 //! - **Page faults.** Without `block_on_fault` the engine maps the page within `poll`, which may read from
 //!   disk, and submits the remainder. Each descriptor is reported once.
 //! - **One address space.** After a fork, queues belong to the parent; the child gets

@@ -1,5 +1,5 @@
 //! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
-//! provider: 64 bytes, batches of 32, a completion of each copy. The limit is 1.10 times as many.
+//! provider: 64 bytes, batches of 32, a completion of each copy. The limit is a ratio of 1.10.
 //!
 //! `cargo bench -p dma-rdma --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 #![expect(unsafe_code, reason = "registers memory")]

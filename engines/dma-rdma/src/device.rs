@@ -152,7 +152,7 @@ fn with_list<T>(verbs: &Verbs, work: impl FnOnce(&[(String, *mut ibv_device)]) -
         let place = unsafe { list.as_ptr().add(at) };
         // SAFETY: an entry of the list, which lives until it is freed below.
         let device = unsafe { *place };
-        // SAFETY: an entry of the list.
+        // SAFETY: `device` is an entry of the list, which is not freed yet.
         let name = unsafe { (verbs.ibv_get_device_name)(device) };
         // SAFETY: a name that ends with 0, and lives as long as the list.
         let name = unsafe { CStr::from_ptr(name) };

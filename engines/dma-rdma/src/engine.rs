@@ -174,8 +174,8 @@ unsafe impl DmaEngine for RdmaEngine {
     }
 }
 
-/// Lists the RDMA devices of this machine. Those that cannot be used, and a missing library, are listed with
-/// their error and its remedy. Opens each device for a moment.
+/// Lists the RDMA devices of this machine. Devices that cannot be used, and a missing library, are listed
+/// with their error and its remedy. Opens each device for a moment.
 #[must_use]
 pub fn discover(options: &RdmaOptions) -> Vec<Discovered> {
     match device::load(options.lib_dir.as_deref()) {

@@ -22,7 +22,7 @@ use crate::route::{Relay, Route, Target};
 use crate::shared::Inner;
 use crate::verbs::{SEND_FENCE, SEND_SIGNALED, WR_RDMA_READ, ibv_send_wr, ibv_sge, ibv_wc};
 
-/// One of so many requests makes a completion, as the last of each doorbell does. A power of two.
+/// One of this number of requests makes a completion, as the last of each doorbell does. A power of two.
 const SIGNAL_EVERY: u64 = 32;
 /// Completions that are taken at once.
 const TAKE: usize = 16;
@@ -276,8 +276,8 @@ impl RdmaQueue {
         }
     }
 
-    /// Takes completions, and connects again once all requests in flight have been flushed. Those of a device
-    /// that is lost end, too, if it lets go of their memory.
+    /// Takes completions, and connects again once all requests in flight have been flushed. Requests to a
+    /// lost device also end, if it lets go of their memory.
     #[inline]
     fn process(&mut self) {
         self.take();

@@ -85,7 +85,7 @@ pub(crate) enum Reply {
     Busy,
 }
 
-/// The reason why bytes are no message of this kind.
+/// The reason why bytes are not a message of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     Bytes,
@@ -94,7 +94,7 @@ pub(crate) enum Foreign {
     Proof,
 }
 
-/// The reason why bytes are no descriptor.
+/// The reason why bytes are not a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignBlob {
     Length,

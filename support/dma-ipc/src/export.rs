@@ -85,8 +85,8 @@ impl Export {
     ///
     /// # Errors
     ///
-    /// [`RemoteError::Empty`] for no bytes or no rights; [`RemoteError::NotMapped`] when there is no such
-    /// memory, or it is read-only and `rights` include writing; [`RemoteError::Os`] when there are no
+    /// [`RemoteError::Empty`] for no bytes or no rights; [`RemoteError::NotMapped`] when the memory is not
+    /// mapped, or is read-only and `rights` include writing; [`RemoteError::Os`] when there are no
     /// descriptors or threads left, `/proc` is not mounted, or the process cannot be dumped
     /// (proc_pid_mem(5)).
     ///

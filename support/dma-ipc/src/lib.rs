@@ -74,7 +74,7 @@
 //! rights need, so that a peer needs no right to trace it. An exporting process listens on a Unix socket with
 //! a random name in the abstract namespace. It answers an export's 128-bit token with the file, and with a
 //! page that has one atomic word: the number of leases, and a flag that closes them. The connection stays
-//! open, so that each side notices the end of the other. One thread per process does all that, and sleeps
+//! open, so that each side notices the end of the other. One thread per process does this work, and sleeps
 //! otherwise.
 
 mod blob;
@@ -110,8 +110,8 @@ pub const MAX_LEASES: u32 = 1 << 24;
 /// A range of the exporter's memory and the importer's rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Address of the first byte in the exporting process. It serves as a common name, and is no pointer for
-    /// the importer.
+    /// Address of the first byte in the exporting process. It serves as a common name, and is not a pointer
+    /// for the importer.
     pub address: u64,
     /// Number of bytes; never 0.
     pub len: u64,

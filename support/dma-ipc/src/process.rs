@@ -38,7 +38,7 @@ pub(super) struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Wraps the memory from `address` on of the process whose address space is `file`. None: `file` is no
+    /// Wraps the memory from `address` on of the process whose address space is `file`. None: `file` is not a
     /// file of /proc.
     pub(super) fn new(file: OwnedFd, address: u64) -> Option<Self> {
         let is_proc = fstatfs(file.as_fd()).is_ok_and(|fs| fs.f_type as u64 == PROC_SUPER_MAGIC);

@@ -229,7 +229,7 @@ fn memory_that_is_unmapped_under_an_import_is_an_error() {
     import.check().unwrap();
 }
 
-/// Checks nothing unless run by root, who can be somebody else.
+/// Checks nothing unless run by root, who can become another user.
 #[test]
 fn no_right_to_trace_is_needed() {
     const NOBODY: u32 = 65534;

@@ -286,7 +286,7 @@ fn a_stopped_exporter_is_a_timeout() {
     Import::open(&blob).unwrap().check().unwrap();
 }
 
-/// Checks nothing unless run by root, who can be somebody else.
+/// Checks nothing unless run by root, who can become another user.
 #[test]
 fn other_users_are_refused_and_root_is_not() {
     const NOBODY: u32 = 65534;

@@ -261,9 +261,9 @@ impl Fast {
         }
     }
 
-    /// Copies a message into a buffer that was taken, and tells the consumer. `copy` is called with what
-    /// writes bytes to an address of the other end's.
-    /// Errors: Errors of `copy`, or `NOT_CONNECTED` if the consumer is gone.
+    /// Copies a message into a buffer that was taken, and tells the consumer. `copy` gets a function that
+    /// writes bytes to an address in the consumer's memory.
+    /// Errors: Those of `copy`, and `NOT_CONNECTED` if the consumer is gone.
     pub(super) fn fill(
         &self,
         taken: &Taken,

@@ -31,7 +31,7 @@ fn create(sink: Outcome<Sink>, audience: Audience, backend: Out<BackendHandle>) 
 /// NULL, or an open stream that stays so.
 #[cfg(workq)]
 pub(crate) unsafe fn redirect(stream: *mut c::FILE) -> Outcome {
-    // SAFETY: as the caller says.
+    // SAFETY: NULL, or an open stream that stays so.
     super::first_backend()?.redirect(unsafe { file(stream) }?);
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn redirect(stream: *mut c::FILE) -> Outcome {
 /// NULL, or an open stream that stays so.
 unsafe fn file(stream: *mut c::FILE) -> Outcome<Sink> {
     require(!stream.is_null(), INVALID)?;
-    // SAFETY: as the caller says.
+    // SAFETY: not NULL, so an open stream that stays so.
     Ok(Sink::File(unsafe { Stream::new(stream.cast()) }))
 }
 
@@ -56,7 +56,7 @@ fn fd(fd: c_int) -> Outcome<Sink> {
 unsafe fn buffer(start: *mut c_char, capacity: usize, handler: c::log_flush_callback) -> Outcome<Sink> {
     require(!start.is_null() && capacity > 0, INVALID)?;
     let handler = handler.ok_or(INVALID)?;
-    // SAFETY: as the caller says; neither NULL nor empty.
+    // SAFETY: not NULL, so a buffer of `capacity` bytes that stays.
     Ok(Sink::Buffer(unsafe { LineBuffer::new(start, capacity, handler) }))
 }
 

@@ -177,9 +177,9 @@ impl Seen {
 ///
 /// The pointer is to a `T` that lives on.
 unsafe fn as_ref<'a, T>(data: c::doca_data) -> &'a T {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller stored a pointer.
     let ptr = unsafe { data.ptr };
-    // SAFETY: the caller's word.
+    // SAFETY: the pointer is to a `T` that lives on.
     unsafe { &*ptr.cast() }
 }
 

@@ -103,7 +103,7 @@ impl Context {
         if code == DOCA_SUCCESS {
             self.state.set(DOCA_CTX_STATE_RUNNING);
         } else {
-            // SAFETY: a context without work queues.
+            // SAFETY: the library's context, to which no work queue was added.
             unsafe { (common.doca_ctx_stop)(self.ctx()) };
         }
         code

@@ -29,10 +29,10 @@ impl Driver {
     fn new() -> Self {
         // SAFETY: the functions are of these types.
         let init: unsafe extern "C" fn(c_uint) -> c_int = unsafe { call(c"cuInit") };
-        // SAFETY: as above.
+        // SAFETY: the function is of this type.
         let retain: unsafe extern "C" fn(*mut usize, c_int) -> c_int =
             unsafe { call(c"cuDevicePrimaryCtxRetain") };
-        // SAFETY: as above.
+        // SAFETY: the function is of this type.
         let set: unsafe extern "C" fn(usize) -> c_int = unsafe { call(c"cuCtxSetCurrent") };
         let mut context = 0;
         // SAFETY: takes no flags.
@@ -105,7 +105,7 @@ fn the_default_stream_waits_for_blocking_streams_and_they_for_it() {
     assert_eq!(unsafe { (driver.launch)(blocking, slow, std::ptr::from_mut(count).cast()) }, 0);
     // SAFETY: memory of this test's, on the default stream.
     assert_eq!(unsafe { (driver.memset)(addr, 1, 64, 0) }, 0);
-    // SAFETY: as above, on a stream that does not wait.
+    // SAFETY: memory of this test's, on a stream that does not wait.
     assert_eq!(unsafe { (driver.memset)(addr, 1, 64, apart) }, 0);
     // SAFETY: a stream of this test's.
     assert_eq!(unsafe { (driver.synchronize)(apart) }, 0);

@@ -44,8 +44,8 @@ pub(crate) struct State {
     pub(crate) errno: Option<Errno>,
     /// Operations are taken and never run.
     pub(crate) hangs: bool,
-    /// Records of operations whose last run met a page fault at their first byte. The next one gets further,
-    /// as on a page that was mapped for it.
+    /// Addresses of the completion records of operations whose last run met a page fault at their first byte.
+    /// The next run gets further, as on a page that was mapped for it.
     stuck: Vec<u64>,
     /// Operations behind a fence that were not run, because one before it failed.
     pub(crate) abandoned: usize,

@@ -120,7 +120,7 @@ impl Distribution {
     }
 }
 
-/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation is cut
+/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation is split
 /// into several descriptors if it is beyond the engine's limits. A queue that is opened after another one was
 /// closed gets its number and adds to its counts.
 ///

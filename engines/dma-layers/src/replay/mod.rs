@@ -33,10 +33,10 @@
 //! ```
 #![expect(unsafe_code, reason = "submits descriptors, and reads the memory that they name")]
 
-mod cut;
 mod memory;
 mod player;
 mod requirements;
+mod split;
 mod timed;
 mod tokens;
 
@@ -96,7 +96,7 @@ pub struct Replayed {
     pub wait: Duration,
     /// Doorbells rung, as the engine counts them.
     pub doorbells: u64,
-    /// Descriptors submitted; more than the trace has operations if some were cut up.
+    /// Descriptors submitted; more than the trace has operations if some were split.
     pub descriptors: u64,
     /// Descriptors of the timed run that failed or were aborted.
     pub failed: u64,

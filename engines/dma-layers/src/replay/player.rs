@@ -11,8 +11,8 @@ use dma_core::{
     RawQueue, Result,
 };
 
-use super::cut::Pieces;
 use super::memory::{Check, Memory};
+use super::split::Pieces;
 use super::timed::Clock;
 use super::tokens::Tokens;
 use super::{ReplayOptions, Replayed};

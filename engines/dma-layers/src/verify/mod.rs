@@ -112,7 +112,7 @@ impl VerifyOptions {
     }
 }
 
-/// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation is cut into several
+/// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation is split into several
 /// descriptors if it is beyond the engine's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ pub(crate) const LEN: usize = 64;
 /// Most instructions, in those of the C program.
 pub(crate) const BOUND: f64 = 1.10;
 
-/// Copies `BATCH` parts of one region to another, in each of so many rounds: the loop of the C programs.
+/// Copies `BATCH` parts of one region to another in each round: the loop of the C programs.
 /// With `EACH`, checks the outcome of each copy, as C does where a completion has a status.
 pub(crate) fn copy<const EACH: bool>(
     mut queue: Box<dyn RawQueue>,
@@ -34,7 +34,7 @@ pub(crate) fn copy<const EACH: bool>(
         }
         let mut taken = 0;
         while taken < BATCH {
-            // SAFETY: parts of the engine's memory, which outlives the copies, and which nobody else uses.
+            // SAFETY: parts of the engine's memory, which outlives the copies and which this loop alone uses.
             taken += unsafe { queue.submit(&batch[taken..]) }.expect("it takes them");
         }
         queue.flush();
@@ -47,7 +47,7 @@ pub(crate) fn copy<const EACH: bool>(
     }
 }
 
-/// Prints the instructions of a copy of the C program and of this one, each by its command for so many
+/// Prints the instructions of a copy of the C program and of this one, each by its command for a number of
 /// rounds. Returns their ratio.
 pub(crate) fn compare(
     name: &str,

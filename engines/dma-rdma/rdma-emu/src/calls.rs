@@ -401,7 +401,7 @@ fn cq_of(cq: *mut ibv_cq) -> (Shared, u32) {
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let (state, handle) = cq_of(cq);
     let mut state = lock(&state);
-    // The library waits for acknowledgements, for ever if they do not come. Here they are an error.
+    // The library waits for acknowledgements, without end if they do not come. Here they are an error.
     let unacknowledged = state.completions.get(&handle).is_none_or(|completions| completions.events != 0);
     if unacknowledged || state.queues.values().any(|queue| queue.cq == handle) {
         return libc::EBUSY;

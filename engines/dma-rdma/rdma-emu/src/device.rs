@@ -74,7 +74,7 @@ pub struct State {
     pub refuse_after: Option<usize>,
     /// `IBV_EVENT_*` of the next asynchronous events.
     pub events: VecDeque<c_int>,
-    /// Whether [`chains`](Self::chains) and [`flags`](Self::flags) are recorded.
+    /// Records [`chains`](Self::chains) and [`flags`](Self::flags).
     pub records: bool,
     /// Lengths of all posted chains.
     pub chains: Vec<usize>,
@@ -168,7 +168,7 @@ impl Default for Nic {
 }
 
 thread_local! {
-    /// The device that the library's list shows to this thread, in the place of the configured one.
+    /// The device that the library's list shows to this thread instead of the configured one.
     pub(crate) static LISTED: RefCell<Option<Nic>> = const { RefCell::new(None) };
 }
 
@@ -202,7 +202,7 @@ impl State {
         self.random
     }
 
-    /// Returns the error number that was set for a call, if any. Sets the thread's error number, too.
+    /// Returns the error number that was set for a call, if any. Also sets the thread's error number.
     pub(crate) fn error(&self, call: &str) -> Option<c_int> {
         let code = *self.errors.get(call)?;
         set_errno(code);

@@ -109,7 +109,7 @@ fn files_of_other_kinds_are_refused_with_the_remedy() {
     let gpu = gpu();
     let refused = |engine: &RdmaEngine, memory: DeviceMemory| engine.register_device(memory).unwrap_err();
     let vram = gpu.allocate_window(&MemoryRequest::new(LEN).with_place(Place::Device)).unwrap();
-    // SAFETY: the owner keeps the memory, of which there are no references.
+    // SAFETY: the owner keeps the memory, and no reference to it exists.
     let bare = || unsafe { DeviceMemory::from_raw(DeviceAddr(4096), 4096, vram.clone()) };
     let fd: OwnedFd = tempfile::tempfile().unwrap().into();
 

@@ -137,7 +137,7 @@ fn a_replayed_exchange_is_refused() {
         );
     }
     assert_eq!(exporter.refusal(|_| of_importer.clone()), Reply::Unproven);
-    // As the importer knows its own random bytes, the exporter's answers are no proof in another exchange.
+    // The importer knows its own random bytes, so the exporter's answers prove nothing in another exchange.
     let (challenge, reply) = of_exporter.split_at(CHALLENGE);
     let error = import(
         &exporter.engine,

@@ -64,7 +64,8 @@ pub(super) fn request(
         rkey: remote.1,
         others: [0; 9],
     };
-    // SAFETY: the request lives until its completion. Memory that it must not reach is this test's, too.
+    // SAFETY: the request lives until its completion. Memory that it must not reach also belongs to this
+    // test.
     unsafe { pair.post(&raw mut wr) }.unwrap();
     let start = Instant::now();
     let mut completion = [ibv_wc::default()];

@@ -368,7 +368,7 @@ pub mod types {
 }
 
 dma_vendor::calls! {
-    /// The calls of `libibverbs.so.1`. Those of the data path are in the context's `ops`.
+    /// The calls of `libibverbs.so.1`. The calls of the data path are in the context's `ops`.
     pub struct Verbs of types;
 
     required:

@@ -171,7 +171,7 @@ pub(crate) enum Message {
         retries: u64,
         digest: Digest,
     },
-    /// The receiver's last message: the copy of `total` bytes has its name. `retries` as above.
+    /// The receiver's last message: the copy of `total` bytes has its name. `retries` as in `End`.
     Status {
         total: u64,
         retries: u64,

@@ -139,19 +139,19 @@ impl Own {
     }
 
     pub(crate) fn fill(&self, byte: u8) {
-        // SAFETY: mapped, and nobody has a reference to it.
+        // SAFETY: mapped, and no reference to it exists.
         unsafe { self.base.as_ptr().write_bytes(byte, self.len) }
     }
 
     pub(crate) fn export(&self, begin: usize, end: usize, rights: Access) -> Result<Export, RemoteError> {
         assert!(begin <= end && end <= self.len);
         let first = NonNull::new(self.base.as_ptr().wrapping_add(begin)).unwrap();
-        // SAFETY: nobody has references to it. The caller tests the consequences.
+        // SAFETY: no reference to it exists. The caller tests the consequences.
         unsafe { Export::of_process_memory(first, end - begin, rights) }
     }
 
     pub(crate) fn unmap(self) {
-        // SAFETY: nobody has references to it.
+        // SAFETY: no reference to it exists.
         unsafe { munmap(self.base.as_ptr().cast(), self.len) }.unwrap();
     }
 }

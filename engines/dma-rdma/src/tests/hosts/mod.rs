@@ -109,7 +109,7 @@ fn obey(engine: &RdmaEngine, stream: &TcpStream) -> std::io::Result<()> {
                 [&info.addr.0.to_le_bytes()[..], &keys(info.key).1.to_le_bytes()].concat()
             }
             "pairs" => vec![queue_pairs(std::process::id()).map_or(u8::MAX, |pairs| pairs as u8)],
-            // Kills this process after so many microseconds.
+            // Kills this process after this number of microseconds.
             "die" => {
                 let after = Duration::from_micros(number(1) as u64);
                 std::thread::spawn(move || {

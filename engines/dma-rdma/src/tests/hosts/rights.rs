@@ -126,7 +126,7 @@ fn importer_2_is_refused_all_that_was_not_granted() {
     }
 }
 
-/// As above, through a queue of the engine: its errors have their kinds, and the queue recovers.
+/// Refusals through a queue of the engine: its errors have their kinds, and the queue recovers.
 #[test]
 #[ignore = "needs a second host: see the top of the file"]
 fn importer_3_is_told_refusals_by_their_kind() {

@@ -1,4 +1,4 @@
-//! [`Pieces`]: operations of a trace, cut into descriptors within the limits of an engine.
+//! [`Pieces`]: operations of a trace, split into descriptors within the limits of an engine.
 
 use std::ops::Range;
 
