@@ -120,9 +120,9 @@ impl Distribution {
     }
 }
 
-/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation is split
-/// into several descriptors if it is beyond the engine's limits. A queue that is opened after another one was
-/// closed gets its number and adds to its counts.
+/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation is
+/// split into several descriptors if it is beyond the engine's limits. A queue that is opened after another
+/// one was closed gets its number and adds to its counts.
 ///
 /// The counts are read while the queue is running, so that they may differ by descriptors that end at the
 /// same time.
