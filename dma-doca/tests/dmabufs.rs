@@ -31,7 +31,7 @@ fn memory_of_a_device_is_copied_without_a_mapping() {
     assert!(!registered.region().is_cpu_visible() && registered.len() == LEN - 5000);
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let mut src = engine.allocate(LEN - 5000).unwrap();
-    src.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 >> 3) as u8);
+    src.iter_mut().enumerate().for_each(|(i, byte)| *byte = ((i * 7) >> 3) as u8);
     let (src, registered) = queue.copy(src, registered).unwrap().wait().unwrap();
     let whole = get(&gpu, &vram);
     assert!(whole[5000..] == src[..] && whole[..5000].iter().all(|byte| *byte == 0));
