@@ -204,3 +204,22 @@ fn open_files_of_the_process_are_appended_to() {
     assert_eq!(fs::read(&path).unwrap(), b"old new");
     assert_eq!(names(folder.path()), ["a"]);
 }
+
+#[test]
+fn writers_of_one_file_do_not_disturb_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::thread::scope(|scope| {
+        for byte in [b'x', b'y', b'z'] {
+            let path = &path;
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    write(OutputFile::create_partial, path, &[byte; 100]).unwrap();
+                }
+            });
+        }
+    });
+    let last = fs::read(&path).unwrap();
+    assert!(last.len() == 100 && last.iter().all(|byte| *byte == last[0]));
+    assert_eq!(names(folder.path()), ["a"]);
+}

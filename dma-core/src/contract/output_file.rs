@@ -308,6 +308,19 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 fn target(path: &Path) -> io::Result<Target> {
+    /// Attempts while others replace the file.
+    const ATTEMPTS: usize = 100;
+    let mut found = find_target(path);
+    for _ in 1..ATTEMPTS {
+        match &found {
+            Err(e) if e.kind() == ErrorKind::ResourceBusy => found = find_target(path),
+            _ => break,
+        }
+    }
+    found
+}
+
+fn find_target(path: &Path) -> io::Result<Target> {
     match descriptor(path) {
         Some(fd @ (1 | 2)) => return Ok(Target::Stream(fd)),
         Some(_) => return Ok(Target::Special),
