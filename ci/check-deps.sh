@@ -42,7 +42,7 @@ new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 
 default=$(dependencies dma --edges normal,build)
 foreign=$(grep -xE 'cc|cmake|bindgen|pkg-config|vcpkg|autocfg|nasm-rs|openssl.*|native-tls|.*-sys' <<<"$default" |
-    grep -vxE 'linux-raw-sys|dma-(doca|spdk)-sys') || true # Declarations only; our own load at run time.
+    grep -vxE 'linux-raw-sys|dma-(doca|spdk|verbs)-sys') || true # Declarations only; our own load at run time.
 [[ -z "$foreign" ]] || fail "the default build of dma needs more than Rust:" "$foreign"
 runtime=$(grep -xE 'tokio|async-std|smol|async-executor|futures-executor|mio' <<<"$default") || true
 [[ -z "$runtime" ]] || fail "the default build of dma brings an async runtime:" "$runtime"

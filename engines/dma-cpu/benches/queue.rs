@@ -41,8 +41,11 @@ fn options(threads: usize) -> CpuOptions {
     CpuOptions::new().with_threads(threads)
 }
 
+/// The key that [`CpuEngine`] gives all memory of this process.
+const LOCAL: RegionKey = RegionKey(1);
+
 fn segment(addr: *const u8, len: usize) -> Segment {
-    Segment { key: RegionKey(0), addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).expect("mapped")), len }
+    Segment { key: LOCAL, addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).expect("mapped")), len }
 }
 
 /// A queue and the state of its user.

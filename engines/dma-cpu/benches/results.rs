@@ -90,8 +90,11 @@ fn main() {
     );
 }
 
+/// The key that [`CpuEngine`] gives all memory of this process.
+const LOCAL: RegionKey = RegionKey(1);
+
 fn segment(addr: *const u8, len: usize) -> Segment {
-    Segment { key: RegionKey(0), addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).expect("mapped")), len }
+    Segment { key: LOCAL, addr: DeviceAddr::of(NonNull::new(addr.cast_mut()).expect("mapped")), len }
 }
 
 /// Executes the operation and returns its result.

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufReader, Read, Write};
 
-use crate::secret::{MAC_LEN, Macs};
+use crate::mac::MAC_LEN;
+use crate::secret::Macs;
 
 /// The sending half of a connection.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl<S: Read> Receiving<S> {
         if let Some(macs) = &mut self.macs {
             let mut mac = [0; MAC_LEN];
             self.stream.read_exact(&mut mac)?;
-            // BLAKE3 hashes compare in constant time.
+            // MACs compare in constant time.
             if macs.next(into) != mac {
                 return invalid("a message that somebody changed on the way, or made up".to_owned());
             }

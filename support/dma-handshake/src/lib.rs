@@ -12,7 +12,7 @@
 //! listener -> caller     MAC(listener, c, l), or 32 zeros if the caller's MAC is wrong
 //! ```
 //!
-//! MAC is keyed BLAKE3 ([`Proof`]). Keys are derived from the secret by BLAKE3's key derivation, for each
+//! MAC is HMAC-SHA-256 ([`Proof`]). Keys are derived from the secret by HMAC-SHA-256, too, for each
 //! [`Protocol`] others. After the exchange each direction has a key for this connection, and the MAC of a
 //! message covers its sequence number.
 //!
@@ -23,6 +23,7 @@
 mod answer;
 mod exchange;
 mod frames;
+mod mac;
 mod pending;
 mod proof;
 mod secret;

@@ -5,12 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use blake3::{Hash, Hasher};
-
+use crate::mac::{self, MAC_LEN, Mac};
 use crate::proof::{Proof, Side};
 
-/// Length of a MAC in bytes.
-pub(crate) const MAC_LEN: usize = blake3::OUT_LEN;
 pub(crate) type Nonce = [u8; 32];
 
 /// Names of a protocol. Proofs and messages of one protocol are worthless in another one with the same
@@ -19,7 +16,7 @@ pub(crate) type Nonce = [u8; 32];
 pub struct Protocol {
     /// The first bytes that each side sends.
     pub magic: [u8; 8],
-    /// Context of the keys of proofs, as BLAKE3's key derivation needs it: unique to the protocol.
+    /// Context of the keys of proofs: a text that is unique to the protocol.
     pub proof: &'static str,
     /// Context of the keys of the caller's messages.
     pub to_listener: &'static str,
@@ -88,15 +85,13 @@ impl Secret {
             Side::Caller => of.to_listener,
             Side::Listener => of.to_caller,
         };
-        let mut hasher = Hasher::new_derive_key(context);
-        let key = *hasher.update(&self.0).update(caller).update(listener).finalize().as_bytes();
-        Macs { key, number: 0 }
+        Macs { key: mac::derive_key(context, &self.0, &[caller, listener]), number: 0 }
     }
 }
 
 /// MACs of the messages of one direction, in their order.
 pub struct Macs {
-    key: [u8; 32],
+    key: [u8; MAC_LEN],
     number: u64,
 }
 
@@ -108,8 +103,8 @@ impl std::fmt::Debug for Macs {
 
 impl Macs {
     /// Returns the MAC of the next message.
-    pub(crate) fn next(&mut self, message: &[u8]) -> Hash {
-        let mac = Hasher::new_keyed(&self.key).update(&self.number.to_le_bytes()).update(message).finalize();
+    pub(crate) fn next(&mut self, message: &[u8]) -> Mac {
+        let mac = Mac::new(&self.key, [&self.number.to_le_bytes()[..], message].iter());
         self.number += 1;
         mac
     }
