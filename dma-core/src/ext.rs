@@ -96,16 +96,35 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no rights or memory that is read-only;
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no rights, and for memory that is read-only or
+    /// [shared](HostMemory::from_shared);
     /// the memory is dropped.
     fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
-        if memory.is_read_only() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory as a writable buffer")
-                .with_operation("register")
-                .with_backend(self.info().backend)
-                .with_hint("register it by `register_read_only_memory`"));
-        }
-        Ok(BufferMut::sole(memory::register(self, memory, request)?))
+        memory::register_buffer(self, memory, request)
+    }
+
+    /// Registers existing memory as a window, with the rights of `request` (its length and alignment are
+    /// ignored). It is the way to register memory that others access
+    /// ([`HostMemory::from_shared`]). If the request allows no writing, the bytes are read-only: neither the
+    /// device nor [`Window::write_at`] writes them. Never copies; may block while the system pins the memory.
+    ///
+    /// ```
+    /// # use dma_core::{DmaEngineExt, HostMemory, MemoryRequest};
+    /// # use std::ptr::NonNull;
+    /// # fn demo(engine: &dyn dma_core::DmaEngine, array: NonNull<u8>, len: usize) -> dma_core::Result<()> {
+    /// // SAFETY: the caller's array of `len` bytes stays mapped until `deregister` has succeeded.
+    /// let memory = unsafe { HostMemory::from_shared(array, len, ()) };
+    /// let window = engine.register_window(memory, &MemoryRequest::new(0))?;
+    /// // Copy from and to the window, or slices of it.
+    /// window.deregister().map_err(|(_, e)| e)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no rights; the memory is dropped.
+    fn register_window(&self, memory: HostMemory, request: &MemoryRequest) -> Result<Window> {
+        Ok(Window::new(memory::register_window(self, memory, request)?))
     }
 
     /// Registers read-only memory: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right to write. The

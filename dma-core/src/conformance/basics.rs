@@ -495,3 +495,56 @@ pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
     }
     let _ = q.close(Duration::from_secs(5));
 }
+
+/// Every token is reported once, after its operation has ended, and not for transfers that were dropped.
+pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
+    const LEN: usize = 3000;
+    let q = queue(engine);
+    let mut tokens = Vec::new();
+    assert_eq!(q.wait_tokens(&mut tokens, Instant::now()).expect("nothing to wait for"), 0);
+    let count = 10.min(q.depth());
+    let mut first = 0;
+    for wait in [true, false] {
+        let mut transfers: Vec<_> = (0..count)
+            .map(|i| {
+                let mut src = allocate(engine, LEN);
+                src.fill(i as u8 + 1);
+                let transfer = q.copy(src, allocate(engine, LEN)).expect(ACCEPTS);
+                transfer.set_token(u64::MAX);
+                transfer.set_token((first + i) as u64);
+                Some(transfer)
+            })
+            .collect();
+        // The operation ends as any other, but nobody waits for its token.
+        drop(transfers[0].take());
+        q.flush();
+        let begun = Instant::now();
+        while transfers.iter().any(Option::is_some) {
+            if wait {
+                let reported = q.wait_tokens(&mut tokens, begun + SOON).expect(COMPLETES);
+                assert!(reported > 0, "tokens are in flight");
+            } else {
+                q.poll_tokens(&mut tokens);
+            }
+            for token in tokens.drain(..) {
+                let transfer = transfers.get_mut((token as usize).wrapping_sub(first)).and_then(Option::take);
+                let transfer = transfer.unwrap_or_else(|| panic!("token {token} is not in flight"));
+                assert!(transfer.is_done(), "a token is reported when its operation has ended");
+                let (src, dst) = transfer.wait().expect(COMPLETES);
+                expect_arrived(&src, &dst, format_args!("the copy with token {token}"));
+            }
+            assert!(begun.elapsed() < SOON, "{COMPLETES}: within {SOON:?} not all tokens were reported");
+        }
+        first += count;
+    }
+    let transfer = q.copy(allocate(engine, LEN), allocate(engine, LEN)).expect(ACCEPTS);
+    q.flush();
+    let begun = Instant::now();
+    while !transfer.is_done() {
+        assert!(begun.elapsed() < SOON, "{COMPLETES}");
+    }
+    transfer.set_token(7);
+    assert_eq!((q.poll_tokens(&mut tokens), &tokens[..]), (1, &[7][..]), "an operation that had ended");
+    transfer.wait().expect(COMPLETES);
+    assert_eq!(q.poll_tokens(&mut tokens), 0, "each token is reported once");
+}

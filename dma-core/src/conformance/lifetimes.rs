@@ -1,11 +1,12 @@
 //! Cases: memory outlives the device's accesses, in whatever order values are dropped.
+#![expect(unsafe_code, reason = "accesses registered memory as C code does")]
 
 use std::time::Duration;
 
 use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue, sample,
 };
-use crate::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory};
+use crate::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest};
 
 /// A dropped transfer continues, and its slot and memory become free.
 pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
@@ -135,6 +136,61 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     let vector: Vec<u8> = src.into_owner().expect("it is the vector, and nothing names it");
     assert_eq!(vector.as_ptr().addr(), address, "it never moved");
     expect_arrived(&sample(5, len), &vector, "a copy to registered memory");
+}
+
+/// Memory that its owner keeps using becomes a window and never a buffer, and is returned by the last view.
+pub fn memory_of_others_becomes_a_window(engine: &dyn DmaEngine) {
+    let limits = &engine.info().limits;
+    let align = limits.register_alignment.max(1);
+    let len = 4 * align.max(1024);
+    let ours = HostMemory::aligned(len, limits).expect("memory");
+    let base = ours.as_ptr();
+    // SAFETY: `ours` is dropped at the end of this function and keeps the bytes, which are accessed through
+    // pointers only.
+    let shared = || unsafe { HostMemory::from_shared(base, len, ()) };
+    let read_only = MemoryRequest::new(0).with_access(Access::READ);
+    if !engine.info().capabilities.contains(Capabilities::REGISTER) {
+        let e = engine.register_window(shared(), &read_only).expect_err("it registers nothing");
+        return expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering is `Unsupported`");
+    }
+    let e = engine.register(shared()).expect_err("its bytes must not be borrowed");
+    expect_kind(&e, ErrorKind::InvalidArgument, "memory of others makes no buffer");
+    let e = engine.register_read_only_memory(shared()).expect_err("its bytes must not be borrowed");
+    expect_kind(&e, ErrorKind::InvalidArgument, "memory of others makes no buffer");
+
+    let q = queue(engine);
+    let window = match engine.register_window(shared(), &MemoryRequest::new(0)) {
+        // Some devices can reach special pages only.
+        Err(e) if align > 4096 => return expect_kind(&e, ErrorKind::AccessDenied, "memory out of reach"),
+        registered => registered.expect("memory of the heap can be registered"),
+    };
+    let window = window.try_into_mut().expect_err("its bytes must not be borrowed");
+    let mut src = allocate(engine, len);
+    src.copy_from_slice(&sample(9, len));
+    // A copy of the first half, while the owner uses the second half.
+    let transfer = q.copy(src, window.clone()).expect(ACCEPTS);
+    let (window, e) = window.deregister().expect_err("a transfer names it");
+    expect_kind(&e, ErrorKind::InUse, "a region that a transfer names is in use");
+    let (src, view) = transfer.wait().expect(COMPLETES);
+    let mut bytes = vec![0; len];
+    // SAFETY: the bytes are mapped, and no operation is in flight.
+    unsafe { base.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
+    expect_arrived(&src, &bytes, "a copy to memory of others");
+    // SAFETY: the bytes are mapped, and no operation is in flight.
+    unsafe { base.write_bytes(0x5a, len) };
+    let (_, dst) = q.copy(view, src).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&vec![0x5a; len], &dst, "a copy from memory that its owner has just written");
+    window.write_at(3, &[1; 5]).expect("the memory is writable");
+    let memory = window.deregister().expect("nothing names it").expect("it was registered");
+    assert!(memory.is_shared() && memory.as_ptr() == base, "the same memory");
+
+    if let Ok(window) = engine.register_window(memory, &read_only) {
+        let e = window.write_at(0, &[1]).expect_err("it is registered to be read");
+        expect_kind(&e, ErrorKind::AccessDenied, "memory that is registered to be read is not written");
+        let e = q.copy(allocate(engine, len), window).expect_err("it is registered to be read");
+        expect_kind(&e, ErrorKind::AccessDenied, "memory that is registered to be read is no destination");
+    }
+    let _ = q.close(SOON);
 }
 
 /// Registered read-only memory is read in place, is never a destination, and is returned.

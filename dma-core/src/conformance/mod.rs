@@ -96,6 +96,7 @@ macro_rules! conformance_tests {
             waits_have_deadlines
             futures_resolve_anywhere
             drivers_wake_from_a_file_descriptor
+            tokens_are_reported_once
             lengths_must_match
             overlap_is_rejected
             foreign_memory_is_rejected
@@ -108,6 +109,7 @@ macro_rules! conformance_tests {
             engines_may_go_before_their_memory
             deregistration_refuses_while_in_use
             registered_memory_comes_back
+            memory_of_others_becomes_a_window
             read_only_memory_is_read_in_place
             frozen_buffers_become_bytes
             pools_get_their_buffers_back

@@ -67,7 +67,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// # Safety
     ///
     /// Until the returned region is dropped, `memory` must stay mapped and initialized, and it must be
-    /// accessed only through that region's views (see [`RawRegion`]).
+    /// accessed only through that region's views (see [`RawRegion`]). [Shared](HostMemory::is_shared) memory
+    /// may be accessed by others at any time.
     ///
     /// [Read-only](HostMemory::is_read_only) memory may also be read by others. Then `request.access` grants
     /// reading only, and neither the views nor the engine write. Its pages may be write-protected.

@@ -160,8 +160,10 @@ impl MemoryRequest {
 pub struct HostMemory {
     ptr: NonNull<u8>,
     len: usize,
-    /// The bytes are shared: others may read them at the same time, and no one may write them.
+    /// Neither the CPU nor a device may write the bytes. Others may read them at the same time.
     read_only: bool,
+    /// Others may read and write the bytes at any time.
+    shared: bool,
     fd: Option<(std::os::fd::OwnedFd, u64)>,
     owner: Owner,
 }
@@ -264,7 +266,7 @@ impl HostMemory {
         let bytes = unsafe { owner.0.cast::<M>().as_mut() }.as_mut();
         let len = bytes.len();
         let ptr = NonNull::from(bytes).cast();
-        Self { ptr, len, read_only: false, fd: None, owner }
+        Self { ptr, len, read_only: false, shared: false, fd: None, owner }
     }
 
     /// Takes the bytes of `owner` to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
@@ -280,7 +282,7 @@ impl HostMemory {
         let bytes = unsafe { owner.0.cast::<M>().as_ref() }.as_ref();
         let len = bytes.len();
         let ptr = NonNull::from(bytes).cast();
-        Self { ptr, len, read_only: true, fd: None, owner }
+        Self { ptr, len, read_only: true, shared: false, fd: None, owner }
     }
 
     /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
@@ -329,7 +331,29 @@ impl HostMemory {
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
     pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
-        Self { ptr, len, read_only: false, fd: None, owner: Owner::new(owner) }
+        Self { ptr, len, read_only: false, shared: false, fd: None, owner: Owner::new(owner) }
+    }
+
+    /// Takes `len` bytes at `ptr` that others, such as C code, read and write at any time, kept alive by
+    /// `owner` (`()` for memory that is never freed).
+    ///
+    /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers it. It becomes a
+    /// [`Window`](crate::Window) only, whose bytes are never borrowed.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be mapped, initialized and valid for reads while `owner` lives and this value or a
+    /// region made from it exists; also for writes, unless they are registered to be read only. No reference
+    /// to them may exist in Rust code during that time.
+    #[must_use]
+    #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
+    pub unsafe fn from_shared(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
+        Self { ptr, len, read_only: false, shared: true, fd: None, owner: Owner::new(owner) }
+    }
+
+    /// Marks the bytes as read-only.
+    pub(crate) const fn set_read_only(&mut self) {
+        self.read_only = true;
     }
 
     /// Declares that the bytes map `fd` from byte `offset` on. Some engines register a dma-buf or memfd by
@@ -365,11 +389,17 @@ impl HostMemory {
         self.len == 0
     }
 
-    /// Returns true for memory of [`from_read_only`](Self::from_read_only): neither the CPU nor a device may
-    /// write it.
+    /// Returns true for memory of [`from_read_only`](Self::from_read_only), and for shared memory that is
+    /// registered to be read only: neither the CPU nor a device may write it.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Returns true for memory of [`from_shared`](Self::from_shared), which others may access at any time.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// Returns whether the owner is an `M`.
@@ -398,7 +428,8 @@ impl HostMemory {
 }
 
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: the bytes belong to `owner`, which is Send and Sync, and no other code writes them.
+// SAFETY: the bytes belong to `owner`, which is Send and Sync. Other code writes them only if they are shared, and then
+// they are never borrowed.
 unsafe impl Send for HostMemory {}
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
 // SAFETY: a shared reference exposes only the pointer and the length, and `owner` is Sync.
@@ -410,6 +441,7 @@ impl fmt::Debug for HostMemory {
             .field("ptr", &self.ptr)
             .field("len", &self.len)
             .field("read_only", &self.read_only)
+            .field("shared", &self.shared)
             .field("fd", &self.fd)
             .finish()
     }

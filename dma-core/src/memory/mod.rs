@@ -24,6 +24,8 @@ pub use operand::{Destination, Source};
 pub use page_memory::PageMemory;
 pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions, WindowPool};
 pub use region::Region;
-pub(crate) use registration::{allocate, import_no_bytes, register, register_device, register_read_only};
+pub(crate) use registration::{
+    allocate, import_no_bytes, register_buffer, register_device, register_read_only, register_window,
+};
 pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
 pub use window::{Export, Window};

@@ -240,7 +240,12 @@ impl Region {
 
     /// Returns whether references to the bytes are allowed if there is only one view of them.
     pub(crate) fn can_be_buffer(&self) -> bool {
-        self.is_cpu_visible() && !matches!(self.0.memory, Some(Registered::Device(_)))
+        self.is_cpu_visible()
+            && match &self.0.memory {
+                Some(Registered::Device(_)) => false,
+                Some(Registered::Host(memory)) => !memory.is_shared(),
+                None => true,
+            }
     }
 
     /// Returns whether this is the only handle, so that no other thread can make another one.

@@ -6,15 +6,55 @@ use std::ptr::NonNull;
 use super::no_bytes;
 use super::numa::{self, NumaNodes};
 use super::region::{Range, Region, Registered};
-use super::{Buffer, PageMemory};
+use super::{Buffer, BufferMut, PageMemory};
 use crate::{
     Access, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, HostMemory, MemoryRequest, Place, Result,
 };
 
 /// Registers memory that the device may only read.
 pub(crate) fn register_read_only<E: DmaEngine + ?Sized>(engine: &E, memory: HostMemory) -> Result<Buffer> {
+    refuse_shared(engine, &memory)?;
     let region = register(engine, memory, &MemoryRequest::new(0).with_access(Access::READ))?;
     Ok(Buffer(Range::whole(region)))
+}
+
+/// Registers memory as a buffer.
+pub(crate) fn register_buffer<E: DmaEngine + ?Sized>(
+    engine: &E,
+    memory: HostMemory,
+    request: &MemoryRequest,
+) -> Result<BufferMut> {
+    refuse_shared(engine, &memory)?;
+    if memory.is_read_only() {
+        return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory as a writable buffer")
+            .with_operation("register")
+            .with_backend(engine.info().backend)
+            .with_hint("register it by `register_read_only_memory`"));
+    }
+    Ok(BufferMut::sole(register(engine, memory, request)?))
+}
+
+/// Registers memory as a window.
+pub(crate) fn register_window<E: DmaEngine + ?Sized>(
+    engine: &E,
+    mut memory: HostMemory,
+    request: &MemoryRequest,
+) -> Result<Range> {
+    if !(request.access | request.export).contains(Access::WRITE) {
+        memory.set_read_only();
+    }
+    register(engine, memory, request).map(Range::whole)
+}
+
+/// Refuses memory whose bytes must not be borrowed.
+fn refuse_shared<E: DmaEngine + ?Sized>(engine: &E, memory: &HostMemory) -> Result<()> {
+    if !memory.is_shared() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidArgument, "memory that others access as a buffer")
+        .with_operation("register")
+        .with_backend(engine.info().backend)
+        .with_hint("register it by `register_window`"))
 }
 
 /// Registers memory with the rights of `request`.

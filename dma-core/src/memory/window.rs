@@ -10,7 +10,8 @@ use crate::memory::location::ListedExport;
 use crate::memory::no_bytes::NothingGranted;
 use crate::memory::region::{Range, Region, view_methods};
 use crate::{
-    Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, RawExport, Result, racy_copy,
+    Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, HostMemory, RawExport, Result,
+    racy_copy,
 };
 
 /// A range of memory shared with a peer or a device: imported from a peer, exported to one, or in a device's
@@ -61,6 +62,17 @@ impl Window {
         Ok(self.0.addr.offset(offset).as_ptr())
     }
 
+    /// Checks that the CPU may write `len` bytes from `offset` on.
+    fn check_write(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        if self.0.region.is_read_only() {
+            return Err(Error::new(ErrorKind::AccessDenied, "the memory is registered to be read only")
+                .with_operation(operation)
+                .with_backend(self.0.region.0.backend)
+                .with_hint("register it with `Access::WRITE`"));
+        }
+        self.check(operation, offset, len)
+    }
+
     /// Copies bytes from `offset` on into `to`. Bytes that others write at the same time may be old or new.
     ///
     /// # Errors
@@ -78,9 +90,10 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange`.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `AccessDenied` if it is
+    /// registered to be read only; `OutOfRange`.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
-        let to = self.check("write shared memory", offset, from.len())?;
+        let to = self.check_write("write shared memory", offset, from.len())?;
         // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self` lives.
         // No reference to a window's bytes exists.
         unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
@@ -95,11 +108,14 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange` for the
-    /// window or the file's offset; `Os` for errors of the read, with the source.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `AccessDenied` if it is
+    /// registered to be read only; `OutOfRange` for the window or the file's offset; `Os` for errors of the
+    /// read, with the source.
     pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         let fd = file.as_fd();
-        self.with_file("read a file into shared memory", offset, len, file_offset, |to, at| {
+        let operation = "read a file into shared memory";
+        let to = self.check_write(operation, offset, len)?;
+        self.with_file(operation, to, file_offset, |to, at| {
             // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self`
             // lives. No reference is made: the kernel writes the bytes as a device would.
             unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
@@ -119,25 +135,25 @@ impl Window {
     /// window or the file's offset; `Os` for errors of the write, with the source.
     pub fn write_to(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         let fd = file.as_fd();
-        self.with_file("write shared memory to a file", offset, len, file_offset, |from, at| {
+        let operation = "write shared memory to a file";
+        let from = self.check(operation, offset, len)?;
+        self.with_file(operation, from, file_offset, |from, at| {
             // SAFETY: `check` has checked the range, and the region stays mapped and initialized while `self`
             // lives. No reference is made: the kernel reads the bytes as a device would.
             unsafe { libc::pwrite(fd.as_raw_fd(), from.cast_const().cast(), len, at) }
         })
     }
 
-    /// Calls `transfer` with the address of byte `offset` and the file's offset, and repeats the call if a
-    /// signal interrupts it.
+    /// Calls `transfer` with the address of the bytes and the file's offset, and repeats the call if a signal
+    /// interrupts it.
     fn with_file(
         &self,
         operation: &'static str,
-        offset: usize,
-        len: usize,
+        bytes: *mut u8,
         file_offset: u64,
         transfer: impl Fn(*mut u8, libc::off_t) -> isize,
     ) -> Result<usize> {
         let fail = |e: Error| e.with_operation(operation).with_backend(self.0.region.0.backend);
-        let bytes = self.check(operation, offset, len)?;
         let at = libc::off_t::try_from(file_offset).map_err(|_| {
             let error = Error::new(ErrorKind::OutOfRange, format!("byte {file_offset} of a file"));
             fail(error.with_numbers(file_offset, libc::off_t::MAX as u64))
@@ -220,12 +236,24 @@ impl Window {
         region.into_owner().map_err(|region| Self(Range { region, addr, len }))
     }
 
+    /// Deregisters the window's region and returns the host memory, if existing host memory was registered:
+    /// see [`Region::deregister`]. Other memory is freed, returns to its owner or its pool, or its import
+    /// ends.
+    ///
+    /// # Errors
+    ///
+    /// `InUse`, with the window, while another view, a transfer in flight or an export uses the region.
+    pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
+        let Range { region, addr, len } = self.0;
+        region.deregister().map_err(|(region, e)| (Self(Range { region, addr, len }), e))
+    }
+
     /// Converts the window back to a unique buffer, if it is the last view of local memory and has no export.
     ///
     /// # Errors
     ///
     /// The window, unchanged, if another view, a transfer in flight or an export uses the region, the CPU
-    /// cannot reach it, or it is [`DeviceMemory`].
+    /// cannot reach it, or it is [`DeviceMemory`] or [shared](HostMemory::from_shared).
     pub fn try_into_mut(self) -> Result<BufferMut, Self> {
         if self.0.region.can_be_buffer() && self.0.region.is_sole() {
             Ok(BufferMut(self.0))

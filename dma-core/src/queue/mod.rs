@@ -76,6 +76,10 @@ struct QueueState {
     waiters: Vec<Waiter>,
     /// Slots that have just ended and have a waiter (reused between polls).
     ended: Vec<u32>,
+    /// Tokens of transfers that have ended, which the caller has not taken yet.
+    tokens: Vec<u64>,
+    /// Number of tokens of transfers that have not ended.
+    awaited_tokens: usize,
     recycled: DeferredCallbacks,
     stall_timeout: Duration,
     /// Longest time for which awaited operations wait to share a doorbell; 0 if they do not.
@@ -86,10 +90,11 @@ struct QueueState {
     cooperative: bool,
 }
 
-/// The task that waits for an operation, or the operands of a transfer dropped early.
+/// The task that waits for an operation, its token, or the operands of a transfer dropped early.
 #[derive(Default)]
 struct Waiter {
     waker: Option<Waker>,
+    token: Option<u64>,
     parked: Option<Box<dyn Any>>,
 }
 
@@ -192,6 +197,10 @@ impl QueueState {
             }
             op.has_waiter = false;
             let waiter = &mut self.waiters[slot as usize];
+            if let Some(token) = waiter.token.take() {
+                self.awaited_tokens -= 1;
+                self.tokens.push(token);
+            }
             callbacks.wake.extend(waiter.waker.take());
             if let Some(operands) = waiter.parked.take() {
                 callbacks.drop.push(operands);
@@ -221,6 +230,10 @@ impl QueueState {
     fn wake_all(&mut self) -> DeferredCallbacks {
         let mut callbacks = self.callbacks();
         callbacks.wake.extend(self.waiters.iter_mut().filter_map(|a| a.waker.take()));
+        if self.planner.is_closed() {
+            self.tokens.extend(self.waiters.iter_mut().filter_map(|a| a.token.take()));
+            self.awaited_tokens = 0;
+        }
         callbacks
     }
 
@@ -282,6 +295,8 @@ impl Queue {
                 free: (0..slots).rev().collect(),
                 waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
                 ended: Vec::new(),
+                tokens: Vec::new(),
+                awaited_tokens: 0,
                 recycled: DeferredCallbacks::default(),
                 stall_timeout: options.stall_timeout,
                 doorbell_delay: planner.doorbell_delay(options),
@@ -482,6 +497,60 @@ impl Queue {
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn poll(&self) -> usize {
         poll(&self.shared)
+    }
+
+    /// Polls as [`poll`](Self::poll) does, and appends the tokens of transfers that have ended
+    /// ([`Transfer::set_token`]) to `tokens`, each once. Returns the number of tokens appended. Waiting for
+    /// such a transfer then returns at once.
+    ///
+    /// ```
+    /// # use dma_core::{Buffer, BufferMut, Queue, Result};
+    /// # fn demo(queue: &Queue, copies: Vec<(Buffer, BufferMut)>) -> Result<()> {
+    /// let mut transfers = Vec::new();
+    /// for (src, dst) in copies {
+    ///     let transfer = queue.copy(src, dst)?;
+    ///     transfer.set_token(transfers.len() as u64);
+    ///     transfers.push(Some(transfer));
+    /// }
+    /// let (mut tokens, mut done) = (Vec::new(), 0);
+    /// while done < transfers.len() {
+    ///     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    ///     done += queue.wait_tokens(&mut tokens, deadline)?;
+    ///     for token in tokens.drain(..) {
+    ///         let transfer = transfers[token as usize].take().expect("each token is reported once");
+    ///         let (src, dst) = transfer.wait()?;
+    ///         assert_eq!(src[..], dst[..]);
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn poll_tokens(&self, tokens: &mut Vec<u64>) -> usize {
+        poll(&self.shared);
+        self.take_tokens(tokens)
+    }
+
+    fn take_tokens(&self, tokens: &mut Vec<u64>) -> usize {
+        let ended = &mut self.shared.borrow_mut().tokens;
+        let count = ended.len();
+        tokens.append(ended);
+        count
+    }
+
+    /// Flushes, and blocks until at least one transfer with a token ([`Transfer::set_token`]) has ended.
+    /// Appends the tokens of all that have ended to `tokens` and returns their number. Returns 0 if no token
+    /// is in flight.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` once `deadline` has passed: the operations are still in flight, and can be waited for
+    /// again.
+    pub fn wait_tokens(&self, tokens: &mut Vec<u64>, deadline: Instant) -> Result<usize> {
+        let is_over = |state: &QueueState| !state.tokens.is_empty() || state.awaited_tokens == 0;
+        if transfer::block(&self.shared, is_over, Some(deadline), Duration::MAX) {
+            Ok(self.take_tokens(tokens))
+        } else {
+            Err(Error::bare(ErrorKind::TimedOut))
+        }
     }
 
     /// Returns the counters.

@@ -75,62 +75,23 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         self.queue.borrow().planner.backend
     }
 
-    /// Polls until the operation is over (then returns true), `until` has passed, or nothing has completed
-    /// for `stall`.
     fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
-        flush(&self.queue);
-        let mut backoff = Backoff::new();
-        let mut last_progress = None;
-        loop {
-            if Self::is_over(&self.queue.borrow(), self.slot) {
-                return true;
-            }
-            let reported = poll(&self.queue);
-            if reported > 0 {
-                last_progress = None;
-            }
-            let over = backoff.idle(reported, || {
-                let stalled = *last_progress.get_or_insert_with(|| deadline(stall));
-                until.unwrap_or(stalled)
-            });
-            if over {
-                // Poll once more, because the deadline may have passed while this thread was not running.
-                if poll(&self.queue) > 0 && until.is_none() {
-                    last_progress = None;
-                    continue;
-                }
-                return Self::is_over(&self.queue.borrow(), self.slot);
-            }
-            if backoff.may_sleep() {
-                self.sleep();
-            }
-        }
+        block(&self.queue, |state| Self::is_over(state, self.slot), until, stall)
     }
 
-    /// Sleeps briefly on the event fd, if there is one. The caller reads the clock afterwards.
-    fn sleep(&self) {
-        let fd = {
-            let mut state = self.queue.borrow_mut();
-            if !state.cooperative {
-                // The event belongs to the driver, which has armed it.
-                drop(state);
-                std::thread::sleep(Duration::from_micros(50));
-                return;
-            }
-            let Some(events) = state.planner.events() else { return };
-            if !events.arm().unwrap_or(false) {
-                return;
-            }
-            events.fd().ok().and_then(|fd| fd.try_clone_to_owned().ok())
-        };
-        if let Some(fd) = fd {
-            let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-            let fd = fd.as_fd();
-            // Errors are ignored, because the caller polls again in any case.
-            let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
-        }
-        if let Some(events) = self.queue.borrow_mut().planner.events() {
-            events.disarm();
+    /// Sets the token by which [`Queue::poll_tokens`](super::Queue::poll_tokens) and
+    /// [`Queue::wait_tokens`](super::Queue::wait_tokens) report that the operation has ended, once. It
+    /// replaces the token that was set before, unless that one is already due to be reported. Tokens need not
+    /// be unique. A transfer that is dropped is not reported.
+    #[inline]
+    pub fn set_token(&self, token: u64) {
+        let state = &mut *self.queue.borrow_mut();
+        if Self::is_over(state, self.slot) {
+            state.tokens.push(token);
+        } else {
+            state.planner.ops[self.slot as usize].has_waiter = true;
+            let before = state.waiters[self.slot as usize].token.replace(token);
+            state.awaited_tokens += usize::from(before.is_none());
         }
     }
 
@@ -154,6 +115,70 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         let backend = state.planner.backend;
         drop(state);
         Err(OpError::from_failures(failures, self.flags.operation(), backend, operands))
+    }
+}
+
+/// Polls until `is_over` returns true (then returns true), `until` has passed, or nothing has completed for
+/// `stall`.
+pub(super) fn block(
+    queue: &RefCell<QueueState>,
+    is_over: impl Fn(&QueueState) -> bool,
+    until: Option<Instant>,
+    stall: Duration,
+) -> bool {
+    flush(queue);
+    let mut backoff = Backoff::new();
+    let mut last_progress = None;
+    loop {
+        if is_over(&queue.borrow()) {
+            return true;
+        }
+        let reported = poll(queue);
+        if reported > 0 {
+            last_progress = None;
+        }
+        let over = backoff.idle(reported, || {
+            let stalled = *last_progress.get_or_insert_with(|| deadline(stall));
+            until.unwrap_or(stalled)
+        });
+        if over {
+            // Poll once more, because the deadline may have passed while this thread was not running.
+            if poll(queue) > 0 && until.is_none() {
+                last_progress = None;
+                continue;
+            }
+            return is_over(&queue.borrow());
+        }
+        if backoff.may_sleep() {
+            sleep(queue);
+        }
+    }
+}
+
+/// Sleeps briefly on the event fd, if there is one. The caller reads the clock afterwards.
+fn sleep(queue: &RefCell<QueueState>) {
+    let fd = {
+        let mut state = queue.borrow_mut();
+        if !state.cooperative {
+            // The event belongs to the driver, which has armed it.
+            drop(state);
+            std::thread::sleep(Duration::from_micros(50));
+            return;
+        }
+        let Some(events) = state.planner.events() else { return };
+        if !events.arm().unwrap_or(false) {
+            return;
+        }
+        events.fd().ok().and_then(|fd| fd.try_clone_to_owned().ok())
+    };
+    if let Some(fd) = fd {
+        let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+        let fd = fd.as_fd();
+        // Errors are ignored, because the caller polls again in any case.
+        let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
+    }
+    if let Some(events) = queue.borrow_mut().planner.events() {
+        events.disarm();
     }
 }
 
@@ -207,8 +232,10 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         } else {
             state.planner.ops[slot as usize].has_waiter = true;
             let waiter = &mut state.waiters[slot as usize];
+            let had_token = waiter.token.take().is_some();
             let waker = waiter.waker.take();
             waiter.parked = Some(Box::new(operands));
+            state.awaited_tokens -= usize::from(had_token);
             drop(state);
             drop(waker);
         }
