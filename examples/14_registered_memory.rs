@@ -13,7 +13,7 @@ fn main() -> dma::Result<()> {
         let engine: Arc<dyn DmaEngine> = dma::open(name)?;
         let queue = engine.open_queue(&QueueOptions::new())?;
 
-        // Memory that is shared and read-only: a source, read in place. Others may read it meanwhile.
+        // Memory that is shared and read-only: a source, read in place. Others may read it in the meantime.
         let message = Bytes::from(vec![7; 64 << 10]);
         let src = engine.register_read_only(message.clone())?;
         assert_eq!(src.as_ptr(), message.as_ptr());

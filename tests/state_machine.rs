@@ -449,7 +449,7 @@ impl System {
         self.buffers.extend(unread);
     }
 
-    /// Replaces operands that were leaked, so that the program can go on.
+    /// Replaces operands that were leaked, so that the program can continue.
     fn replace(&mut self, names: &Names, expected: &BTreeMap<u32, Vec<u8>>) -> (Buffers, Buffers) {
         let mut fresh = |ids: &[u32], rest: &Option<BufferMut>| -> Buffers {
             let mut buffers: Buffers =

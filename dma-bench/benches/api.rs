@@ -122,7 +122,7 @@ impl Contender for Raw {
                 let (src, dst) = self.segments[i];
                 Descriptor::copy(i as u64, src, dst)
             });
-            // SAFETY: the pairs stay until the queue is gone, and nobody touches them while it runs.
+            // SAFETY: the pairs stay until the queue is gone, and nothing touches them while it runs.
             assert_eq!(unsafe { self.queue.submit(&batch) }.unwrap(), BATCH);
             self.queue.flush();
             let mut done = 0;

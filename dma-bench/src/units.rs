@@ -83,7 +83,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<u64>, String> {
         all.push(to);
     }
     if all.contains(&0) {
-        return Err(format!("`{text}` contains 0; the least value is 1"));
+        return Err(format!("`{text}` contains 0; the minimum is 1"));
     }
     all.sort_unstable();
     all.dedup();

@@ -303,7 +303,7 @@ fn an_engine_that_fails_costs_only_its_own_cells() {
         let of = |name: &'static str| cells.iter().filter(move |c| c["engine"] == name);
         assert!(
             of("cpu").count() == 2 && of("cpu").all(|c| c["status"] == "ok"),
-            "{engine}: the rest goes on"
+            "{engine}: the rest is measured"
         );
         let failed =
             cells.iter().find(|c| c["status"] == "failed").unwrap_or_else(|| panic!("{engine}: {cells:?}"));
@@ -413,7 +413,7 @@ fn ctrl_c_keeps_what_was_measured() {
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", err(&output));
-    assert!(asked.elapsed() < Duration::from_secs(30), "it did not go on to the end");
+    assert!(asked.elapsed() < Duration::from_secs(30), "it measured to the end");
     assert!(err(&output).contains("interrupted"), "{}", err(&output));
     assert!(out(&output).contains("INTERRUPTED"));
     let value = json(&results);

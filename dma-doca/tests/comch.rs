@@ -152,7 +152,7 @@ fn a_peer_that_goes_is_an_error_after_its_last_message() {
     assert_eq!(dpu.recv(SOON).unwrap(), b"last words");
     assert_eq!(dpu.recv(SOON).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(dpu.send(b"hello?", SOON).unwrap_err().kind(), ErrorKind::Closed);
-    // The server goes on, and the client connects again.
+    // The server continues, and the client connects again.
     let (dpu, host) = connect(&server, &client);
     talk(&dpu, &host, &[vec![1]]);
     drop(dpu);

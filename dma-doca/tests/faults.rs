@@ -308,7 +308,7 @@ fn a_host_exports_and_its_dpu_imports() {
     let q = queue(&dpu);
     let (_, got) = q.copy(remote.clone(), dpu.allocate(4096).unwrap()).unwrap().wait().unwrap();
     assert!(got.iter().all(|b| *b == 7));
-    // Rights that the descriptor claims, but nobody granted.
+    // Rights that the descriptor claims, but the exporter did not grant.
     let d = export.descriptor();
     let claimed = ExportDescriptor::new("doca", Access::all(), d.len(), d.native()).unwrap();
     let claimed = dpu.import(&claimed).unwrap();
@@ -317,7 +317,7 @@ fn a_host_exports_and_its_dpu_imports() {
     let mut bytes = [0; 16];
     window.read_at(4096, &mut bytes).unwrap();
     assert_eq!(bytes, [7; 16]);
-    // A range that the descriptor claims, but nobody granted; and a part of what was.
+    // A range that the descriptor claims, but the exporter did not grant; and a part of the granted range.
     let (start, blob) = dma_doca::split_native(d.native()).unwrap();
     for (address, len) in [(start - 1, 4096), (start - 4096, 4096), (start, 4097), (start + 4096, 1)] {
         let native = dma_doca::join_native(address, blob);
@@ -339,7 +339,7 @@ fn a_host_exports_and_its_dpu_imports() {
         ExportDescriptor::new("doca", Access::READ, d.len(), &dma_doca::join_native(start, &blob[1..]))
             .unwrap();
     assert!(!dpu.import(&damaged).unwrap_err().hint().is_empty());
-    // The export ends, and the exporter's memory goes on.
+    // The export ends, and the exporter's memory stays usable.
     drop(export);
     let e = q.copy(remote, dpu.allocate(4096).unwrap()).unwrap().wait().unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Revoked, "{e}");

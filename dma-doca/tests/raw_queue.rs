@@ -213,7 +213,7 @@ fn an_export_lies_within_its_region() {
     })
     .unwrap();
     let region = engine.allocate_raw(&MemoryRequest::new(100).exportable(Access::READ)).unwrap();
-    // SAFETY: nobody in this process has a reference to the region's bytes.
+    // SAFETY: nothing in this process has a reference to the region's bytes.
     let export = |offset, len| unsafe { region.export(offset, len, Access::READ) };
     for (offset, len) in [(0, 101), (100, 1), (usize::MAX, 2)] {
         assert_eq!(export(offset, len).unwrap_err().kind(), ErrorKind::OutOfRange);

@@ -1,5 +1,5 @@
 //! [`Channels`]: the channels that this process has attached, and their use.
-#![expect(unsafe_code, reason = "detaches channels that nobody uses")]
+#![expect(unsafe_code, reason = "detaches channels that nothing uses")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -376,7 +376,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let pointer = std::ptr::NonNull::from(owner.as_mut()).cast::<u8>();
     let whole = |engine: &IoatEngine| {
         #[expect(unsafe_code, reason = "registers the same memory twice")]
-        // SAFETY: nobody touches it here; `owner` outlives the regions.
+        // SAFETY: nothing touches it here; `owner` outlives the regions.
         engine.register(unsafe { HostMemory::from_raw(pointer, MIB2, ()) })
     };
     let first = whole(&engine).unwrap();

@@ -205,7 +205,7 @@ fn a_reset_fails_one_and_aborts_the_rest() {
     assert_eq!(ended[0], (0, ENGINE));
     assert_eq!(ended[1..], all(1..4, RESET));
     assert_eq!(rig.state(), ChannelState::Halted(HaltCause::Reset));
-    // Other channels go on: the rule strikes the first task of each.
+    // Other channels continue: the rule strikes the first task of each.
     assert_eq!(rig.device.state(other), Some(ChannelState::Running));
     // The count does not begin again.
     rig.device.reset(rig.channel).unwrap();

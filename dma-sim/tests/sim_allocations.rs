@@ -82,7 +82,7 @@ fn engine(profile: Profile) -> u64 {
     })
 }
 
-// The only test of this file: another one would allocate in between.
+// The only test of this file: another would allocate in between.
 #[test]
 fn warm_copies_allocate_nothing() {
     for name in Profile::NAMES {

@@ -131,7 +131,7 @@ fn lose_times_out_and_closing_accounts_for_it() {
     assert_eq!(kinds(&results), [None, Some(ErrorKind::TimedOut), None]);
     let counters = queue.counters();
     assert_eq!((counters.completed, counters.in_flight), (2, 1));
-    // The rest of the queue goes on.
+    // The rest of the queue continues.
     assert_eq!(kinds(&run(&engine, &queue, 3)), [None; 3]);
     let counters = queue.close(SHORT);
     assert_eq!((counters.completed, counters.aborted, counters.abandoned, counters.in_flight), (5, 1, 0, 0));
@@ -335,7 +335,7 @@ fn revoked_memory_fails_the_copy_and_not_the_process() {
     let transfer = queue.copy(remote.clone(), engine.allocate(LEN).unwrap()).unwrap();
     let other = copy(&engine, &queue).unwrap();
     queue.flush();
-    // In flight, and half done perhaps; nobody holds the memory against the exporter.
+    // In flight, and half done perhaps; nothing holds the memory against the exporter.
     export.revoke(Duration::ZERO).unwrap();
     let error = transfer.wait().unwrap_err();
     assert_eq!((error.kind(), native(error.error())), (ErrorKind::Revoked, "SIM_REVOKED"));

@@ -18,7 +18,7 @@ fn engine(seed: u64) -> SimEngine {
     SimEngine::open(&SimOptions::new().with_profile(Profile::bluefield3()).with_seed(seed)).unwrap()
 }
 
-/// The host: exports memory, saves the descriptor where it is told, and revokes or sums up its bytes on
+/// The host: exports memory, saves the descriptor at a given path, and revokes or sums up its bytes on
 /// demand.
 #[test]
 #[ignore = "the second process of the other tests, which start it"]
@@ -132,7 +132,7 @@ fn the_death_of_the_host_is_an_error_and_nothing_worse() {
     let begun = Instant::now();
     let error = loop {
         match queue.copy(remote.clone(), local).unwrap().wait() {
-            // Its bytes, as long as nobody knows that it is dead.
+            // The peer's bytes, until its end is noticed.
             Ok((_, dst)) => local = dst,
             Err(error) => break error,
         }

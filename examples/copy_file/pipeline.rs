@@ -1,7 +1,7 @@
 //! The pipeline: reading, DMA and writing, all three at once.
 //!
 //! Each worker is a thread with a queue and buffers. A worker reads the next chunk of SRC into a free buffer,
-//! submits its copy, and writes the copies that are done. While one worker reads another one writes, and up
+//! submits its copy, and writes the copies that are done. While one worker reads another writes, and up
 //! to `--depth` copies are in flight. Each copy in flight has one pair of buffers, so memory is bounded, and
 //! a slow disk or device causes back-pressure.
 //!

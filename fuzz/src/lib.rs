@@ -122,7 +122,7 @@ pub fn engine_name(input: &[u8]) {
     }
     // Parts of names.
     if let Ok(plan) = text.parse::<FaultPlan>() {
-        plan.validate().expect("a plan from text is right already");
+        plan.validate().expect("a parsed plan is valid");
         assert_eq!(plan.to_string().parse::<FaultPlan>().expect("what was printed"), plan);
     }
     if let Ok(time) = text.parse::<Time>() {
@@ -170,7 +170,7 @@ fn parse(bytes: &[u8]) {
 /// If it is accepted.
 pub fn remote_import(input: &[u8]) {
     match Import::open_within(input, Duration::ZERO) {
-        Ok(import) => panic!("imported {import:?}, which nobody exported"),
+        Ok(import) => panic!("imported {import:?}, which was never exported"),
         Err(RemoteError::MalformedBlob { what }) => assert!(!what.is_empty()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The directory under which the stand-in DOCA SDK lies as the vendor's does, brought up to date first.
+/// Builds the stand-in DOCA SDK if it is out of date, and returns its directory, which is laid out as the
+/// vendor's SDK.
 ///
-/// Waits while another test process does the same.
+/// Waits while another test process builds it.
 ///
 /// # Panics
 ///

@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     expected: f64,
 }
 
-/// Least time between two lines of progress, so that short runs print none.
+/// Minimum time between two lines of progress, so that short runs print none.
 const MIN_LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Progress {

@@ -44,7 +44,7 @@ fn circumstances<'a>(
     (passes_of(&results.campaign, figures.samples.len()), results.campaign.verify, cells.collect())
 }
 
-/// Returns the pass, from 1, of each of the first samples.
+/// Returns for each of the first samples the number of its pass, counted from 1.
 fn passes_of(campaign: &Campaign, first: usize) -> Vec<u64> {
     let (samples, passes) = (campaign.samples.max(1).into(), u64::from(campaign.planned_passes()));
     (1..=first as u64).map(|n| n.saturating_mul(passes).div_ceil(samples)).collect()

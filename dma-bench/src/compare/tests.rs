@@ -483,7 +483,7 @@ fn json_has_every_cell_once_and_every_field_is_documented() {
         match value {
             serde_json::Value::Object(map) => {
                 map.iter().filter(|(name, _)| *name != "machine").for_each(|(name, value)| {
-                    assert!(text.contains(&format!("`{name}`")), "RESULTS.md says nothing of `{name}`");
+                    assert!(text.contains(&format!("`{name}`")), "RESULTS.md does not describe `{name}`");
                     documented(value);
                 })
             }

@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) text: String,
     /// A mark of models stands beside the text.
     pub(crate) model: bool,
-    /// The least and the greatest figure.
+    /// The smallest and the largest figure.
     pub(crate) range: Option<(String, String)>,
     /// A number's key for sorting. Unknown numbers come last.
     pub(crate) key: Option<f64>,

@@ -35,7 +35,7 @@ pub enum Format {
     Markdown,
     /// Comma-separated values.
     Csv,
-    /// JSON. `RESULTS.md` describes that of results and comparisons.
+    /// JSON. `RESULTS.md` describes the format of results and of comparisons.
     Json,
 }
 

@@ -17,7 +17,7 @@ use crate::interrupt;
 use crate::plan::Refused;
 use crate::units;
 
-/// Connections beyond the peers', which are told that there are too many.
+/// Connections beyond the peers', which get the answer that there are too many.
 const MAX_REFUSED_CONNECTIONS: usize = 8;
 /// Time limit for a peer to take an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);

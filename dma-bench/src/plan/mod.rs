@@ -33,8 +33,8 @@ pub struct Campaign {
     pub limit: Option<f64>,
     /// Duration of each sample, in seconds.
     pub seconds: f64,
-    /// Warm-up of each cell over all passes, in seconds. Each pass has an equal part. Later passes need 1 ms
-    /// at most, or 4 ms with hot buffers of more than 1 MiB, except for queues that learn and were closed.
+    /// Warm-up of each cell over all passes, in seconds. Each pass has an equal part. In later passes 1 ms is
+    /// enough, or 4 ms with hot buffers of more than 1 MiB, unless the queue was closed and must learn again.
     pub warm_up: f64,
     /// Operations of each sample, instead of a duration.
     pub count: Option<u64>,

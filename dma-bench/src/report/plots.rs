@@ -190,7 +190,8 @@ fn plots(results: &Results, cells: &[&Measured], asked: &Asked, model: bool) -> 
                 }
             }
         }
-        // Hot baselines differ by the number of buffers. Most cells are compared with the first.
+        // Hot baselines differ by the number of buffers. The plot shows the first, with which most cells are
+        // compared.
         references.truncate(1);
         let example = match &of[0].cell {
             c if asked.beside == Beside::Nothing => format!("{} {}", c.op, c.footprint),

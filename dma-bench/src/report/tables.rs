@@ -40,7 +40,7 @@ pub(super) fn figures(results: &Results, models: bool) -> Markup {
     html! {
         (table(&output::figures(&results.campaign, results.with_figures(models).collect())))
         p.explain {
-            "Medians of the samples, the least and the greatest beside them. "
+            "Medians of the samples, with the smallest and the largest sample. "
             b { "depth" } ": operations in flight, by operations for each doorbell; of memcpy, buffers in turn. "
             b { "GB/s" } ": 10" sup { "9" } " bytes a second, each byte counted once. "
             b { "x memcpy" } ": operations a second over those of memcpy just before and after. "

@@ -167,7 +167,7 @@ fn a_rate_has_no_knee_and_may_be_missed() {
     };
     assert!((of(&[1000.0; 60], 3_000_000_000).expect("missed") - 0.5).abs() < 1e-9);
     assert!((of(&[1960.0; 60], 60_000_000).expect("missed") - 0.98).abs() < 1e-9);
-    // The first sample ends late, as all do; another one catches up.
+    // The first sample ends late, as all do; another catches up.
     assert_eq!(of(&[1500.0, 2000.0, 2000.0], 30_000_000), None);
     assert_eq!(of(&[2000.0, 1500.0, 3000.0], 5_000_000), None);
     let mut results = crate::results::tests::sample();

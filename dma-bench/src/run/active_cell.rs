@@ -37,7 +37,7 @@ pub(crate) struct ActiveCell {
     verified: u64,
     /// The user stopped the cell in the middle of a sample.
     pub(crate) interrupted: bool,
-    /// The observer was told that no more samples follow.
+    /// The observer knows that no more samples follow.
     pub(crate) given_up: bool,
 }
 

@@ -23,7 +23,7 @@ const MAX_WARM_BYTES: u64 = 4 << 20;
 const CORE_CACHE_BYTES: u64 = 1 << 20;
 /// The most of a warm-up that counts as waiting for a CPU, so that the warm-up ends.
 const MAX_RUN_DELAY: f64 = 0.99;
-/// Least warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
+/// Minimum warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const MIN_WARM_UP: f64 = 0.000_5;
 /// Warm-up in seconds of a cell that has settled in an earlier pass: `memcpy`, devices, and queues that
 /// stayed open. Only caches have to be warm.

@@ -207,6 +207,6 @@ pub fn imported_memory_is_answered_for(engine: &dyn DmaEngine) {
         .expect(ACCEPTS)
         .wait()
         .expect("it completes");
-    assert_eq!(crc, crc32c(2, &near[..LEN / 2]), "of what nobody but the device reaches");
+    assert_eq!(crc, crc32c(2, &near[..LEN / 2]), "the memory that only the device reaches");
     assert_eq!(q.compare(parts.0, parts.1).expect(ACCEPTS).wait().expect("it completes").1, None);
 }

@@ -310,7 +310,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
         let remote = engine.import(&descriptor).expect("0 bytes are imported");
         assert_eq!((remote.len(), remote.region().access()), (0, Access::READ), "as they were exported");
         q.copy(remote, allocate(engine, 0)).expect(ACCEPTS).wait().expect(COMPLETES);
-        export.revoke(SOON).expect("nobody is copying");
+        export.revoke(SOON).expect("no copy is in flight");
     }
 }
 
@@ -515,7 +515,7 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
                 Some(transfer)
             })
             .collect();
-        // The operation ends as any other, but nobody waits for its token.
+        // The operation ends as any other, but no code waits for its token.
         drop(transfers[0].take());
         q.flush();
         let begun = Instant::now();

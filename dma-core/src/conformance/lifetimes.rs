@@ -26,7 +26,7 @@ pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
             }
             assert!(
                 since.elapsed() < SOON,
-                "{COMPLETES}, whether anybody waits for it or not: of {left} copies, none is within {SOON:?}"
+                "{COMPLETES}, with or without a waiter: none of {left} copies did within {SOON:?}"
             );
         }
     }
@@ -249,7 +249,7 @@ fn read_in_place(engine: &dyn DmaEngine, src: crate::Buffer, others: &[u8]) {
     let (parts, to) = ((src.slice(1..), src.slice(..1)), (allocate(engine, 5), allocate(engine, len - 5)));
     let (_, (head, tail)) = q.copy(parts, to).expect(ACCEPTS).wait().expect(COMPLETES);
     expect_arrived(&[&others[1..], &others[..1]].concat(), &[&head[..], &tail[..]].concat(), "a gather");
-    expect_arrived(&src, others, "the source, which nobody writes,");
+    expect_arrived(&src, others, "the source, which nothing writes,");
     let _ = q.close(SOON);
 }
 

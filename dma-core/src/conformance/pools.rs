@@ -43,7 +43,7 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     let export = window.export(Access::READ | Access::WRITE).expect("it can be exported");
     drop(window);
     assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 1, "the peer has a buffer");
-    export.revoke(SOON).expect("nobody is copying");
+    export.revoke(SOON).expect("no copy is in flight");
     assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
 }
 

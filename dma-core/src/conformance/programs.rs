@@ -135,7 +135,7 @@ impl<'a> Program<'a> {
             _ => _ = self.queue.poll(),
         }
         for (at, bytes) in self.buffers.iter().map(|(buffer, bytes)| (&buffer[..], bytes)) {
-            expect_arrived(bytes, at, "a buffer that nobody copies to");
+            expect_arrived(bytes, at, "a buffer that no copy writes");
         }
     }
 

@@ -156,7 +156,7 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     assert!(bytes[50..150].iter().all(|b| *b == 0xcd), "written by the peer");
     assert!(bytes[..50] == sample(1, 50)[..] && bytes[150..] == sample(1, 200)[150..], "nothing beside it");
     assert!(remote.read_at(0, &mut bytes).is_err(), "imported memory is reached by DMA alone");
-    export.revoke(Duration::from_secs(5)).expect("nobody is copying");
+    export.revoke(Duration::from_secs(5)).expect("no copy is in flight");
     let late = q.copy(remote, allocate(engine, 10_000)).expect("the queue cannot know").wait();
     let late = late.expect_err("the memory was taken back");
     expect_kind(&late, ErrorKind::Revoked, "a copy from memory that was taken back fails as `Revoked`");

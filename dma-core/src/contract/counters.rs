@@ -79,8 +79,8 @@ each_field!(
 impl Sub for Counters {
     type Output = Self;
 
-    /// Returns the counts since `earlier`, a former state of the same counters. `in_flight` is not a count of
-    /// events, so the result has that of `self`. A difference below 0 is 0.
+    /// Returns the counts since `earlier`, an earlier reading of the same counters. `in_flight` does not
+    /// count events, so the result contains the value of `self`. A difference below 0 becomes 0.
     fn sub(self, earlier: Self) -> Self {
         Self { in_flight: self.in_flight, ..self.with(earlier, u64::saturating_sub) }
     }

@@ -261,7 +261,7 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// Returns the engine whose regions this queue takes.
     fn engine_id(&self) -> EngineId;
 
-    /// Returns the most descriptors in flight; at least the number requested.
+    /// Returns the maximum number of descriptors in flight, which is at least the requested depth.
     fn depth(&self) -> usize;
 
     /// Hands descriptors to the device, in order, and returns how many it took. Fewer than `batch.len()`

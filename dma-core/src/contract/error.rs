@@ -265,7 +265,7 @@ impl Error {
         self.detail.as_ref()?.requested
     }
 
-    /// Returns the limit that the request broke, in the unit of [`requested`](Self::requested).
+    /// Returns the limit that the request violated, in the unit of [`requested`](Self::requested).
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.detail.as_ref()?.limit

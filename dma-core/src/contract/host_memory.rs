@@ -362,7 +362,7 @@ impl HostMemory {
     /// # Safety
     ///
     /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` from byte `offset` on, which stays as long as
-    /// this value or a region made from it exists. The file is not made shorter, and nobody accesses that
+    /// this value or a region made from it exists. The file is not made shorter, and nothing accesses that
     /// part of it by other ways: a write to it is a write to these bytes.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
@@ -428,8 +428,8 @@ impl HostMemory {
 }
 
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: the bytes belong to `owner`, which is Send and Sync. Other code writes them only if they are shared, and then
-// they are never borrowed.
+// SAFETY: the bytes belong to `owner`, which is Send and Sync. Other code writes them only if they are
+// shared, and then they are never borrowed.
 unsafe impl Send for HostMemory {}
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
 // SAFETY: a shared reference exposes only the pointer and the length, and `owner` is Sync.

@@ -58,7 +58,7 @@ impl QueueOptions {
     }
 
     crate::contract::setters::setters! {
-        /// Sets the most operations in flight; 0 for the engine's default.
+        /// Sets the maximum number of operations in flight; 0 for the engine's default.
         with_depth(depth: usize);
     }
 

@@ -15,11 +15,11 @@ pub(crate) mod sealed {
         const UNIQUE: bool;
 
         /// Calls `f` with every view, in order.
-        #[expect(private_interfaces, reason = "the trait is sealed: nobody outside can name or call this")]
+        #[expect(private_interfaces, reason = "the trait is sealed: no other crate can name or call this")]
         fn each(&self, f: &mut dyn FnMut(&Range));
 
         /// The only view, if [`SINGLE`](Self::SINGLE).
-        #[expect(private_interfaces, reason = "the trait is sealed: nobody outside can name or call this")]
+        #[expect(private_interfaces, reason = "the trait is sealed: no other crate can name or call this")]
         fn single(&self) -> &Range;
     }
 }

@@ -83,8 +83,8 @@ impl RegionHandle {
         Self(inner.as_ptr())
     }
 
-    /// Returns true if this is the only handle. Then no other thread can make another one, and everything
-    /// that was done through other handles happened before.
+    /// Returns true if this is the only handle. In that case no other thread can make a handle, and all uses
+    /// of former handles happened before this call.
     #[inline]
     fn is_sole(&self) -> bool {
         self.users.load(Ordering::Acquire) == 1

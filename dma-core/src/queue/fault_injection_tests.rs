@@ -271,7 +271,7 @@ impl Rig {
 type Pair = crate::Transfer<(BufferMut, BufferMut)>;
 
 fn count(given_back: &Mutex<u32>) -> u32 {
-    *given_back.lock().expect("nobody fails while it has it")
+    *given_back.lock().expect("no thread panics while it holds the lock")
 }
 
 fn poll(transfer: &mut Pair, waker: &Waker) -> Poll<std::result::Result<(), ErrorKind>> {
@@ -479,7 +479,7 @@ fn the_log_may_use_the_queue() {
     let of_log = Arc::clone(&events);
     let uses = move |_: &tracing::Event<'_>| {
         LOGGED.with_borrow(|queue| queue.as_ref().map(|queue| (queue.poll(), queue.counters())));
-        *of_log.lock().expect("nobody fails while it has it") += 1;
+        *of_log.lock().expect("no thread panics while it holds the lock") += 1;
     };
     let ends = with_log(uses, || transfers.map(|transfer| transfer.wait().is_ok()));
     assert_eq!((ends, count(&events)), ([true, false, true], 1));
@@ -555,7 +555,7 @@ fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
     let _ = rig.queue.close(Duration::ZERO);
     assert!(transfer.is_done(), "a caller that repeats it would never end");
     transfer.wait_for(Duration::ZERO).expect("likewise");
-    assert_eq!(transfer.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+    assert_eq!(transfer.wait().expect_err("the device never answers").kind(), ErrorKind::DeviceLost);
 }
 
 #[test]
@@ -591,7 +591,7 @@ fn an_engine_that_panics_is_given_up() {
     rig.queue.poll();
     let taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
     assert_eq!(taken, [44, 11], "each of them once");
-    assert_eq!(held.wait().expect_err("nobody knows").kind(), ErrorKind::DeviceLost);
+    assert_eq!(held.wait().expect_err("the device never answers").kind(), ErrorKind::DeviceLost);
     let (src, dst) = rig.pair(12);
     assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
     let Rig { queue, script, .. } = rig;
@@ -626,7 +626,7 @@ fn an_engine_that_reports_twice_is_given_up() {
         let Rig { queue, script, .. } = rig;
         drop(queue);
         assert!(count(&given_back) <= 1);
-        assert!(!lock(&script).dropped, "nobody knows what the device still does");
+        assert!(!lock(&script).dropped, "nothing knows what the device still does");
     }
 }
 
@@ -922,7 +922,7 @@ fn a_device_that_does_not_answer_is_never_taken_apart() {
     let Rig { queue, script, .. } = rig;
     let counters = queue.close(Duration::from_millis(20));
     assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
-    let e = transfer.wait().expect_err("nobody knows");
+    let e = transfer.wait().expect_err("the device never answers");
     assert_eq!(e.kind(), ErrorKind::DeviceLost);
     assert!(e.into_operands().is_none(), "the device may still be at them");
     assert!(!lock(&script).dropped);
@@ -993,7 +993,7 @@ impl AsMut<[u8]> for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        *self.1.lock().expect("nobody fails while it has it") += 1;
+        *self.1.lock().expect("no thread panics while it holds the lock") += 1;
     }
 }
 

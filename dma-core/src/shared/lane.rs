@@ -96,7 +96,8 @@ pub(super) enum Caller {
     Waiter(usize),
     /// A task, after other tasks could submit: rings when enough requests wait.
     Task,
-    /// The lane's thread: rings as for a task, but leaves a device idle while tasks are still submitting.
+    /// The lane's thread. It rings as a task does. While tasks are still submitting, it does not ring, even
+    /// if the device is idle.
     Lane,
     /// A thread that closes the queue: rings at once.
     Closer,
@@ -174,8 +175,7 @@ impl Lane {
         Some(slot)
     }
 
-    /// Submits a request as [`submit`](Self::submit) does, for a copy of one range of at least 1 byte to
-    /// another.
+    /// Submits a request for a copy between two ranges of at least 1 byte, as [`submit`](Self::submit) does.
     #[inline]
     pub(super) fn submit_flat(&self, submitter_id: usize, src: Segment, dst: Segment) -> Option<u32> {
         let slot = self.free.take(submitter_id)?;

@@ -571,8 +571,8 @@ fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> Op
     OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 
-/// Runs `f` with the lane's lists. If the operands are `single`, they need no lists, and the lock is not
-/// taken.
+/// Runs `f` with the lane's lists. `single` operands need no lists, so `f` gets empty ones and the lock is
+/// not taken.
 fn with_lists<R>(lane: &Lane, single: bool, f: impl FnOnce(&mut Lists) -> R) -> R {
     if single { f(&mut Lists::default()) } else { f(&mut lane.lists()) }
 }

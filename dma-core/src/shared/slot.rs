@@ -4,7 +4,7 @@
 //!
 //! | state | owner of the cells | next |
 //! |---|---|---|
-//! | free | nobody | a submitter takes it off the free list |
+//! | free | none | a submitter takes it off the free list |
 //! | filling | the submitter | [`Slot::submit`], then an inbox passes its number to the lane |
 //! | in flight | the lane (request) and the holder (parked operands) | [`Slot::complete`] or [`Slot::park`] |
 //! | done | the holder, who takes the report if there is one | the slot goes back to the free list |
@@ -76,9 +76,9 @@ unsafe impl Send for Slot {}
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     InFlight,
-    /// It is done, without a report.
+    /// It is done. All bytes are in place, and nothing else was reported.
     Done,
-    /// It is done, with a report.
+    /// It has ended, and its slot holds the report.
     Reported,
     /// The device never completed it, so the operands must be leaked.
     Abandoned,

@@ -273,7 +273,7 @@ impl CardConfig {
         }
         for (key, value) in [("max_tasks", self.max_tasks), ("queue_depth", self.queue_depth)] {
             if let Some(value) = value.filter(|value| *value > Profile::DEPTH_MAX) {
-                return Err(format!("{key} is {value}; the most is {}", Profile::DEPTH_MAX));
+                return Err(format!("{key} is {value}; the maximum is {}", Profile::DEPTH_MAX));
             }
         }
         Ok(self)

@@ -20,8 +20,8 @@ pub(crate) enum State {
     Stopping = c::DOCA_CTX_STATE_STOPPING,
 }
 
-/// A kind of context. Methods that run callbacks of the program must hold no `RefCell` and no lock meanwhile:
-/// a callback may submit and free tasks, and stop and destroy the context.
+/// A kind of context. Methods that run callbacks of the program must hold no `RefCell` and no lock in the
+/// meantime: a callback may submit and free tasks, and stop and destroy the context.
 pub(crate) trait Context {
     fn ctx(&self) -> &Ctx;
 

@@ -19,7 +19,7 @@
 //!   latter. All functions of a card share one engine.
 //! - *Memory*: any memory of the program, or that of a DMA buffer, for which a memfd or a udmabuf stands in.
 //!   Rights; limits on devices and on locked bytes; user data; the free function; counting of buffers, or
-//!   none with thread safety. Exports over PCI are imported by this process or another one of the same user.
+//!   none with thread safety. Exports over PCI are imported by this process or another of the same user.
 //!   They are revoked when the map is stopped or the process ends: tasks then fail, and no other memory is
 //!   accessed. Exports over a network are imported, and refused for DMA.
 //! - *Buffers*: windows, data that grows as the device writes, lists, reference counts to 65535.
@@ -78,7 +78,8 @@
 //! - Source and destination may overlap. The profile `ideal` reads each byte before it writes its place;
 //!   others move the bytes in chunks, in any order.
 //! - Submitting a submitted task is `BAD_STATE`. A submitted task that is freed returns to its pool after its
-//!   callback, as NVIDIA's Secure Channel application relies on. Its buffers cannot be changed meanwhile.
+//!   callback, as NVIDIA's Secure Channel application relies on. Its buffers cannot be changed in the
+//!   meantime.
 //! - A context that fails accepts tasks until the program has been told, and flushes them.
 //! - A context without configured tasks does not start: `BAD_STATE`. Stopping an idle one succeeds, because
 //!   NVIDIA's samples rely on that. Stopping a stopping one is `IN_PROGRESS`.
@@ -109,7 +110,7 @@
 //!   in the context, in the order of submission, so `AGAIN` does not occur. The size of the receive queue is
 //!   stored and has no effect. The longest message is the smaller of both sides' limits. A message on a
 //!   connection that has ended is `NOT_CONNECTED`; one that was waiting fails with `CONNECTION_ABORTED`. The
-//!   server is told that a connection ended successfully, whichever side ended it.
+//!   server gets the report that a connection ended successfully, regardless of the side that ended it.
 //! - A consumer starts when the other side's server or client has progressed and answered. Until then it and
 //!   the connection's own progress engine need progress. Numbers of consumers and producers count from 1 on
 //!   each end, and are reused. By default a consumer takes 32 bytes of immediate data. Its memory map cannot

@@ -178,7 +178,7 @@ struct TaskConf {
     tasks: u32,
 }
 
-/// A context's tasks of one kind: options, pool, and those that ended and are not reported yet.
+/// A context's tasks of one kind: their options, their pool, and the ended tasks that are not reported yet.
 pub(crate) struct Tasks<B> {
     conf: Cell<Option<TaskConf>>,
     pool: RefCell<Rc<Pool<B>>>,
@@ -226,7 +226,7 @@ impl<B> Tasks<B> {
         Rc::clone(&self.pool.borrow())
     }
 
-    /// The pool, for the time that no callback runs.
+    /// Borrows the pool. The borrow must end before a callback runs.
     #[inline]
     pub(crate) fn borrow(&self) -> Ref<'_, Rc<Pool<B>>> {
         self.pool.borrow()

@@ -225,7 +225,7 @@ fn mistakes_in_the_configuration_are_named() {
         ("clock = \"wall\"", "unknown variant `wall`, expected `real` or `virtual`"),
         ("max_buf_size = \"2MB\"", "such as 65536, \"64K\""),
         ("max_tasks = 0", "max_tasks is 0; give 1 or more"),
-        ("queue_depth = 65537", "the most is 65536"),
+        ("queue_depth = 65537", "the maximum is 65536"),
         ("side = \"left\"", "side: unknown variant `left`"),
         ("version = 3", "version is 3; give a string"),
         ("card = 5", "card: "),

@@ -228,7 +228,7 @@ fn told() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// The host: exports memory until it is told to revoke it.
+/// The host: exports memory until the test has it revoke the memory.
 #[test]
 #[ignore = "a part of the other test, in a process of its own"]
 fn host() {
@@ -247,7 +247,7 @@ fn host() {
     told();
 }
 
-/// The DPU: copies the memory, and is told when it was revoked.
+/// The DPU: copies the memory until it is revoked.
 #[test]
 #[ignore = "a part of the other test, in a process of its own"]
 fn dpu() {

@@ -215,8 +215,8 @@ impl<T: Copy> Ptr<T> {
         if self.0.is_null() || n > isize::MAX as usize / size_of::<T>().max(1) {
             return &[];
         }
-        // SAFETY: the array has `n` values, which nobody changes while the slice is used, and their size does
-        // not overflow.
+        // SAFETY: the array has `n` values, which nothing changes while the slice is used, and their size
+        // does not overflow.
         unsafe { std::slice::from_raw_parts(self.0, n) }
     }
 

@@ -405,7 +405,7 @@ fn memory_in_a_row_for_devices_need_not_be_so_for_the_program() {
     driver.finish();
     assert_eq!(memory.bytes()[first * PAGE + PAGE - 1000..][..1000], src.bytes()[..1000]);
     assert_eq!(memory.bytes()[second * PAGE..][..64_536], src.bytes()[1000..]);
-    // A pattern goes on where it was.
+    // A pattern continues at its position.
     driver.build(16, FILL | UPDATE, 0x0807_0605_0403_0201, buses[first] + (PAGE - 5) as u64);
     driver.ring_doorbell();
     driver.finish();

@@ -459,8 +459,12 @@ fn a_probe_in_a_probe_is_refused_and_does_not_hang() {
 }
 
 #[test]
-fn functions_of_others_are_not_had() {
-    assert_eq!(Channel::try_new("0000:84:04.0").err(), Some(0), "the kernel's is not even offered");
+fn functions_of_others_are_not_attached() {
+    assert_eq!(
+        Channel::try_new("0000:84:04.0").err(),
+        Some(0),
+        "a function of the kernel's driver is not offered"
+    );
     assert_eq!(Channel::try_new("0000:84:04.1").err(), Some(0), "another process has it");
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Step {
     Fail(usize),
 }
 
-/// Programs; with failures if they are allowed.
+/// Generates programs. With `failures`, they also contain failures of the device.
 pub(crate) fn programs(failures: bool) -> impl Strategy<Value = Vec<Step>> {
     let len = || prop_oneof![4 => 1..200_usize, 2 => 1..9_000_usize, 1 => 1..90_000_usize];
     let fill = (len(), 0..70_usize);

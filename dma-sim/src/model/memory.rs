@@ -92,7 +92,7 @@ struct Entry {
 
 /// First address of allocated regions, so that small numbers are never addresses.
 const FIRST_ADDRESS: u64 = 0x1000_0000;
-/// Alignment of allocated regions, and the least gap between them.
+/// Alignment of allocated regions, and the minimum gap between them.
 const PAGE: u64 = 4096;
 
 /// All registered regions.

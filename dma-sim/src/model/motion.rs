@@ -8,9 +8,9 @@ use super::task::Operation;
 
 /// Bytes that move together: devices do not tear smaller units.
 const LINE: u64 = 64;
-/// Most parts of a task.
+/// Maximum number of parts of a task.
 const PARTS_MAX: u64 = 4;
-/// Most pieces of a scattered task, so that large tasks stay as fast as plain copies.
+/// Maximum number of pieces of a scattered task, so that large tasks stay as fast as plain copies.
 const GRAINS_MAX: u64 = 1_024;
 
 /// Division of a task's bytes into parts.
@@ -37,7 +37,7 @@ impl Tearing {
     #[inline]
     pub(super) fn new(len: u64, offset: u64, chance: u64) -> Self {
         let skew = offset % LINE;
-        // No overflow: the task is in memory.
+        // This cannot overflow, because the task's bytes are in memory.
         let lines = (skew + len).div_ceil(LINE);
         if lines < 2 {
             return Self::default();

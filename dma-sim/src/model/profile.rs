@@ -169,9 +169,9 @@ pub enum ProfileError {
         field: &'static str,
         /// The value given.
         value: u64,
-        /// The least that is allowed.
+        /// The minimum.
         min: u64,
-        /// The most that is allowed.
+        /// The maximum.
         max: u64,
     },
 }

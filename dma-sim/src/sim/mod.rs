@@ -20,14 +20,14 @@
 //!
 //!   | fault | the operation | the queue |
 //!   |---|---|---|
-//!   | `refuse` | fails: `OutOfResources` | goes on |
-//!   | `fail` | fails: `DeviceFault` | goes on, or is reset, as the profile says |
+//!   | `refuse` | fails: `OutOfResources` | continues |
+//!   | `fail` | fails: `DeviceFault` | continues, or is reset, as the profile says |
 //!   | `reset` | fails: `DeviceFault` | is reset: others in flight are `Aborted`; it restarts |
-//!   | `lose` | never ends, until the queue is closed | goes on with one place less |
+//!   | `lose` | never ends, until the queue is closed | continues with one place less |
 //!   | `stick` | never ends, until the queue is closed | makes no progress |
 //!   | `gone` | fails: `DeviceLost` | all others fail with it, and so do all later ones |
-//!   | `slow` | ends later | goes on |
-//!   | `corrupt` | is done, with one bit wrong; a comparison or a CRC has a wrong result | goes on |
+//!   | `slow` | ends later | continues |
+//!   | `corrupt` | is done, with one bit wrong; a comparison or a CRC has a wrong result | continues |
 //!   | `oversize` | over the limit: `DeviceFault`; see [`SimOptions::claimed_max_transfer`] | is reset |
 //!
 //! - Memory of other processes on the same machine, exported and imported; see [`dma_ipc`]. A copy to or from

@@ -16,7 +16,7 @@ pub enum Clock {
     /// profile's time, and tests take no time. No time passes while nothing is in flight on the polled queue.
     #[default]
     Virtual,
-    /// The computer's clock: a copy takes as long as on the modelled device, or longer if nobody polls.
+    /// The computer's clock: a copy takes as long as on the modelled device, or longer if no thread polls.
     Real,
     /// Only [`SimEngine::advance`](super::SimEngine::advance) advances time.
     Manual,
@@ -36,7 +36,7 @@ const COUNTS: RangeInclusive<u32> = 1..=u32::MAX;
 const TRANSFERS: RangeInclusive<u64> = 64..=u64::MAX;
 const BANDWIDTHS: RangeInclusive<u64> = 1..=u64::MAX;
 const JITTERS: RangeInclusive<u32> = 0..=1_000;
-/// At most the size of an address space.
+/// The maximum is the size of an address space.
 const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 
 /// Options of a simulated device.

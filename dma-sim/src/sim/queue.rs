@@ -16,7 +16,7 @@ use crate::model::{
     self, ChannelError, ChannelId, ChannelState, HaltCause, Refused, RegionKey, Segment, TaskError,
 };
 
-/// Most events of the model in one poll, which bounds its duration.
+/// Maximum number of model events in one poll, which bounds its duration.
 const EVENTS_PER_POLL: u32 = 4_096;
 
 #[derive(Debug)]

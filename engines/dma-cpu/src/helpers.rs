@@ -31,9 +31,9 @@ pub(super) struct Helpers {
     /// Ticks of the last call, if it woke one thread.
     last_call: Mutex<Option<u64>>,
     wake: Condvar,
-    /// Smoothed ticks that a wake-up takes its caller.
+    /// Smoothed duration of a wake-up for its caller, in ticks.
     pub(super) stall: AtomicU64,
-    /// Smoothed ticks from a wake-up until the thread runs.
+    /// Smoothed time from a wake-up until the thread runs, in ticks.
     pub(super) delay: AtomicU64,
     /// Wake-up credit: helper work beyond break-even, in ticks, capped. While it lasts, threads are woken at
     /// once.
@@ -197,7 +197,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 impl Helpers {
-    /// Returns `size` threads that seem asleep, and that `worth` ticks of work justify waking.
+    /// Returns `size` threads that count as asleep. `worth` ticks of work justify waking one.
     pub(super) fn asleep(size: usize, worth: u64) -> Self {
         let helpers = Self { size, ..Self::default() };
         helpers.sleepers.store(size, Ordering::Relaxed);

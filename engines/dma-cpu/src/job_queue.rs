@@ -116,7 +116,7 @@ impl Job {
 pub(super) struct BusyPeriod {
     /// In ticks.
     worked: u64,
-    /// When it last did something.
+    /// End of its last work.
     until: u64,
     /// Work since the thread woke, in ticks.
     done: u64,

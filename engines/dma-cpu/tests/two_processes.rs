@@ -119,6 +119,6 @@ fn copies_cross_processes_until_the_peer_dies() {
         let late = queue.copy(lists, got).expect("the queue cannot know").wait().expect_err("gone");
         assert_eq!(late.kind(), ErrorKind::Revoked);
         assert_eq!(engine.import(&descriptor).expect_err("gone").kind(), ErrorKind::Revoked);
-        queue.copy(local(), local()).expect("accepted").wait().expect("the queue goes on");
+        queue.copy(local(), local()).expect("accepted").wait().expect("the queue still works");
     }
 }

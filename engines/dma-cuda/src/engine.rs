@@ -39,7 +39,7 @@ pub struct CudaEngine {
 }
 
 impl CudaEngine {
-    /// Opens a device: the given one, or the first. Loads `libcuda.so.1` if nobody did so before, which reads
+    /// Opens a device: the given one, or the first. Loads `libcuda.so.1` if it is not loaded yet, which reads
     /// files, and makes the device's primary context, which takes a part of a second and some 100 MiB of
     /// device memory.
     ///

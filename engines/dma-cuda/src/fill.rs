@@ -16,7 +16,7 @@ const PATTERN: usize = 8;
 ///
 /// # Safety
 ///
-/// The context is current, and the stream is one of it. The bytes are memory that it reaches, and nobody
+/// The context is current, and the stream is one of it. The bytes are memory that it reaches, and nothing
 /// accesses them until the stream has done this.
 pub(crate) unsafe fn fill(
     driver: &Driver,

@@ -28,7 +28,7 @@ pub(crate) static CUDA: Vendor = Vendor {
     implicit_symbols: &[],
 };
 
-/// Loads the library from `dir` or, without one, from where the vendor says.
+/// Loads the library from `dir`; without `dir`, from the usual directories.
 pub(crate) fn open(dir: Option<&Path>) -> Result<Driver, LoadError> {
     let loaded = match dir {
         Some(dir) => CUDA.open_in(dir),

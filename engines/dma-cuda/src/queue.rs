@@ -455,7 +455,7 @@ impl QueueEvents for CudaQueue {
 impl Drop for CudaQueue {
     fn drop(&mut self) {
         if !self.groups.is_empty() || self.given > 0 {
-            // Leaks the stream and the events, because transfers in flight go on.
+            // Leaks the stream and the events, because transfers in flight continue.
             let stream = Arc::clone(&self.stream);
             std::mem::forget(stream);
             return;

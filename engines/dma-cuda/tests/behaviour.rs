@@ -300,7 +300,7 @@ fn registration_says_what_is_wrong() {
     assert!(error.hint().contains("RegistrationCache"), "{error}");
     let region = registered.region().clone();
     drop(registered);
-    memory = region.deregister().expect("nobody else has it").expect("it was registered");
+    memory = region.deregister().expect("nothing else uses the region").expect("it was registered");
     let again = engine.register(memory).unwrap();
     drop(again);
 
@@ -314,9 +314,9 @@ fn registration_says_what_is_wrong() {
 /// A page that the CPU may not write.
 struct ReadOnlyPage(*mut c_void);
 
-// SAFETY: memory that nobody writes.
+// SAFETY: memory that nothing writes.
 unsafe impl Send for ReadOnlyPage {}
-// SAFETY: memory that nobody writes.
+// SAFETY: memory that nothing writes.
 unsafe impl Sync for ReadOnlyPage {}
 
 impl AsRef<[u8]> for ReadOnlyPage {

@@ -151,6 +151,6 @@ fn a_child_of_the_process_gets_device_lost() {
     // SAFETY: a child of this process, and a place for its status.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((waited, libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (child, true, 0));
-    // The parent goes on.
+    // The parent continues.
     queue.copy(window.slice(..64), window.slice(64..128)).unwrap().wait().unwrap();
 }

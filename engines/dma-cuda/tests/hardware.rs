@@ -284,7 +284,7 @@ fn by_batches(
 }
 
 #[test]
-#[ignore = "needs an NVIDIA GPU, and nobody else on it: cargo test --release -p dma-cuda --test hardware -- --ignored --nocapture"]
+#[ignore = "needs an NVIDIA GPU without other users: cargo test --release -p dma-cuda --test hardware -- --ignored --nocapture"]
 fn rates_of_batch_calls_by_their_attributes() {
     let engine = open();
     let driver = engine.driver();
@@ -345,7 +345,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 #[test]
-#[ignore = "needs an NVIDIA GPU, and nobody else on it: cargo test --release -p dma-cuda --test hardware -- --ignored --nocapture"]
+#[ignore = "needs an NVIDIA GPU without other users: cargo test --release -p dma-cuda --test hardware -- --ignored --nocapture"]
 fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
     let engine = open();
     let driver = engine.driver();

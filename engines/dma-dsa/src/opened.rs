@@ -28,7 +28,8 @@ pub(crate) struct Opened {
 pub(crate) struct Live {
     /// `None` after a failure to open it again.
     pub(crate) portal: Option<Box<dyn Portal>>,
-    /// Grows when the work queue is opened again. Descriptors of earlier ones are at no device any more.
+    /// Increases each time that the work queue is opened again. No device has descriptors of earlier
+    /// generations.
     pub(crate) generation: u64,
 }
 

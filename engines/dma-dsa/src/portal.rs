@@ -259,7 +259,7 @@ mod tests {
         unsafe { populate(addr + 5, 9, false) }.unwrap();
         // SAFETY: the page of that mapping, which may not be written.
         unsafe { populate(addr, 1, true) }.unwrap_err();
-        // SAFETY: mapped above, and used by nobody.
+        // SAFETY: mapped above, and not in use.
         unsafe { munmap(start, page) }.unwrap();
     }
 

@@ -4,9 +4,10 @@ use dma_core::{Completion, Descriptor, Outcome};
 
 /// Descriptors in flight in the order of submission, each with a state.
 ///
-/// Devices mostly report in that order, so a descriptor is mostly the oldest one. Otherwise the search starts
-/// behind the descriptor that was found last, because a device with several channels keeps the order within
-/// each channel. Several descriptors may have one token; then the first that the search finds is taken.
+/// Most devices report in that order, so the descriptor is usually the oldest one. Otherwise the search
+/// starts behind the descriptor that was found last, because a device with several channels keeps the order
+/// within each channel. Several descriptors may have one token; then the first that the search finds is
+/// taken.
 #[derive(Debug)]
 pub(crate) struct InFlight<S> {
     /// Rings: the entry of position `p` is at `p & (len - 1)`.

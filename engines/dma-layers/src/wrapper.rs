@@ -225,7 +225,7 @@ unsafe impl<L: Wrapper> RawRegion for WrappedRegion<L> {
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let inner = self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?;
-        // SAFETY: the caller promises that nobody holds references to these bytes, which are the inner
+        // SAFETY: the caller promises that nothing holds references to these bytes, which are the inner
         // region's.
         self.wrapper.instrument(Call::Export { len }, || unsafe { inner.export(offset, len, rights) })
     }

@@ -9,7 +9,8 @@ use engines::{cpu, meter, sim};
 use proptest::prelude::*;
 
 proptest! {
-    /// Any lengths, in batches of any size, on devices that fail some, cut some and reset at times.
+    /// Copies of any lengths, in batches of any size, on devices that fail some copies, cut some, and reset
+    /// sometimes.
     #[test]
     fn counts_are_those_of_the_queue(
         device in prop_oneof![

@@ -268,7 +268,7 @@ fn wrapped_engines_are_replayed_on_and_see_the_calls() {
     let counted = meter(record(cpu("cpu:threads=0"), folder.path()));
     let engine: Arc<dyn DmaEngine> = counted.clone();
     assert_right(&replay(&trace, &engine, &options()).unwrap());
-    // Once to verify, once with the times.
+    // The replay runs the 10 copies twice: to verify them, and to time them.
     assert_eq!(counted.report().queues.iter().map(|queue| queue.done).sum::<u64>(), 20);
     drop((counted, engine));
     let again = Trace::load(&folder.path().join("a.trace")).unwrap();

@@ -248,7 +248,7 @@ impl Device {
         Err(down(&self.name, self.port.number))
     }
 
-    /// Takes the events that came meanwhile.
+    /// Takes the events that came in the meantime.
     fn read_events(&self) {
         let mut event = ibv_async_event { element: std::ptr::null_mut(), event_type: -1 };
         // SAFETY: an open device, whose file does not block, and room for an event.

@@ -146,7 +146,8 @@ pub(crate) fn ask(
     }
 }
 
-/// As [`ask`], once. Sets `is_busy` if the exporter says so, or hangs up without an answer.
+/// Asks once, as [`ask`] does. Sets `is_busy` if the exporter reports that it is busy, or closes the
+/// connection without an answer.
 fn ask_once(
     service: SocketAddr,
     secret: &Secret,

@@ -23,7 +23,7 @@ pub(crate) static RDMA_CORE: Vendor = Vendor {
     implicit_symbols: &[],
 };
 
-/// Loads the library from `dir` or, without one, from where the vendor says.
+/// Loads the library from `dir`; without `dir`, from the usual directories.
 pub(crate) fn open(dir: Option<&Path>) -> Result<Verbs, LoadError> {
     let loaded = match dir {
         Some(dir) => RDMA_CORE.open_in(dir),

@@ -13,7 +13,7 @@ use crate::error::error;
 /// [`INFO`](Self::INFO) and the README list come next.
 ///
 /// An answer that does not come is asked for 6 times more. So a copy without an answer fails after 7 to 28
-/// times the timeout: a device may take up to 4 times as long as it was told.
+/// times the timeout: a device may take up to 4 times the time that is set.
 ///
 /// Loading a library runs its code, and listening makes this process reachable. So untrusted names must not
 /// have `lib` and `listen`: `dma::parse_untrusted` refuses them.

@@ -22,9 +22,10 @@ use crate::route::{Relay, Route, Target};
 use crate::shared::Inner;
 use crate::verbs::{SEND_FENCE, SEND_SIGNALED, WR_RDMA_READ, ibv_send_wr, ibv_sge, ibv_wc};
 
-/// One of this number of requests makes a completion, as the last of each doorbell does. A power of two.
+/// Every this many requests, one makes a completion; the last request of each doorbell also does. A power of
+/// two.
 const SIGNAL_EVERY: u64 = 32;
-/// Completions that are taken at once.
+/// Maximum number of completions per call of the library.
 const TAKE: usize = 16;
 
 /// State of a queue.
@@ -350,7 +351,7 @@ impl RdmaQueue {
         let ready = (self.done - self.reported).min(completions.len() as u64);
         if self.failed_to <= self.reported {
             let (at, len) = (self.place(self.reported), ready as usize);
-            // Two parts, if they go on at the start of the ring.
+            // Two parts, if they continue at the start of the ring.
             let (behind, front) = self.tokens.split_at(at);
             let (first, second) = completions[..len].split_at_mut(len.min(front.len()));
             let fill = |completions: &mut [Completion], tokens: &[u64]| {

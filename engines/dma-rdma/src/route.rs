@@ -182,7 +182,7 @@ impl RdmaQueue {
     #[cold]
     fn not_connected(&mut self, why: &Error) {
         tracing::warn!(device = self.pair.device().name, %why, "a queue pair cannot be connected to an exporter");
-        // It may have been connected half.
+        // One of its sides may have been connected.
         if self.abort_link() {
             self.end_all(error::connecting(why.kind()));
         }
@@ -202,7 +202,7 @@ impl RdmaQueue {
         let_go
     }
 
-    /// Resets the link in use after a failure, and connects it again for what was submitted meanwhile.
+    /// Resets the link in use after a failure, and connects it again for what was submitted in the meantime.
     #[cold]
     pub(crate) fn disconnect(&mut self) {
         if !self.abort_link() {

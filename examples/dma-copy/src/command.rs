@@ -35,7 +35,7 @@ pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) 
     match copied {
         Ok(summary) => {
             if quiet < 2 {
-                // The copy is complete even if nobody reads the summary.
+                // The copy is complete even if the summary cannot be written.
                 let _ = writeln!(std::io::stdout(), "{summary}");
             }
             ExitCode::SUCCESS

@@ -95,7 +95,7 @@ impl Source {
     }
 
     fn changed(&self, change: &str) -> String {
-        format!("{} {change} while it was copied; copy it again when nobody changes it", self.name)
+        format!("{} {change} while it was copied; copy it again when no program changes it", self.name)
     }
 }
 

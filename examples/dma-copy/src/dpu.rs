@@ -1,5 +1,5 @@
 //! The DPU's role: imports the host's window and moves bytes between its slots and local buffers by DMA, both
-//! ways. A thread reads or writes the file meanwhile.
+//! ways. A thread reads or writes the file in the meantime.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

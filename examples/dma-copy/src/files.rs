@@ -111,8 +111,11 @@ impl Target {
         };
         // `Source::open` found nothing here.
         if fs::symlink_metadata(path).is_ok() {
-            let what =
-                if fs::metadata(path).is_ok() { "was created meanwhile" } else { "is a link to nothing" };
+            let what = if fs::metadata(path).is_ok() {
+                "was created during the copy"
+            } else {
+                "is a link to nothing"
+            };
             return Err(failure!(Writing, "{shown} {what}; remove it, or choose another --file"));
         }
         let directory =
@@ -135,7 +138,7 @@ impl Target {
         })
     }
 
-    /// Bytes that an earlier copy left, with which `--resume` may go on.
+    /// Bytes that an earlier copy left, and that `--resume` may continue.
     pub(crate) const fn there(&self) -> u64 {
         self.there
     }

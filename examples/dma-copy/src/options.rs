@@ -107,7 +107,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "KIND", default_value = "xxh3", value_enum)]
     pub(crate) checksum: Checksum,
 
-    /// Go on with the partial copy that an earlier run kept, and keep this one if it fails
+    /// Continue the partial copy that an earlier run kept, and keep this one if it fails
     #[arg(long)]
     pub(crate) resume: bool,
 

@@ -498,7 +498,7 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
             }
             take();
             let sender = place.start(Side::Host, "-f src");
-            receiver.end().failed(&["dst was created meanwhile"]);
+            receiver.end().failed(&["dst was created during the copy"]);
             sender.end().failed(&["gave up"]);
             fs::remove_file(place.path("dst")).expect("removed");
         }

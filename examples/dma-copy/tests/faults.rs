@@ -257,7 +257,7 @@ fn a_peer_without_the_secret_is_rejected() {
     ]);
     dpu.end().failed(&["no host connected", "turned away"]);
 
-    // Strangers delay nobody: silent ones, ones that send nonsense, one with the wrong secret.
+    // Strangers cause no delay: silent ones, ones that send nonsense, one with the wrong secret.
     let port = free_port();
     let dpu = place.start(Side::Dpu, &format!("-f dst {}", channel("key", port)));
     let start = Instant::now();

@@ -43,7 +43,7 @@ pub(super) fn map_file(file: RawFd) -> usize {
     map(PAGE, libc::PROT_WRITE, libc::MAP_SHARED, file)
 }
 
-/// Undoes a mapping, which nobody uses any more.
+/// Undoes a mapping, which nothing uses any more.
 pub(super) fn unmap(at: usize, len: usize) {
     // SAFETY: the caller made it.
     assert_eq!(unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), len) }, 0);
@@ -162,7 +162,7 @@ impl Arena {
     /// Asserts that nothing else has changed. No work queue runs any more.
     pub(super) fn check(&self) {
         protect(self.start + MISSING * PAGE, libc::PROT_READ);
-        // SAFETY: the arena, which nobody writes.
+        // SAFETY: the arena, which nothing writes.
         let now = unsafe {
             std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(self.start), PAGES * PAGE)
         };

@@ -129,7 +129,7 @@ impl SpdkProgram {
         };
         let inside = known(dst) && src.is_none_or(known);
         let size = usize::try_from(len).unwrap_or(usize::MAX);
-        // SAFETY: the program's memory. Operations on bytes that devices write meanwhile are marked as
+        // SAFETY: the program's memory. Operations on bytes that devices write in the meantime are marked as
         // contested.
         let bytes = |at: *mut c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec();
         let bytes = match src {

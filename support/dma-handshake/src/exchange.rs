@@ -14,7 +14,7 @@ const REFUSED: [u8; PROOF_LEN] = [0; PROOF_LEN];
 const BUSY: [u8; PROOF_LEN] = [0xff; PROOF_LEN];
 /// Length of a side's first message in bytes: the magic and a nonce.
 const HELLO_LEN: usize = 8 + size_of::<Nonce>();
-/// Longest wait between two checks of whether to go on.
+/// Longest wait between two checks for the end.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A connection to the listener that has not authenticated yet.

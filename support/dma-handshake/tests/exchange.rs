@@ -198,7 +198,7 @@ fn a_recorded_caller_is_refused() {
 #[test]
 fn a_reflected_exchange_proves_nothing() {
     let secret = secret("sixteen or more bytes");
-    // The caller hears itself; the listener hears nobody.
+    // The caller receives its own messages; the listener receives none.
     let (_, caller) = exchange([&secret; 2], [&PROTOCOL; 2], |mut caller, listener| {
         drop(listener);
         for len in MESSAGES {
@@ -230,7 +230,7 @@ proptest! {
         // The last message is the listener's proof: the caller alone can see that it was changed.
         prop_assert_eq!(listener.is_ok(), at >= 40 + 40 + 32);
         prop_assert!(caller.is_err());
-        // Magics are told from secrets.
+        // Magic numbers are distinguished from secrets.
         if at < 8 {
             prop_assert_eq!(listener, Err(ErrorKind::InvalidData));
         }
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// A connection that is closed for newer ones of its host is told so, and a caller that comes then is served.
+/// A connection that is closed for newer ones of its host gets that answer, and the next caller is served.
 #[test]
 fn a_full_listener_says_that_it_is_busy_and_serves_newcomers() {
     let secret = secret("sixteen or more bytes");

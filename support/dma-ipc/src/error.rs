@@ -32,13 +32,13 @@ pub enum RemoteError {
     UnknownExport { pid: u32 },
 
     /// The exporter withdrew the grant while this import was open.
-    #[error("process {pid} revoked this import; drop it, and import a new descriptor to go on")]
+    #[error("process {pid} revoked this import; drop it, and import a new descriptor to continue")]
     Revoked { pid: u32 },
 
     /// The exporting process ended, or closed the connection, without revoking.
     #[error(
-        "the exporting process {pid} is gone; bytes already copied are its own, but nobody answers for the \
-         rest: start it again and import its new descriptor"
+        "the exporting process {pid} is gone; bytes of completed copies are valid, others are \
+         undefined: start the process again and import its new descriptor"
     )]
     PeerGone { pid: u32 },
 

@@ -175,7 +175,7 @@ mod loom_tests {
         let mut copies = 0;
         for _ in 0..times {
             if acquire(&shared.word).is_ok() {
-                // Loom fails the test if anybody else touches the bytes at the same time.
+                // Loom fails the test if another thread accesses the bytes at the same time.
                 shared.bytes.with_mut(write_once);
                 copies += 1;
                 let _ = release(&shared.word);

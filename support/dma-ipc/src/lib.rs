@@ -101,10 +101,10 @@ pub use region::Unexportable;
 /// Length of an export's descriptor in bytes.
 pub const BLOB_LEN: usize = 56;
 
-/// Most imports that one export can have at a time.
+/// Maximum number of imports of one export at a time.
 pub const MAX_IMPORTS: u32 = 256;
 
-/// Most leases that one import can have at a time.
+/// Maximum number of leases of one import at a time.
 pub const MAX_LEASES: u32 = 1 << 24;
 
 /// A range of the exporter's memory and the importer's rights.

@@ -31,7 +31,7 @@ pub(super) enum Reply {
     Granted(Granted),
     /// No such export.
     Unknown,
-    /// It has the most imports.
+    /// It has the maximum number of imports.
     Full,
     /// The importer runs as another user.
     ForeignUser,

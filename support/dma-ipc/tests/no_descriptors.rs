@@ -1,5 +1,5 @@
-//! A process that runs out of descriptors says so, and goes on when it has some again. Alone in its process,
-//! as it takes the descriptors away from all of it.
+//! A process that runs out of descriptors gets an error that says so, and works again when it has some. Alone
+//! in its process, as it takes the descriptors away from all of it.
 
 #![cfg(target_os = "linux")]
 

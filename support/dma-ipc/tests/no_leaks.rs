@@ -51,7 +51,7 @@ fn a_thousand_exports_and_imports_leave_nothing_behind() {
     }
     must_become(before);
 
-    // The thread goes on.
+    // The thread continues.
     let kept = Export::new(&memory, 0..10, Access::READ).unwrap();
     let before = holdings();
     for number in 0..1000 {

@@ -131,7 +131,9 @@ impl LoadError {
             Self::Second { .. } => "use one of them in a process".to_owned(),
             Self::TooOld { .. } => format!("install {sdk}, {min_version} or later"),
             Self::MissingSymbols { .. } => {
-                format!("install a complete {sdk}, {min_version} or later, all of its libraries of one build")
+                format!(
+                    "install a complete {sdk}, {min_version} or later; all of its libraries must come from one build"
+                )
             }
         }
     }

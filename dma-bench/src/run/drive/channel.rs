@@ -14,7 +14,7 @@ use crate::run::memory::Memory;
 pub(super) const MAX_COMPLETIONS: usize = 64;
 /// Consecutive refusals with "try again" after which an engine has failed.
 const MAX_REFUSALS: u32 = 4096;
-/// Time limit for descriptors to come back after the queue was stopped.
+/// Time limit for the completions of all descriptors after the queue was stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A raw queue, and the memory that its descriptors name.
@@ -47,7 +47,8 @@ pub(super) enum Stopped {
 }
 
 impl Channel {
-    /// Opens a queue. `memory` stays until the queue is gone; `pending` is the most descriptors that wait.
+    /// Opens a queue. `memory` stays until the queue is gone; `pending` is the maximum number of descriptors
+    /// that wait.
     pub(super) fn open(
         engine: &dyn DmaEngine,
         options: &QueueOptions,
@@ -91,7 +92,7 @@ impl Channel {
     pub(super) unsafe fn submit(&mut self, batch: &[Descriptor<'static>]) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
         // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the
-        // queue's engine, and is leaked if a descriptor never comes back.
+        // queue's engine, and is leaked if a descriptor is never reported.
         let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
         queue.flush();
         self.outstanding += taken as u64;
@@ -110,7 +111,7 @@ impl Channel {
     pub(super) unsafe fn submit_pending(&mut self) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
         // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the
-        // queue's engine, and is leaked if a descriptor never comes back.
+        // queue's engine, and is leaked if a descriptor is never reported.
         let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
         queue.flush();
         self.outstanding += taken as u64;
@@ -133,7 +134,7 @@ impl Channel {
         loop {
             let refused = self.refusals;
             // SAFETY: the caller keeps the segments within the memory and apart. The queue reads the lists of
-            // segments before this returns. The memory is leaked if the descriptor never comes back.
+            // segments before this returns. The memory is leaked if the descriptor is never reported.
             let answer = unsafe { queue.submit(&[descriptor]) };
             match taken(answer, &mut self.refusals)? {
                 1 => {
@@ -166,7 +167,7 @@ impl Channel {
         let mut whole = 0;
         while whole < times {
             // SAFETY: the caller keeps the segments within the memory and apart, and the batch before has
-            // completed. The memory is leaked if a descriptor never comes back.
+            // completed. The memory is leaked if a descriptor is never reported.
             let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals);
             queue.flush();
             let n = match taken {
@@ -204,7 +205,7 @@ impl Channel {
         }
     }
 
-    /// Stops the queue and polls until all descriptors have come back, for [`DRAIN_TIMEOUT`] at most. Returns
+    /// Stops the queue and polls until all descriptors are reported, for [`DRAIN_TIMEOUT`] at most. Returns
     /// false if some have not.
     pub(super) fn drain(&mut self) -> bool {
         let Some(queue) = self.queue.as_mut().filter(|_| self.outstanding > 0) else { return true };
@@ -221,7 +222,7 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Waits for operations in flight. If they do not come back, the queue and its memory are leaked, because
+    /// Waits for operations in flight. If they are not reported, the queue and its memory are leaked, because
     /// the device may still access them.
     fn drop(&mut self) {
         if !self.drain() {

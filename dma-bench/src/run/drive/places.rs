@@ -198,8 +198,8 @@ impl Place {
     }
 }
 
-/// Returns the number of descriptors for an operation of the cell, and the most bytes of each. Fails with
-/// [`CellError::Unsupported`] if the engine cannot do the operation.
+/// Returns the number of descriptors for an operation of the cell, and the maximum number of bytes of each.
+/// Fails with [`CellError::Unsupported`] if the engine cannot do the operation.
 pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), CellError> {
     let Limits { max_transfer, max_segments, max_queue_depth, .. } = info.limits;
     let pieces = cell.size.div_ceil(max_transfer).max(1);

@@ -278,7 +278,7 @@ proptest! {
         let error = worker.run(extent(0, 1000, 7)).unwrap_err().to_string();
         let expected = ["an operation failed", "an operation failed", "unknown token", "no operation in flight has"][which];
         prop_assert!(error.contains(expected), "{error}");
-        // All operations in flight come back, and no memory is leaked.
+        // All operations in flight are reported, and no memory is leaked.
         prop_assert!(worker.channel.drain());
         // A wrong token that names another operation in flight is noticed only when that one completes as
         // well.

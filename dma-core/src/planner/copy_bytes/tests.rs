@@ -98,7 +98,7 @@ fn buffers_and_places_that_others_have_are_waited_for() {
     let held = pool.try_get(64).expect("a buffer");
     let options = QueueOptions::new().with_depth(1).with_stall_timeout(Duration::from_millis(20));
     on_both(&engine, &options, |copy| {
-        let e = copy(&pool, &[1; 10], &mut [0; 10]).expect_err("nobody gives one back");
+        let e = copy(&pool, &[1; 10], &mut [0; 10]).expect_err("no buffer is returned");
         assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
     });
     let (engine, pool) = (&engine, &pool);

@@ -72,7 +72,7 @@ unsafe impl RawQueue for Odd {
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         assert!(!self.script.panics.load(SeqCst), "the engine was told to");
-        let only = *self.script.only.lock().expect("nobody fails while it has it");
+        let only = *self.script.only.lock().expect("no thread panics while it holds the lock");
         if self.script.mute.load(SeqCst) || only.is_some_and(|only| only != std::thread::current().id()) {
             return 0;
         }
@@ -400,7 +400,7 @@ fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {
         } else {
             refuses(rig.lane());
         }
-        let error = held.wait().expect_err("nobody answers it");
+        let error = held.wait().expect_err("the device never answers");
         assert_eq!(error.kind(), ErrorKind::DeviceLost);
         assert!(error.into_operands().is_none());
         let (src, dst) = (rig.memory(|| ()), rig.memory(|| ()));
@@ -619,7 +619,8 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
         let rig = Rig::on(ReferenceEngine::new(options), |_| ());
         let memory = || rig.engine.allocate(1 << 20).expect("memory");
         let long = rig.queue.copy(memory(), memory()).expect("room");
-        *rig.script.only.lock().expect("nobody fails while it has it") = Some(std::thread::current().id());
+        *rig.script.only.lock().expect("no thread panics while it holds the lock") =
+            Some(std::thread::current().id());
         let waiter = std::thread::spawn(move || long.block(None, STALL));
         let (started, mut before, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         while started.elapsed() < 4 * STALL && !waiter.is_finished() {
@@ -630,7 +631,7 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
             std::thread::sleep(Duration::from_millis(1));
         }
         longest = longest.max(before.elapsed());
-        *rig.script.only.lock().expect("nobody fails while it has it") = None;
+        *rig.script.only.lock().expect("no thread panics while it holds the lock") = None;
         let done = waiter.join().expect("it waits");
         rig.lane().drain(rig.lane().close(deadline(HANGS)));
         (longest < STALL / 4).then_some(!done)

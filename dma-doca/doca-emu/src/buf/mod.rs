@@ -21,7 +21,8 @@ pub(crate) type Returned = RefCell<Vec<u32>>;
 pub(crate) struct Buf {
     mark: Mark,
     refs: Cell<u16>,
-    /// Tasks in flight that use it. If it is released meanwhile, it returns to its inventory when they end.
+    /// Tasks in flight that use it. If it is released in the meantime, it returns to its inventory when they
+    /// end.
     pins: Cell<u32>,
     /// Another buffer of a list comes before it.
     chained: Cell<bool>,

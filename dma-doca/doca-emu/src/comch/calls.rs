@@ -165,8 +165,8 @@ c_calls! {
     }
     fn doca_comch_server_as_ctx
         | doca_cc_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
-    /// Ends a connection. The other side is told, and the program by its callback. `AGAIN` if there is no
-    /// room to tell, `IN_USE` if this side has consumers or producers of it.
+    /// Ends a connection. The peer is notified, and the program by its callback. `AGAIN` if there is no room
+    /// for the notice, `IN_USE` if this side has consumers or producers of the connection.
     fn doca_comch_server_disconnect(comch_server: Handle<Endpoint>, connection: Handle<Connection>) {
         let server = server(&comch_server)?;
         server.disconnect(&*server.own(connection)?)

@@ -281,7 +281,7 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        // First, so that who is told of the end finds nobody here.
+        // Do this first, so that a peer that learns of the end finds no client here.
         drop(self.endpoint.listener.take());
         let connections = self.endpoint.connections.borrow().clone();
         for connection in &connections {

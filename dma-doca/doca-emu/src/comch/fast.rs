@@ -128,7 +128,7 @@ pub(super) struct Taken {
     memory: Arc<LentMemory>,
 }
 
-/// A change that the program is told.
+/// A change that is reported to the program.
 #[derive(Clone, Copy)]
 pub(super) enum Event {
     Came(u32),
@@ -277,7 +277,7 @@ impl Fast {
             c::DOCA_ERROR_NOT_CONNECTED
         };
         let import = taken.memory.open().map_err(gone)?;
-        // Held until the consumer is told, so that its memory is not revoked before.
+        // Held until the consumer is notified, so that its memory is not revoked before.
         let _lease = import.lease().map_err(gone)?;
         copy(&mut |at, bytes| {
             let offset = at.checked_sub(taken.memory.addr).ok_or(c::DOCA_ERROR_IO_FAILED)?;

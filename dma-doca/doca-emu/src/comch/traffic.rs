@@ -100,7 +100,7 @@ impl Endpoint {
         noticed
     }
 
-    /// Accepts a client. The program is told when it has greeted.
+    /// Accepts a client. The program is notified when the client has sent its greeting.
     pub(super) fn admit(&self) {
         let listener = self.listener.borrow();
         let Some(Ok(socket)) = listener.as_ref().map(accept) else { return };

@@ -225,7 +225,7 @@ c_calls! {
         it.ctx.disconnect()?;
         graph.take_rc().map(drop)
     }
-    /// Sets the callbacks and the most instances.
+    /// Sets the callbacks and the maximum number of instances.
     fn doca_graph_set_conf(
         graph: Handle<Graph>,
         completed: Option<Callback>,

@@ -181,8 +181,8 @@ impl Backend {
         self.strict_upper.store(true, Relaxed);
     }
 
-    /// Writes a line that ends in a line's end. Failed writes are ignored, because there is nobody to report
-    /// them to. The line is given for a moment to those who need a NUL behind it.
+    /// Writes a line that ends in a line's end. Failed writes are ignored, because there is no place to
+    /// report them to. The line is given for a moment to those who need a NUL behind it.
     pub(super) fn write(&self, level: u32, line: &mut Vec<u8>) {
         if IN_HANDLER.get() && matches!(self.try_sink_is_buffer(), Some(true) | None) {
             return;

@@ -83,7 +83,7 @@ fn publish(record: &Record<'_>, audience: Audience) {
     }
 }
 
-/// Logs a message of the SDK. Use `sdk_log!`, which asks first whether anybody listens.
+/// Logs a message of the SDK. Use `sdk_log!`, which first checks whether the level has a sink.
 pub(crate) fn sdk(level: u32, file: &str, line: u32, message: fmt::Arguments<'_>) {
     let message = message.to_string();
     publish(
@@ -109,7 +109,7 @@ pub(crate) fn version() -> String {
 }
 
 /// `sdk_log!(ERROR, "no such device: {address}")`: a message of the SDK at a level of `doca_log_level`
-/// (those of [`levels`]). Costs one load where nobody listens.
+/// (those of [`levels`]). Costs one load if no sink takes the message.
 macro_rules! sdk_log {
     ($level:ident, $($message:tt)+) => {{
         let level = $crate::log::levels::$level;

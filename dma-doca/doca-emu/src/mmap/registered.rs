@@ -38,7 +38,7 @@ pub(crate) struct Registered {
     /// The addresses are the program's own.
     pub(crate) is_local: bool,
     pub(super) at: Place,
-    /// Consumers that let peers write here: the memory cannot be taken away meanwhile.
+    /// Consumers that let peers write here: the memory cannot be taken away in the meantime.
     pub(super) lent: AtomicU32,
     pub(super) live: AtomicBool,
     /// Counter of buffers, if they are counted.

@@ -21,7 +21,7 @@ use crate::dma;
 use crate::pe::Pe;
 use crate::task::Head;
 
-/// The most contexts that a program is told it can have. There is no limit.
+/// Maximum number of contexts, as the call reports it. The stand-in itself has no limit.
 const CONTEXTS: u32 = 512;
 
 /// A context: `struct doca_dma` and `struct doca_ctx`.

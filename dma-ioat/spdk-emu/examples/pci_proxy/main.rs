@@ -45,7 +45,7 @@ fn run(command: &str, arguments: &[String]) -> io::Result<ExitCode> {
     let options = options.join(" ");
     let arguments = arguments.iter().map(|argument| if argument == "{}" { &options } else { argument });
     let mut child = Command::new(command).args(arguments).spawn()?;
-    // With the command's last process, each connection ends.
+    // Each connection ends when the last process of the command ends.
     drop(ends);
     let served = std::thread::scope(|scope| {
         let serve = |(function, stream)| scope.spawn(move || wire::serve(function, &stream));

@@ -26,7 +26,8 @@ struct Section {
 
 static MAPPED: Mutex<Vec<Section>> = Mutex::new(Vec::new());
 
-/// Maps the whole pages of a section of the guest's memory. Each device is told of the same sections.
+/// Maps the whole pages of a section of the guest's memory. Each device gets messages about the same
+/// sections.
 ///
 /// # Errors
 ///

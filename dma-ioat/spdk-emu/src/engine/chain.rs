@@ -196,7 +196,7 @@ impl Chain {
     fn fetch(&self, at: u64) -> Option<Descriptor> {
         let (addr, _) = map::from_bus(at).filter(|_| at.is_multiple_of(DESCRIPTOR))?;
         // SAFETY: aligned, so within one page that devices reach, which is mapped. A faulty driver may change
-        // it meanwhile, hence volatile.
+        // it in the meantime, hence volatile.
         Some(unsafe { Addr::at(addr).raw().cast::<Descriptor>().read_volatile() })
     }
 
@@ -276,7 +276,7 @@ fn copy(from: Span, to: Span) {
         let ((src, src_row), (dst, dst_row)) = (from.at(done), to.at(done));
         let len = src_row.min(dst_row);
         if len == 0 {
-            // The program unregistered it meanwhile.
+            // The program unregistered it in the meantime.
             return;
         }
         // SAFETY: memory that devices reach, which is mapped. The driver excludes other uses.

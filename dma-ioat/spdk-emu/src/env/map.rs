@@ -170,7 +170,8 @@ pub(crate) fn from_bus(bus: u64) -> Option<(u64, u64)> {
     (entry != 0 && bus >> ADDRESS_BITS == 0).then(|| ((entry & !KNOWN) + within, PAGE - within))
 }
 
-/// False for addresses beyond SPDK's maps, which answer without touching the size.
+/// Returns false for addresses beyond SPDK's maps. For these, translations return without a change to the
+/// size.
 pub(super) fn translates(addr: u64) -> bool {
     addr >> SPDK_ADDRESS_BITS == 0
 }

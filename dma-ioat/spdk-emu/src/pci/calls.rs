@@ -31,12 +31,12 @@ c_calls! {
         let drivers = lock(&DRIVERS);
         let registered = drivers.iter().copied();
         let found = registered.chain([ioat()]).find(|driver| driver.name == name);
-        // SAFETY: nobody writes to a driver.
+        // SAFETY: nothing writes to a driver.
         found.map_or(Ptr::NULL, |driver| unsafe { Ptr::of(driver) })
     }
 
     fn spdk_pci_ioat_get_driver() -> Ptr<PciDriver> {
-        // SAFETY: nobody writes to a driver.
+        // SAFETY: nothing writes to a driver.
         unsafe { Ptr::of(ioat()) }
     }
 

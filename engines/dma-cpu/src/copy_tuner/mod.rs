@@ -743,8 +743,8 @@ impl LengthClass {
         (PROBE_SPACING * burst) << backoff
     }
 
-    /// Returns a mask on `left` that skips samples. Short copies are sampled rarely, so that reading the
-    /// clock stays below 1 % of their time. A class that has just decided is sampled fully.
+    /// Returns the mask of `left` whose bits must be 0 for a sample. Short copies are sampled rarely, so that
+    /// reading the clock stays below 1 % of their time. A class that has just decided is sampled fully.
     fn skip(&self, index: usize) -> u32 {
         match index {
             _ if self.age < SETTLE && self.backoff < 2 => 0,
@@ -756,7 +756,8 @@ impl LengthClass {
     }
 }
 
-/// Returns the number of copies that pay back `copies` that took `slower` times as long.
+/// Returns the number of faster copies that make up for `copies` trials, each of which took `slower` times as
+/// long.
 fn paid_back(slower: f32, copies: u32) -> u32 {
     ((slower.min(BELIEVED) - 1.0) * copies as f32 * PAID_BACK) as u32
 }

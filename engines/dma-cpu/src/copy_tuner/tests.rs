@@ -935,7 +935,7 @@ proptest! {
             }
         }
         let probes = (0..10_000).filter(|_| tuner.pick(1 << 20, CacheHint::Auto).role == Role::Probe).count();
-        prop_assert!(probes < 2_000, "{probes} probes in 10000 picks that nobody recorded");
+        prop_assert!(probes < 2_000, "{probes} probes in 10000 picks without a recorded time");
     }
 
     #[test]

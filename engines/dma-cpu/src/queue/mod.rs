@@ -33,8 +33,8 @@ const CHUNK_MIN_IDLE: usize = 16 << 10;
 /// Minimum cost of a chunk, as a number of bytes: claiming and finishing it takes about 100 ns, even if
 /// nothing is moved.
 const CHUNK_COST: usize = 1 << 10;
-/// One in this many polls serves jobs before short copies. It keeps jobs going without slowing each batch of
-/// short copies, which takes far less time than a chunk.
+/// Every this many polls, one poll serves jobs before short copies. So jobs make progress, and most batches
+/// of short copies, which take far less time than a chunk, are not delayed.
 const JOBS_TURN: u32 = 8;
 /// Chunks are a multiple of this.
 const PAGE: usize = 4096;
@@ -172,7 +172,7 @@ impl CpuQueue {
             // Their times say nothing about plain copies.
             _ => tuner.untimed(len, self.hint),
         };
-        // Without memory for jobs, no earlier job exists, and the operation is executed at once.
+        // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once.
         if (!at_once || (len > inline_limit && !pick.alone)) && self.jobs.prepare() {
             let pick = pick.shared();
             let helpers = self.pool.helpers();

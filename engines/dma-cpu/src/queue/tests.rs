@@ -90,7 +90,7 @@ fn a_long_copy_wakes_a_thread() {
     queue.flush();
     let begun = Instant::now();
     while !queue.jobs.all_finished() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "nobody was woken");
+        assert!(begun.elapsed() < Duration::from_secs(20), "no thread was woken");
         std::thread::yield_now();
     }
     assert_eq!(queue.poll(&mut [Completion::done(0); 4]), 1);
@@ -192,7 +192,7 @@ fn a_short_copy_is_done_by_polls() {
         // SAFETY: both buffers outlive the operation, and the test does not access them during it.
         assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
         queue.flush();
-        assert!(queue.pool.helpers().all_asleep(), "nobody was woken");
+        assert!(queue.pool.helpers().all_asleep(), "no thread was woken");
         assert_eq!(readable(&queue), armed_before);
         let mut polls = 0;
         while queue.poll(&mut completions) == 0 {

@@ -778,7 +778,7 @@ fn advance_moves(gpu: &mut Gpu, channel: ChannelId, moves: &mut Moves) -> Result
     }
 }
 
-/// Waits until `is_over`, while streams move on. The context of the call may die meanwhile.
+/// Waits until `is_over`, while streams move on. The context of the call may die in the meantime.
 pub(crate) fn wait(mut driver: Locked, mut is_over: impl FnMut(&mut Driver) -> Outcome<bool>) -> Outcome {
     loop {
         driver.progress();

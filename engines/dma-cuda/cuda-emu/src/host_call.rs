@@ -43,7 +43,7 @@ pub(crate) fn fill_rows(bytes: u64, pitch: u64, word: u32, rows: u64) {
     for row in 0..rows {
         let at: *mut u32 = std::ptr::with_exposed_provenance_mut((bytes + row * pitch) as usize);
         // SAFETY: within one allocation, as the call that queued this checked; the program leaves it alone
-        // meanwhile.
+        // in the meantime.
         unsafe { at.write_unaligned(word) };
     }
 }

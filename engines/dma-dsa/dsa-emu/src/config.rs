@@ -150,7 +150,7 @@ impl Config {
         Ok(Self { queues })
     }
 
-    /// Most work queues.
+    /// Maximum number of work queues.
     pub(crate) const MOST: usize = 64;
 
     /// Reads the configuration that the environment names.

@@ -19,7 +19,7 @@ fn split(len: usize, access: Result<(), Fault>) -> (usize, Option<Fault>) {
     access.map_or_else(|fault| (fault.done, Some(fault)), |()| (len, None))
 }
 
-/// Checks the operands of both operations. `size`: the size of the record, or the most that it may have.
+/// Checks the operands of both operations. `size`: the size of the record, or its maximum.
 pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[u64]) -> Result<(), Record> {
     let len = u64::from(descriptor.len());
     if !len.is_multiple_of(WORD as u64) || len > REGION_MAX {

@@ -83,7 +83,7 @@ const SEGV_MAPERR: c_int = 1;
 /// `si_code` of what the kernel raised without an address (`asm-generic/siginfo.h`).
 pub(crate) const SI_KERNEL: c_int = 0x80;
 
-/// If `rip` is where this module accesses memory of the program, returns where it goes on.
+/// If `rip` is where this module accesses memory of the program, returns the address at which it continues.
 pub(crate) fn recover(rip: u64) -> Option<u64> {
     // Only the addresses of the code are used.
     let accesses = [

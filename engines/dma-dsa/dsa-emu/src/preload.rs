@@ -279,7 +279,7 @@ unsafe fn map(
         None => rights,
         Some(queue) if !queue.config.mmap => return fail(Errno::PERM, libc::MAP_FAILED),
         Some(_) if len > 4096 => return fail(Errno::INVAL, libc::MAP_FAILED),
-        // Stores trap either way. Like this nobody writes to the file, should it ever get a page.
+        // Stores trap either way. Like this nothing writes to the file, should it ever get a page.
         Some(_) => libc::PROT_NONE,
     };
     // SAFETY: the arguments of the caller's `mmap`, with fewer rights.

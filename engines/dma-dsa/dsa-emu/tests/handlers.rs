@@ -1,5 +1,5 @@
-//! The handlers of a program go on working behind the stand-in's. Alone in its process, because the handlers
-//! are the process's.
+//! The handlers of a program keep working behind those of the stand-in. Alone in its process, because the
+//! handlers are the process's.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #![expect(unsafe_code, reason = "signal handlers, and faults that they mend")]
 

@@ -39,7 +39,7 @@ struct Record {
     more: u64,
 }
 
-/// A record that the stand-in writes meanwhile.
+/// A record that the stand-in writes in the meantime.
 #[derive(Debug, Default)]
 struct Place(UnsafeCell<Record>);
 
@@ -48,7 +48,7 @@ impl Place {
         self.0.get().expose_provenance() as u64
     }
     fn get(&self) -> Record {
-        // SAFETY: the record is written, or nobody writes it.
+        // SAFETY: the record is written, or nothing writes it.
         unsafe { self.0.get().read_volatile() }
     }
     fn wait(&self) -> Record {

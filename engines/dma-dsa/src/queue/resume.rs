@@ -10,7 +10,7 @@ use crate::error;
 use crate::hardware::{HwDescriptor, Record, op, status};
 use crate::portal::populate;
 
-/// Most submissions of a descriptor in a row that meet a page fault without progress.
+/// Maximum number of consecutive submissions of a descriptor that meet a page fault without progress.
 const STUCK_LIMIT: u8 = 8;
 /// Bytes that are mapped after a page fault.
 const POPULATE: u64 = 64 << 10;

@@ -96,7 +96,7 @@ impl Run {
         let mut taken = 0;
         while taken < descriptors.len() {
             // SAFETY: cells of the engine's region, which is dropped after the queue; what may run at a time
-            // touches none that another one writes.
+            // touches none that another writes.
             match unsafe { self.queue.submit(&descriptors[taken..]) }.unwrap() {
                 0 => {
                     self.queue.flush();
@@ -129,7 +129,7 @@ pub(crate) fn run(engine: &dyn DmaEngine, depth: usize, program: &[Step]) {
     let cells: Vec<Vec<u8>> =
         (0..CELLS).map(|n| (0..LEN).map(|i| (n * 37 + i * 7) as u8).collect()).collect();
     for (n, cell) in cells.iter().enumerate() {
-        // SAFETY: a cell of the region, which nobody uses yet.
+        // SAFETY: a cell of the region, which nothing uses yet.
         unsafe {
             region.segment(n * STRIDE, LEN).addr.as_ptr().copy_from_nonoverlapping(cell.as_ptr(), LEN);
         }

@@ -209,7 +209,7 @@ impl DeviceQueue {
         let mut queue = self.shared.device.open_queue_raw(&self.options)?;
         if let Some(events) = &self.events {
             let own = queue.events().ok_or_else(|| {
-                dma_core::Error::new(ErrorKind::Unsupported, "the device's new queue wakes nobody")
+                dma_core::Error::new(ErrorKind::Unsupported, "the device's new queue has no wake-ups")
             })?;
             events.add(own.fd())?;
         }

@@ -62,7 +62,7 @@ pub use trace::{Event, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
 use crate::os_clock;
 use crate::wrapper::{Layered, Wrapper};
 
-/// Least and default bytes of a queue's buffer.
+/// Minimum and default size of a queue's buffer in bytes.
 const BUFFER: (u64, u64) = (4096, 1 << 20);
 
 /// The options of a [`RecordEngine`].

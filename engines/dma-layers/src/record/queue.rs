@@ -137,7 +137,7 @@ impl RecordQueue {
         if alike < if behind { 1 } else { 2 } {
             return 0;
         }
-        // None of them leaves the region, where another one may begin.
+        // None of them leaves the region, where another may begin.
         let count = alike.min(self.src.room(&src, strides[0])).min(self.dst.room(&dst, strides[1]));
         if count > 0 {
             self.src.advance(&src, strides[0], count);

@@ -171,7 +171,7 @@ impl Side {
         self.next = last.wrapping_add(first.len as u64);
     }
 
-    /// Places a segment, and goes on behind it.
+    /// Places a segment, and continues behind it.
     #[inline]
     pub(super) fn place(&mut self, known: &Known, segment: &Segment) -> Placed {
         let end = self.next.wrapping_sub(self.last.addr);

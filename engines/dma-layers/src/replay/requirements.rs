@@ -119,7 +119,7 @@ fn overlap(a: &Span, b: &Span) -> bool {
     a.region == b.region && a.offset < b.offset + b.len && b.offset < a.offset + a.len
 }
 
-/// Returns whether a byte is written that is written or read elsewhere in the lists.
+/// Returns true if the lists name a byte twice, and at least once as a destination.
 fn overlapping(src: &[Span], dst: &[Span]) -> bool {
     let mut all: Vec<_> =
         src.iter().map(|span| (span, false)).chain(dst.iter().map(|span| (span, true))).collect();

@@ -289,7 +289,7 @@ struct CheckedCopy {
 ///
 /// # Safety
 ///
-/// The CPU can reach the segments, and nobody writes them during the call, except peers that share them.
+/// The CPU can reach the segments, and nothing writes them during the call, except peers that share them.
 unsafe fn sum(segments: &[Segment]) -> u32 {
     segments.iter().fold(0, |sum, segment| {
         // SAFETY: the caller promises that the segment can be read.
@@ -328,7 +328,7 @@ impl CheckedCopy {
         self.dst.extend_from_slice(dst);
         self.both = matches!(operation, Operation::CopyToBoth { .. });
         if reach == Reach::Cpu {
-            // SAFETY: the CPU can reach the source, because `choose` said so. From `submit` on nobody writes
+            // SAFETY: the CPU can reach the source, because `choose` said so. From `submit` on nothing writes
             // it.
             self.sum = unsafe { sum(src) };
         }
@@ -343,12 +343,12 @@ impl CheckedCopy {
     unsafe fn check(&self) -> Option<Mismatch> {
         let each = if self.both { 1 } else { self.dst.len() };
         for dst in self.dst.chunks(each) {
-            // SAFETY: nobody writes the destination before the caller is told, and `fill` made sure that the
-            // CPU can reach it.
+            // SAFETY: nothing writes the destination before the caller gets the report, and `fill` made sure
+            // that the CPU can reach it.
             if unsafe { sum(dst) } != self.sum {
                 let wrong = for_each_pair(&[(&self.src, dst)], |offset, src, dst, len| {
-                    // SAFETY: both parts lie in segments that the CPU can reach, and nobody writes source or
-                    // destination before the caller is told.
+                    // SAFETY: both parts lie in segments that the CPU can reach, and nothing writes source or
+                    // destination before the caller gets the report.
                     let at = unsafe { racy_copy::first_difference(src?, dst, len) }?;
                     Some((offset + at, dst.addr() + at))
                 });
@@ -369,7 +369,7 @@ impl CheckedCopy {
     unsafe fn check_staged(&self, staging: &mut Staging) -> Result<Option<Mismatch>, Unreadable> {
         let each = if self.both { 1 } else { self.dst.len() };
         for dst in self.dst.chunks(each) {
-            // SAFETY: until the report nobody writes source or destination, and the device may read both:
+            // SAFETY: until the report nothing writes source or destination, and the device may read both:
             // `Reach::Staging` says so.
             let wrong = unsafe { staging.first_difference(&self.src, dst) }?;
             if wrong.is_some() {
@@ -506,11 +506,11 @@ unsafe impl QueueHook for VerifyQueue {
             }
             let checked = match slot.verify {
                 Reach::None => Err(Unreadable { lost: false }),
-                // SAFETY: the device has reported it as done, and the caller is told only when this function
-                // returns.
+                // SAFETY: the device has reported it as done, and the caller learns of it only when this
+                // function returns.
                 Reach::Cpu => Ok(unsafe { slot.check() }),
-                // SAFETY: the device has reported it as done, and the caller is told only when this function
-                // returns.
+                // SAFETY: the device has reported it as done, and the caller learns of it only when this
+                // function returns.
                 Reach::Staging => unsafe { self.check_staged(at) },
             };
             let Ok(wrong) = checked else {

@@ -42,7 +42,7 @@ impl Staging {
     ///
     /// # Safety
     ///
-    /// The engine's device may read the segments, and nobody writes them.
+    /// The engine's device may read the segments, and nothing writes them.
     pub(super) unsafe fn first_difference(
         &mut self,
         src: &[Segment],

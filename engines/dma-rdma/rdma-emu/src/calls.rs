@@ -420,7 +420,7 @@ unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     // SAFETY: made by `ibv_create_comp_channel`.
     let channel = unsafe { &*channel.cast::<EmuChannel>() };
-    // Blocks unless the file was told not to, as C's call does.
+    // Blocks unless the file has O_NONBLOCK, as C's call does.
     if rustix::io::read(&channel.signal, &mut [0; 8]).is_err() {
         return -1;
     }

@@ -264,7 +264,7 @@ fn answers_of_imposters_are_errors() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Foreign bytes get no answer, and the service goes on.
+    /// Foreign bytes get no answer, and the service continues.
     #[test]
     fn foreign_bytes_at_the_service_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), proven: bool) {
         let exporter = Exporter::open();

@@ -14,7 +14,7 @@ use crate::import::ask;
 use crate::wire::{CHALLENGE, REPLY, Reply};
 
 /// A peer is served if fewer connections than the table has room for come between its connection and its
-/// request. Otherwise it is told that the exporter is busy.
+/// request. Otherwise it gets the answer that the exporter is busy.
 #[test]
 fn connections_of_one_host_close_the_oldest_of_them() {
     let exporter = Exporter::open();

@@ -82,7 +82,7 @@ fn writes_are_proven_by_a_read() {
     copy();
     assert_eq!(nic.state().chains, [2]);
     assert_eq!(nic.state().flags, [0, crate::verbs::SEND_SIGNALED]);
-    // A write that succeeded, and a read behind it that did not: nobody knows where the bytes are.
+    // A write that succeeded, and a read behind it that did not: the place of the bytes is unknown.
     nic.state().statuses.extend([0, wc::NO_ANSWER]);
     let failed = queue.copy(filled(&here, 64, 2), remote.slice(..64)).unwrap().wait().unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::DeviceFault, "{failed}");
@@ -104,7 +104,7 @@ fn revoked_memory_is_reported_and_the_exporter_keeps_its_bytes() {
         assert_eq!(late.kind(), ErrorKind::Revoked, "round {round}: {late}");
     }
     assert_eq!(bytes_of(&near), filled(&here, 4096, 1)[..]);
-    // Copies within this host go on.
+    // Copies within this host continue.
     queue.copy(filled(&here, 64, 3), here.allocate(64).unwrap()).unwrap().wait().unwrap();
 }
 

@@ -1,5 +1,5 @@
 //! Rights that the device enforces, on the device of the tests and, alike, on one of the machine; requests
-//! that nobody answers, on the latter.
+//! that no host answers, on the latter.
 #![expect(unsafe_code, reason = "posts requests that must not pass")]
 
 use std::ptr::{self, NonNull};

@@ -111,7 +111,7 @@ fn connect_to_dpu(
     }
 }
 
-/// Waits for a host that knows the secret. Other connections are rejected and delay nobody.
+/// Waits for a host that knows the secret. Other connections are rejected and cause no delay.
 fn listen(address: &str, secret: &Secret, deadline: Deadline) -> Result<Authenticated, Failure> {
     let explain = |e: io::Error| match e.kind() {
         io::ErrorKind::AddrInUse => {

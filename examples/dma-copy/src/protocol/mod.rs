@@ -146,7 +146,7 @@ pub(crate) enum Message {
         len: u64,
         digest: Digest,
     },
-    /// The copy goes on from byte `from`: the offered length if the digests agree, else 0.
+    /// The copy continues at byte `from`: the offered length if the digests agree, else 0.
     ResumeAnswer {
         from: u64,
     },
@@ -206,9 +206,9 @@ pub(crate) struct Hello {
     /// Length of its file in bytes; `None` if it has none, and so receives.
     pub(crate) file: Option<u64>,
     pub(crate) checksum: Checksum,
-    /// True if it would go on with a partial copy.
+    /// True if it would continue a partial copy.
     pub(crate) resume: bool,
-    /// True if it was told `--engine stream`: blocks go through the channel.
+    /// True if it was started with `--engine stream`: blocks go through the channel.
     pub(crate) stream: bool,
     /// Maximum memory to register, in bytes.
     pub(crate) window: u64,

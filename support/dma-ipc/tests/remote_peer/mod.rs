@@ -1,4 +1,4 @@
-//! A second process for the tests: this test binary again, doing what it is told over its standard input.
+//! A second process for the tests: this test binary again, which executes commands from its standard input.
 
 #![expect(unsafe_code, reason = "maps memory and exports it")]
 
@@ -107,7 +107,7 @@ struct Holdings {
     import: Option<Import>,
 }
 
-/// Memory of a process that nobody shares: anonymous, sparse, there until unmapped.
+/// Private memory of a process: anonymous, sparse, mapped until the drop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) base: NonNull<u8>,

@@ -304,7 +304,7 @@ fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
 /// The end of a trap.
 #[derive(Debug, PartialEq, Eq)]
 enum Trap {
-    /// The instruction is done, and the program goes on behind it.
+    /// The instruction is done, and the program continues behind it.
     Taken,
     /// The instruction is not one of those that are taken here, or raised the signal as it should.
     Other,
@@ -390,7 +390,7 @@ impl Taking<'_> {
     }
 }
 
-/// Does what an instruction does, and lets the program go on behind it.
+/// Executes an instruction, and lets the program continue behind it.
 fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>) -> Trap {
     let is_lacking = info.si_signo == libc::SIGILL;
     let done = match instruction.operation {

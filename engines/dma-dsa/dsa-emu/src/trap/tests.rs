@@ -39,7 +39,7 @@ fn wait(record: *const u8) -> u8 {
 }
 
 /// Hands an instruction that goes from RDX to RAX to the handler of SIGILL. Returns the end of the trap, the
-/// distance that the program goes on, and its flags.
+/// distance at which the program continues, and its flags.
 fn run(code: u64, to: u64, from: u64) -> (Trap, u64, u64) {
     // SAFETY: all zeroes is a context,
     let mut context: ucontext_t = unsafe { mem::zeroed() };

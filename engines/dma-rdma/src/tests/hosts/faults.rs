@@ -127,7 +127,7 @@ fn importer_5_sees_an_exporter_that_is_killed() {
             "{error}"
         );
         kinds.push(error.kind());
-        // Nobody answers for that export any more.
+        // That export has no exporter any more.
         let late = traffic.queue.copy(traffic.local.slice(..64), traffic.remote.slice(..64));
         let late = late.expect("it is taken").wait().expect_err("the exporter is gone");
         assert!(matches!(late.kind(), ErrorKind::Revoked | ErrorKind::DeviceFault), "{late}");
@@ -151,7 +151,7 @@ fn importer_6_goes_on_after_a_link_was_down() {
     let begun = Instant::now();
     let error = loop {
         match traffic.go_on() {
-            Ok(()) => assert!(begun.elapsed() < PATIENCE, "copies go on without a link"),
+            Ok(()) => assert!(begun.elapsed() < PATIENCE, "copies continue without a link"),
             Err(error) => break error,
         }
     };
