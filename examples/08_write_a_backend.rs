@@ -5,7 +5,7 @@
 //!
 //! The device here is a `VecDeque`: descriptors go in when they are submitted, and their bytes are moved when
 //! the queue is polled. A driver has a ring in device memory and a doorbell register instead. The safe API
-//! makes undeclared capabilities (lists, fills, fences, ...) from plain copies, or answers `Unsupported`.
+//! makes undeclared capabilities (lists, fills, fences, ...) from plain copies, or returns `Unsupported`.
 //!
 //! At its end it gives the engine a name: a [`Backend`] in the registry, and every program that opens engines
 //! by name knows it.

@@ -12,9 +12,9 @@ pub struct Diagnosis {
     pub name: &'static str,
     /// It drives a device, not the CPU.
     pub is_hardware: bool,
-    /// It can be opened, now; for hardware, with a device and not with a model of one.
+    /// It can be opened now. For hardware, this means a real device: a model does not count.
     pub is_usable: bool,
-    /// Its name opens something, be it a model.
+    /// Its name can be opened, even if it opens a model.
     pub opens: bool,
     /// The checks.
     pub findings: Vec<Finding>,

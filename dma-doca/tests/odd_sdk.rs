@@ -1,4 +1,4 @@
-//! An SDK with answers that real ones give rarely, and the stand-in never.
+//! An SDK with return values that are rare on real ones, and that the stand-in never returns.
 #![expect(unsafe_code, reason = "stands in for C functions")]
 
 #[path = "support/calls.rs"]

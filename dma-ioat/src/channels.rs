@@ -86,8 +86,8 @@ impl Channels {
             let code = ffi::probe(spdk, &mut probe);
             let Attach { pending, refused, .. } = probe;
             for function in refused {
-                // SAFETY: SPDK offered it, and it was not attached. After its release, it is offered again
-                // when the other process releases it.
+                // SAFETY: SPDK offered it, and it was not attached. SPDK offers it again when the process
+                // that uses it releases it.
                 unsafe { ffi::release(spdk, function) };
             }
             if code == 0 {

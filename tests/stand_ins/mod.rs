@@ -27,17 +27,18 @@ pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
     prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))
 }
 
-/// The directory under which the stand-in SPDK lies: as [`doca_emu_prefix`].
+/// Builds the stand-in SPDK if it is out of date, and returns its directory: see [`doca_emu_prefix`].
 pub(crate) fn spdk_emu_prefix() -> PathBuf {
     install("dma-ioat/spdk-emu", &[])
 }
 
-/// The directory under which the stand-in DSA lies: as [`doca_emu_prefix`].
+/// Builds the stand-in DSA if it is out of date, and returns its directory: see [`doca_emu_prefix`].
 pub(crate) fn dsa_emu_prefix() -> PathBuf {
     install("engines/dma-dsa/dsa-emu", &[])
 }
 
-/// The directory under which the stand-in for rdma-core lies: as [`doca_emu_prefix`].
+/// Builds the stand-in for rdma-core if it is out of date, and returns its directory: see
+/// [`doca_emu_prefix`].
 pub(crate) fn rdma_emu_prefix() -> PathBuf {
     install("engines/dma-rdma/rdma-emu", &[])
 }

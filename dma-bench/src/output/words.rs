@@ -101,7 +101,7 @@ pub(crate) fn depth(c: &Cell) -> String {
     }
 }
 
-/// Returns the operations a second, and the reached part of the rate if it was missed.
+/// Returns the operations per second. If the rate was missed, also returns the percentage that was reached.
 pub(crate) fn speed(campaign: &Campaign, m: &Measured) -> String {
     let speed = m.ops_per_second.as_ref().map_or("-".to_owned(), |f| per_second(f.median));
     match part_of_rate(campaign, m) {

@@ -223,7 +223,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Takes the samples of a pass: cells of different engines in turn, with the baseline between them.
-    /// Disturbed ones are repeated, so that a busy machine does not decide.
+    /// Disturbed samples are repeated, so that other load on the machine does not decide the result.
     fn take_samples(
         &mut self,
         base: &mut ActiveCell,

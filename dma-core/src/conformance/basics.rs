@@ -272,7 +272,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
         sources.push(engine.allocate(0).expect("0 bytes are allocated").freeze());
     } else {
         let e = engine.allocate(0).expect_err("it allocates nothing");
-        expect_kind(&e, ErrorKind::Unsupported, "without `ALLOCATE`, allocating answers `Unsupported`");
+        expect_kind(&e, ErrorKind::Unsupported, "without `ALLOCATE`, allocating fails with `Unsupported`");
     }
     if capabilities.contains(Capabilities::REGISTER) {
         let memory = engine.register(HostMemory::from_owner(Vec::new())).expect("0 bytes are registered");
@@ -282,7 +282,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
         sources.push(engine.register_read_only(bytes::Bytes::new()).expect("0 bytes are registered"));
     } else {
         let e = engine.register(HostMemory::from_owner(Vec::new())).expect_err("it registers nothing");
-        expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering answers `Unsupported`");
+        expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering fails with `Unsupported`");
     }
     for source in &sources {
         for destination in &mut destinations {

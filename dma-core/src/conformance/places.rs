@@ -90,7 +90,7 @@ pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
             let what = format!("a copy of {len} bytes from {from} to {to} memory");
             expect_arrived(&sample(len as u64, len + 3)[3..], &got[offset..offset + len], &what);
             let beside = got[..offset].iter().chain(&got[offset + len..]);
-            assert!(beside.clone().all(|byte| *byte == 0x5a), "{what} leaves its neighbours alone");
+            assert!(beside.clone().all(|byte| *byte == 0x5a), "{what} does not change its neighbours");
         }
         let batch = (0..20)
             .map(|i| (window_of(engine, &q, from, &sample(i, 500)), window_of(engine, &q, to, &[0; 500])));

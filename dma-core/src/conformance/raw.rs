@@ -157,7 +157,7 @@ pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
         match unsafe { q.submit(&descriptors) } {
             Ok(n) => panic!("a stopped queue takes {n} descriptors instead of answering `Closed`"),
             Err(e) => {
-                assert_eq!(e.kind(), ErrorKind::Closed, "a stopped queue answers `{e}` to a submission")
+                assert_eq!(e.kind(), ErrorKind::Closed, "a stopped queue refuses a submission with `{e}`")
             }
         }
         awaited.all(&mut *q, "after `stop`", |completion| {

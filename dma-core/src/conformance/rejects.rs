@@ -153,6 +153,6 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     assert!(e.to_string().contains("aligned to") && !e.hint().is_empty(), "it names the alignment: {e}");
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         let e = engine.register(HostMemory::from_owner(vec![0; 4096])).expect_err("it cannot register");
-        expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering answers `Unsupported`");
+        expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering fails with `Unsupported`");
     }
 }

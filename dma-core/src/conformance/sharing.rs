@@ -129,7 +129,7 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
             .allocate_window(&request)
             .and_then(|w| w.export(Access::READ))
             .expect_err("it cannot export");
-        expect_kind(&e, ErrorKind::Unsupported, "without `EXPORT`, exporting answers `Unsupported`");
+        expect_kind(&e, ErrorKind::Unsupported, "without `EXPORT`, exporting fails with `Unsupported`");
         return;
     }
     let local = engine.allocate_window(&request).expect("exportable memory is allocated");
@@ -140,7 +140,7 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     assert_eq!(descriptor.len(), 10_000, "a descriptor says how much was exported");
     if !capabilities.contains(Capabilities::IMPORT) {
         let e = engine.import(&descriptor).expect_err("it cannot import");
-        expect_kind(&e, ErrorKind::Unsupported, "without `IMPORT`, importing answers `Unsupported`");
+        expect_kind(&e, ErrorKind::Unsupported, "without `IMPORT`, importing fails with `Unsupported`");
         return;
     }
     let remote = engine.import(&descriptor).expect("it can be imported");
@@ -162,7 +162,7 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     expect_kind(&late, ErrorKind::Revoked, "a copy from memory that was taken back fails as `Revoked`");
     assert!(late.into_operands().is_some(), "a failure that was reported gives the operands back");
     let e = engine.import(&descriptor).expect_err("it is revoked");
-    expect_kind(&e, ErrorKind::Revoked, "importing what was taken back answers `Revoked`");
+    expect_kind(&e, ErrorKind::Revoked, "importing revoked memory fails with `Revoked`");
     // The queue still works.
     q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }

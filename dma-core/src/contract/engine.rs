@@ -293,7 +293,7 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     fn explain(&self, native: i32) -> NativeError;
 
     /// Makes the device abort unfinished descriptors, which later polls report as `Aborted`. Returns at once;
-    /// afterwards `submit` answers `Closed`. Idempotent.
+    /// afterwards `submit` returns `Closed`. Idempotent.
     fn stop(&mut self);
 
     /// Returns the device counters.

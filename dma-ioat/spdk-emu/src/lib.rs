@@ -38,7 +38,7 @@
 //! - *Registered memory* must be mapped (otherwise `-EFAULT`), in whole pages of 2 MiB, or of 4 KiB in
 //!   releases from 26.05 on.
 //! - *Detaching with work in flight* drops the work. SPDK frees the ring under the engine.
-//! - *A detached channel's handle* answers `-EINVAL`. SPDK's is freed memory.
+//! - Calls on *a detached channel's handle* return `-EINVAL`. In SPDK the handle is freed memory.
 //! - *`process_events` within a callback* answers 0. SPDK's runs the same callback again, without end.
 //! - *Delays sleep*: `spdk_delay_us` yields the CPU, because the engine is a thread that may need it.
 //! - *CHANERR*: writing ones clears bits if the written value differs from the register's. Writing the value

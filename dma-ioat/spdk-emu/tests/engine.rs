@@ -378,7 +378,7 @@ fn a_chain_that_leads_nowhere_halts() {
     driver.ring_doorbell();
     driver.wait(HALTED);
     assert_eq!(driver.read::<u32>(CHANERR), 0x04);
-    // A completion word that is nowhere.
+    // The address of the completion word is not mapped.
     driver.reset();
     driver.write(CHANCMP, 0x7f00_0000_0000_u64);
     driver.write(CHAINADDR, driver.ring.bus(0));

@@ -39,7 +39,7 @@ pub(crate) struct Device {
 pub(crate) fn explain(driver: &Driver, code: c_int) -> NativeError {
     let read = |get: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
         let mut text = ptr::null();
-        // SAFETY: writes a pointer, or leaves it alone.
+        // SAFETY: the call only writes a pointer, or nothing.
         unsafe { get(code, &raw mut text) };
         if text.is_null() {
             return String::new();

@@ -46,9 +46,9 @@ impl CudaEngine {
     /// # Errors
     ///
     /// `MissingSdk`: the library cannot be loaded, or the driver is older than CUDA 11.4 or than its kernel
-    /// module. `NotFound`: no device, or not that one. `OutOfMemory`: the device has none left. `OutOfRange`:
-    /// a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: in a process that was forked after CUDA was
-    /// initialized, or whose context a failure has ended. Each error names the remedy.
+    /// module. `NotFound`: there is no device, or not the given one. `OutOfMemory`: the device has none left.
+    /// `OutOfRange`: a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: in a process that was forked
+    /// after CUDA was initialized, or whose context a failure has ended. Each error names the remedy.
     pub fn open(options: &CudaOptions) -> Result<Self> {
         let opened = device::load(options).and_then(|driver| Self::open_with(&driver, options));
         opened.map_err(|e| e.with_operation("open engine"))

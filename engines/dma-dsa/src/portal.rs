@@ -230,7 +230,7 @@ impl Entries {
 }
 
 /// Maps the pages of `len` bytes at `addr` to be read, or written. The system does not take a page from the
-/// process for that, and answers `EFAULT` or `ENOMEM` where there is none.
+/// process for that, and returns `EFAULT` or `ENOMEM` if there is none.
 ///
 /// # Safety
 ///

@@ -344,7 +344,10 @@ fn sleepers_are_woken_when_the_device_hangs() {
         done += q.poll(&mut completions);
     }
     let report = engine.report();
-    assert!(report.left == 1 && report.repeated >= 6, "the third hangs, and none behind it ends: {report}");
+    assert!(
+        report.left == 1 && report.repeated >= 6,
+        "the third copy hangs, and no later one ends: {report}"
+    );
 }
 
 /// A device that hung is opened again, and takes copies again.

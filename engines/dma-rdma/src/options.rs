@@ -12,8 +12,8 @@ use crate::error::error;
 /// In engine names, such as `rdma:mlx5_0,port=2`, the device follows the backend, and the options that
 /// [`INFO`](Self::INFO) and the README list come next.
 ///
-/// An answer that does not come is asked for 6 times more. So a copy without an answer fails after 7 to 28
-/// times the timeout: a device may take up to 4 times the time that is set.
+/// If no response arrives, the request is retried up to 6 times. So a copy without a response fails after 7
+/// to 28 times the timeout: a device may take up to 4 times the time that is set.
 ///
 /// Loading a library runs its code, and listening makes this process reachable. So untrusted names must not
 /// have `lib` and `listen`: `dma::parse_untrusted` refuses them.

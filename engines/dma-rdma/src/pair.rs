@@ -154,7 +154,7 @@ impl Pair {
         self.own.connect_to_itself()
     }
 
-    /// Connects to a queue pair that is not there.
+    /// Connects to a queue pair that does not exist.
     #[cfg(test)]
     pub(crate) fn connect_to_nobody(&mut self) -> Result<()> {
         assert!(self.quiesce());

@@ -26,8 +26,8 @@ use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 const MAX_SERVED: usize = 4096;
 /// Maximum number of connections that are accepted before requests are read.
 const ACCEPTS: usize = 16;
-/// Connections that the kernel keeps until they are accepted. Beyond, it drops packets, and importers need a
-/// second and more to connect.
+/// Maximum number of connections that the kernel keeps until they are accepted. Beyond it, the kernel drops
+/// packets, and importers need more than a second to connect.
 const BACKLOG: i32 = 1024;
 /// Pause when this process has no descriptor for another peer.
 const PAUSE: Duration = Duration::from_millis(100);

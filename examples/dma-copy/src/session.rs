@@ -35,7 +35,7 @@ pub(crate) fn made_progress() {
 pub(crate) enum Event {
     /// A message from the other side, except `Progress` and `Abort`.
     Message(Message),
-    /// A block that a thread of this side is done with.
+    /// A block that a thread of this side has finished.
     Block(Block),
     Ended(Result<(), Failure>),
     Closed(Failure),

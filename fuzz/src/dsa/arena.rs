@@ -9,17 +9,17 @@ use super::Descriptor;
 use crate::input::Input;
 
 pub(super) const PAGE: usize = 4096;
-/// Pages of the arena: some to be written, one to be read, one that is not there, and some to be written.
+/// Pages of the arena: some to be written, one to be read, one that is not mapped, and some to be written.
 const PAGES: usize = 10;
 const READ_ONLY: usize = 5;
 const MISSING: usize = 6;
-/// Bytes around the arena that are not there: more than the longest operation.
+/// Bytes around the arena that are not mapped: more than the longest operation.
 const APART: usize = 4 << 30;
 /// Pages of lists and of records.
 const LISTS: usize = 64;
 const RECORDS: usize = 32;
 
-/// Three mappings: the arena itself within memory that is not there, lists, and records.
+/// Three mappings: the arena itself between unmapped addresses, lists, and records.
 pub(super) struct Arena {
     start: usize,
     lists: usize,

@@ -1,7 +1,7 @@
 //! The stand-in for DSA: configurations, and random programs of stores to portals, `write()`, and work queues
 //! that are disabled and enabled.
 //!
-//! Descriptors name memory of an arena with pages that are not there, so that the device may write nowhere
+//! Descriptors name memory of an arena, some of whose pages are not mapped. The device must write nowhere
 //! else. Lists and records are apart from it, so that no operation makes a descriptor that was not checked.
 #![expect(unsafe_code, reason = "maps memory, and stores descriptors to portals")]
 

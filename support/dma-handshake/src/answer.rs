@@ -12,8 +12,8 @@ use crate::secret::{Macs, Protocol, Secret};
 
 /// Maximum number of connections that are accepted before pending ones are read.
 const ACCEPTS: usize = 16;
-/// Connections that the kernel keeps until they are accepted. Beyond, it drops packets, and callers need a
-/// second and more to connect.
+/// Maximum number of connections that the kernel keeps until they are accepted. Beyond it, the kernel drops
+/// packets, and callers need more than a second to connect.
 const BACKLOG: i32 = 1024;
 
 /// A connection, and the MACs of the messages sent and received.

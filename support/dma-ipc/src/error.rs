@@ -61,7 +61,7 @@ pub enum RemoteError {
     )]
     OtherLength { pid: u32, expected: u64, granted: u64 },
 
-    /// Memory to be exported is not there, or not as the rights need it.
+    /// Memory to be exported is not mapped, or not with the protection that the rights need.
     #[error(
         "of the {len} bytes at {address:#x} not all are mapped in this process {}; export memory that is \
          allocated, and writable if peers are to write it",

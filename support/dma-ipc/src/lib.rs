@@ -39,7 +39,7 @@
 //!   [`RemoteError::PeerGone`] once the kernel has reported it, and the bytes stay mapped. When an importer
 //!   dies, its leases end.
 //! - **Nothing faults.** Shared memory is resident from the start, and sealed against shrinking. The kernel
-//!   copies other memory, and answers with an error where none is mapped.
+//!   copies other memory, and returns an error where none is mapped.
 //! - **No process gets the bytes of an unrelated one**, even if the exporter ended and its process id is in
 //!   use again: an import holds the memory or the address space itself, not a name of it.
 //!

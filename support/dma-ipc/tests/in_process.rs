@@ -202,7 +202,7 @@ proptest! {
         }
         blob.truncate(cut);
         match Import::open_within(&blob, LONG) {
-            // The altered field serves messages only, or was altered back.
+            // The altered field is used in messages only, or two changes cancelled out.
             Ok(import) => prop_assert_eq!(import.grant(), export.grant()),
             Err(error) => {
                 let typed = matches!(

@@ -69,7 +69,7 @@ pub struct LibraryReport {
     vendor: &'static Vendor,
     /// The value of the variable that names their folder.
     named: Option<PathBuf>,
-    /// The remedy for a library that is nowhere.
+    /// The remedy for a library that is not found.
     install: &'static str,
     /// The folders in which it looks.
     folders: Vec<PathBuf>,
@@ -83,7 +83,7 @@ pub struct LibraryReport {
 
 impl LibraryReport {
     /// Makes the loader of `vendor`, which gave up for `failure`. `install` is the remedy for a library that
-    /// is nowhere.
+    /// is not found.
     #[must_use]
     pub fn of(vendor: &'static Vendor, install: &'static str, failure: Option<&LoadError>) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl LibraryReport {
         self.set_to(&self.misplaced(library, &folders_of(looked))?)
     }
 
-    /// Checks a library that the needed ones may depend on; `install` is the remedy if it is nowhere.
+    /// Checks a library that the needed ones may depend on; `install` is the remedy if it is not found.
     #[must_use]
     pub fn dependency(&self, library: &str, install: &str) -> Finding {
         let what = format!("library {library}");

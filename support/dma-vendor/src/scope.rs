@@ -41,7 +41,7 @@ pub struct ImplicitSymbols {
     pub prefixes: &'static [&'static str],
     /// The product that defines them.
     pub product: &'static str,
-    /// The libraries that define them. Every release of the product has the first.
+    /// The libraries that define them. The first one is part of every release of the product.
     pub libraries: &'static [&'static str],
 }
 

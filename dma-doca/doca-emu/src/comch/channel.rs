@@ -71,7 +71,7 @@ pub(super) struct Active {
     pub(super) endpoint: Rc<Endpoint>,
     /// Readable when a peer has room.
     pub(super) room: Notifier,
-    /// Readable when clients came or went since the last update.
+    /// Readable if clients connected or disconnected since the last update.
     pub(super) changes: Notifier,
     /// Messages that are kept while the service's state is updated.
     inbox_size: usize,

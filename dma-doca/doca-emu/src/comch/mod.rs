@@ -34,10 +34,10 @@ enum OnMessage {
     Cc(CcReceiveCallback),
 }
 
-/// Called when a consumer of the other end came or went.
+/// Called when a consumer of the peer was created or destroyed.
 type ConsumerCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_consumer, *mut c::doca_comch_connection, u32);
-/// Called when a client came or went.
+/// Called when a client connected or disconnected.
 type StatusCallback = unsafe extern "C" fn(
     *mut c::doca_comch_event_connection_status_changed,
     *mut c::doca_comch_connection,

@@ -89,7 +89,7 @@ impl Instance {
         }
     }
 
-    /// Begins the nodes that wait for none. On an error nothing runs.
+    /// Starts the nodes without predecessors. After an error no node runs.
     pub(super) fn submit(&self) -> Outcome {
         require(!self.is_submitted(), c::DOCA_ERROR_IN_USE)?;
         require(self.data.borrow().iter().all(Option::is_some), INVALID)?;

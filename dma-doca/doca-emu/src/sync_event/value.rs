@@ -48,7 +48,7 @@ impl Value {
     }
 
     /// Opens the memory that another process exported.
-    /// Errors: `INVALID_VALUE` if it is not there any more, or is something else.
+    /// Errors: `INVALID_VALUE` if it no longer exists, or is not an event.
     pub(super) fn import(remote: &[u8]) -> Outcome<Self> {
         let import = Import::open_expecting(remote, LEN as u64).map_err(|_| INVALID)?;
         let number = import.span(0, LEN as u64, Access::READ | Access::WRITE).map_err(|_| INVALID)?;

@@ -295,8 +295,8 @@ impl CpuQueue {
         }
     }
 
-    /// Returns true if there is work and all helpers sleep. Call behind a fence, see
-    /// [`Helpers::any_asleep`](super::helpers::Helpers::any_asleep).
+    /// Returns true if there is work and all helpers sleep. The caller must have made a memory fence before:
+    /// see [`Helpers::any_asleep`](super::helpers::Helpers::any_asleep).
     fn is_left_to_owner(&self) -> bool {
         self.jobs.outstanding() > 0 && self.pool.helpers().all_asleep() && self.jobs.ring().has_work()
     }

@@ -113,7 +113,7 @@ impl<T: Copy> In<T> {
         if self.0.is_null() || !self.0.is_aligned() || n > isize::MAX as usize / size_of::<T>().max(1) {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: C passes an array of `n` values, and leaves it alone during the call.
+        // SAFETY: C passes an array of `n` values, and does not access it during the call.
         Ok(unsafe { std::slice::from_raw_parts(self.0, n) })
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Config {
 pub(crate) struct Machine {
     /// Version of the driver's interface, as `cuDriverGetVersion` returns it.
     pub(crate) version: i32,
-    /// `cuInit` answers this code, if it is not 0.
+    /// `cuInit` returns this code, if it is not 0.
     pub(crate) init: i32,
     /// Registration of memory that is read only is supported.
     pub(crate) read_only_register: bool,

@@ -90,7 +90,7 @@ pub(crate) struct Context {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     primary: bool,
-    /// The failure that ended it: every later call answers that.
+    /// The failure that ended it: every later call returns that.
     dead: Option<Code>,
     legacy: Option<u64>,
     peers: Vec<u64>,

@@ -93,7 +93,7 @@ impl Gpu {
         // SAFETY: the mapping lives as long as the process, and tasks name allocations in it only.
         let vram = unsafe { device.register(vram) }.map_err(|error| error.to_string())?;
         // SAFETY: tasks name memory that the program passed to calls that copy. It keeps that mapped and
-        // leaves it alone until the copy has ended, as CUDA requires.
+        // does not access it until the copy has ended, as CUDA requires.
         let host = unsafe { device.register(host) }.map_err(|error| error.to_string())?;
         Ok(Self { device, vram, mapping, host, refusals, seed: config.seed })
     }

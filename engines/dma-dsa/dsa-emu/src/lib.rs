@@ -16,7 +16,7 @@
 //! - *Submission*: MOVDIR64B to dedicated work queues, ENQCMD to shared ones, `write()` to both.
 //! - *Operations*: nop, batch, drain, copy, fill, compare, compare with a pattern, create and apply a delta
 //!   record, dualcast, CRC-32C, copy with CRC-32C, cache flush (which does nothing).
-//! - *Completion records*: statuses, results, bytes done, page faults of memory that is not there, of memory
+//! - *Completion records*: statuses, results, bytes done, page faults of memory that is not mapped, of memory
 //!   without the right, and injected ones.
 //!
 //! # Divergences

@@ -90,7 +90,7 @@ fn run(emu: &Emu, descriptor: Descriptor) -> Record {
     record.wait()
 }
 
-/// Pages of which the last is not there.
+/// Pages of which the last is not mapped.
 struct Pages(*mut u8, usize);
 
 impl Pages {
@@ -182,7 +182,7 @@ fn page_faults_are_told_to_the_byte() {
         let bytes: Vec<u8> = (0..32768_u32).map(|n| (n * 7 + n / 253) as u8).collect();
         for before in [0, 1, 100, 4095, 4096, 20_000] {
             let len = before + 50;
-            // Out of a page that is not there.
+            // From a page that is not mapped.
             let to = none.0.wrapping_add(8 * 4096 - before as usize);
             // SAFETY: the pages before the end, and the vector, have these bytes.
             unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), before as usize) };
@@ -226,7 +226,7 @@ fn a_batch_tells_its_end() {
     let record = run(&emu, describe(1, REPORT, address(&list), 0, 4));
     assert_eq!((record.status, record.done), (5, 3));
     assert_eq!(records.each_ref().map(|record| record.get().status), [1, 0x13, 1, 0]);
-    // Half of the list is not there.
+    // Half of the list is not mapped.
     let pages = Pages::new(1, libc::PROT_NONE);
     let nop = describe(0, 0, 0, 0, 0);
     let two = pages.0.wrapping_add(4096 - 128).cast::<[Descriptor; 2]>();
@@ -234,7 +234,7 @@ fn a_batch_tells_its_end() {
     unsafe { two.write([nop; 2]) };
     let record = run(&emu, describe(1, REPORT, pages.end() - 128, 0, 4));
     assert_eq!((record.status, record.done, record.fault), (6, 2, pages.end()));
-    // A success without a request to report it leaves its record alone, and no batch has batches.
+    // A success is not recorded unless that is requested, and a batch may not contain a batch.
     let silent = Place::default();
     let list = [
         Descriptor { record: silent.address(), ..describe(0, 4, 0, 0, 0) },

@@ -96,9 +96,9 @@ impl Drop for AutoRegion {
     }
 }
 
-// SAFETY: the memory is that of the CPU's region, which lives as long and promises the rest. Its key is this
-// region's, so no other region of this engine has it: each has a region of the CPU of its own. The device's
-// region is dropped at the same time, when no descriptor names either.
+// SAFETY: the memory is that of the CPU's region, which lives as long and promises the rest. The CPU's region
+// has the same key. No other region of this engine has that key, because each has its own region of the CPU.
+// The device's region is dropped at the same time, when no descriptor names either.
 unsafe impl RawRegion for AutoRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -64,7 +64,7 @@ pub struct State {
     pub hangs: bool,
     /// Completions are lost.
     pub loses: bool,
-    /// Average number of requests of which one fails; 0 for none.
+    /// On average, one of this many requests fails; 0 for none.
     pub fail_every: u64,
     /// Statuses of the next requests, which are not run; 0 runs one.
     pub statuses: VecDeque<i32>,

@@ -59,7 +59,7 @@ fn bytes_travel_both_ways_and_between_two_peers() {
     let sent = filled(&here, 300_000, 5);
     let (sent, a) = queue.copy(sent, a).unwrap().wait().unwrap();
     assert_eq!(bytes_of(&near), sent[..]);
-    // Through this host, in pieces.
+    // Neither peer is this host, so the bytes pass through this host in pieces.
     let (_, b) = queue.copy(a, b).unwrap().wait().unwrap();
     assert_eq!(bytes_of(&far), sent[..]);
     let (_, got) = queue.copy(b, here.allocate(300_000).unwrap()).unwrap().wait().unwrap();

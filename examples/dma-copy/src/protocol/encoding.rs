@@ -201,7 +201,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The choice with the index of the next byte.
+    /// Returns the choice whose index is the value of the next byte.
     fn one_of<T: Copy>(&mut self, what: &'static str, choices: &[T]) -> Result<T, DecodeError> {
         let value = u8::from_le_bytes(self.array()?);
         choices

@@ -141,7 +141,7 @@ fn uuid_of(device: usize) -> [u8; 16] {
     uuid
 }
 
-/// Calls that the installed library has, and that answer that they are not supported.
+/// Calls of the installed library that return `CUDA_ERROR_NOT_SUPPORTED`.
 fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
     let mut own = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: room for the description of the object that has this function.
@@ -161,8 +161,8 @@ fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
     })
 }
 
-/// By this a program tells that it has met the stand-in: writes the profiles of the devices, in at most
-/// `room` bytes, and returns 0.
+/// Writes the profiles of the devices, in at most `room` bytes, and returns 0. Only the stand-in has this
+/// call, so a program that finds it knows that it uses the stand-in.
 ///
 /// # Safety
 ///

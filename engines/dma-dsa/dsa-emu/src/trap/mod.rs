@@ -505,7 +505,7 @@ fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
     let mut info: siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: a description is longer, and begins so when it is that of a fault (`asm-generic/siginfo.h`).
     unsafe { (&raw mut info).cast::<Described>().write(described) };
-    // The number of the exception and the processor's error code: protection, or a page that is not there or
+    // The number of the exception and the processor's error code: protection, or a page that is not mapped or
     // may not be accessed, for a user.
     const SEGV_ACCERR: c_int = 2;
     let error = 4 | u64::from(fault.write) << 1 | u64::from(fault.code == SEGV_ACCERR);

@@ -67,7 +67,7 @@ fn instructions_are_taken_on_any_processor() {
         let mut record = [0; 64];
         let (nop, record) = nop(&mut record);
         let from = address(&nop);
-        // ENQCMD says by the zero flag that it was refused; MOVDIR64B leaves the flags alone.
+        // ENQCMD says by the zero flag that it was refused; MOVDIR64B does not change the flags.
         let taken = if works == ENQCMD { 0x200 } else { ALL_FLAGS };
         assert_eq!(run(address(&works), to + 0xfc0, from), (Trap::Taken, 5, taken), "{mode}");
         assert_eq!(wait(record), 1);
