@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Comments and docs are no wider than the code. Less than 1 % of the sentences in comments, docs, READMEs and texts of
 # the program lack a head or use an idiom that has a plainer word. No name of a function begins with a noun clause (`what_`). The maps in
-# ARCHITECTURE.md name every file at the top of each crate, in the entry of that crate.
+# ARCHITECTURE.md name every file at the top of each crate, in the entry of that crate, and no file that does not exist.
 #   ci/words.sh [list]     list: prints every such sentence
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -149,4 +149,28 @@ while read -r folder name file; do
     }
 done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(fuzz|ci)/|/(lib|main)\.rs$' |
     sed -nE 's#^((.*/)?src)/([^/]+).*#\1 \3 \1/\3#p' | sort -u)
+
+# Files and folders that an entry of the map names, below the crate's src.
+tracked=$(git ls-files)
+while read -r folder; do
+    where=$folder
+    [[ "$folder" != dma-bench/src ]] || where=dma-bench
+    for name in $(entry "$folder" | grep -oE '[A-Za-z0-9_/-]+(\.(rs|c|md|toml)|/)([^A-Za-z0-9_]|$)' | sed -E 's/[^A-Za-z0-9_/]$//' | sort -u); do
+        case " $folder/ ${folder#*/}/ $shared " in *"$name "*) continue ;; esac
+        [[ "$name" == */ ]] || name="$name\$"
+        grep -qE "^($where/([^ ]*/)?)?$name" <<<"$tracked" || {
+            echo "the entry of $folder in a map names ${name%$}, which does not exist" >&2
+            failed=1
+        }
+    done
+done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(fuzz|ci)/' | sed -nE 's#^((.*/)?src)/.*#\1#p' | sort -u)
+# Paths in the other text of ARCHITECTURE.md, where `core` and `cpu` stand for two folders.
+for name in $(grep -oE '`[a-z][A-Za-z0-9_-]*/[A-Za-z0-9_/.-]+\.(rs|sh|md|toml)' ARCHITECTURE.md | tr -d '`' | sort -u); do
+    file=${name/#core\//dma-core\/src\/}
+    file=${file/#cpu\//engines\/dma-cpu\/src\/}
+    grep -qE "(^|/)$file\$" <<<"$tracked" || {
+        echo "ARCHITECTURE.md names $name, which does not exist" >&2
+        failed=1
+    }
+done
 exit "$failed"
