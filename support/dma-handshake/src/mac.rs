@@ -70,7 +70,7 @@ mod tests {
     fn each_context_and_part_gives_another_key() {
         let key = derive_key("context", b"secret", &[b"part"]);
         for other in [
-            derive_key("contex", b"secret", &[b"tpart"]),
+            derive_key("con", b"secret", &[b"textpart"]),
             derive_key("context", b"secreu", &[b"part"]),
             derive_key("context", b"secret", &[b"parts"]),
         ] {
