@@ -25,8 +25,8 @@ fn measure(b: &mut Bencher<'_>, mut work: impl FnMut()) {
 struct Loop {
     device: Device,
     channel: ChannelId,
-    src: [Segment; 1],
-    dst: [Segment; 1],
+    src: Segment,
+    dst: Segment,
 }
 
 impl Loop {
@@ -35,7 +35,7 @@ impl Loop {
         let mut device = Device::new(config).unwrap();
         let mut region = || {
             let key = device.allocate(size, Rights::all(), None).unwrap();
-            [Segment { key, addr: device.range(key).unwrap().0, len: size }]
+            Segment { key, addr: DeviceAddr(device.range(key).unwrap().0), len: size as usize }
         };
         let (src, dst) = (region(), region());
         let channel = device.open_channel(window).unwrap();
@@ -46,7 +46,7 @@ impl Loop {
     }
 
     fn submit(&mut self) {
-        self.device.submit(self.channel, &Descriptor::copy(0, &self.src, &self.dst)).unwrap();
+        self.device.submit(self.channel, &Descriptor::copy(0, self.src, self.dst)).unwrap();
     }
 
     /// Runs until this number of tasks has completed.
@@ -100,7 +100,7 @@ fn instant(c: &mut Criterion) {
                 for _ in 0..TASKS / batch {
                     (0..batch).for_each(|_| work.submit());
                     work.device.doorbell(work.channel).unwrap();
-                    let done = |completion: Completion| assert_eq!(completion.status, Status::Done);
+                    let done = |report: TaskReport| assert_eq!(report.status, Status::Done);
                     assert_eq!(work.device.poll_each(work.channel, 1_024, done), batch as usize);
                 }
             });

@@ -7,6 +7,11 @@ use dma_sim::model::*;
 
 const LEN: u64 = 4_096;
 
+/// Returns a range of a region, by plain numbers.
+fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
+    Segment { key, addr: DeviceAddr(addr), len: len as usize }
+}
+
 /// A device with one source, one destination and one channel.
 struct Rig {
     device: Device,
@@ -26,17 +31,17 @@ impl Rig {
         let mut device = Device::new(config.with_trace(TraceMode::Record)).unwrap();
         let mut region = |rights, peer| {
             let key = device.allocate(LEN, rights, peer).unwrap();
-            Segment { key, addr: device.range(key).unwrap().0, len: LEN }
+            segment(key, device.range(key).unwrap().0, LEN)
         };
         let src = region(Rights::LOCAL_READ, None);
         let dst = region(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE, peer);
-        device.write(src.key, src.addr, &[7; LEN as usize]).unwrap();
+        device.write(src.key, src.addr.0, &[7; LEN as usize]).unwrap();
         let channel = device.open_channel(16).unwrap();
         Self { device, src, dst, channel }
     }
 
     fn submit(&mut self, token: u64) -> Result<(), Refused> {
-        self.device.submit(self.channel, &Descriptor::copy(token, &[self.src], &[self.dst]))
+        self.device.submit(self.channel, &Descriptor::copy(token, self.src, self.dst))
     }
 
     /// Submits this number of tasks and rings the doorbell.
@@ -62,7 +67,7 @@ impl Rig {
     /// Returns the number of destination bytes that equal the source.
     fn moved(&self) -> usize {
         let mut bytes = vec![0; LEN as usize];
-        self.device.read(self.dst.key, self.dst.addr, &mut bytes).unwrap();
+        self.device.read(self.dst.key, self.dst.addr.0, &mut bytes).unwrap();
         bytes.iter().filter(|byte| **byte == 7).count()
     }
 
@@ -95,7 +100,7 @@ fn a_copy_is_half_done_in_between_and_whole_before_its_completion() {
     let mut half = 0;
     let mut rig = Rig::new(Profile::bluefield3(), "");
     for token in 0..50 {
-        rig.device.submit(rig.channel, &Descriptor::copy(token, &[rig.src], &[rig.dst])).unwrap();
+        rig.device.submit(rig.channel, &Descriptor::copy(token, rig.src, rig.dst)).unwrap();
         rig.device.doorbell(rig.channel).unwrap();
         while !rig.device.has_completion(rig.channel) {
             half += usize::from((1..LEN as usize).contains(&rig.moved()));
@@ -105,7 +110,7 @@ fn a_copy_is_half_done_in_between_and_whole_before_its_completion() {
         assert_eq!(rig.moved(), LEN as usize);
         assert_eq!(rig.poll(), [(token, Status::Done)]);
         // Clean for the next one.
-        rig.device.write(rig.dst.key, rig.dst.addr, &[0; LEN as usize]).unwrap();
+        rig.device.write(rig.dst.key, rig.dst.addr.0, &[0; LEN as usize]).unwrap();
     }
     assert!(half > 20, "{half}");
 }
@@ -117,8 +122,8 @@ fn without_tearing_all_moves_at_the_end() {
     let key = device.allocate(2 * LEN, Rights::all(), None).unwrap();
     let (addr, _) = device.range(key).unwrap();
     let channel = device.open_channel(16).unwrap();
-    let (src, dst) = (Segment { key, addr, len: LEN }, Segment { key, addr: addr + LEN, len: LEN });
-    (0..16).for_each(|i| device.submit(channel, &Descriptor::copy(i, &[src], &[dst])).unwrap());
+    let (src, dst) = (segment(key, addr, LEN), segment(key, addr + LEN, LEN));
+    (0..16).for_each(|i| device.submit(channel, &Descriptor::copy(i, src, dst)).unwrap());
     device.doorbell(channel).unwrap();
     device.run();
     assert!(!device.trace().events().iter().any(|e| e.what.starts_with("move ")));
@@ -147,10 +152,10 @@ fn completions_come_in_many_orders_but_not_over_a_fence() {
         let (addr, _) = device.range(key).unwrap();
         let channel = device.open_channel(16).unwrap();
         for token in 0..8 {
-            let src = [Segment { key, addr, len: 8 }];
-            let dst = [Segment { key, addr: addr + 64, len: 8 }];
-            let task = Descriptor::copy(token, &src, &dst);
-            device.submit(channel, &if token == 4 { task.fenced() } else { task }).unwrap();
+            let src = segment(key, addr, 8);
+            let dst = segment(key, addr + 64, 8);
+            let task = Descriptor::copy(token, src, dst);
+            device.submit(channel, &task.with_fence(token == 4)).unwrap();
         }
         device.doorbell(channel).unwrap();
         device.run();
@@ -199,7 +204,7 @@ fn a_failed_task_is_alone_or_takes_the_channel_down() {
 fn a_reset_fails_one_and_aborts_the_rest() {
     let mut rig = Rig::new(Profile::ideal(), "reset@1");
     let other = rig.device.open_channel(4).unwrap();
-    rig.device.submit(other, &Descriptor::copy(9, &[rig.src], &[rig.dst])).unwrap();
+    rig.device.submit(other, &Descriptor::copy(9, rig.src, rig.dst)).unwrap();
     rig.send(0..4);
     let ended = rig.run();
     assert_eq!(ended[0], (0, ENGINE));
@@ -247,7 +252,7 @@ fn a_stuck_channel_accepts_and_does_nothing() {
 fn a_device_that_vanishes_aborts_everything_for_good() {
     let mut rig = Rig::new(Profile::bluefield3(), "gone@3:ch=0");
     let other = rig.device.open_channel(4).unwrap();
-    rig.device.submit(other, &Descriptor::copy(9, &[rig.src], &[rig.dst])).unwrap();
+    rig.device.submit(other, &Descriptor::copy(9, rig.src, rig.dst)).unwrap();
     rig.send(0..6);
     let gone = Status::Aborted(HaltCause::DeviceGone);
     let ended = rig.run();
@@ -278,7 +283,7 @@ fn a_corrupted_task_is_done_with_one_bit_wrong() {
     rig.send(0..1);
     assert_eq!(rig.run(), all(0..1, Status::Done));
     let mut bytes = vec![0; LEN as usize];
-    rig.device.read(rig.dst.key, rig.dst.addr, &mut bytes).unwrap();
+    rig.device.read(rig.dst.key, rig.dst.addr.0, &mut bytes).unwrap();
     let wrong: Vec<_> = bytes.iter().filter(|byte| **byte != 7).collect();
     assert_eq!(wrong.len(), 1);
     assert_eq!((wrong[0] ^ 7).count_ones(), 1);
@@ -322,8 +327,8 @@ fn probabilities_are_kept_and_repeat_with_the_seed() {
         let channel = device.open_channel(64).unwrap();
         let mut failed = Vec::new();
         for token in 0..2_000 {
-            let (src, dst) = ([Segment { key, addr, len: 8 }], [Segment { key, addr: addr + 8, len: 8 }]);
-            device.submit(channel, &Descriptor::copy(token, &src, &dst)).unwrap();
+            let (src, dst) = (segment(key, addr, 8), segment(key, addr + 8, 8));
+            device.submit(channel, &Descriptor::copy(token, src, dst)).unwrap();
             device.doorbell(channel).unwrap();
             device.run();
             if device.poll(channel).unwrap().status != Status::Done {
@@ -368,10 +373,10 @@ fn memory_outside_is_a_fault_and_never_touched() {
     for profile in Profile::NAMES.map(|name| Profile::by_name(name).unwrap()) {
         let at_submit = profile.protection == Found::AtSubmit;
         let mut rig = Rig::new(profile, "");
-        let (base, key) = (rig.dst.addr, rig.dst.key);
-        let beyond = Segment { addr: base + 1, ..rig.dst };
+        let (base, key) = (rig.dst.addr.0, rig.dst.key);
+        let beyond = segment(key, base + 1, LEN);
         let error = TaskError::OutOfRange { key, addr: base + 1, len: LEN, base, size: LEN };
-        let outcome = rig.device.submit(rig.channel, &Descriptor::copy(0, &[rig.src], &[beyond]));
+        let outcome = rig.device.submit(rig.channel, &Descriptor::copy(0, rig.src, beyond));
         if at_submit {
             assert_eq!(outcome, Err(Refused::Invalid(error)));
         } else {
@@ -394,7 +399,7 @@ fn zero_bytes_are_what_the_profile_makes_of_them() {
     ] {
         let mut rig = Rig::new(Profile { zero_length: found, ..Profile::ideal() }, "");
         let (src, dst) = (Segment { len: 0, ..rig.src }, Segment { len: 0, ..rig.dst });
-        let outcome = rig.device.submit(rig.channel, &Descriptor::copy(0, &[src], &[dst]));
+        let outcome = rig.device.submit(rig.channel, &Descriptor::copy(0, src, dst));
         rig.device.doorbell(rig.channel).unwrap();
         let ended = rig.run();
         assert_eq!(outcome.map(|()| ended[0].1), status);
@@ -405,9 +410,12 @@ fn zero_bytes_are_what_the_profile_makes_of_them() {
 fn coalesced_reports_wait_for_a_later_one_that_is_not() {
     let mut rig = Rig::new(Profile::bluefield3(), "");
     let submit = |rig: &mut Rig, token, coalesce| {
-        let (src, dst) = ([rig.src], [rig.dst]);
-        let task = Descriptor::copy(token, &src, &dst);
-        rig.device.submit(rig.channel, &if coalesce { task.coalesced() } else { task }).unwrap();
+        let task = Descriptor::copy(token, rig.src, rig.dst);
+        let submitted = match coalesce {
+            true => rig.device.submit_coalesced(rig.channel, &task),
+            false => rig.device.submit(rig.channel, &task),
+        };
+        submitted.unwrap();
         rig.device.doorbell(rig.channel).unwrap();
     };
     submit(&mut rig, 0, false);
@@ -493,39 +501,39 @@ fn scattered_and_gathered_bytes_land_in_order() {
     let mut rig = Rig::new(Profile::bluefield3(), "");
     let (src, dst) = (rig.src, rig.dst);
     let bytes: Vec<u8> = (0..LEN).map(|i| i as u8).collect();
-    rig.device.write(src.key, src.addr, &bytes).unwrap();
-    let piece = |s: Segment, from, len| Segment { addr: s.addr + from, len, ..s };
+    rig.device.write(src.key, src.addr.0, &bytes).unwrap();
+    let piece = |s: Segment, from, len| segment(s.key, s.addr.0 + from, len);
     let from = [piece(src, 100, 50), piece(src, 10, 0), piece(src, 0, 31)];
     let to = [piece(dst, 4_000, 3), piece(dst, 0, 78)];
-    rig.device.submit(rig.channel, &Descriptor::copy(0, &from, &to)).unwrap();
+    rig.device.submit(rig.channel, &Descriptor::copy_lists(0, &from, &to)).unwrap();
     rig.device.doorbell(rig.channel).unwrap();
     assert_eq!(rig.run(), all(0..1, Status::Done));
     let mut out = vec![0; LEN as usize];
-    rig.device.read(dst.key, dst.addr, &mut out).unwrap();
+    rig.device.read(dst.key, dst.addr.0, &mut out).unwrap();
     let wanted: Vec<u8> = (100..150).chain(0..31).collect();
     assert_eq!([&out[4_000..4_003], &out[..78]].concat(), wanted);
     assert!(out[78..4_000].iter().all(|byte| *byte == 0));
 
     let too_many = vec![piece(src, 0, 1); 65];
-    let refused = rig.device.submit(rig.channel, &Descriptor::copy(1, &too_many, &[piece(dst, 0, 65)]));
-    assert_eq!(refused, Err(Refused::Invalid(TaskError::Segments { segments: 65, min: 1, max: 64 })));
+    let refused = rig.device.submit(rig.channel, &Descriptor::copy_lists(1, &too_many, &[piece(dst, 0, 65)]));
+    assert_eq!(refused, Err(Refused::Invalid(TaskError::Segments { segments: 65, max: 64 })));
 }
 
 #[test]
 fn fills_repeat_their_pattern() {
     let mut rig = Rig::new(Profile::ideal(), "");
     let dst = rig.dst;
-    let to = [Segment { len: 13, ..dst }, Segment { addr: dst.addr + 100, len: 10, ..dst }];
-    rig.device.submit(rig.channel, &Descriptor::fill(0, 0x0807_0605_0403_0201, &to)).unwrap();
+    let to = [segment(dst.key, dst.addr.0, 13), segment(dst.key, dst.addr.0 + 100, 10)];
+    rig.device.submit(rig.channel, &Descriptor::fill(0, [1, 2, 3, 4, 5, 6, 7, 8], &to)).unwrap();
     rig.device.doorbell(rig.channel).unwrap();
     assert_eq!(rig.run(), all(0..1, Status::Done));
     let mut out = vec![0; 110];
-    rig.device.read(dst.key, dst.addr, &mut out).unwrap();
+    rig.device.read(dst.key, dst.addr.0, &mut out).unwrap();
     assert_eq!(out[..14], [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 0]);
     assert_eq!(out[100..], [6, 7, 8, 1, 2, 3, 4, 5, 6, 7]);
 
     let mut rig = Rig::new(Profile::bluefield3(), "");
-    let refused = rig.device.submit(rig.channel, &Descriptor::fill(0, 0, &[dst]));
+    let refused = rig.device.submit(rig.channel, &Descriptor::fill(0, [0; 8], &[dst]));
     assert_eq!(refused, Err(Refused::Invalid(TaskError::Unsupported)));
 }
 
@@ -553,11 +561,11 @@ fn channels_share_the_engine_fairly() {
     let len = 1 << 20;
     let key = device.allocate(2 * len, Rights::all(), None).unwrap();
     let (addr, _) = device.range(key).unwrap();
-    let (src, dst) = ([Segment { key, addr, len }], [Segment { key, addr: addr + len, len }]);
+    let (src, dst) = (segment(key, addr, len), segment(key, addr + len, len));
     let channels = [device.open_channel(64).unwrap(), device.open_channel(64).unwrap()];
     // The first one has a long backlog already when the second one begins.
     for (channel, tasks) in [(channels[0], 32), (channels[1], 8)] {
-        (0..tasks).for_each(|i| device.submit(channel, &Descriptor::copy(i, &src, &dst)).unwrap());
+        (0..tasks).for_each(|i| device.submit(channel, &Descriptor::copy(i, src, dst)).unwrap());
         device.doorbell(channel).unwrap();
     }
     while device.stats(channels[1]).unwrap().done < 8 {
@@ -578,8 +586,8 @@ fn the_trace_is_fixed() {
     rig.send(2..6);
     rig.run();
     rig.device.restart(rig.channel).unwrap();
-    let (src, dst) = ([Segment { len: 64, ..rig.src }], [Segment { len: 64, ..rig.dst }]);
-    rig.device.submit(rig.channel, &Descriptor::copy(6, &src, &dst).fenced()).unwrap();
+    let (src, dst) = (Segment { len: 64, ..rig.src }, Segment { len: 64, ..rig.dst });
+    rig.device.submit(rig.channel, &Descriptor::copy(6, src, dst).with_fence(true)).unwrap();
     rig.device.doorbell(rig.channel).unwrap();
     rig.run();
     let digest = rig.device.trace().digest();

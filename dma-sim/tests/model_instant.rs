@@ -9,21 +9,22 @@ const LEN: u64 = 512;
 const REGIONS: usize = 5;
 const DEPTH: u32 = 6;
 
+/// An operation, without its segments.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Copy,
+    Fill(u64),
+    CopyToBoth,
+    Compare,
+    Crc32c(u32),
+    CopyCrc32c(u32),
+}
+
 /// A call.
 #[derive(Clone, Debug)]
 enum Step {
-    Submit {
-        src: Vec<(usize, u64, u64)>,
-        dst: Vec<(usize, u64, u64)>,
-        operation: Operation,
-        marks: (bool, bool),
-    },
-    Copy {
-        from: (usize, u64),
-        to: (usize, u64),
-        len: u64,
-        coalesce: bool,
-    },
+    Submit { src: Vec<(usize, u64, u64)>, dst: Vec<(usize, u64, u64)>, operation: Work, marks: (bool, bool) },
+    Copy { from: (usize, u64), to: (usize, u64), len: u64, coalesce: bool },
     Doorbell,
     Poll(usize),
     Stop,
@@ -38,12 +39,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let segment = || (0..REGIONS, 0..LEN, 0..80_u64);
     let list = move || proptest::collection::vec(segment(), 0..4);
     let operation = prop_oneof![
-        4 => Just(Operation::Copy),
-        2 => any::<u64>().prop_map(|pattern| Operation::Fill { pattern }),
-        1 => Just(Operation::CopyToBoth),
-        1 => Just(Operation::Compare),
-        1 => any::<u32>().prop_map(|seed| Operation::Crc32c { seed }),
-        1 => any::<u32>().prop_map(|seed| Operation::CopyCrc32c { seed }),
+        4 => Just(Work::Copy),
+        2 => any::<u64>().prop_map(Work::Fill),
+        1 => Just(Work::CopyToBoth),
+        1 => Just(Work::Compare),
+        1 => any::<u32>().prop_map(Work::Crc32c),
+        1 => any::<u32>().prop_map(Work::CopyCrc32c),
     ];
     let step = prop_oneof![
         4 => (list(), list(), operation, any::<(bool, bool)>())
@@ -134,11 +135,19 @@ impl Run {
 
     fn segment(&self, (region, offset, len): (usize, u64, u64)) -> Segment {
         let (key, base) = self.regions[region];
-        Segment { key, addr: base + offset, len }
+        Segment { key, addr: DeviceAddr(base + offset), len: len as usize }
     }
 
     fn say(&mut self, what: impl std::fmt::Debug) {
         self.record.push(format!("{what:?}"));
+    }
+
+    fn submit(&mut self, channel: ChannelId, task: Descriptor<'_>, coalesce: bool) {
+        let answer = match coalesce {
+            true => self.device.submit_coalesced(channel, &task),
+            false => self.device.submit(channel, &task),
+        };
+        self.say(answer);
     }
 
     fn step(&mut self, step: &Step) {
@@ -147,31 +156,16 @@ impl Run {
         let token = self.steps;
         match step {
             Step::Copy { from, to, len, coalesce } => {
-                let (src, dst) = ([self.segment((from.0, from.1, *len))], [self.segment((to.0, to.1, *len))]);
-                let copy = Descriptor { coalesce: *coalesce, ..Descriptor::copy(token, &src, &dst) };
-                let answer = self.device.submit(channel, &copy);
-                self.say(answer);
+                let (src, dst) = (self.segment((from.0, from.1, *len)), self.segment((to.0, to.1, *len)));
+                self.submit(channel, Descriptor::copy(token, src, dst), *coalesce);
             }
             Step::Submit { src, dst, operation, marks: (fence, coalesce) } => {
                 let list =
                     |list: &[(usize, u64, u64)]| list.iter().map(|s| self.segment(*s)).collect::<Vec<_>>();
                 let (mut src, mut dst) = (list(src), list(dst));
-                let (operation, fence, coalesce) = (*operation, *fence, *coalesce);
                 // Most lists would not fit together.
-                match operation {
-                    Operation::CopyToBoth if fence => {
-                        src.truncate(1);
-                        let len = src.first().map_or(0, |segment| segment.len);
-                        dst.iter_mut().for_each(|segment| segment.len = len);
-                        dst.truncate(2);
-                    }
-                    Operation::Crc32c { .. } if fence => dst.clear(),
-                    _ => {}
-                }
-                let paired =
-                    matches!(operation, Operation::Copy | Operation::Compare | Operation::CopyCrc32c { .. });
-                if paired && fence {
-                    let len = src.iter().map(|s| s.len).sum::<u64>().min(dst.iter().map(|s| s.len).sum());
+                if matches!(operation, Work::Copy) && *fence {
+                    let len = src.iter().map(|s| s.len).sum::<usize>().min(dst.iter().map(|s| s.len).sum());
                     for list in [&mut src, &mut dst] {
                         let mut left = len;
                         for segment in list {
@@ -180,9 +174,19 @@ impl Run {
                         }
                     }
                 }
-                let task = Descriptor { token, operation, src: &src, dst: &dst, fence, coalesce };
-                let answer = self.device.submit(channel, &task);
-                self.say(answer);
+                let one = |list: &[Segment]| list.first().copied().unwrap_or(self.segment((0, 0, 8)));
+                let (first, second) = (one(&src), one(&dst));
+                let both =
+                    [second, self.segment((1, 7, 0))].map(|segment| Segment { len: first.len, ..segment });
+                let task = match *operation {
+                    Work::Copy => Descriptor::copy_lists(token, &src, &dst),
+                    Work::Fill(pattern) => Descriptor::fill(token, pattern.to_le_bytes(), &dst),
+                    Work::CopyToBoth => Descriptor::copy_to_both(token, first, &both),
+                    Work::Compare => Descriptor::compare(token, first, second),
+                    Work::Crc32c(seed) => Descriptor::crc32c(token, first, seed),
+                    Work::CopyCrc32c(seed) => Descriptor::copy_crc32c(token, first, second, seed),
+                };
+                self.submit(channel, task.with_fence(*fence), *coalesce);
             }
             Step::Doorbell => {
                 let tasks = self.device.doorbell(channel);
@@ -257,15 +261,15 @@ proptest! {
 #[test]
 fn it_is_done_when_the_doorbell_returns() {
     let mut run = Run::new(Profile::ideal().timeless(), TraceMode::Off);
-    let (src, dst) = ([run.segment((0, 0, 64))], [run.segment((1, 3, 64))]);
+    let (src, dst) = (run.segment((0, 0, 64)), run.segment((1, 3, 64)));
     let channel = run.channels[0];
-    run.device.submit(channel, &Descriptor::copy(9, &src, &dst)).unwrap();
-    assert_eq!(run.device.unregister(src[0].key), Err(RegionError::InUse { key: src[0].key, segments: 1 }));
+    run.device.submit(channel, &Descriptor::copy(9, src, dst)).unwrap();
+    assert_eq!(run.device.unregister(src.key), Err(RegionError::InUse { key: src.key, segments: 1 }));
     assert!(!run.device.has_completion(channel));
     run.device.doorbell(channel).unwrap();
     let completion = run.device.poll(channel).unwrap();
     assert_eq!((completion.token, completion.status, completion.touched), (9, Status::Done, true));
-    run.device.unregister(src[0].key).unwrap();
+    run.device.unregister(src.key).unwrap();
 }
 
 #[test]
@@ -274,13 +278,13 @@ fn a_ring_grows_to_its_depth() {
     let key = device.allocate(LEN, Rights::all(), None).unwrap();
     let addr = device.range(key).unwrap().0;
     let channel = device.open_channel(Profile::DEPTH_MAX - 1).unwrap();
-    let (src, dst) = ([Segment { key, addr, len: 8 }], [Segment { key, addr: addr + 8, len: 8 }]);
+    let [src, dst] = [addr, addr + 8].map(|addr| Segment { key, addr: DeviceAddr(addr), len: 8 });
     let mut next = 0;
     for round in 0..3 {
         for i in 0..Profile::DEPTH_MAX - 1 {
-            device.submit(channel, &Descriptor::copy(u64::from(round * 100_000 + i), &src, &dst)).unwrap();
+            device.submit(channel, &Descriptor::copy(u64::from(round * 100_000 + i), src, dst)).unwrap();
         }
-        let full = device.submit(channel, &Descriptor::copy(0, &src, &dst));
+        let full = device.submit(channel, &Descriptor::copy(0, src, dst));
         assert_eq!(full, Err(Refused::Full { depth: Profile::DEPTH_MAX - 1 }));
         device.doorbell(channel).unwrap();
         let mut completions = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dma_core::Completion;
 use dma_sim::model::*;
 use proptest::prelude::*;
 
@@ -97,6 +98,11 @@ fn faults() -> impl Strategy<Value = String> {
     prop_oneof![2 => Just(String::new()), 3 => prop::collection::vec(rule, 1..4).prop_map(|r| r.join("+"))]
 }
 
+/// Returns a range of a region, by plain numbers.
+fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
+    Segment { key, addr: DeviceAddr(addr), len: len as usize }
+}
+
 /// The oracle's record of an accepted task.
 #[derive(Clone, Debug)]
 struct Task {
@@ -149,7 +155,7 @@ impl Model {
     fn segments(&self, key: RegionKey, addr: u64, len: u64, split: u8) -> Vec<Segment> {
         let parts = u64::from(split).min(u64::from(self.segments) - 1) + 1;
         let cut = |i: u64| addr + len * i / parts;
-        (0..parts).map(|i| Segment { key, addr: cut(i), len: cut(i + 1) - cut(i) }).collect()
+        (0..parts).map(|i| segment(key, cut(i), cut(i + 1) - cut(i))).collect()
     }
 
     fn submit(&mut self, op: &Op) {
@@ -160,12 +166,19 @@ impl Model {
         }
         let (src, dst) = (self.src, self.dst);
         let (src_base, dst_base) = self.base;
+        let token = self.tasks.len() as u64;
         let mut to = self.segments(dst, dst_base + at, len, split);
+        let mut from = Vec::new();
         let pick = |n: u64| n % (SOURCE - len + 1);
         let piece = |from: u64| self.src_bytes[from as usize..(from + len) as usize].to_vec();
         let whole = |from: u64| Some(piece(from));
-        let (mut from, mut bytes, mut fence, mut operation) = (Vec::new(), None, fence, Operation::Copy);
-        let (max, mut result) = (self.device.profile().max_task, 0);
+        let source = |at: u64| segment(src, src_base + at, len);
+        let target = segment(dst, dst_base + at, len);
+        let both = [target, segment(dst, dst_base + at + len, len)];
+        let (mut bytes, mut fence, mut result) = (None, fence, 0);
+        let max = self.device.profile().max_task;
+        // An operation other than a copy of lists.
+        let mut other = None;
         match kind {
             Kind::Copy(n) => {
                 from = self.segments(src, src_base + pick(n), len, split / 2);
@@ -182,64 +195,60 @@ impl Model {
                 to = self.segments(dst, dst_base + at, len, split);
                 fence = true;
                 if let (true, Some(bytes)) = (self.device.profile().results && n % 2 == 1, &bytes) {
-                    operation = Operation::CopyCrc32c { seed: 9 };
+                    to = self.segments(dst, dst_base + at, len, 0);
+                    other = Some(Descriptor::copy_crc32c(token, from[0], to[0], 9));
                     result = crc32c::crc32c_append(9, bytes).into();
                 }
             }
             Kind::Both(n) => {
-                operation = Operation::CopyToBoth;
-                from = self.segments(src, src_base + pick(n), len, 0);
-                to = [at, at + len].map(|at| Segment { key: dst, addr: dst_base + at, len }).to_vec();
+                other = Some(Descriptor::copy_to_both(token, source(pick(n)), &both));
                 bytes = Some([piece(pick(n)), piece(pick(n))].concat());
             }
             Kind::Compare(n, far) => {
-                operation = Operation::Compare;
-                let other = (pick(n) + far).min(SOURCE - len);
-                from = self.segments(src, src_base + pick(n), len, split);
-                to = self.segments(src, src_base + other, len, split / 2);
-                let mut sides = piece(pick(n)).into_iter().zip(piece(other));
+                let against = (pick(n) + far).min(SOURCE - len);
+                other = Some(Descriptor::compare(token, source(pick(n)), source(against)));
+                let mut sides = piece(pick(n)).into_iter().zip(piece(against));
                 result = sides.position(|(a, b)| a != b).map_or(Completion::EQUAL, |at| at as u64);
                 bytes = Some(Vec::new());
             }
             Kind::Crc(n, seed) => {
-                operation = Operation::Crc32c { seed };
-                from = self.segments(src, src_base + pick(n), len, split);
-                to = Vec::new();
+                other = Some(Descriptor::crc32c(token, source(pick(n)), seed));
                 result = crc32c::crc32c_append(seed, &piece(pick(n))).into();
                 bytes = Some(Vec::new());
             }
             Kind::CopyCrc(n, seed) => {
-                operation = Operation::CopyCrc32c { seed };
-                from = self.segments(src, src_base + pick(n), len, split / 2);
+                other = Some(Descriptor::copy_crc32c(token, source(pick(n)), target, seed));
                 result = crc32c::crc32c_append(seed, &piece(pick(n))).into();
                 bytes = whole(pick(n));
             }
             Kind::Fill(pattern) => {
-                operation = Operation::Fill { pattern };
+                other = Some(Descriptor::fill(token, pattern.to_le_bytes(), &to));
                 bytes = Some((0..len).map(|i| pattern.to_le_bytes()[(i % 8) as usize]).collect());
             }
-            Kind::BadKey => from = vec![Segment { key: RegionKey::from_raw(77), addr: src_base, len }],
-            Kind::OutOfRange => from = vec![Segment { key: src, addr: src_base + SOURCE - len + 1, len }],
+            Kind::BadKey => from = vec![segment(RegionKey(77), src_base, len)],
+            Kind::OutOfRange => from = vec![segment(src, src_base + SOURCE - len + 1, len)],
             Kind::Denied => {
-                from = vec![Segment { key: src, addr: src_base, len }];
-                to = vec![Segment { key: src, addr: src_base, len }];
+                from = vec![segment(src, src_base, len)];
+                to = from.clone();
             }
-            Kind::Mismatch => from = vec![Segment { key: src, addr: src_base, len: len + 1 }],
+            Kind::Mismatch => from = vec![segment(src, src_base, len + 1)],
             Kind::TooLong => {
                 // No such memory: whatever else is wrong with it, it must not run.
-                from = vec![Segment { key: src, addr: src_base, len: max.saturating_add(1) }];
-                to = vec![Segment { key: dst, addr: dst_base, len: max.saturating_add(1) }];
+                from = vec![segment(src, src_base, max.saturating_add(1))];
+                to = vec![segment(dst, dst_base, max.saturating_add(1))];
             }
         }
-        let token = self.tasks.len() as u64;
-        let descriptor = Descriptor { token, operation, src: &from, dst: &to, fence, coalesce };
+        let descriptor = other.unwrap_or_else(|| Descriptor::copy_lists(token, &from, &to)).with_fence(fence);
+        let empty = descriptor.len() == 0;
         let number = self.device.in_flight(self.channels[channel]);
-        let outcome = self.device.submit(self.channels[channel], &descriptor);
+        let outcome = match coalesce {
+            true => self.device.submit_coalesced(self.channels[channel], &descriptor),
+            false => self.device.submit(self.channels[channel], &descriptor),
+        };
         let profile = self.device.profile();
         let protection = matches!(kind, Kind::BadKey | Kind::OutOfRange | Kind::Denied);
         let bad = protection || matches!(kind, Kind::Mismatch | Kind::TooLong);
         let answers = matches!(kind, Kind::Both(_) | Kind::Compare(..) | Kind::Crc(..) | Kind::CopyCrc(..));
-        let empty = from.iter().chain(&to).all(|s| s.len == 0);
         let written = bytes.as_ref().map_or(0, Vec::len) as u64;
         match outcome {
             Ok(()) => {

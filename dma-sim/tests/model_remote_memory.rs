@@ -44,6 +44,11 @@ impl FarMemory for Peer {
     }
 }
 
+/// Returns a range of a region, by plain numbers.
+fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
+    Segment { key, addr: DeviceAddr(addr), len: len as usize }
+}
+
 /// A device, a region of its own and a peer's, both full of different bytes, and a channel.
 struct Rig {
     device: Device,
@@ -79,7 +84,7 @@ impl Rig {
 
     fn segment(&self, (far, offset, len): (bool, u64, u64)) -> Segment {
         let (key, base) = if far { self.far } else { self.near };
-        Segment { key, addr: base + offset, len }
+        segment(key, base + offset, len)
     }
 
     fn own_bytes(&self) -> Vec<u8> {
@@ -92,7 +97,7 @@ impl Rig {
         self.peer.bytes.lock().unwrap().clone()
     }
 
-    fn run(&mut self, descriptor: &Descriptor<'_>) -> Result<Completion, Refused> {
+    fn run(&mut self, descriptor: &Descriptor<'_>) -> Result<TaskReport, Refused> {
         self.device.submit(self.channel, descriptor)?;
         self.device.doorbell(self.channel).unwrap();
         self.device.run();
@@ -155,8 +160,8 @@ proptest! {
         let segments = |places: &[(bool, u64, u64)]| places.iter().map(|p| rig.segment(*p)).collect::<Vec<_>>();
         let (src, dst) = (segments(&src), segments(&dst));
         let descriptor = match fill {
-            Some(pattern) => Descriptor::fill(1, pattern, &dst),
-            None => Descriptor::copy(1, &src, &dst),
+            Some(pattern) => Descriptor::fill(1, pattern.to_le_bytes(), &dst),
+            None => Descriptor::copy_lists(1, &src, &dst),
         };
         let completion = rig.run(&descriptor).unwrap();
         prop_assert_eq!(completion.status, Status::Done);
@@ -175,7 +180,7 @@ fn an_end_in_mid_copy_is_a_failure_that_names_its_reason() {
             let before = (rig.own_bytes(), rig.far_bytes());
             let len = LEN;
             let (src, dst) = (rig.segment((!push, 0, len)), rig.segment((push, 0, len)));
-            let completion = rig.run(&Descriptor::copy(9, &[src], &[dst])).unwrap();
+            let completion = rig.run(&Descriptor::copy(9, src, dst)).unwrap();
             assert_eq!((completion.status, completion.touched), (Status::Failed(wanted), true));
             let after = (rig.own_bytes(), rig.far_bytes());
             assert_ne!(before, after, "some of it should have moved");
@@ -190,11 +195,11 @@ fn rights_are_those_of_a_peer() {
     let peer = || Peer::new(u64::MAX, PeerError::Gone);
     let mut rig = Rig::new(Profile::ideal(), "", peer(), Rights::REMOTE_READ);
     let (near, far) = (rig.segment((false, 0, 64)), rig.segment((true, 0, 64)));
-    assert_eq!(rig.run(&Descriptor::copy(1, &[far], &[near])).unwrap().status, Status::Done);
-    let denied = rig.run(&Descriptor::copy(1, &[near], &[far]));
+    assert_eq!(rig.run(&Descriptor::copy(1, far, near)).unwrap().status, Status::Done);
+    let denied = rig.run(&Descriptor::copy(1, near, far));
     assert!(matches!(denied, Err(Refused::Invalid(TaskError::Denied { needed: Rights::REMOTE_WRITE, .. }))));
     let outside = rig.segment((true, LEN - 63, 64));
-    let refused = rig.run(&Descriptor::copy(1, &[outside], &[near]));
+    let refused = rig.run(&Descriptor::copy(1, outside, near));
     assert!(matches!(refused, Err(Refused::Invalid(TaskError::OutOfRange { .. }))));
 }
 
@@ -203,7 +208,7 @@ fn a_corrupted_byte_is_corrupted_there() {
     let mut rig =
         Rig::new(Profile::ideal(), "corrupt@1", Peer::new(u64::MAX, PeerError::Gone), Rights::all());
     let (near, far) = (rig.segment((false, 0, 64)), rig.segment((true, 100, 64)));
-    assert_eq!(rig.run(&Descriptor::copy(1, &[near], &[far])).unwrap().status, Status::Done);
+    assert_eq!(rig.run(&Descriptor::copy(1, near, far)).unwrap().status, Status::Done);
     let (sent, received) = (rig.own_bytes(), rig.far_bytes());
     let flipped: u32 = (0..64).map(|i| (sent[i] ^ received[100 + i]).count_ones()).sum();
     assert_eq!(flipped, 1);
@@ -231,13 +236,13 @@ fn an_import_of_process_memory_serves_as_far_memory() {
     let base = device.range(near).unwrap().0;
     let channel = device.open_channel(4).unwrap();
     let copy = |device: &mut Device, src, dst| {
-        device.submit(channel, &Descriptor::copy(0, &[src], &[dst])).unwrap();
+        device.submit(channel, &Descriptor::copy(0, src, dst)).unwrap();
         device.doorbell(channel).unwrap();
         device.run();
         device.poll(channel).unwrap().status
     };
-    let there = Segment { key: far, addr: addr + 1, len: len - 1 };
-    let here = Segment { key: near, addr: base, len: len - 1 };
+    let there = segment(far, addr + 1, len - 1);
+    let here = segment(near, base, len - 1);
     assert_eq!(copy(&mut device, there, here), Status::Done);
     let mut seen = vec![0; len as usize];
     device.read(near, base, &mut seen).unwrap();

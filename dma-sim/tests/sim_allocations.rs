@@ -13,9 +13,12 @@ fn run_device(device: &mut Device, channels: &[ChannelId], src: &[Segment], dst:
     while token < tasks {
         for &channel in channels {
             for i in 0..32 {
-                let task =
-                    Descriptor { fence: i == 7, coalesce: i % 4 == 1, ..Descriptor::copy(token, src, dst) };
-                if device.submit(channel, &task).is_ok() {
+                let task = Descriptor::copy_lists(token, src, dst).with_fence(i == 7);
+                let submitted = match i % 4 {
+                    1 => device.submit_coalesced(channel, &task),
+                    _ => device.submit(channel, &task),
+                };
+                if submitted.is_ok() {
                     token += 1;
                 }
             }
@@ -48,7 +51,8 @@ fn model(profile: Profile) -> u64 {
     let key = device.allocate(1 << 16, Rights::all(), None).unwrap();
     let (base, _) = device.range(key).unwrap();
     let cut = |from: u64, parts: u64| -> Vec<_> {
-        (0..parts).map(|i| Segment { key, addr: from + i * 256, len: 1_024 / parts }).collect()
+        let piece = |i| Segment { key, addr: DeviceAddr(from + i * 256), len: 1_024 / parts as usize };
+        (0..parts).map(piece).collect()
     };
     let (src, dst) = (cut(base, pieces), cut(base + (1 << 15), pieces.min(2)));
     let channels = [device.open_channel(64).unwrap(), device.open_channel(64).unwrap()];

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use dma_sim::model::{
-    ChannelError, ChannelId, ChannelState, Descriptor, Device, HaltCause, Refused, Segment,
+    ChannelError, ChannelId, ChannelState, Descriptor, Device, DeviceAddr, HaltCause, Refused, Segment,
 };
 
 use crate::c_abi::{Addr, Outcome};
@@ -259,12 +259,11 @@ impl Channel {
         let index = self.given.get();
         let RingEntry { src, dst, len, fill, .. } = self.slot(index).get();
         let key = self.engine.region;
-        let to = [Segment { key, addr: dst, len }];
+        let segment = |addr| Segment { key, addr: DeviceAddr(addr), len: len as usize };
         if fill {
-            device.submit(self.id, &Descriptor::fill(index.into(), src, &to))
+            device.submit(self.id, &Descriptor::fill(index.into(), src.to_le_bytes(), &[segment(dst)]))
         } else {
-            let from = [Segment { key, addr: src, len }];
-            device.submit(self.id, &Descriptor::copy(index.into(), &from, &to))
+            device.submit(self.id, &Descriptor::copy(index.into(), segment(src), segment(dst)))
         }
     }
 

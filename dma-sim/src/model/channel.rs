@@ -2,26 +2,58 @@
 
 use std::collections::VecDeque;
 
+use dma_core::Descriptor;
+
+use super::fault::Faults;
 use super::memory::Piece;
 use super::motion::Tearing;
 use super::profile::{Direction, Profile};
 use super::rng::{Stream, Use};
-use super::task::{Completion, Descriptor, HaltCause, Operation, Status, TaskError};
+use super::task::{HaltCause, Status, TaskError, TaskKind, TaskReport};
 use super::time::Time;
 
-bitflags::bitflags! {
-    /// Faults of a task.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(super) struct Marks: u8 {
-        const REFUSE = 1;
-        const FAIL = 2;
-        const RESET = 4;
-        const LOSE = 8;
-        const STICK = 16;
-        const GONE = 32;
-        const CORRUPT = 64;
-        const OVERSIZE = 128;
+/// Name of a channel of a [`Device`](super::Device). Names are not reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub(super) u32);
+
+impl ChannelId {
+    /// Returns the channel's number: the channels opened before it.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
     }
+}
+
+/// Error of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// No open channel has this name.
+    #[error("no such channel; it may have been closed")]
+    NoSuchChannel,
+    /// All channels are open.
+    #[error("all {max} channels of the device are open; close one")]
+    NoneFree {
+        /// Number of channels of the device.
+        max: u32,
+    },
+    /// The depth is 0, or more than the device's.
+    #[error("a queue of {requested} tasks; queues of this device hold 1 to {max}")]
+    Depth {
+        /// The requested depth.
+        requested: u32,
+        /// The largest depth.
+        max: u32,
+    },
+    /// The channel has tasks whose completions were not polled.
+    #[error("the channel still holds {tasks} tasks; stop it and poll their completions")]
+    Busy {
+        /// Number of tasks.
+        tasks: u32,
+    },
+    /// The device is gone.
+    #[error("the device is gone; open another")]
+    DeviceGone,
 }
 
 /// State of a task.
@@ -46,7 +78,7 @@ pub(super) enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Task {
     pub(super) stage: Stage,
-    pub(super) marks: Marks,
+    pub(super) faults: Faults,
     pub(super) fence: bool,
     pub(super) coalesce: bool,
     pub(super) remote: bool,
@@ -62,10 +94,8 @@ pub(super) struct Task {
     /// Its number on the channel.
     pub(super) number: u64,
     pub(super) len: u64,
-    pub(super) operation: Operation,
+    pub(super) kind: TaskKind,
     pub(super) result: u64,
-    /// Additional time.
-    pub(super) slow: Time,
     pub(super) rung: Time,
     pub(super) issued: Time,
     pub(super) due: Time,
@@ -85,12 +115,12 @@ impl Task {
         self.src.iter().chain(&self.dst)
     }
 
-    /// Takes over a checked descriptor, whose pieces it holds, and the `error` with which it will fail, if
-    /// any.
+    /// Takes over a descriptor. [`inspect`](super::check::inspect) has set kind and pieces, and found the
+    /// `error` with which the task will fail, if any.
     #[inline]
-    pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, len: u64, error: Option<TaskError>) {
+    pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, error: Option<TaskError>) {
         let remote = |pieces: &[Piece]| pieces.iter().any(|piece| piece.remote);
-        let (pushes, pulls) = if descriptor.operation.writes() {
+        let (pushes, pulls) = if self.kind.writes() {
             (remote(&self.dst), remote(&self.src))
         } else {
             (false, remote(&self.src) || remote(&self.dst))
@@ -102,11 +132,10 @@ impl Task {
         };
         self.remote = pushes || pulls;
         self.far = self.remote && self.pieces().any(|piece| piece.far);
-        self.token = descriptor.token;
-        self.len = len;
-        self.operation = descriptor.operation;
-        self.result = descriptor.operation.initial();
-        self.fence = descriptor.fence;
+        self.token = descriptor.token();
+        self.len = descriptor.len() as u64;
+        self.result = self.kind.initial();
+        self.fence = descriptor.fence();
         // Skips the usual assignment of None, which costs more than the check.
         if error.is_some() || self.error.is_some() {
             self.error = error;
@@ -116,9 +145,9 @@ impl Task {
     }
 
     #[inline]
-    fn completion(&self) -> Completion {
+    fn report(&self) -> TaskReport {
         let Self { token, status, len, result, touched, rung, ended, .. } = *self;
-        Completion { token, status, len, result, touched, rung, ended }
+        TaskReport { token, status, len, result, touched, rung, ended }
     }
 }
 
@@ -196,7 +225,6 @@ pub(super) struct Channel {
     /// Number of the last task, refused ones included.
     pub(super) number: u64,
     pub(super) chances: Stream,
-    pub(super) faults: Stream,
     order: Stream,
     in_order: bool,
     pub(super) stats: ChannelStats,
@@ -209,7 +237,6 @@ impl Channel {
             issue_free: now,
             last_due: now,
             chances: Stream::new(seed, index, Use::Tasks),
-            faults: Stream::new(seed, index, Use::Faults),
             order: Stream::new(seed, index, Use::Reports),
             in_order: profile.in_order,
             ..Self::default()
@@ -292,9 +319,9 @@ impl Channel {
         }
     }
 
-    /// Returns the next completion and the task's number.
+    /// Returns the next report and the task's number.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(Completion, u64)> {
+    pub(super) fn pop(&mut self) -> Option<(TaskReport, u64)> {
         let slot = self.reports.pop_front()?;
         self.popped += 1;
         self.used -= 1;
@@ -302,7 +329,7 @@ impl Channel {
         self.free.push(slot);
         let task = &mut self.tasks[slot as usize];
         task.stage = Stage::Free;
-        Some((task.completion(), task.number))
+        Some((task.report(), task.number))
     }
 
     pub(super) fn has_reports(&self) -> bool {

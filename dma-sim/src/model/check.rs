@@ -1,24 +1,53 @@
 //! Checks of submitted tasks.
 
-use super::channel::Task;
-use super::memory::{MemoryTable, Piece};
-use super::profile::{Found, Profile, ZeroLength};
-use super::region::Segment;
-use super::task::{Descriptor, Operation, TaskError};
+use dma_core::{Descriptor, Operation, Segment};
 
-/// Checks a descriptor and translates its segments into those of `task`. Returns the length, and the error
-/// with which the task will fail in the engine. The caller checks the length's limit.
+use super::channel::Task;
+use super::memory::MemoryTable;
+use super::profile::{Found, Profile, ZeroLength};
+use super::task::{TaskError, TaskKind};
+
+/// Checks a descriptor, and sets kind and pieces of `task` as it says. Returns the error with which the task
+/// will fail in the engine. The caller checks the length's limit.
 #[inline]
 pub(super) fn inspect(
     profile: &Profile,
     memory: &MemoryTable,
     descriptor: &Descriptor<'_>,
     task: &mut Task,
-) -> Result<(u64, Option<TaskError>), TaskError> {
+) -> Result<Option<TaskError>, TaskError> {
     task.src.clear();
     task.dst.clear();
-    let len = shape(profile, descriptor)?;
-    let mut error = translate(memory, descriptor, &mut task.src, &mut task.dst).err();
+    let operation = descriptor.operation();
+    let offered = match operation {
+        Operation::Copy { .. } | Operation::CopyLists { .. } => true,
+        Operation::Fill { .. } => profile.fill,
+        _ => profile.results,
+    };
+    if !offered {
+        return Err(TaskError::Unsupported);
+    }
+    let (kind, src, dst) = match operation {
+        Operation::Copy { src, dst } => (TaskKind::Copy, &[src][..], &[dst][..]),
+        Operation::CopyLists { src, dst } => {
+            lists(profile, src, dst)?;
+            (TaskKind::Copy, src, dst)
+        }
+        Operation::Fill { pattern, dst } => {
+            segments(profile, dst)?;
+            (TaskKind::Fill(u64::from_le_bytes(pattern)), &[][..], dst)
+        }
+        Operation::CopyToBoth { src, dst } => (TaskKind::CopyToBoth, &[src][..], &dst[..]),
+        Operation::Compare { a, b } => (TaskKind::Compare, &[a][..], &[b][..]),
+        Operation::Crc32c { src, seed } => (TaskKind::Crc32c(seed), &[src][..], &[][..]),
+        Operation::CopyCrc32c { src, dst, seed } => (TaskKind::CopyCrc32c(seed), &[src][..], &[dst][..]),
+        _ => return Err(TaskError::Unsupported),
+    };
+    task.kind = kind;
+    if descriptor.len() == usize::MAX {
+        return Err(TaskError::TooLong { len: u64::MAX, max: profile.max_task });
+    }
+    let mut error = translate(memory, src, dst, task).err();
     if let (Some(error), Found::AtSubmit) = (error, profile.protection) {
         return Err(error);
     }
@@ -26,60 +55,42 @@ pub(super) fn inspect(
         task.src.clear();
         task.dst.clear();
     }
-    if let (0, ZeroLength::Mistake(found)) = (len, profile.zero_length) {
+    if let (0, ZeroLength::Mistake(found)) = (descriptor.len(), profile.zero_length) {
         error = error.or(Some(TaskError::ZeroLength));
         if found == Found::AtSubmit {
             return Err(TaskError::ZeroLength);
         }
     }
-    Ok((len, error))
+    Ok(error)
 }
 
-/// Checks the descriptor without the memory table. Returns its length.
-#[inline]
-fn shape(profile: &Profile, descriptor: &Descriptor<'_>) -> Result<u64, TaskError> {
-    let max = profile.max_segments as usize;
-    let (offered, sources, destinations) = match descriptor.operation {
-        Operation::Copy => (true, (1, max), (1, max)),
-        Operation::Fill { .. } => (profile.fill, (0, max), (1, max)),
-        Operation::CopyToBoth => (profile.results, (1, 1), (2, 2)),
-        Operation::Compare | Operation::CopyCrc32c { .. } => (profile.results, (1, max), (1, max)),
-        Operation::Crc32c { .. } => (profile.results, (1, max), (0, max)),
-    };
-    if !offered {
-        return Err(TaskError::Unsupported);
-    }
-    for (segments, (min, max)) in [(descriptor.src.len(), sources), (descriptor.dst.len(), destinations)] {
-        if segments < min || segments > max {
-            return Err(TaskError::Segments { segments, min, max });
-        }
-    }
-    let total = |segments: &[Segment]| segments.iter().fold(0_u64, |sum, s| sum.saturating_add(s.len));
-    let (src, dst) = (total(descriptor.src), total(descriptor.dst));
-    let (len, fits) = match descriptor.operation {
-        Operation::Copy | Operation::Compare | Operation::CopyCrc32c { .. } => (dst, src == dst),
-        Operation::Fill { .. } => (dst, descriptor.src.is_empty()),
-        Operation::CopyToBoth => (src, descriptor.dst.iter().all(|segment| segment.len == src)),
-        Operation::Crc32c { .. } => (src, descriptor.dst.is_empty()),
-    };
-    if len == u64::MAX {
-        return Err(TaskError::TooLong { len, max: profile.max_task });
-    }
-    if fits { Ok(len) } else { Err(TaskError::LengthMismatch { src, dst }) }
+/// Checks the number of segments in a list.
+fn segments(profile: &Profile, list: &[Segment]) -> Result<(), TaskError> {
+    let (segments, max) = (list.len(), profile.max_segments as usize);
+    if (1..=max).contains(&segments) { Ok(()) } else { Err(TaskError::Segments { segments, max }) }
+}
+
+/// Checks the lists of a copy. They may differ in length, which single segments of a descriptor cannot.
+fn lists(profile: &Profile, src: &[Segment], dst: &[Segment]) -> Result<(), TaskError> {
+    segments(profile, src)?;
+    segments(profile, dst)?;
+    let total = |list: &[Segment]| list.iter().fold(0_u64, |sum, s| sum.saturating_add(s.len as u64));
+    let (src, dst) = (total(src), total(dst));
+    if src == dst { Ok(()) } else { Err(TaskError::LengthMismatch { src, dst }) }
 }
 
 #[inline]
 fn translate(
     memory: &MemoryTable,
-    descriptor: &Descriptor<'_>,
-    src: &mut Vec<Piece>,
-    dst: &mut Vec<Piece>,
+    src: &[Segment],
+    dst: &[Segment],
+    task: &mut Task,
 ) -> Result<(), TaskError> {
-    for segment in descriptor.src {
-        src.push(memory.resolve(*segment, false)?);
+    for segment in src {
+        task.src.push(memory.resolve(*segment, false)?);
     }
-    for segment in descriptor.dst {
-        dst.push(memory.resolve(*segment, descriptor.operation.writes())?);
+    for segment in dst {
+        task.dst.push(memory.resolve(*segment, task.kind.writes())?);
     }
     Ok(())
 }

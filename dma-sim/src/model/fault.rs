@@ -1,9 +1,11 @@
-//! The fault plan and its text.
+//! Faults: a plan's text, its rules, and the faults that they inject into a task.
 
 use std::fmt;
-use std::mem::discriminant;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use super::rng;
 use super::time::Time;
 
 /// A fault.
@@ -50,9 +52,23 @@ impl Fault {
         ("oversize", Self::Oversize),
     ];
 
-    fn name(self) -> &'static str {
-        let same = |known: &Self| discriminant(known) == discriminant(&self);
-        Self::NAMES.iter().find(|(_, known)| same(known)).map_or("", |(name, _)| name)
+    /// Returns the place in [`Fault::NAMES`].
+    const fn index(self) -> usize {
+        match self {
+            Self::Refuse => 0,
+            Self::Fail => 1,
+            Self::Reset => 2,
+            Self::Lose => 3,
+            Self::Stick => 4,
+            Self::Gone => 5,
+            Self::Slow(_) => 6,
+            Self::Corrupt => 7,
+            Self::Oversize => 8,
+        }
+    }
+
+    const fn bit(self) -> u16 {
+        1 << self.index()
     }
 }
 
@@ -73,19 +89,6 @@ pub enum When {
     /// Once, at this time. A reset, a stuck channel and a vanishing device need no task and strike then, on
     /// every open channel. Other faults strike the first task submitted afterwards.
     At(Time),
-}
-
-impl When {
-    /// Returns true if the rule means task `number` of a channel, counted from 1. A rule with a time asks
-    /// `is_due`, which returns true once that has come, and only once.
-    pub fn means(self, number: u64, is_due: impl FnOnce(Time) -> bool) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Tasks(from, to) => (from..=to).contains(&number),
-            Self::Every(n) => number.is_multiple_of(n),
-            Self::At(at) => is_due(at),
-        }
-    }
 }
 
 /// One rule of a [`FaultPlan`].
@@ -112,6 +115,11 @@ impl FaultRule {
     #[must_use]
     pub const fn nth(fault: Fault, n: u64) -> Self {
         Self { when: When::Tasks(n, n), ..Self::new(fault) }
+    }
+
+    /// Returns true if the rule strikes whole channels at its time, without a task.
+    pub(super) const fn needs_no_task(&self) -> bool {
+        matches!((self.when, self.fault), (When::At(_), Fault::Reset | Fault::Stick | Fault::Gone))
     }
 
     /// Sets the probability, from 0 to 1.
@@ -198,7 +206,7 @@ impl fmt::Display for FaultPlan {
 
 impl fmt::Display for FaultRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.fault.name())?;
+        f.write_str(Fault::NAMES[self.fault.index()].0)?;
         match self.when {
             When::Always => {}
             When::Tasks(from, to) if from == to => write!(f, "@{from}")?,
@@ -331,6 +339,117 @@ fn parse_when(text: &str) -> Result<When, String> {
     }
 }
 
+/// The faults of one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// A bit for each fault, at its place in [`Fault::NAMES`].
+    bits: u16,
+    /// Additional time, of all rules with [`Fault::Slow`].
+    pub slow: Time,
+}
+
+impl Faults {
+    /// Returns true if the task has no fault.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+
+    /// Returns true if the task has this fault.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, fault: Fault) -> bool {
+        self.bits & fault.bit() != 0
+    }
+
+    /// Removes a fault, which does not apply to the task.
+    pub(super) const fn remove(&mut self, fault: Fault) {
+        self.bits &= !fault.bit();
+    }
+}
+
+impl Extend<Fault> for Faults {
+    fn extend<I: IntoIterator<Item = Fault>>(&mut self, faults: I) {
+        for fault in faults {
+            self.bits |= fault.bit();
+            if let Fault::Slow(by) = fault {
+                self.slow += by;
+            }
+        }
+    }
+}
+
+/// Applies the rules of a plan to tasks.
+///
+/// The seed and the task's channel and number decide, so any thread may ask about any task, in any order. Only
+/// a rule with a [time](When::At) depends on the calls: it applies to the first task after its time.
+#[derive(Debug)]
+pub struct FaultInjector {
+    /// Each rule, and whether its time has come and it was applied.
+    rules: Vec<(FaultRule, AtomicBool)>,
+    seed: u64,
+    started: Instant,
+}
+
+impl FaultInjector {
+    /// Makes the injector of a [valid](FaultPlan::validate) plan. The clock of [`strike`](Self::strike) starts.
+    #[must_use]
+    pub fn new(plan: FaultPlan, seed: u64) -> Self {
+        let rules = plan.rules.into_iter().map(|rule| (rule, AtomicBool::new(false))).collect();
+        Self { rules, seed, started: Instant::now() }
+    }
+
+    /// Returns true if a rule has this fault.
+    #[must_use]
+    pub fn may(&self, fault: Fault) -> bool {
+        self.rules.iter().any(|(rule, _)| rule.fault.index() == fault.index())
+    }
+
+    /// Returns true if the plan has no rules.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns the faults of task `number` of a channel, on the machine's clock. Tasks are counted from 1,
+    /// channels from 0.
+    pub fn strike(&self, channel: u32, number: u64) -> Faults {
+        self.strike_at(channel, number, self.started.elapsed().into())
+    }
+
+    /// Returns the faults of a task as [`strike`](Self::strike) does, at the time `now` of a device.
+    #[cold]
+    pub fn strike_at(&self, channel: u32, number: u64, now: Time) -> Faults {
+        let applies = |(purpose, (rule, fired)): (u64, &(FaultRule, AtomicBool))| {
+            let meant = rule.channel.is_none_or(|only| only == channel)
+                && match rule.when {
+                    When::Always => true,
+                    When::Tasks(from, to) => (from..=to).contains(&number),
+                    When::Every(n) => number.is_multiple_of(n),
+                    When::At(at) => at <= now && !fired.swap(true, Ordering::Relaxed),
+                };
+            let purpose = u64::from(channel) << 32 | purpose;
+            (meant && self.chance(rule.chance, number, purpose)).then_some(rule.fault)
+        };
+        let mut faults = Faults::default();
+        faults.extend((1..).zip(&self.rules).filter_map(applies));
+        faults
+    }
+
+    /// Returns true with probability `chance`. Rules use the purposes from 1 on, in their order.
+    #[must_use]
+    pub fn chance(&self, chance: f64, number: u64, purpose: u64) -> bool {
+        // 53 bits, which is the precision of an `f64`.
+        chance >= 1.0 || ((self.random(number, purpose) >> 11) as f64) < chance * (1_u64 << 53) as f64
+    }
+
+    /// Returns a random number that depends on the seed, the number of a task, and the purpose.
+    #[must_use]
+    pub const fn random(&self, number: u64, purpose: u64) -> u64 {
+        rng::mix(rng::mix(self.seed ^ purpose.rotate_left(32)).wrapping_add(number))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,5 +503,52 @@ mod tests {
             assert!(error.to_string().contains(problem), "{text}: {error}");
         }
         assert_eq!("fail@1+x".parse::<FaultPlan>().unwrap_err().rule, "x");
+    }
+
+    fn struck(plan: &str, channel: u32) -> Vec<u64> {
+        let injector = FaultInjector::new(plan.parse().unwrap(), 1);
+        (1..=10).filter(|number| !injector.strike(channel, *number).is_empty()).collect()
+    }
+
+    #[test]
+    fn rules_apply_to_their_tasks_and_channel() {
+        assert_eq!(struck("fail@3", 0), [3]);
+        assert_eq!(struck("fail@2-4", 0), [2, 3, 4]);
+        assert_eq!(struck("fail@every=4", 0), [4, 8]);
+        assert_eq!(struck("fail@3:ch=1", 0), []);
+        assert_eq!(struck("fail@3:ch=1", 1), [3]);
+        assert_eq!(struck("fail@t=0s", 0), [1], "once");
+        assert_eq!(struck("fail@t=10s", 0), [], "later");
+        assert_eq!(struck("fail:p=1", 0).len(), 10);
+        assert_eq!(struck("fail:p=0", 0), []);
+    }
+
+    #[test]
+    fn all_rules_that_apply_strike_at_once() {
+        let injector = FaultInjector::new("fail@2+lose+slow@2:for=2us+slow:for=1us".parse().unwrap(), 7);
+        let faults = injector.strike(0, 2);
+        assert!(faults.has(Fault::Fail) && faults.has(Fault::Lose) && faults.has(Fault::Slow(Time::ZERO)));
+        assert!(!faults.has(Fault::Gone) && injector.may(Fault::Lose) && !injector.may(Fault::Gone));
+        assert_eq!(faults.slow, Time::from_us(3));
+        assert!(!injector.strike(0, 1).has(Fault::Fail));
+    }
+
+    #[test]
+    fn chances_are_as_often_as_they_say() {
+        let injector = FaultInjector::new("fail:p=0.25".parse().unwrap(), 3);
+        for channel in 0..3 {
+            let struck = (0..10_000).filter(|number| !injector.strike(channel, *number).is_empty()).count();
+            assert!((2_300..2_700).contains(&struck), "{struck} of channel {channel}");
+        }
+        let order = |channel| (0..64).map(|n| injector.strike(channel, n).is_empty()).collect::<Vec<_>>();
+        assert_eq!(order(0), order(0));
+        assert_ne!(order(0), order(1));
+    }
+
+    #[test]
+    fn every_fault_has_its_place_among_the_names() {
+        for (i, (name, fault)) in Fault::NAMES.into_iter().enumerate() {
+            assert_eq!((fault.index(), FaultRule::new(fault).to_string().starts_with(name)), (i, true));
+        }
     }
 }

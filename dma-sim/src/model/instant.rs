@@ -4,15 +4,17 @@
 //! an entry of a ring with four counters.
 #![expect(unsafe_code, reason = "moves bytes between places that were checked at submission")]
 
+use dma_core::{Descriptor, Operation, RegionKey};
+
 use super::channel::{ChannelState, ChannelStats, Task};
-use super::check;
+use super::device::Resources;
 use super::memory::{Memory, MemoryTable};
-use super::motion;
-use super::profile::{Found, OnFailure, Profile, Reporting};
-use super::region::{RegionKey, Rights};
-use super::remote_memory::{BounceBuffer, move_part};
-use super::task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
+use super::profile::{Found, OnFailure, Reporting};
+use super::region::{self, Rights};
+use super::remote_memory::move_part;
+use super::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use super::time::Time;
+use super::{check, motion};
 
 /// Marks an entry without a [`Task`]. Entries with lists, a peer's memory or an error have one.
 const NO_TASK: u32 = u32::MAX;
@@ -91,9 +93,10 @@ impl Ring {
 
     /// Returns the segments of unfinished tasks that name a region, without pinned ones.
     pub(super) fn names(&self, key: RegionKey) -> u32 {
+        let (index, _) = region::parts(key);
         let entries = (self.ended..self.submitted).map(|number| &self.entries[self.place(number)]);
         let named = |entry: &Entry| match entry.task {
-            NO_TASK => u32::from(entry.src_region == key.index) + u32::from(entry.dst_region == key.index),
+            NO_TASK => u32::from(entry.src_region == index) + u32::from(entry.dst_region == index),
             _ => 0,
         };
         entries.map(named).sum()
@@ -104,33 +107,33 @@ impl Ring {
         number as usize & (self.entries.len() - 1)
     }
 
+    /// Submits a task, which is reported with a later one if it is `coalesced`.
     #[inline]
     pub(super) fn submit(
         &mut self,
-        profile: &Profile,
-        memory: &mut MemoryTable,
+        resources: &mut Resources,
         descriptor: &Descriptor<'_>,
+        coalesced: bool,
     ) -> Result<(), Refused> {
-        if let (&[src], &[dst], Operation::Copy) = (descriptor.src, descriptor.dst, descriptor.operation)
+        let Resources { profile, memory, .. } = resources;
+        if let Operation::Copy { src, dst } = descriptor.operation()
             && self.state == ChannelState::Running
             && self.used() < self.depth
-            && src.len == dst.len
-            && src.len.wrapping_sub(1) < profile.max_task
+            && (src.len as u64).wrapping_sub(1) < profile.max_task
             && let Some(from) = memory.local(src, Rights::LOCAL_READ)
             && let Some(to) = memory.local(dst, Rights::LOCAL_WRITE)
         {
-            let coalesce = coalesces(profile, descriptor);
             let entry = self.enter();
             // Writes field by field, because moving a whole entry here doubles the cost.
-            entry.token = descriptor.token;
-            entry.len = src.len;
+            entry.token = descriptor.token();
+            entry.len = src.len as u64;
             (entry.src, entry.dst) = (from, to);
-            (entry.src_region, entry.dst_region) = (src.key.index, dst.key.index);
+            (entry.src_region, entry.dst_region) = (region::parts(src.key).0, region::parts(dst.key).0);
             entry.task = NO_TASK;
-            (entry.coalesce, entry.rung, entry.aborted) = (coalesce, false, None);
+            (entry.coalesce, entry.rung, entry.aborted) = (coalesced, false, None);
             return Ok(());
         }
-        self.submit_any(profile, memory, descriptor)
+        self.submit_any(resources, descriptor, coalesced)
     }
 
     /// Adds an entry for the caller to fill.
@@ -159,20 +162,20 @@ impl Ring {
     #[cold]
     fn submit_any(
         &mut self,
-        profile: &Profile,
-        memory: &mut MemoryTable,
+        resources: &mut Resources,
         descriptor: &Descriptor<'_>,
+        coalesced: bool,
     ) -> Result<(), Refused> {
-        let outcome = self.try_submit_any(profile, memory, descriptor);
+        let outcome = self.try_submit_any(resources, descriptor, coalesced);
         self.stats.refused += u64::from(outcome.is_err());
         outcome
     }
 
     fn try_submit_any(
         &mut self,
-        profile: &Profile,
-        memory: &mut MemoryTable,
+        Resources { profile, memory, .. }: &mut Resources,
         descriptor: &Descriptor<'_>,
+        coalesced: bool,
     ) -> Result<(), Refused> {
         if let ChannelState::Halted(cause) = self.state {
             return Err(Refused::Halted(cause));
@@ -186,8 +189,8 @@ impl Ring {
         }
         let Some(&slot) = self.free.last() else { return Err(Refused::Full { depth: self.depth }) };
         let task = &mut self.tasks[slot as usize];
-        let (len, mut error) = check::inspect(profile, memory, descriptor, task).map_err(Refused::Invalid)?;
-        let max = profile.max_task;
+        let mut error = check::inspect(profile, memory, descriptor, task).map_err(Refused::Invalid)?;
+        let (len, max) = (descriptor.len() as u64, profile.max_task);
         if len > max {
             let too_long = TaskError::TooLong { len, max };
             if profile.oversize == Found::AtSubmit {
@@ -196,49 +199,38 @@ impl Ring {
             error = error.or(Some(too_long));
         }
         self.free.pop();
-        task.take(descriptor, len, error);
+        task.take(descriptor, error);
         memory.pin(&task.src);
         memory.pin(&task.dst);
-        *self.enter() = Entry {
-            token: descriptor.token,
-            len,
-            task: slot,
-            coalesce: coalesces(profile, descriptor),
-            ..Entry::FREE
-        };
+        *self.enter() =
+            Entry { token: descriptor.token(), len, task: slot, coalesce: coalesced, ..Entry::FREE };
         Ok(())
     }
 
     /// Executes all submitted tasks. Returns their number.
     #[inline]
-    pub(super) fn doorbell(
-        &mut self,
-        profile: &Profile,
-        memory: &mut MemoryTable,
-        bounce: &mut BounceBuffer,
-        now: Time,
-    ) -> u32 {
+    pub(super) fn doorbell(&mut self, resources: &mut Resources) -> u32 {
         let last = self.submitted;
         let tasks = (last - self.ended) as u32;
         if tasks == 0 {
             return 0;
         }
         self.stats.doorbells += 1;
-        let per_doorbell = profile.reporting == Reporting::PerDoorbell;
+        let per_doorbell = resources.profile.reporting == Reporting::PerDoorbell;
         let mut bytes = 0;
         let mut done = 0;
         let mut number = self.ended;
         while number < last {
             let place = self.place(number);
             let entry = &mut self.entries[place];
-            entry.at = now;
+            entry.at = resources.now;
             entry.rung = true;
             if per_doorbell {
                 entry.coalesce = number + 1 < last;
             }
             if entry.task != NO_TASK {
                 self.ended = number;
-                if !self.end_task(profile, memory, bounce, place) {
+                if !self.end_task(resources, place) {
                     break;
                 }
                 number = self.ended;
@@ -263,13 +255,8 @@ impl Ring {
     /// Executes the task in the entry at `place`, the first unfinished one. Returns false if it took the
     /// channel down.
     #[cold]
-    fn end_task(
-        &mut self,
-        profile: &Profile,
-        memory: &mut MemoryTable,
-        bounce: &mut BounceBuffer,
-        place: usize,
-    ) -> bool {
+    fn end_task(&mut self, resources: &mut Resources, place: usize) -> bool {
+        let Resources { profile, memory, bounce, .. } = resources;
         let entry = self.entries[place];
         let task = &mut self.tasks[entry.task as usize];
         if task.error.is_none()
@@ -323,9 +310,9 @@ impl Ring {
         self.reported = self.submitted;
     }
 
-    /// Returns the next completion.
+    /// Returns the next report.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Completion> {
+    pub(super) fn pop(&mut self) -> Option<TaskReport> {
         if !self.has_reports() {
             return None;
         }
@@ -343,11 +330,6 @@ impl Ring {
         };
         let rung = if entry.rung { entry.at } else { Time::ZERO };
         let Entry { token, len, at: ended, .. } = *entry;
-        Some(Completion { token, status, len, result, touched, rung, ended })
+        Some(TaskReport { token, status, len, result, touched, rung, ended })
     }
-}
-
-#[inline]
-fn coalesces(profile: &Profile, descriptor: &Descriptor<'_>) -> bool {
-    descriptor.coalesce && profile.reporting == Reporting::Each { coalescing: true }
 }

@@ -8,8 +8,10 @@ use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use dma_core::{RegionKey, Segment};
+
 use super::region::{
-    FarMemory, PeerAccess, PeerError, Place, RegionError, RegionKey, RegionSpec, Rights, Segment,
+    self, FarMemory, KeyName, MAX_REGIONS, PeerAccess, PeerError, Place, RegionError, RegionSpec, Rights,
 };
 use super::task::TaskError;
 
@@ -110,14 +112,18 @@ impl Default for MemoryTable {
 }
 
 impl MemoryTable {
-    fn insert(&mut self, region: Region) -> RegionKey {
-        let index = self.free.pop().unwrap_or_else(|| {
+    fn insert(&mut self, region: Region) -> Result<RegionKey, RegionError> {
+        if self.free.is_empty() {
+            if self.entries.len() == MAX_REGIONS {
+                return Err(RegionError::OutOfKeys { max: MAX_REGIONS });
+            }
+            self.free.push(self.entries.len() as u32);
             self.entries.push(Entry::default());
-            (self.entries.len() - 1) as u32
-        });
+        }
+        let index = self.free.pop().unwrap_or_default();
         let entry = &mut self.entries[index as usize];
         entry.region = Some(region);
-        RegionKey { index, generation: entry.generation }
+        Ok(region::key(index, entry.generation))
     }
 
     /// Registers memory.
@@ -135,7 +141,7 @@ impl MemoryTable {
             Place::Shared(ptr, access) => (Memory(ptr), Some(Peer::Shared(access))),
             Place::Far(far) => (Memory::NOWHERE, Some(Peer::Far(far))),
         };
-        Ok(self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned: None }))
+        self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned: None })
     }
 
     /// Allocates zeroed memory and registers it.
@@ -155,7 +161,7 @@ impl MemoryTable {
         let ptr = NonNull::new(ptr).ok_or(failed)?;
         self.next_address = next / PAGE * PAGE;
         let (memory, peer, owned) = (Memory(ptr), peer.map(Peer::Shared), Some(layout));
-        Ok(self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned }))
+        self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned })
     }
 
     /// Unregisters a region, unless tasks in flight name it: by pins, or by `others`.
@@ -164,19 +170,21 @@ impl MemoryTable {
         if region.pins + others > 0 {
             return Err(RegionError::InUse { key, segments: region.pins + others });
         }
-        let entry = &mut self.entries[key.index as usize];
+        let (index, _) = region::parts(key);
+        let entry = &mut self.entries[index as usize];
         entry.region = None;
         // Retires an entry whose generations are used up, so that keys are never reused.
-        if let Some(next) = entry.generation.checked_add(1) {
-            entry.generation = next;
-            self.free.push(key.index);
+        if (entry.generation as usize) < MAX_REGIONS - 1 {
+            entry.generation += 1;
+            self.free.push(index);
         }
         Ok(())
     }
 
     fn get(&self, key: RegionKey) -> Option<&Region> {
-        let entry = self.entries.get(key.index as usize)?;
-        entry.region.as_ref().filter(|_| entry.generation == key.generation)
+        let (index, generation) = region::parts(key);
+        let entry = self.entries.get(index as usize)?;
+        entry.region.as_ref().filter(|_| entry.generation == generation)
     }
 
     /// Returns the address of a region's first byte, and its length.
@@ -187,7 +195,7 @@ impl MemoryTable {
     /// Checks and translates a segment to be read or written.
     #[inline]
     pub(super) fn resolve(&self, segment: Segment, write: bool) -> Result<Piece, TaskError> {
-        let Segment { key, addr, len } = segment;
+        let (key, addr, len) = (segment.key, segment.addr.0, segment.len as u64);
         let region = self.get(key).ok_or(TaskError::UnknownRegion { key })?;
         let remote = region.peer.is_some();
         let needed = match (write, remote) {
@@ -203,21 +211,21 @@ impl MemoryTable {
         if !region.rights.contains(needed) {
             return Err(TaskError::Denied { key, needed, granted: region.rights });
         }
-        Ok(piece(region, key.index, offset, len))
+        Ok(piece(region, region::parts(key).0, offset, len))
     }
 
     /// Returns the first byte of a segment, if it lies in a region of this process with the right. Otherwise
     /// [`resolve`](Self::resolve) returns the reason or the remote piece.
     #[inline]
     pub(super) fn local(&self, segment: Segment, needed: Rights) -> Option<Memory> {
-        let Segment { key, addr, len } = segment;
-        let entry = self.entries.get(key.index as usize)?;
+        let (len, (index, generation)) = (segment.len as u64, region::parts(segment.key));
+        let entry = self.entries.get(index as usize)?;
         let region = entry.region.as_ref()?;
         // Wraps to more than any length for an address before the region.
-        let offset = addr.wrapping_sub(region.addr);
+        let offset = segment.addr.0.wrapping_sub(region.addr);
         let inside = offset <= region.len && len <= region.len - offset;
         let usable =
-            region.rights.contains(needed) && region.peer.is_none() && entry.generation == key.generation;
+            region.rights.contains(needed) && region.peer.is_none() && entry.generation == generation;
         if !inside || !usable {
             return None;
         }
@@ -243,9 +251,9 @@ impl MemoryTable {
         }
     }
 
-    /// Returns the key of the piece's region.
-    pub(super) fn key(&self, piece: &Piece) -> RegionKey {
-        RegionKey { index: piece.region, generation: self.entries[piece.region as usize].generation }
+    /// Returns the name of the piece's region.
+    pub(super) fn key_name(&self, piece: &Piece) -> KeyName {
+        KeyName(region::key(piece.region, self.entries[piece.region as usize].generation))
     }
 
     /// Acquires leave to touch all of `pieces`; on `Err` none is held.
@@ -306,7 +314,7 @@ impl MemoryTable {
         }
         let offset = addr.checked_sub(region.addr).filter(|o| *o <= region.len && len <= region.len - o);
         let offset = offset.ok_or(RegionError::OutOfRange { key, addr, len })?;
-        Ok(piece(region, key.index, offset, len))
+        Ok(piece(region, region::parts(key).0, offset, len))
     }
 }
 
@@ -322,10 +330,12 @@ fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
 
 #[cfg(test)]
 mod tests {
+    use dma_core::DeviceAddr;
+
     use super::*;
 
-    fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
-        Segment { key, addr, len }
+    fn segment(key: RegionKey, addr: u64, len: usize) -> Segment {
+        Segment { key, addr: DeviceAddr(addr), len }
     }
 
     #[test]
@@ -342,7 +352,7 @@ mod tests {
             (base + 101, 0, false),
             (base - 1, 1, false),
             (base, 101, false),
-            (base + 1, u64::MAX, false),
+            (base + 1, usize::MAX, false),
             (0, 1, false),
             (u64::MAX, 2, false),
         ] {
@@ -382,13 +392,13 @@ mod tests {
         let (addr, _) = table.range(old).unwrap();
         table.unregister(old, 0).unwrap();
         let new = table.allocate(1, Rights::all(), None).unwrap();
-        assert_eq!(old.index, new.index);
+        assert_eq!(region::parts(old), (0, 0));
+        assert_eq!(region::parts(new), (0, 1));
         assert_eq!(
             table.resolve(segment(old, addr, 1), false).unwrap_err(),
             TaskError::UnknownRegion { key: old }
         );
         assert_eq!(table.unregister(old, 0), Err(RegionError::Unknown { key: old }));
-        assert_eq!(RegionKey::from_raw(new.to_raw()), new);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The device model: a DMA engine in software, down to its queues, its time and its faults.
 //!
-//! This module does not depend on the engine contract. A simulator, a stand-in for a vendor's library, or a
+//! It accepts the contract's [descriptors](Descriptor). A simulator, a stand-in for a vendor's library, or a
 //! test puts its own interface in front of it.
 //!
 //! **Scope.** A [`Device`] has [channels](Device::open_channel), a shared engine, and a table of registered
@@ -26,15 +26,15 @@
 //! device.write(src, from, &[7; 4096])?;
 //!
 //! let channel = device.open_channel(32)?;
-//! let src = [Segment { key: src, addr: from, len: 4096 }];
-//! let dst = [Segment { key: dst, addr: to, len: 4096 }];
-//! device.submit(channel, &Descriptor::copy(1, &src, &dst))?;
+//! let src = Segment { key: src, addr: DeviceAddr(from), len: 4096 };
+//! let dst = Segment { key: dst, addr: DeviceAddr(to), len: 4096 };
+//! device.submit(channel, &Descriptor::copy(1, src, dst))?;
 //! device.doorbell(channel)?;
 //! assert_eq!(device.poll(channel), None);
 //!
 //! device.run();
-//! let completion = device.poll(channel).unwrap();
-//! assert_eq!((completion.token, completion.status), (1, Status::Done));
+//! let report = device.poll(channel).unwrap();
+//! assert_eq!((report.token, report.status), (1, Status::Done));
 //! assert!(device.now() > Time::from_us(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -58,16 +58,15 @@ mod task;
 mod time;
 mod trace;
 
-pub use channel::{ChannelState, ChannelStats};
+pub use channel::{ChannelError, ChannelId, ChannelState, ChannelStats};
 pub use curve::{Curve, CurveError};
-pub use device::{ChannelError, ChannelId, Device, DeviceConfig, DeviceError};
-pub use fault::{Fault, FaultPlan, FaultPlanError, FaultRule, When};
+pub use device::{Device, DeviceConfig, DeviceError};
+pub use dma_core::{Descriptor, DeviceAddr, Operation, RegionKey, Segment};
+pub use fault::{Fault, FaultInjector, FaultPlan, FaultPlanError, FaultRule, Faults, When};
 pub use profile::{
     ChannelCosts, Costs, Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength,
 };
-pub use region::{
-    FarMemory, PeerAccess, PeerError, Place, RegionError, RegionKey, RegionSpec, Rights, Segment,
-};
-pub use task::{Completion, Descriptor, HaltCause, Operation, Refused, Status, TaskError};
+pub use region::{FarMemory, PeerAccess, PeerError, Place, RegionError, RegionSpec, Rights};
+pub use task::{HaltCause, Refused, Status, TaskError, TaskReport};
 pub use time::{ParseTimeError, Time};
 pub use trace::{Trace, TraceEvent, TraceMode};

@@ -4,7 +4,7 @@
 use dma_core::racy_copy;
 
 use super::memory::Piece;
-use super::task::Operation;
+use super::task::TaskKind;
 
 /// Bytes that move together: devices do not tear smaller units.
 const LINE: u64 = 64;
@@ -90,27 +90,27 @@ impl Tearing {
 /// All pieces are of regions that are registered now, and leave to touch remote ones was acquired. Sources
 /// and destinations are of `len` bytes each, where the operation has them.
 pub(super) unsafe fn move_part(
-    operation: Operation,
+    kind: TaskKind,
     src: &[Piece],
     dst: &[Piece],
     len: u64,
     tearing: &Tearing,
     part: u8,
 ) {
-    tearing.ranges(len, part, |from, to| match operation {
-        Operation::Copy | Operation::CopyCrc32c { .. } => {
+    tearing.ranges(len, part, |from, to| match kind {
+        TaskKind::Copy | TaskKind::CopyCrc32c(_) => {
             // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { copy(src, dst, from, to) }
         }
-        Operation::CopyToBoth => {
+        TaskKind::CopyToBoth => {
             for dst in dst {
                 // SAFETY: the caller's pieces are registered and reachable; each destination is of the task's
                 // length.
                 unsafe { copy(src, std::slice::from_ref(dst), from, to) }
             }
         }
-        Operation::Compare | Operation::Crc32c { .. } => {}
-        Operation::Fill { pattern } => {
+        TaskKind::Compare | TaskKind::Crc32c(_) => {}
+        TaskKind::Fill(pattern) => {
             // SAFETY: the caller's destinations are registered and reachable; the range is within the task.
             unsafe { fill(pattern, dst, from, to) }
         }

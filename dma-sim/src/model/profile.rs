@@ -54,7 +54,7 @@ pub enum OnFailure {
 pub enum Reporting {
     /// Each, except coalesced ones where the device supports that.
     Each {
-        /// Honours [`Descriptor::coalesce`](super::Descriptor::coalesce). Otherwise the mark is ignored.
+        /// Whether [`Device::submit_coalesced`](super::Device::submit_coalesced) does it.
         coalescing: bool,
     },
     /// The last one of each doorbell, together with those before it.

@@ -14,10 +14,13 @@
 
 use std::fmt;
 
-use super::device::{ChannelId, Device, DeviceConfig};
+use dma_core::{Descriptor, DeviceAddr, Segment};
+
+use super::channel::ChannelId;
+use super::device::{Device, DeviceConfig};
 use super::profile::{Direction, Profile, ProfileError};
-use super::region::{PeerAccess, PeerError, RegionKey, Rights, Segment};
-use super::task::{Descriptor, Status};
+use super::region::{PeerAccess, PeerError, Rights};
+use super::task::Status;
 use super::time::Time;
 
 const KIB: u64 = 1 << 10;
@@ -192,9 +195,9 @@ impl Runner {
         let mut device = Device::new(config).map_err(|e| text(&e))?;
         let mut memory = |remote: bool| -> Result<Segment, String> {
             let peer = remote.then(|| std::sync::Arc::new(Always) as _);
-            let key: RegionKey = device.allocate(load.size, Rights::all(), peer).map_err(|e| text(&e))?;
+            let key = device.allocate(load.size, Rights::all(), peer).map_err(|e| text(&e))?;
             let (addr, len) = device.range(key).unwrap_or_default();
-            Ok(Segment { key, addr, len })
+            Ok(Segment { key, addr: DeviceAddr(addr), len: len as usize })
         };
         let src = memory(load.direction == Direction::Pull)?;
         let dst = memory(load.direction == Direction::Push)?;
@@ -208,13 +211,17 @@ impl Runner {
     fn submit(&mut self, channel: usize) -> Result<(), String> {
         self.unrung[channel] += 1;
         let last = self.unrung[channel] >= self.load.batch.min(self.load.window);
-        let (src, dst) = ([self.src], [self.dst]);
-        let task = Descriptor::copy(channel as u64, &src, &dst);
-        let task = if self.load.coalesce && !last { task.coalesced() } else { task };
-        self.device.submit(self.channels[channel], &task).map_err(|e| e.to_string())?;
+        let task = Descriptor::copy(channel as u64, self.src, self.dst);
+        let id = self.channels[channel];
+        let submitted = if self.load.coalesce && !last {
+            self.device.submit_coalesced(id, &task)
+        } else {
+            self.device.submit(id, &task)
+        };
+        submitted.map_err(|e| e.to_string())?;
         if last {
             self.unrung[channel] = 0;
-            self.device.doorbell(self.channels[channel]).map_err(|e| e.to_string())?;
+            self.device.doorbell(id).map_err(|e| e.to_string())?;
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
-//! Regions as callers name them: keys, segments, rights, and access to a peer's memory.
+//! Regions as callers register them: keys, rights, and access to a peer's memory.
 
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+use dma_core::RegionKey;
 
 bitflags::bitflags! {
     /// Access rights of a region.
@@ -37,42 +39,32 @@ impl fmt::Display for Rights {
     }
 }
 
-/// Name of a registered region. Keys of unregistered regions are never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RegionKey {
-    pub(super) index: u32,
-    pub(super) generation: u32,
+/// Bits of a key that are the index into the table of regions. The others count the uses of that index, so that
+/// keys of unregistered regions are never reused.
+const INDEX_BITS: u32 = usize::BITS / 2;
+
+/// The number of keys in use at a time, and the number of uses of an index.
+pub(super) const MAX_REGIONS: usize = 1 << INDEX_BITS;
+
+/// Makes the key of use `generation` of the index; both are below [`MAX_REGIONS`].
+pub(super) const fn key(index: u32, generation: u32) -> RegionKey {
+    RegionKey((generation as usize) << INDEX_BITS | index as usize)
 }
 
-impl RegionKey {
-    /// Returns the key as one number, for interfaces with integer keys.
-    #[must_use]
-    pub const fn to_raw(self) -> u64 {
-        (self.generation as u64) << 32 | self.index as u64
-    }
-
-    /// Inverts [`RegionKey::to_raw`]. Accepts any number; a use of the key detects one that names no region.
-    #[must_use]
-    pub const fn from_raw(raw: u64) -> Self {
-        Self { index: raw as u32, generation: (raw >> 32) as u32 }
-    }
+/// Returns the index and the generation of a key.
+#[inline]
+pub(super) const fn parts(key: RegionKey) -> (u32, u32) {
+    ((key.0 & (MAX_REGIONS - 1)) as u32, (key.0 >> INDEX_BITS) as u32)
 }
 
-impl fmt::Display for RegionKey {
+/// A key as errors and traces name it: the same on every machine.
+pub(super) struct KeyName(pub(super) RegionKey);
+
+impl fmt::Display for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.index, self.generation)
+        let (index, generation) = parts(self.0);
+        write!(f, "{index}.{generation}")
     }
-}
-
-/// A range of a region, as a descriptor names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The region.
-    pub key: RegionKey,
-    /// Address of the first byte, in the region's addresses.
-    pub addr: u64,
-    /// Length in bytes.
-    pub len: u64,
 }
 
 /// Reason why a peer's memory cannot be touched.
@@ -184,21 +176,28 @@ pub enum RegionError {
         /// The requested length.
         len: u64,
     },
-    /// The memory could not be had.
+    /// The table has no key left.
+    #[error("all {max} region keys of the device are taken; unregister regions")]
+    OutOfKeys {
+        /// The number of keys.
+        max: usize,
+    },
+    /// The system has not enough memory.
     #[error("no memory for a region of {len} bytes; ask for less")]
     OutOfMemory {
         /// The requested length.
         len: u64,
     },
     /// No such region.
-    #[error("region {key} is not registered; it may have been unregistered before")]
+    #[error("region {} is not registered; it may have been unregistered before", KeyName(*.key))]
     Unknown {
         /// The key given.
         key: RegionKey,
     },
     /// Tasks in flight name the region.
     #[error(
-        "region {key} is named by segments of tasks in flight ({segments}); let them complete or reset their channels"
+        "region {} is named by segments of tasks in flight ({segments}); let them complete or reset their channels",
+        KeyName(*.key)
     )]
     InUse {
         /// The key given.
@@ -207,13 +206,13 @@ pub enum RegionError {
         segments: u32,
     },
     /// Only memory that the device allocated can be read and written through it.
-    #[error("region {key} was registered, not allocated by the device; access it where it was allocated")]
+    #[error("region {} was registered, not allocated by the device; access it where it was allocated", KeyName(*.key))]
     NotOwned {
         /// The key given.
         key: RegionKey,
     },
     /// The range is not in the region.
-    #[error("{len} bytes at {addr:#x} are not within region {key}")]
+    #[error("{len} bytes at {addr:#x} are not within region {}", KeyName(*.key))]
     OutOfRange {
         /// The key given.
         key: RegionKey,

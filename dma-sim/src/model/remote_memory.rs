@@ -7,7 +7,7 @@ use super::memory::{MemoryTable, Piece};
 use super::motion::{self, runs, turned};
 use super::region::PeerError;
 use super::rng;
-use super::task::Operation;
+use super::task::TaskKind;
 
 /// Moves a part of a task, with leave of the peers that own its memory. With the last part, finds its result.
 pub(super) fn move_part(
@@ -22,7 +22,7 @@ pub(super) fn move_part(
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    task.touched |= task.operation.writes();
+    task.touched |= task.kind.writes();
     let mut moved = if task.far {
         // SAFETY: the pieces that are not far are of registered regions, which stay registered as long as
         // they are pinned. Leave for remote ones was acquired above.
@@ -31,10 +31,10 @@ pub(super) fn move_part(
         // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
         // pinned: from submission to the end. Leave for remote ones was acquired above. The lengths were
         // checked at submission.
-        unsafe { motion::move_part(task.operation, &task.src, &task.dst, task.len, &task.tearing, part) };
+        unsafe { motion::move_part(task.kind, &task.src, &task.dst, task.len, &task.tearing, part) };
         Ok(())
     };
-    if moved.is_ok() && task.operation.has_result() && part == task.tearing.parts {
+    if moved.is_ok() && task.kind.has_result() && part == task.tearing.parts {
         // SAFETY: the pieces that are not far are of registered regions, which are pinned until the task's
         // end, and leave for remote ones was acquired.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
@@ -52,8 +52,8 @@ pub(super) fn move_part(
 ///
 /// A peer refuses access.
 pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u64>, PeerError> {
-    if !task.operation.writes() {
-        task.result = task.operation.spoiled(task.result, task.len, task.chance);
+    if !task.kind.writes() {
+        task.result = task.kind.spoiled(task.result, task.len, task.chance);
         return Ok(None);
     }
     let byte = rng::scale(rng::mix(!task.chance), task.dst.iter().map(|piece| piece.len).sum());
@@ -108,13 +108,13 @@ impl BounceBuffer {
     unsafe fn result(&mut self, memory: &MemoryTable, task: &Task) -> Result<u64, PeerError> {
         const HALF: usize = LOAD / 2;
         let (left, right) = self.buffer().split_at_mut(HALF);
-        let mut result = task.operation.initial();
+        let mut result = task.kind.initial();
         for at in (0..task.len).step_by(HALF) {
             let n = (task.len - at).min(HALF as u64) as usize;
             let (left, right) = (&mut left[..n], &mut right[..n]);
             // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { gather(memory, &task.src, at, left) }?;
-            if task.operation != Operation::Compare {
+            if task.kind != TaskKind::Compare {
                 result = crc32c::crc32c_append(result as u32, left).into();
                 continue;
             }
@@ -156,18 +156,18 @@ unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) ->
 ///
 /// As [`BounceBuffer::move_part`].
 unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u8]) -> Result<(), PeerError> {
-    match task.operation {
-        Operation::Compare | Operation::Crc32c { .. } => return Ok(()),
-        Operation::Copy | Operation::CopyCrc32c { .. } | Operation::CopyToBoth => {
+    match task.kind {
+        TaskKind::Compare | TaskKind::Crc32c(_) => return Ok(()),
+        TaskKind::Copy | TaskKind::CopyCrc32c(_) | TaskKind::CopyToBoth => {
             // SAFETY: the caller's sources are registered and reachable for the range.
             unsafe { gather(memory, &task.src, at, load) }?;
         }
-        Operation::Fill { pattern } => {
+        TaskKind::Fill(pattern) => {
             let turned = turned(pattern, at);
             load.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&turned[..chunk.len()]));
         }
     }
-    if task.operation == Operation::CopyToBoth {
+    if task.kind == TaskKind::CopyToBoth {
         // SAFETY: the caller's destinations are registered and reachable, each of the task's length.
         return task.dst.chunks(1).try_for_each(|dst| unsafe { scatter(memory, dst, at, load) });
     }

@@ -1,60 +1,47 @@
-//! Descriptors, completions and errors of tasks.
+//! Tasks after submission: what they do, and how they end.
 
 use std::fmt;
 
-use super::region::{PeerError, RegionKey, Rights, Segment};
+use dma_core::{Completion, RegionKey};
+
+use super::region::{KeyName, PeerError, Rights};
 use super::rng;
 use super::time::Time;
 
-/// Operation of a task.
+/// An [`Operation`](dma_core::Operation) without its segments, which a task holds translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Copies the sources to the destinations, in the order given.
+pub(super) enum TaskKind {
     #[default]
     Copy,
-    /// Fills the destinations with a pattern.
-    Fill {
-        /// Repeated from the first destination byte on, lowest byte first.
-        pattern: u64,
-    },
-    /// Copies the source to two destinations of its length. Each is one segment.
+    /// Fills with the pattern, repeated from the first destination byte on, lowest byte first.
+    Fill(u64),
     CopyToBoth,
-    /// Compares the sources with the destinations, which are read only. The result is the offset of the first
-    /// difference, or [`Completion::EQUAL`].
     Compare,
-    /// Computes the CRC-32C of the sources, which is the result. The task has no destinations.
-    Crc32c {
-        /// The CRC-32C of the bytes before, or 0.
-        seed: u32,
-    },
-    /// Copies as [`Operation::Copy`]. The result is the CRC-32C of the sources. If they overlap the
-    /// destinations, it is that of unspecified bytes.
-    CopyCrc32c {
-        /// The CRC-32C of the bytes before, or 0.
-        seed: u32,
-    },
+    /// Continues the CRC-32C of the bytes before.
+    Crc32c(u32),
+    /// As `Crc32c`, of the sources of a copy.
+    CopyCrc32c(u32),
 }
 
-impl Operation {
+impl TaskKind {
     /// Returns true if it writes its destinations.
     #[inline]
     pub(super) const fn writes(self) -> bool {
-        !matches!(self, Self::Compare | Self::Crc32c { .. })
+        !matches!(self, Self::Compare | Self::Crc32c(_))
     }
 
     #[inline]
     pub(super) const fn has_result(self) -> bool {
-        matches!(self, Self::Compare | Self::Crc32c { .. } | Self::CopyCrc32c { .. })
+        matches!(self, Self::Compare | Self::Crc32c(_) | Self::CopyCrc32c(_))
     }
 
     /// Returns the result for no bytes; 0 without a result.
     #[inline]
     pub(super) const fn initial(self) -> u64 {
         match self {
-            Self::Copy | Self::Fill { .. } | Self::CopyToBoth => 0,
+            Self::Copy | Self::Fill(_) | Self::CopyToBoth => 0,
             Self::Compare => Completion::EQUAL,
-            Self::Crc32c { seed } | Self::CopyCrc32c { seed } => seed as u64,
+            Self::Crc32c(seed) | Self::CopyCrc32c(seed) => seed as u64,
         }
     }
 
@@ -71,64 +58,12 @@ impl Operation {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
-            Self::Fill { .. } => "fill",
+            Self::Fill(_) => "fill",
             Self::CopyToBoth => "copy-to-both",
             Self::Compare => "compare",
-            Self::Crc32c { .. } => "crc32c",
-            Self::CopyCrc32c { .. } => "copy-crc32c",
+            Self::Crc32c(_) => "crc32c",
+            Self::CopyCrc32c(_) => "copy-crc32c",
         }
-    }
-}
-
-/// A task, as it is submitted.
-#[derive(Clone, Copy, Debug)]
-pub struct Descriptor<'a> {
-    /// Returned with the completion. The model does not use it.
-    pub token: u64,
-    /// The operation.
-    pub operation: Operation,
-    /// Sources; empty for a fill.
-    pub src: &'a [Segment],
-    /// Destinations; the other side of a comparison; empty for a CRC without a copy.
-    pub dst: &'a [Segment],
-    /// Ordering mark: the task starts only after all earlier ones of its channel ended, and no later one
-    /// starts before it.
-    pub fence: bool,
-    /// The completion need not be reported individually. It becomes visible once a later task of the channel
-    /// ends without this mark, or fails. Without one it never does, as on real devices. A failure is reported
-    /// at once.
-    pub coalesce: bool,
-}
-
-impl<'a> Descriptor<'a> {
-    /// Describes a copy, without marks.
-    #[must_use]
-    pub const fn copy(token: u64, src: &'a [Segment], dst: &'a [Segment]) -> Self {
-        Self::new(token, Operation::Copy, src, dst)
-    }
-
-    /// Describes a fill, without marks.
-    #[must_use]
-    pub const fn fill(token: u64, pattern: u64, dst: &'a [Segment]) -> Self {
-        Self::new(token, Operation::Fill { pattern }, &[], dst)
-    }
-
-    /// Describes any operation, without marks.
-    #[must_use]
-    pub const fn new(token: u64, operation: Operation, src: &'a [Segment], dst: &'a [Segment]) -> Self {
-        Self { token, operation, src, dst, fence: false, coalesce: false }
-    }
-
-    /// Sets the ordering mark.
-    #[must_use]
-    pub const fn fenced(self) -> Self {
-        Self { fence: true, ..self }
-    }
-
-    /// Coalesces the report.
-    #[must_use]
-    pub const fn coalesced(self) -> Self {
-        Self { coalesce: true, ..self }
     }
 }
 
@@ -137,13 +72,13 @@ impl<'a> Descriptor<'a> {
 #[non_exhaustive]
 pub enum TaskError {
     /// A segment names no registered region.
-    #[error("region {key} is not registered")]
+    #[error("region {} is not registered", KeyName(*.key))]
     UnknownRegion {
         /// The key in the segment.
         key: RegionKey,
     },
     /// A segment leaves its region.
-    #[error("{len} bytes at {addr:#x} leave region {key}, which is {size} bytes at {base:#x}")]
+    #[error("{len} bytes at {addr:#x} leave region {}, which is {size} bytes at {base:#x}", KeyName(*.key))]
     OutOfRange {
         /// The key in the segment.
         key: RegionKey,
@@ -157,13 +92,13 @@ pub enum TaskError {
         size: u64,
     },
     /// The region was not registered for this use.
-    #[error("region {key} is registered for {granted}; the task needs {needed}")]
+    #[error("region {} is registered for {granted}; the task needs {needed}", KeyName(*.key))]
     Denied {
         /// The key in the segment.
         key: RegionKey,
         /// The right that is missing.
         needed: Rights,
-        /// The rights that there are.
+        /// The rights of the region.
         granted: Rights,
     },
     /// Longer than the device takes.
@@ -174,17 +109,15 @@ pub enum TaskError {
         /// The device's limit.
         max: u64,
     },
-    /// More segments than the operation takes on this device, or too few.
-    #[error("{segments} segments on one side of a task, the device takes {min} to {max}")]
+    /// No segments, or more than this device takes.
+    #[error("{segments} segments on one side of a task, the device takes 1 to {max}")]
     Segments {
         /// Segments on the offending side.
         segments: usize,
-        /// The fewest that the operation takes.
-        min: usize,
-        /// The most that it takes.
+        /// The device's limit.
         max: usize,
     },
-    /// Sources and destinations differ in length, or a fill has sources, or a CRC destinations.
+    /// Sources and destinations differ in length.
     #[error("{src} bytes of sources for {dst} bytes of destinations")]
     LengthMismatch {
         /// Bytes to read.
@@ -272,20 +205,20 @@ pub enum Status {
     /// The task itself failed. The destinations are undefined.
     Failed(TaskError),
     /// The channel was taken down before the task ended, so it may be retried. The destinations are undefined
-    /// if [`Completion::touched`].
+    /// if [`TaskReport::touched`].
     Aborted(HaltCause),
 }
 
-/// The end of a task.
+/// The end of a task. A [`Completion`] has neither the cause nor the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// From the [`Descriptor`].
+pub struct TaskReport {
+    /// From the [`Descriptor`](dma_core::Descriptor).
     pub token: u64,
     /// Result.
     pub status: Status,
     /// Length of the task in bytes.
     pub len: u64,
-    /// Result of an [operation](Operation) that has one and is [`Done`](Status::Done); otherwise not
+    /// Result of an [operation](dma_core::Operation) that has one and is [`Done`](Status::Done); otherwise not
     /// meaningful.
     pub result: u64,
     /// Bytes were written, all or some.
@@ -294,11 +227,6 @@ pub struct Completion {
     pub rung: Time,
     /// Time of its end.
     pub ended: Time,
-}
-
-impl Completion {
-    /// The result of a comparison that found no difference.
-    pub const EQUAL: u64 = u64::MAX;
 }
 
 /// Reason why a task was not accepted. Nothing of it was kept.

@@ -2,7 +2,7 @@
 
 use dma_core::{Completion, Error, ErrorKind, NativeError, Outcome};
 
-use crate::model::{self, HaltCause, Refused, Status, TaskError};
+use crate::model::{HaltCause, Refused, Status, TaskError, TaskReport};
 
 /// Code, name and description of the model's errors. Codes are never reused.
 const CODES: [(i32, &str, &str); 15] = [
@@ -30,11 +30,11 @@ pub(super) fn explain(code: i32) -> NativeError {
     NativeError { code, name: name.into(), description: description.into() }
 }
 
-/// Translates a completion.
-pub(super) fn completion(completion: model::Completion) -> Completion {
-    let token = completion.token;
-    match completion.status {
-        Status::Done => Completion::done(token).with_result(completion.result),
+/// Translates a report.
+pub(super) fn completion(report: TaskReport) -> Completion {
+    let token = report.token;
+    match report.status {
+        Status::Done => Completion::done(token).with_result(report.result),
         Status::Failed(error) => {
             let kind = match error {
                 TaskError::Revoked | TaskError::PeerGone => ErrorKind::Revoked,

@@ -5,16 +5,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dma_core::{
-    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, QueueEvents, QueueOptions,
-    QueueStats, RawQueue, Result,
+    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, QueueEvents, QueueOptions, QueueStats,
+    RawQueue, Result,
 };
 
 use super::event::Event;
 use super::shared::{Shared, State};
 use super::{Clock, native};
-use crate::model::{
-    self, ChannelError, ChannelId, ChannelState, HaltCause, Refused, RegionKey, Segment, TaskError,
-};
+use crate::model::{ChannelError, ChannelId, ChannelState, HaltCause, Refused};
 
 /// Maximum number of model events in one poll, which bounds its duration.
 const EVENTS_PER_POLL: u32 = 4_096;
@@ -30,9 +28,6 @@ pub(super) struct SimQueue {
     /// Token of a descriptor that was refused behind others, and the reason. The next submission of it
     /// returns that.
     refused: Option<(u64, Refused)>,
-    /// Reused lists of the model's segments.
-    src: Vec<Segment>,
-    dst: Vec<Segment>,
 }
 
 impl SimQueue {
@@ -60,8 +55,6 @@ impl SimQueue {
             resets: 0,
             stopped: false,
             refused: None,
-            src: Vec::new(),
-            dst: Vec::new(),
         })
     }
 }
@@ -81,38 +74,6 @@ fn recover(state: &mut State, channel: ChannelId, stopped: bool, resets: &mut u6
             "the device reset a queue; it runs again"
         );
     }
-}
-
-/// Translates a segment.
-fn segment(segment: dma_core::Segment) -> Segment {
-    Segment { key: RegionKey::from_raw(segment.key.0 as u64), addr: segment.addr.0, len: segment.len as u64 }
-}
-
-/// Translates an operation, and writes its segments to both lists. `None` if the model has no such operation.
-fn translate(
-    operation: Operation<'_>,
-    sources: &mut Vec<Segment>,
-    destinations: &mut Vec<Segment>,
-) -> Option<model::Operation> {
-    let (operation, src, dst) = match operation {
-        Operation::Copy { src, dst } => (model::Operation::Copy, &[src][..], &[dst][..]),
-        Operation::CopyLists { src, dst } => (model::Operation::Copy, src, dst),
-        Operation::Fill { pattern, dst } => {
-            (model::Operation::Fill { pattern: u64::from_le_bytes(pattern) }, &[][..], dst)
-        }
-        Operation::CopyToBoth { src, dst } => (model::Operation::CopyToBoth, &[src][..], &dst[..]),
-        Operation::Compare { a, b } => (model::Operation::Compare, &[a][..], &[b][..]),
-        Operation::Crc32c { src, seed } => (model::Operation::Crc32c { seed }, &[src][..], &[][..]),
-        Operation::CopyCrc32c { src, dst, seed } => {
-            (model::Operation::CopyCrc32c { seed }, &[src][..], &[dst][..])
-        }
-        _ => return None,
-    };
-    sources.clear();
-    sources.extend(src.iter().copied().map(segment));
-    destinations.clear();
-    destinations.extend(dst.iter().copied().map(segment));
-    Some(operation)
 }
 
 // SAFETY: the model reports every task once, or never if a fault plan says so; it reads and writes only what
@@ -140,25 +101,12 @@ unsafe impl RawQueue for SimQueue {
         let mut state = self.shared.lock_now();
         recover(&mut state, self.channel, self.stopped, &mut self.resets);
         for (taken, descriptor) in batch.iter().enumerate() {
-            let token = descriptor.token();
-            let (one_src, one_dst);
-            let task = if let Operation::Copy { src, dst } = descriptor.operation() {
-                (one_src, one_dst) = ([segment(src)], [segment(dst)]);
-                model::Descriptor::copy(token, &one_src, &one_dst)
-            } else {
-                match translate(descriptor.operation(), &mut self.src, &mut self.dst) {
-                    Some(operation) => model::Descriptor::new(token, operation, &self.src, &self.dst),
-                    None if taken > 0 => return Ok(taken),
-                    None => return Err(native::refused(Refused::Invalid(TaskError::Unsupported))),
-                }
-            };
-            let task = if descriptor.fence() { task.fenced() } else { task };
-            match state.device.submit(self.channel, &task) {
+            match state.device.submit(self.channel, descriptor) {
                 Ok(()) => {}
                 Err(Refused::Full { .. }) => return Ok(taken),
                 Err(why) if taken == 0 => return Err(native::refused(why)),
                 Err(why) => {
-                    self.refused = Some((token, why));
+                    self.refused = Some((descriptor.token(), why));
                     return Ok(taken);
                 }
             }
@@ -196,9 +144,9 @@ unsafe impl RawQueue for SimQueue {
         }
         let mut n = 0;
         while n < completions.len()
-            && let Some(completion) = state.device.poll(self.channel)
+            && let Some(report) = state.device.poll(self.channel)
         {
-            completions[n] = native::completion(completion);
+            completions[n] = native::completion(report);
             n += 1;
         }
         recover(&mut state, self.channel, self.stopped, &mut self.resets);

@@ -7,20 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
-    RegionInfo, RegionKey, Result,
+    RegionInfo, Result,
 };
 
 use super::NAME;
 use super::device_memory::{Allocation, DeviceMemory};
 use super::shared::Shared;
-use crate::model::{self, PeerAccess, PeerError, RegionSpec, Rights};
+use crate::model::{self, PeerAccess, PeerError, RegionError, RegionSpec, Rights};
 use dma_ipc::{Import, OwnedLease, SharedMemory, Unexportable};
 
 /// Memory that the device of a [`SimEngine`](super::SimEngine) can reach.
 #[derive(Debug)]
 pub(super) struct SimRegion {
     shared: Arc<Shared>,
-    key: model::RegionKey,
     info: RegionInfo,
     backing: Backing,
 }
@@ -141,26 +140,27 @@ impl SimRegion {
         let (addr, len) = (DeviceAddr(spec.addr), spec.len as usize);
         // SAFETY: the caller promises this function what the device's asks for.
         let registered = unsafe { shared.lock().device.register(spec) };
-        let key = registered.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
-        let Ok(name) = usize::try_from(key.to_raw()) else {
-            // Nothing names it yet.
-            let _ = shared.lock().device.unregister(key);
-            return Err(Error::new(ErrorKind::OutOfResources, "no more region keys on a 32-bit machine"));
-        };
+        let key = registered.map_err(|error| {
+            let kind = match error {
+                RegionError::OutOfKeys { .. } => ErrorKind::OutOfResources,
+                _ => ErrorKind::InvalidArgument,
+            };
+            Error::new(kind, error.to_string())
+        })?;
         let id = shared.id;
         let info = match backing {
             Backing::Device(_) | Backing::RegisteredDevice(_) | Backing::Imported => {
-                RegionInfo::remote(id, RegionKey(name), addr, len, access)
+                RegionInfo::remote(id, key, addr, len, access)
             }
-            _ => RegionInfo::local(id, RegionKey(name), base, len, access),
+            _ => RegionInfo::local(id, key, base, len, access),
         };
-        Ok(Self { shared: Arc::clone(shared), key, info, backing })
+        Ok(Self { shared: Arc::clone(shared), info, backing })
     }
 }
 
 impl Drop for SimRegion {
     fn drop(&mut self) {
-        let unregistered = self.shared.lock().device.unregister(self.key);
+        let unregistered = self.shared.lock().device.unregister(self.info.key);
         if let Err(error) = unregistered {
             // The contract is broken: a descriptor still names it. The memory is leaked, because it may be
             // written later. The leak comes first, because a log subscriber may panic.

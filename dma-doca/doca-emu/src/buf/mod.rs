@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Weak;
 use std::sync::Arc;
 
-use dma_sim::model::{RegionKey, Segment};
+use dma_sim::model::{DeviceAddr, RegionKey, Segment};
 
 use crate::c_abi::{Handle, INVALID, Mark, Object, Outcome, c, object, require};
 use crate::dev::Dev;
@@ -57,7 +57,7 @@ impl Buf {
             next: Cell::new(Handle::null()),
             count: Cell::new(1),
             last: Cell::new(Handle::null()),
-            key: Cell::new((std::ptr::null(), RegionKey::from_raw(u64::MAX))),
+            key: Cell::new((std::ptr::null(), RegionKey(usize::MAX))),
             memory: RefCell::new(None),
             index,
             home,
@@ -79,7 +79,7 @@ impl Buf {
         self.len.set(len);
         self.data.set(data);
         self.data_len.set(data_len);
-        self.key.set((std::ptr::null(), RegionKey::from_raw(u64::MAX)));
+        self.key.set((std::ptr::null(), RegionKey(usize::MAX)));
         memory.count_buf(true);
         *self.memory.borrow_mut() = Some(memory);
     }
@@ -149,7 +149,7 @@ impl Buf {
     #[inline]
     pub(crate) fn source(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
-        Ok(Segment { key, addr: self.data.get() as u64, len: self.data_len.get() as u64 })
+        Ok(Segment { key, addr: DeviceAddr(self.data.get() as u64), len: self.data_len.get() })
     }
 
     /// The room behind its data, for a device that the memory is registered with.
@@ -157,7 +157,7 @@ impl Buf {
     pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
         let from = self.data.get().wrapping_add(self.data_len.get());
-        Ok(Segment { key, addr: from as u64, len: self.room_len() })
+        Ok(Segment { key, addr: DeviceAddr(from as u64), len: self.room_len() as usize })
     }
 
     #[inline]

@@ -214,7 +214,7 @@ impl Context for Dma {
             // Represented by an empty copy, which the model fails.
             (from.len, to.len, listed) = (0, 0, false);
         } else {
-            to.len = len;
+            to.len = len as usize;
         }
         task.body.len.set(len);
         let staged = Staged { task: task.head.index, from, to, coalesce: how.coalesce, listed };
@@ -256,8 +256,8 @@ fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>
     from.extend(src.iter().filter_map(|buf| buf.source(dev).ok()));
     let mut left = task.body.len.get();
     for segment in dst.iter().filter_map(|buf| buf.room(dev).ok()) {
-        let len = segment.len.min(left);
-        left -= len;
+        let len = segment.len.min(left as usize);
+        left -= len as u64;
         to.push(Segment { len, ..segment });
     }
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dma_sim::model::{
-    ChannelError, ChannelId, Completion, Descriptor, Device, HaltCause, Profile, Refused, Segment, Status,
-    TaskError,
+    ChannelError, ChannelId, Descriptor, Device, HaltCause, Profile, Refused, Segment, Status, TaskError,
+    TaskReport,
 };
 
 use crate::c_abi::{Code, Outcome, c};
@@ -138,21 +138,24 @@ impl Queue {
 
     #[inline]
     fn give(&self, engine: &mut Device, channel: ChannelId, task: &Staged, lists: &Lists<'_>) -> Outcome {
-        let (flat_from, flat_to) = ([task.from], [task.to]);
         let mut spelt;
-        let (from, to): (&[_], &[_]) = if task.listed {
+        let token = task.task.into();
+        let copy = if task.listed {
             spelt = self.lists.borrow_mut();
             let (from, to) = &mut *spelt;
             from.clear();
             to.clear();
             lists(task.task, from, to);
-            (from, to)
+            Descriptor::copy_lists(token, from, to)
         } else {
-            (&flat_from, &flat_to)
+            Descriptor::copy(token, task.from, task.to)
         };
-        let descriptor = Descriptor::copy(task.task.into(), from, to);
-        let descriptor = if task.coalesce { descriptor.coalesced() } else { descriptor };
-        match engine.submit(channel, &descriptor) {
+        let submitted = if task.coalesce {
+            engine.submit_coalesced(channel, &copy)
+        } else {
+            engine.submit(channel, &copy)
+        };
+        match submitted {
             Ok(()) => Ok(()),
             Err(why) => self.refused(task.task, why),
         }
@@ -177,7 +180,7 @@ impl Queue {
     #[inline]
     fn collect(&self, engine: &mut Device, channel: ChannelId) {
         let mut reports = self.reports.borrow_mut();
-        while let Some(Completion { token, status, .. }) = engine.poll(channel) {
+        while let Some(TaskReport { token, status, .. }) = engine.poll(channel) {
             let task = token as u32;
             reports.push_back(match status {
                 Status::Failed(error) => Report::failed(task, error),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dma_sim::model::Fault;
+use dma_sim::model::{Fault, FaultInjector, Time};
 
-use super::faults::Faults;
 use super::registers::{ChannelState, Error, RESET, Registers, SUSPEND};
 use crate::c_abi::Addr;
 use crate::channel::Channel;
@@ -41,7 +40,11 @@ struct Descriptor {
 pub(super) struct Chain {
     channel: Box<dyn Fn() -> Option<&'static Channel> + Send>,
     registers: Arc<Registers>,
-    faults: Faults,
+    faults: FaultInjector,
+    /// The function's number, which is the channel of the faults.
+    number: u32,
+    /// Number of descriptors fetched.
+    fetched: u64,
     max: u64,
     fill: bool,
     state: ChannelState,
@@ -67,7 +70,9 @@ impl Chain {
         Self {
             channel,
             registers,
-            faults: Faults::new(&config.faults, config.seed, number),
+            faults: FaultInjector::new(config.faults.clone(), config.seed),
+            number,
+            fetched: 0,
             max: config.xfercap,
             fill: config.fill,
             state: ChannelState::Halted,
@@ -157,27 +162,27 @@ impl Chain {
         let at = self.next.unwrap_or_else(|| self.registers.chain());
         let wrong = if first { Error::ChainAddress } else { Error::NextAddress };
         let Some(descriptor) = self.fetch(at) else { return self.halt(wrong) };
-        let faults = self.faults.next();
-        for fault in &faults {
-            match fault {
-                Fault::Fail | Fault::Reset | Fault::Refuse => return self.halt(Error::ReadData),
-                Fault::Stick => {
-                    self.stuck = true;
-                    return false;
-                }
-                Fault::Gone => {
-                    self.gone = true;
-                    self.registers.vanish();
-                    return false;
-                }
-                Fault::Slow(by) => std::thread::sleep(Duration::from(*by)),
-                _ => {}
-            }
+        self.fetched += 1;
+        let faults = self.faults.strike(self.number, self.fetched);
+        if [Fault::Fail, Fault::Reset, Fault::Refuse].into_iter().any(|fault| faults.has(fault)) {
+            return self.halt(Error::ReadData);
+        }
+        if faults.has(Fault::Stick) {
+            self.stuck = true;
+            return false;
+        }
+        if faults.has(Fault::Gone) {
+            self.gone = true;
+            self.registers.vanish();
+            return false;
+        }
+        if faults.slow > Time::ZERO {
+            std::thread::sleep(faults.slow.into());
         }
         if let Err(error) = self.run(&descriptor) {
             return self.halt(error);
         }
-        if faults.contains(&Fault::Corrupt) {
+        if faults.has(Fault::Corrupt) {
             flip_bit(&descriptor);
         }
         self.completed = at;
@@ -185,7 +190,7 @@ impl Chain {
         self.done = self.done.wrapping_add(1);
         let state =
             if self.done == self.registers.count() { ChannelState::Idle } else { ChannelState::Active };
-        let told = descriptor.control & COMPLETION_UPDATE != 0 && !faults.contains(&Fault::Lose);
+        let told = descriptor.control & COMPLETION_UPDATE != 0 && !faults.has(Fault::Lose);
         if told && !self.tell(state) {
             return self.halt(Error::CompletionAddress);
         }

@@ -4,7 +4,6 @@
 //! to. Descriptors and completions are in the driver's memory, at bus addresses.
 
 mod chain;
-mod faults;
 pub(crate) mod registers;
 
 use std::sync::Arc;

@@ -1,21 +1,26 @@
-//! The engine that the channels share, and its clock.
+//! The engine that the timed channels share, and its calendar.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use super::{ChannelId, Device};
-use crate::model::channel::{Marks, Stage};
-use crate::model::events::Event;
-use crate::model::profile::{Direction, OnFailure, Profile};
+use dma_core::Descriptor;
+
+use super::Resources;
+use crate::model::channel::{Channel, ChannelError, ChannelId, ChannelState, Stage};
+use crate::model::check;
+use crate::model::events::{Calendar, Event};
+use crate::model::fault::{Fault, FaultInjector, FaultPlan, FaultRule, Faults, When};
+use crate::model::motion::Tearing;
+use crate::model::profile::{Direction, Found, OnFailure, Profile, Reporting};
 use crate::model::remote_memory::{corrupt, move_part};
 use crate::model::rng;
-use crate::model::task::{HaltCause, Status, TaskError};
+use crate::model::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use crate::model::time::Time;
 use crate::model::trace;
 
 /// A server of the engine. It serves one task at a time, for all channels.
 #[derive(Debug, Default)]
-pub(super) struct Server {
+struct Server {
     free_at: Time,
     /// Channels with tasks that wait for the server, in turn.
     turns: VecDeque<u32>,
@@ -27,9 +32,216 @@ fn server_of(profile: &Profile, direction: Direction) -> usize {
     if profile.in_order { 0 } else { direction as usize }
 }
 
-impl Device {
-    /// Returns the time of the next event; `None` if there is none.
-    pub fn next_event(&mut self) -> Option<Time> {
+/// Timed channels, their shared engine, and everything that will happen to them.
+#[derive(Debug)]
+pub(super) struct Engine {
+    channels: Vec<Option<Box<Channel>>>,
+    servers: [Server; 3],
+    calendar: Calendar,
+    injector: FaultInjector,
+    /// Rules that strike all channels at their time, without a task.
+    timed: Vec<FaultRule>,
+    gone: bool,
+    seed: u64,
+    tearing: bool,
+}
+
+impl Engine {
+    pub(super) fn new(mut plan: FaultPlan, seed: u64, tearing: bool) -> Self {
+        let mut calendar = Calendar::default();
+        let timed: Vec<_> = plan.rules.extract_if(.., |rule| rule.needs_no_task()).collect();
+        for (i, rule) in (0..).zip(&timed) {
+            if let When::At(at) = rule.when {
+                calendar.add(at, Event::Fault { rule: i });
+            }
+        }
+        Self {
+            channels: Vec::new(),
+            servers: Default::default(),
+            calendar,
+            injector: FaultInjector::new(plan, seed),
+            timed,
+            gone: false,
+            seed,
+            tearing,
+        }
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Returns the number of channels ever opened.
+    pub(super) fn opened(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(super) fn channel(&self, id: ChannelId) -> Option<&Channel> {
+        self.channels.get(id.0 as usize)?.as_deref()
+    }
+
+    fn channel_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    pub(super) fn open(&mut self, resources: &mut Resources, depth: u32) {
+        let index = self.channels.len() as u32;
+        let channel = Channel::new(&resources.profile, depth, self.seed, index, resources.now);
+        self.channels.push(Some(Box::new(channel)));
+        resources.record(Some(index), |line| write!(line, "open depth={depth}"));
+    }
+
+    pub(super) fn close(&mut self, resources: &mut Resources, id: ChannelId) {
+        self.channels[id.0 as usize] = None;
+        resources.record(Some(id.0), |line| line.write_str("close"));
+    }
+
+    pub(super) fn restart(&mut self, resources: &mut Resources, id: ChannelId) -> Result<(), ChannelError> {
+        let gone = self.gone;
+        let channel = self.channel_mut(id).ok_or(ChannelError::NoSuchChannel)?;
+        if gone {
+            return Err(ChannelError::DeviceGone);
+        }
+        if channel.state != ChannelState::Running {
+            channel.restart(resources.now);
+            resources.record(Some(id.0), |line| line.write_str("restart"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        resources: &mut Resources,
+        id: ChannelId,
+        descriptor: &Descriptor<'_>,
+        coalesced: bool,
+    ) -> Result<(), Refused> {
+        let outcome = self.try_submit(resources, id, descriptor, coalesced);
+        if let Err(why) = outcome {
+            if let Some(channel) = self.channel_mut(id) {
+                channel.stats.refused += 1;
+            }
+            let token = descriptor.token();
+            resources
+                .record(Some(id.0), |line| write!(line, "refuse token={token} why={}", trace::refusal(why)));
+        }
+        outcome
+    }
+
+    fn try_submit(
+        &mut self,
+        resources: &mut Resources,
+        id: ChannelId,
+        descriptor: &Descriptor<'_>,
+        coalesced: bool,
+    ) -> Result<(), Refused> {
+        let now = resources.now;
+        let Resources { profile, memory, trace, .. } = resources;
+        let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
+            return Err(Refused::NoSuchChannel);
+        };
+        if self.gone {
+            return Err(Refused::DeviceGone);
+        }
+        if let ChannelState::Halted(cause) = channel.state {
+            return Err(Refused::Halted(cause));
+        }
+        if channel.used >= channel.depth {
+            return Err(Refused::Full { depth: channel.depth });
+        }
+
+        let slot = channel.free_place();
+        let task = &mut channel.tasks[slot as usize];
+        let mut error = check::inspect(profile, memory, descriptor, task).map_err(Refused::Invalid)?;
+        let (len, max) = (descriptor.len() as u64, profile.max_task);
+        let oversize = len > max;
+        let too_long = TaskError::TooLong { len, max };
+        // Only a fault could accept it.
+        let refused = oversize && profile.oversize == Found::AtSubmit;
+        if refused && !self.injector.may(Fault::Oversize) {
+            return Err(Refused::Invalid(too_long));
+        }
+
+        let number = channel.number + 1;
+        let mut faults = Faults::default();
+        if !self.injector.is_empty() {
+            faults = self.injector.strike_at(id.0, number, now);
+        }
+        if oversize {
+            if refused && !faults.has(Fault::Oversize) {
+                return Err(Refused::Invalid(too_long));
+            }
+            error = error.or(Some(too_long));
+        } else {
+            faults.remove(Fault::Oversize);
+        }
+        channel.number = number;
+        if faults.has(Fault::Refuse) {
+            return Err(Refused::Rejected);
+        }
+
+        let task = &mut channel.tasks[slot as usize];
+        task.take(descriptor, error);
+        task.chance = channel.chances.bits();
+        task.tearing = match task.dst.first() {
+            Some(first) if self.tearing && task.kind.writes() => Tearing::new(len, first.offset, task.chance),
+            _ => Tearing::default(),
+        };
+        task.number = number;
+        task.coalesce = coalesced && profile.reporting == Reporting::Each { coalescing: true };
+        task.faults = faults;
+        memory.pin(&task.src);
+        memory.pin(&task.dst);
+        channel.enqueue();
+        channel.stats.submitted += 1;
+        let task = &channel.tasks[slot as usize];
+        trace.record(now, Some(id.0), |line| {
+            let (token, op, from, to) = (task.token, task.kind.name(), task.src.len(), task.dst.len());
+            write!(line, "submit task={number} token={token} op={op} len={len} segments={from}x{to}")?;
+            for (name, pieces) in [("src", &task.src), ("dst", &task.dst)] {
+                if let Some(piece) = pieces.first() {
+                    write!(line, " {name}={}+{}", memory.key_name(piece), piece.offset)?;
+                }
+            }
+            line.write_str(if task.fence { " fence" } else { "" })?;
+            line.write_str(if coalesced { " coalesce" } else { "" })
+        });
+        Ok(())
+    }
+
+    pub(super) fn doorbell(&mut self, resources: &mut Resources, id: ChannelId) -> Result<u32, ChannelError> {
+        let Some(Some(channel)) = self.channels.get_mut(id.0 as usize) else {
+            return Err(ChannelError::NoSuchChannel);
+        };
+        let tasks = (channel.pending.len() - channel.rung) as u32;
+        if tasks == 0 {
+            return Ok(0);
+        }
+        for i in channel.rung..channel.pending.len() {
+            let task = &mut channel.tasks[channel.pending[i] as usize];
+            channel.outstanding += 1;
+            task.position = channel.outstanding;
+            task.rung = resources.now;
+            if resources.profile.reporting == Reporting::PerDoorbell {
+                task.coalesce = i + 1 < channel.pending.len();
+            }
+        }
+        channel.rung = channel.pending.len();
+        channel.doorbell_due += resources.profile.doorbell;
+        channel.stats.doorbells += 1;
+        resources.record(Some(id.0), |line| write!(line, "doorbell tasks={tasks}"));
+        self.start_ready(resources, id.0);
+        Ok(tasks)
+    }
+
+    pub(super) fn poll(&mut self, resources: &mut Resources, id: ChannelId) -> Option<TaskReport> {
+        let (report, task) = self.channel_mut(id)?.pop()?;
+        let token = report.token;
+        resources.record(Some(id.0), |line| write!(line, "report task={task} token={token}"));
+        Some(report)
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Time> {
         loop {
             let (at, event) = self.calendar.first()?;
             if self.is_valid(event) {
@@ -40,20 +252,12 @@ impl Device {
         }
     }
 
-    /// Advances time to `to`, or to now if that is past.
-    pub fn advance(&mut self, to: Time) {
+    /// Handles all events until `to`.
+    pub(super) fn advance(&mut self, resources: &mut Resources, to: Time) {
         while let Some((at, event)) = self.calendar.pop_due(to) {
             // Overdue events happen now.
-            self.now = self.now.max(at);
-            self.handle(event);
-        }
-        self.now = self.now.max(to);
-    }
-
-    /// Advances time until no event is left.
-    pub fn run(&mut self) {
-        while let Some(at) = self.next_event() {
-            self.advance(at);
+            resources.now = resources.now.max(at);
+            self.handle(resources, event);
         }
     }
 
@@ -76,7 +280,7 @@ impl Device {
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, resources: &mut Resources, event: Event) {
         self.unschedule(event);
         if !self.is_valid(event) {
             return;
@@ -86,17 +290,17 @@ impl Device {
                 if let Some(channel) = &mut self.channels[channel as usize] {
                     channel.issue_scheduled = false;
                 }
-                self.start_ready(channel);
+                self.start_ready(resources, channel);
             }
-            Event::ServerFree { place } => self.server_free(place),
-            Event::Move { channel, epoch, slot } => self.move_some(channel, epoch, slot),
-            Event::Finish { channel, slot, .. } => self.finish(channel, slot),
-            Event::Fault { rule } => self.timed_fault(rule),
+            Event::ServerFree { place } => self.server_free(resources, place),
+            Event::Move { channel, epoch, slot } => self.move_some(resources, channel, epoch, slot),
+            Event::Finish { channel, slot, .. } => self.finish(resources, channel, slot),
+            Event::Fault { rule } => self.timed_fault(resources, rule),
         }
     }
 
     /// Starts all tasks that can start on a channel.
-    pub(super) fn start_ready(&mut self, index: u32) {
+    fn start_ready(&mut self, resources: &mut Resources, index: u32) {
         loop {
             let Some(channel) = &mut self.channels[index as usize] else { return };
             // A scheduled event calls this again.
@@ -109,7 +313,7 @@ impl Device {
             if channel.fence_waits {
                 return; // until the last of those ends
             }
-            if channel.issue_free > self.now {
+            if channel.issue_free > resources.now {
                 channel.issue_scheduled = true;
                 let event = Event::Issue { channel: index, epoch: channel.epoch };
                 self.calendar.add(channel.issue_free, event);
@@ -119,27 +323,30 @@ impl Device {
             channel.rung -= 1;
             channel.running += 1;
             task.stage = Stage::Running;
-            task.issued = self.now;
-            let costs = self.profile.costs(task.direction);
+            task.issued = resources.now;
+            let costs = resources.profile.costs(task.direction);
             let mine = if task.coalesce { &costs.coalesced } else { &costs.reported };
-            let extra =
-                self.profile.segment.as_ps().saturating_mul(extra_segments(task.src.len(), task.dst.len()));
+            let extra = resources
+                .profile
+                .segment
+                .as_ps()
+                .saturating_mul(extra_segments(task.src.len(), task.dst.len()));
             let busy = mine.issue.at(task.len) + Time::from_ps(extra) + channel.doorbell_due;
             channel.doorbell_due = Time::ZERO;
-            channel.issue_free = self.now + busy;
+            channel.issue_free = resources.now + busy;
             let number = task.number;
-            self.trace.record(self.now, Some(index), |line| write!(line, "start task={number}"));
-            if task.marks.contains(Marks::STICK) {
-                return self.stick(index);
+            resources.trace.record(resources.now, Some(index), |line| write!(line, "start task={number}"));
+            if task.faults.has(Fault::Stick) {
+                return self.stick(resources, index);
             }
 
             let occupied = costs.engine.at(task.len);
-            let place = server_of(&self.profile, task.direction);
+            let place = server_of(&resources.profile, task.direction);
             let (waiting, server) = (&mut channel.at_server[place], &mut self.servers[place]);
-            let idle = server.free_at <= self.now && server.turns.is_empty();
-            let unhindered = occupied == Time::ZERO && (!self.profile.in_order || waiting.is_empty());
+            let idle = server.free_at <= resources.now && server.turns.is_empty();
+            let unhindered = occupied == Time::ZERO && (!resources.profile.in_order || waiting.is_empty());
             if idle || unhindered {
-                self.run_task(index, slot, occupied);
+                self.run_task(resources, index, slot, occupied);
                 continue;
             }
             waiting.push_back(slot);
@@ -154,11 +361,11 @@ impl Device {
     }
 
     /// Serves the next task, of the next channel in turn.
-    fn server_free(&mut self, place: u32) {
+    fn server_free(&mut self, resources: &mut Resources, place: u32) {
         let event = Event::ServerFree { place };
         let place = place as usize;
         let server = &mut self.servers[place];
-        if server.free_at > self.now {
+        if server.free_at > resources.now {
             server.scheduled = true;
             return self.calendar.add(server.free_at, event);
         }
@@ -169,8 +376,8 @@ impl Device {
             server.turns.push_back(index);
         }
         let task = &channel.tasks[slot as usize];
-        let occupied = self.profile.costs(task.direction).engine.at(task.len);
-        self.run_task(index, slot, occupied);
+        let occupied = resources.profile.costs(task.direction).engine.at(task.len);
+        self.run_task(resources, index, slot, occupied);
         let server = &mut self.servers[place];
         if !server.turns.is_empty() {
             server.scheduled = true;
@@ -179,45 +386,46 @@ impl Device {
     }
 
     /// Removes a channel from all servers' turns.
-    pub(super) fn leave_servers(&mut self, index: u32) {
+    fn leave_servers(&mut self, index: u32) {
         for server in &mut self.servers {
             server.turns.retain(|turn| *turn != index);
         }
     }
 
     /// Runs a task on its free server, which is `occupied` for so long.
-    fn run_task(&mut self, index: u32, slot: u32, occupied: Time) {
+    fn run_task(&mut self, resources: &mut Resources, index: u32, slot: u32, occupied: Time) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
-        let served = self.now + occupied;
+        let served = resources.now + occupied;
         if occupied > Time::ZERO {
-            self.servers[server_of(&self.profile, task.direction)].free_at = served;
+            self.servers[server_of(&resources.profile, task.direction)].free_at = served;
         }
-        let costs = self.profile.costs(task.direction);
+        let costs = resources.profile.costs(task.direction);
         let mine = if task.coalesce { &costs.coalesced } else { &costs.reported };
         let contention = mine.contention.at(u64::from(task.position));
         let extra =
-            self.profile.segment.as_ps().saturating_mul(extra_segments(task.src.len(), task.dst.len()));
+            resources.profile.segment.as_ps().saturating_mul(extra_segments(task.src.len(), task.dst.len()));
         let latency = costs.latency.at(task.len) + Time::from_ps(extra);
         let latest = (task.rung + latency + contention).max(task.issued + latency);
-        let jittered = jitter(latest, costs.latency.at(0) + contention, self.profile.jitter, task.chance);
-        let mut due = jittered.max(served) + task.slow;
-        if self.profile.in_order {
+        let jittered =
+            jitter(latest, costs.latency.at(0) + contention, resources.profile.jitter, task.chance);
+        let mut due = jittered.max(served) + task.faults.slow;
+        if resources.profile.in_order {
             due = due.max(channel.last_due);
             channel.last_due = due;
         }
         // Jitter must not move it before now.
-        task.due = due.max(self.now);
+        task.due = due.max(resources.now);
         let (due, epoch) = (task.due, channel.epoch);
         if task.tearing.parts > 1 {
-            let at = part_time(self.now, due, 1, task.tearing.parts);
+            let at = part_time(resources.now, due, 1, task.tearing.parts);
             self.calendar.add(at, Event::Move { channel: index, epoch, slot });
         }
         self.calendar.add(due, Event::Finish { channel: index, epoch, slot });
     }
 
     /// Moves a part of a task, not the last one.
-    fn move_some(&mut self, index: u32, epoch: u32, slot: u32) {
+    fn move_some(&mut self, resources: &mut Resources, index: u32, epoch: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
         let lost_leave = matches!(task.error, Some(TaskError::Revoked | TaskError::PeerGone));
@@ -226,90 +434,145 @@ impl Device {
         }
         task.part += 1;
         let (number, part, parts) = (task.number, task.part, task.tearing.parts);
-        self.trace
-            .record(self.now, Some(index), |line| write!(line, "move task={number} part={part}/{parts}"));
-        if let Err(error) = move_part(&self.memory, &mut self.bounce, task, part) {
+        resources.record(Some(index), |line| write!(line, "move task={number} part={part}/{parts}"));
+        if let Err(error) = move_part(&resources.memory, &mut resources.bounce, task, part) {
             task.error = Some(error.into());
             return;
         }
         if part + 1 < parts {
-            let at = part_time(self.now, task.due, 1, parts - part);
+            let at = part_time(resources.now, task.due, 1, parts - part);
             self.calendar.add(at, Event::Move { channel: index, epoch, slot });
         }
     }
 
     /// Ends a task.
-    fn finish(&mut self, index: u32, slot: u32) {
+    fn finish(&mut self, resources: &mut Resources, index: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
         if task.stage != Stage::Running {
             return;
         }
-        if task.marks.contains(Marks::GONE) {
-            return self.vanish();
+        if task.faults.has(Fault::Gone) {
+            return self.vanish(resources);
         }
-        if task.error.is_none() && task.marks.intersects(Marks::FAIL | Marks::RESET) {
+        if task.error.is_none() && (task.faults.has(Fault::Fail) || task.faults.has(Fault::Reset)) {
             task.error = Some(TaskError::Engine);
         }
         while task.error.is_none() && task.part < task.tearing.parts {
             task.part += 1;
-            if let Err(error) = move_part(&self.memory, &mut self.bounce, task, task.part) {
+            if let Err(error) = move_part(&resources.memory, &mut resources.bounce, task, task.part) {
                 task.error = Some(error.into());
             }
         }
-        task.ended = self.now;
+        task.ended = resources.now;
         channel.running -= 1;
         channel.outstanding -= 1;
         if task.error.is_some() {
-            return self.fail(index, slot);
+            return self.fail(resources, index, slot);
         }
         task.status = Status::Done;
         channel.stats.done += 1;
         channel.stats.bytes += task.len;
         let number = task.number;
-        if task.marks.contains(Marks::CORRUPT)
+        if task.faults.has(Fault::Corrupt)
             && task.len > 0
-            && let Ok(byte) = corrupt(&self.memory, task)
+            && let Ok(byte) = corrupt(&resources.memory, task)
         {
-            self.trace.record(self.now, Some(index), |line| match byte {
+            resources.record(Some(index), |line| match byte {
                 Some(byte) => write!(line, "corrupt task={number} byte={byte}"),
                 None => write!(line, "corrupt task={number} result"),
             });
         }
-        self.trace.record(self.now, Some(index), |line| trace::end(line, number, Status::Done));
-        if task.marks.contains(Marks::LOSE) {
+        resources.record(Some(index), |line| trace::end(line, number, Status::Done));
+        if task.faults.has(Fault::Lose) {
             task.stage = Stage::Lost;
             channel.stats.lost += 1;
-            self.trace.record(self.now, Some(index), |line| write!(line, "lose task={number}"));
+            resources.record(Some(index), |line| write!(line, "lose task={number}"));
         } else {
-            self.memory.unpin(&task.src);
-            self.memory.unpin(&task.dst);
+            resources.memory.unpin(&task.src);
+            resources.memory.unpin(&task.dst);
             channel.report(slot);
         }
         if channel.fence_waits {
-            self.start_ready(index);
+            self.start_ready(resources, index);
         }
     }
 
     /// Ends a task with its error set, and takes its channel down if the profile says so.
     #[cold]
-    fn fail(&mut self, index: u32, slot: u32) {
+    fn fail(&mut self, resources: &mut Resources, index: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
         let (number, status) = (task.number, task.error.map_or(Status::Done, Status::Failed));
         task.status = status;
         channel.stats.failed += 1;
-        self.trace.record(self.now, Some(index), |line| trace::end(line, number, status));
-        self.memory.unpin(&task.src);
-        self.memory.unpin(&task.dst);
-        let reset = task.marks.intersects(Marks::RESET | Marks::OVERSIZE);
+        resources.record(Some(index), |line| trace::end(line, number, status));
+        resources.memory.unpin(&task.src);
+        resources.memory.unpin(&task.dst);
+        let reset = task.faults.has(Fault::Reset) || task.faults.has(Fault::Oversize);
         channel.report(slot);
         if reset {
-            self.halt(index, HaltCause::Reset);
-        } else if self.profile.on_failure == OnFailure::Halt {
-            self.halt(index, HaltCause::TaskFailed);
+            self.halt(resources, index, HaltCause::Reset);
+        } else if resources.profile.on_failure == OnFailure::Halt {
+            self.halt(resources, index, HaltCause::TaskFailed);
         } else {
-            self.start_ready(index);
+            self.start_ready(resources, index);
+        }
+    }
+
+    fn timed_fault(&mut self, resources: &mut Resources, rule: u32) {
+        let Some(&rule) = self.timed.get(rule as usize) else { return };
+        if rule.fault == Fault::Gone {
+            return self.vanish(resources);
+        }
+        for index in 0..self.channels.len() as u32 {
+            if rule.channel.is_some_and(|only| only != index) {
+                continue;
+            }
+            if self.channel(ChannelId(index)).is_some_and(|channel| channel.state == ChannelState::Running) {
+                match rule.fault {
+                    Fault::Reset => self.halt(resources, index, HaltCause::Reset),
+                    _ => self.stick(resources, index),
+                }
+            }
+        }
+    }
+
+    fn vanish(&mut self, resources: &mut Resources) {
+        self.gone = true;
+        resources.record(None, |line| line.write_str("gone"));
+        for index in 0..self.channels.len() as u32 {
+            if self.channels[index as usize].is_some() {
+                self.halt(resources, index, HaltCause::DeviceGone);
+            }
+        }
+    }
+
+    fn stick(&mut self, resources: &mut Resources, index: u32) {
+        self.leave_servers(index);
+        if let Some(channel) = &mut self.channels[index as usize] {
+            channel.stick();
+            resources.record(Some(index), |line| line.write_str("stick"));
+        }
+    }
+
+    /// Takes a channel down and aborts its tasks in flight.
+    pub(super) fn halt(&mut self, resources: &mut Resources, index: u32, cause: HaltCause) {
+        self.leave_servers(index);
+        let Some(channel) = &mut self.channels[index as usize] else { return };
+        resources.record(Some(index), |line| write!(line, "halt cause={cause}"));
+        channel.state = ChannelState::Halted(cause);
+        for slot in channel.clear() {
+            let task = &mut channel.tasks[slot as usize];
+            if task.stage != Stage::Held {
+                let (number, status) = (task.number, Status::Aborted(cause));
+                (task.status, task.ended) = (status, resources.now);
+                resources.memory.unpin(&task.src);
+                resources.memory.unpin(&task.dst);
+                channel.stats.aborted += 1;
+                resources.record(Some(index), |line| trace::end(line, number, status));
+            }
+            channel.push_report(slot);
         }
     }
 }

@@ -1,24 +1,23 @@
-//! The device: channels, the engine they share, and the passing of time.
+//! The device: its memory and its channels, of one of two kinds.
 
-mod channels;
 mod config;
 mod engine;
-mod faults;
-mod memory;
-mod submit;
 
-pub use channels::{ChannelError, ChannelId};
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use dma_core::{Descriptor, RegionKey};
+
 pub use config::{DeviceConfig, DeviceError};
-use engine::Server;
-use faults::Rule;
+use engine::Engine;
 
-use super::channel::Channel;
-use super::events::{Calendar, Event};
-use super::fault::{Fault, When};
+use super::channel::{ChannelError, ChannelId, ChannelState, ChannelStats};
 use super::instant::Ring;
 use super::memory::MemoryTable;
-use super::profile::Profile;
+use super::profile::{Profile, Reporting};
+use super::region::{KeyName, PeerAccess, RegionError, RegionSpec, Rights};
 use super::remote_memory::BounceBuffer;
+use super::task::{HaltCause, Refused, TaskReport};
 use super::time::Time;
 use super::trace::{Trace, TraceEvent, TraceMode};
 
@@ -31,21 +30,35 @@ use super::trace::{Trace, TraceEvent, TraceMode};
 /// One thread at a time drives a device; to share one, put it into a mutex.
 #[derive(Debug)]
 pub struct Device {
-    profile: Profile,
-    seed: u64,
-    tearing: bool,
-    now: Time,
-    gone: bool,
-    memory: MemoryTable,
-    bounce: BounceBuffer,
-    channels: Vec<Option<Box<Channel>>>,
-    /// Replaces the channels of a timeless device without faults and trace.
-    rings: Option<Vec<Option<Box<Ring>>>>,
+    resources: Resources,
+    channels: Channels,
+    /// Number of open channels.
     open: u32,
-    servers: [Server; 3],
-    calendar: Calendar,
-    rules: Vec<Rule>,
-    trace: Trace,
+}
+
+/// Everything that channels of both kinds use.
+#[derive(Debug)]
+pub(super) struct Resources {
+    pub(super) profile: Profile,
+    pub(super) now: Time,
+    pub(super) memory: MemoryTable,
+    pub(super) bounce: BounceBuffer,
+    pub(super) trace: Trace,
+}
+
+impl Resources {
+    /// Records the event that `what` writes, of a channel or of the device.
+    #[inline]
+    fn record(&mut self, channel: Option<u32>, what: impl FnOnce(&mut String) -> fmt::Result) {
+        self.trace.record(self.now, channel, what);
+    }
+}
+
+#[derive(Debug)]
+enum Channels {
+    /// Channels of a timeless device without faults and trace.
+    Instant(Vec<Option<Box<Ring>>>),
+    Timed(Box<Engine>),
 }
 
 impl Device {
@@ -59,58 +72,398 @@ impl Device {
         profile.validate()?;
         faults.validate()?;
         let instant = profile.is_timeless() && faults.rules.is_empty() && trace == TraceMode::Off;
-        let rings = instant.then(Vec::new);
-        let mut calendar = Calendar::default();
-        for (i, rule) in (0..).zip(&faults.rules) {
-            if let (When::At(at), Fault::Reset | Fault::Stick | Fault::Gone) = (rule.when, rule.fault) {
-                calendar.add(at, Event::Fault { rule: i });
-            }
-        }
-        Ok(Self {
+        let channels = if instant {
+            Channels::Instant(Vec::new())
+        } else {
+            Channels::Timed(Box::new(Engine::new(faults, seed, tearing)))
+        };
+        let resources = Resources {
             profile,
-            seed,
-            tearing,
             now: Time::ZERO,
-            gone: false,
             memory: MemoryTable::default(),
             bounce: BounceBuffer::default(),
-            channels: Vec::new(),
-            rings,
-            open: 0,
-            servers: Default::default(),
-            calendar,
-            rules: faults.rules.into_iter().map(|rule| Rule { rule, fired: false }).collect(),
             trace: Trace::new(trace),
-        })
+        };
+        Ok(Self { resources, channels, open: 0 })
     }
 
     /// Returns the profile.
     #[must_use]
     pub const fn profile(&self) -> &Profile {
-        &self.profile
+        &self.resources.profile
     }
 
     /// Returns the model's time.
     #[must_use]
     pub const fn now(&self) -> Time {
-        self.now
+        self.resources.now
     }
 
     /// Returns true once the device vanished by a fault plan.
     #[must_use]
-    pub const fn is_gone(&self) -> bool {
-        self.gone
+    pub fn is_gone(&self) -> bool {
+        self.engine().is_some_and(Engine::is_gone)
     }
 
     /// Returns the record so far.
     #[must_use]
     pub const fn trace(&self) -> &Trace {
-        &self.trace
+        &self.resources.trace
     }
 
     /// Removes and returns the recorded events. The digest continues.
     #[must_use]
     pub fn take_trace(&mut self) -> Vec<TraceEvent> {
-        self.trace.take()
+        self.resources.trace.take()
     }
+
+    fn engine(&self) -> Option<&Engine> {
+        match &self.channels {
+            Channels::Instant(_) => None,
+            Channels::Timed(engine) => Some(engine),
+        }
+    }
+
+    /// Registers memory for tasks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the range ends behind the last address.
+    ///
+    /// # Safety
+    ///
+    /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
+    /// valid for reads, and for writes if the rights include any, from the thread that drives the device. A
+    /// peer's memory need be valid only while leave is [held](PeerAccess::acquire), and
+    /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of it, no
+    /// Rust reference to them is used, except shared ones to bytes that are only read.
+    #[expect(unsafe_code, reason = "the caller promises that the memory stays")]
+    pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
+        let (len, rights, remote) = (spec.len, spec.rights, spec.is_remote());
+        // SAFETY: the caller promises this method what the table's asks for.
+        let key = unsafe { self.resources.memory.register(spec) }?;
+        self.registered(key, len, rights, remote);
+        Ok(key)
+    }
+
+    fn registered(&mut self, key: RegionKey, len: u64, rights: Rights, remote: bool) {
+        let name = KeyName(key);
+        let line =
+            |line: &mut String| write!(line, "register key={name} len={len} rights={rights} remote={remote}");
+        self.resources.record(None, line);
+    }
+
+    /// Allocates `len` zeroed bytes and registers them. The device owns them and frees them when they are
+    /// unregistered. Their addresses, from [`range`](Self::range), are virtual and the same in every run.
+    /// With a `peer` they count as that peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn allocate(
+        &mut self,
+        len: u64,
+        rights: Rights,
+        peer: Option<Arc<dyn PeerAccess>>,
+    ) -> Result<RegionKey, RegionError> {
+        let remote = peer.is_some();
+        let key = self.resources.memory.allocate(len, rights, peer)?;
+        self.registered(key, len, rights, remote);
+        Ok(key)
+    }
+
+    /// Unregisters a region.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the region does not exist, or tasks in flight name it. A task names its regions
+    /// until it ends, even if it is polled later; one with a lost completion until its channel is taken down.
+    pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
+        let unpinned = match &self.channels {
+            Channels::Instant(rings) => rings.iter().flatten().map(|ring| ring.names(key)).sum(),
+            Channels::Timed(_) => 0,
+        };
+        self.resources.memory.unregister(key, unpinned)?;
+        let name = KeyName(key);
+        self.resources.record(None, |line| write!(line, "unregister key={name}"));
+        Ok(())
+    }
+
+    /// Returns a region's first address and length in bytes, if it exists.
+    #[must_use]
+    pub fn range(&self, key: RegionKey) -> Option<(u64, u64)> {
+        self.resources.memory.range(key)
+    }
+
+    /// Copies bytes from `addr` on out of a region that the device [allocated](Self::allocate).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the region does not exist, is not the device's own, or does not contain all of the
+    /// bytes.
+    pub fn read(&self, key: RegionKey, addr: u64, out: &mut [u8]) -> Result<(), RegionError> {
+        self.resources.memory.peek(key, addr, out)
+    }
+
+    /// Copies bytes into a region that the device [allocated](Self::allocate), from `addr` on.
+    ///
+    /// # Errors
+    ///
+    /// See [`read`](Self::read).
+    pub fn write(&mut self, key: RegionKey, addr: u64, bytes: &[u8]) -> Result<(), RegionError> {
+        self.resources.memory.poke(key, addr, bytes)
+    }
+
+    /// Opens a channel whose queue holds `depth` tasks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no channel is free, the depth is 0 or more than the profile's, or the device is
+    /// gone.
+    pub fn open_channel(&mut self, depth: u32) -> Result<ChannelId, ChannelError> {
+        if self.is_gone() {
+            return Err(ChannelError::DeviceGone);
+        }
+        let Profile { depth: max_depth, channels: max, .. } = self.resources.profile;
+        if depth == 0 || depth > max_depth {
+            return Err(ChannelError::Depth { requested: depth, max: max_depth });
+        }
+        let opened = match &self.channels {
+            Channels::Instant(rings) => rings.len(),
+            Channels::Timed(engine) => engine.opened(),
+        };
+        if self.open == max || opened == u32::MAX as usize {
+            return Err(ChannelError::NoneFree { max });
+        }
+        match &mut self.channels {
+            Channels::Instant(rings) => rings.push(Some(Box::new(Ring::new(depth)))),
+            Channels::Timed(engine) => engine.open(&mut self.resources, depth),
+        }
+        self.open += 1;
+        Ok(ChannelId(opened as u32))
+    }
+
+    /// Closes a channel. With tasks in flight, [stop](Self::stop) it and poll first.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel, or it holds tasks.
+    pub fn close_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        self.state(id).ok_or(ChannelError::NoSuchChannel)?;
+        match self.in_flight(id) {
+            0 => {}
+            tasks => return Err(ChannelError::Busy { tasks }),
+        }
+        self.open -= 1;
+        match &mut self.channels {
+            Channels::Instant(rings) => rings[id.0 as usize] = None,
+            Channels::Timed(engine) => engine.close(&mut self.resources, id),
+        }
+        Ok(())
+    }
+
+    /// Returns the state of a channel, if it exists.
+    #[must_use]
+    pub fn state(&self, id: ChannelId) -> Option<ChannelState> {
+        match &self.channels {
+            Channels::Instant(rings) => ring(rings, id).map(|ring| ring.state),
+            Channels::Timed(engine) => engine.channel(id).map(|channel| channel.state),
+        }
+    }
+
+    /// Returns the tasks of a channel, submitted and not polled. 0 if it does not exist.
+    #[must_use]
+    pub fn in_flight(&self, id: ChannelId) -> u32 {
+        match &self.channels {
+            Channels::Instant(rings) => ring(rings, id).map_or(0, Ring::used),
+            Channels::Timed(engine) => engine.channel(id).map_or(0, |channel| channel.used),
+        }
+    }
+
+    /// Returns the tasks of a channel that a doorbell released and that did not end. 0 if it does not exist.
+    #[must_use]
+    pub fn running(&self, id: ChannelId) -> u32 {
+        self.engine().and_then(|engine| engine.channel(id)).map_or(0, |channel| channel.outstanding)
+    }
+
+    /// Returns the counters of a channel, if it exists.
+    #[must_use]
+    pub fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
+        match &self.channels {
+            Channels::Instant(rings) => ring(rings, id).map(|ring| ring.stats),
+            Channels::Timed(engine) => engine.channel(id).map(|channel| channel.stats),
+        }
+    }
+
+    /// Returns true if [`poll`](Self::poll) would return a report.
+    #[must_use]
+    pub fn has_completion(&self, id: ChannelId) -> bool {
+        match &self.channels {
+            Channels::Instant(rings) => ring(rings, id).is_some_and(Ring::has_reports),
+            Channels::Timed(engine) => engine.channel(id).is_some_and(|channel| channel.has_reports()),
+        }
+    }
+
+    /// Takes a channel down: everything in flight on it ends as aborted, to be polled, and it accepts no more
+    /// until it is [restarted](Self::restart). No effect if it is down.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel.
+    pub fn stop(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        match self.state(id) {
+            None => return Err(ChannelError::NoSuchChannel),
+            Some(ChannelState::Halted(_)) => return Ok(()),
+            Some(ChannelState::Running) => {}
+        }
+        let resources = &mut self.resources;
+        match &mut self.channels {
+            Channels::Instant(rings) => {
+                if let Some(ring) = ring_mut(rings, id) {
+                    ring.halt(&mut resources.memory, HaltCause::Stopped, resources.now);
+                }
+            }
+            Channels::Timed(engine) => engine.halt(resources, id.0, HaltCause::Stopped),
+        }
+        Ok(())
+    }
+
+    /// Restarts a halted channel. Unpolled completions stay. No effect if it runs.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel, or the device is gone.
+    pub fn restart(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        match &mut self.channels {
+            Channels::Instant(rings) => {
+                ring_mut(rings, id).ok_or(ChannelError::NoSuchChannel)?.state = ChannelState::Running;
+                Ok(())
+            }
+            Channels::Timed(engine) => engine.restart(&mut self.resources, id),
+        }
+    }
+
+    /// [Stops](Self::stop) and [restarts](Self::restart) a channel.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel, or the device is gone.
+    pub fn reset(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        self.stop(id)?;
+        self.restart(id)
+    }
+
+    /// Submits a task. It starts only after a [doorbell](Self::doorbell). With a fence it starts only after
+    /// all earlier tasks of its channel ended, and no later one starts before it. Any descriptor is checked,
+    /// also one that the contract forbids.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the task was not accepted. Nothing of it was kept.
+    #[inline]
+    pub fn submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
+        self.submit_any(id, descriptor, false)
+    }
+
+    /// [Submits](Self::submit) a task whose completion need not be reported individually. It becomes visible
+    /// once a later task of the channel is reported individually, or fails. Without one it never does, as on
+    /// real devices. A failure is reported at once. A device whose [`Reporting`] has no coalescing reports
+    /// each task.
+    ///
+    /// # Errors
+    ///
+    /// See [`submit`](Self::submit).
+    #[inline]
+    pub fn submit_coalesced(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
+        self.submit_any(id, descriptor, true)
+    }
+
+    #[inline]
+    fn submit_any(
+        &mut self,
+        id: ChannelId,
+        descriptor: &Descriptor<'_>,
+        coalesced: bool,
+    ) -> Result<(), Refused> {
+        let resources = &mut self.resources;
+        let effective = coalesced && resources.profile.reporting == Reporting::Each { coalescing: true };
+        match &mut self.channels {
+            Channels::Instant(rings) => {
+                ring_mut(rings, id).ok_or(Refused::NoSuchChannel)?.submit(resources, descriptor, effective)
+            }
+            Channels::Timed(engine) => engine.submit(resources, id, descriptor, coalesced),
+        }
+    }
+
+    /// Releases all submitted tasks of a channel to the device. Returns their number. Stuck and halted
+    /// channels accept doorbells.
+    ///
+    /// # Errors
+    ///
+    /// There is no such channel.
+    #[inline]
+    pub fn doorbell(&mut self, id: ChannelId) -> Result<u32, ChannelError> {
+        match &mut self.channels {
+            Channels::Instant(rings) => {
+                Ok(ring_mut(rings, id).ok_or(ChannelError::NoSuchChannel)?.doorbell(&mut self.resources))
+            }
+            Channels::Timed(engine) => engine.doorbell(&mut self.resources, id),
+        }
+    }
+
+    /// Returns the report of the next ended task of a channel, if any. Time does not pass.
+    #[inline]
+    pub fn poll(&mut self, id: ChannelId) -> Option<TaskReport> {
+        match &mut self.channels {
+            Channels::Instant(rings) => ring_mut(rings, id)?.pop(),
+            Channels::Timed(engine) => engine.poll(&mut self.resources, id),
+        }
+    }
+
+    /// Calls `each` with up to `max` reports of a channel, as [`poll`](Self::poll) returns them. Returns
+    /// their number.
+    #[inline]
+    pub fn poll_each(&mut self, id: ChannelId, max: usize, mut each: impl FnMut(TaskReport)) -> usize {
+        let mut polled = 0;
+        while polled < max
+            && let Some(report) = self.poll(id)
+        {
+            each(report);
+            polled += 1;
+        }
+        polled
+    }
+
+    /// Returns the time of the next event; `None` if there is none.
+    pub fn next_event(&mut self) -> Option<Time> {
+        match &mut self.channels {
+            Channels::Instant(_) => None,
+            Channels::Timed(engine) => engine.next_event(),
+        }
+    }
+
+    /// Advances time to `to`, or to now if that is past.
+    pub fn advance(&mut self, to: Time) {
+        if let Channels::Timed(engine) = &mut self.channels {
+            engine.advance(&mut self.resources, to);
+        }
+        self.resources.now = self.resources.now.max(to);
+    }
+
+    /// Advances time until no event is left.
+    pub fn run(&mut self) {
+        while let Some(at) = self.next_event() {
+            self.advance(at);
+        }
+    }
+}
+
+#[inline]
+fn ring(rings: &[Option<Box<Ring>>], id: ChannelId) -> Option<&Ring> {
+    rings.get(id.0 as usize)?.as_deref()
+}
+
+#[inline]
+fn ring_mut(rings: &mut [Option<Box<Ring>>], id: ChannelId) -> Option<&mut Ring> {
+    rings.get_mut(id.0 as usize)?.as_deref_mut()
 }

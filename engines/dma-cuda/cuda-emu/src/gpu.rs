@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_sim::model::{
-    ChannelId, ChannelState, Descriptor, Device, DeviceConfig, Fault, FaultRule, Found, HaltCause, OnFailure,
-    PeerAccess, PeerError, Refused, RegionKey, RegionSpec, Rights, Segment, Status, Time, ZeroLength,
+    ChannelId, ChannelState, Descriptor, Device, DeviceAddr, DeviceConfig, Fault, FaultInjector, FaultPlan,
+    FaultRule, Found, HaltCause, OnFailure, PeerAccess, PeerError, Refused, RegionKey, RegionSpec, Rights,
+    Segment, Status, Time, ZeroLength,
 };
 
 use crate::codes::Code;
@@ -38,8 +39,7 @@ pub(crate) struct Gpu {
     mapping: (u64, u64),
     host: RegionKey,
     /// Rules that refuse copies, which calls answer.
-    refusals: Vec<FaultRule>,
-    seed: u64,
+    refusals: FaultInjector,
 }
 
 /// The end of a task.
@@ -60,6 +60,7 @@ impl Gpu {
     pub(crate) fn new(config: &GpuConfig, mapping: (u64, u64)) -> Result<Self, String> {
         let mut faults = config.faults.clone();
         let refusals = faults.rules.extract_if(.., |rule| rule.fault == Fault::Refuse).collect();
+        let refusals = FaultInjector::new(FaultPlan { rules: refusals }, config.seed);
         if let Some(delay) = config.delay {
             faults.rules.push(FaultRule::new(Fault::Slow(delay)));
         }
@@ -95,7 +96,7 @@ impl Gpu {
         // SAFETY: tasks name memory that the program passed to calls that copy. It keeps that mapped and
         // does not access it until the copy has ended, as CUDA requires.
         let host = unsafe { device.register(host) }.map_err(|error| error.to_string())?;
-        Ok(Self { device, vram, mapping, host, refusals, seed: config.seed })
+        Ok(Self { device, vram, mapping, host, refusals })
     }
 
     pub(crate) fn open_channel(&mut self) -> Result<ChannelId, Code> {
@@ -109,9 +110,7 @@ impl Gpu {
 
     /// Returns true if the driver refuses the `number`th copy of a stream, counted from 1.
     pub(crate) fn refuses(&self, number: u64) -> bool {
-        self.refusals
-            .iter()
-            .any(|rule| rule.when.means(number, |_| false) && chance(self.seed, number) < rule.chance)
+        !self.refusals.strike(0, number).is_empty()
     }
 
     pub(crate) fn has_refusals(&self) -> bool {
@@ -121,7 +120,7 @@ impl Gpu {
     fn segment(&self, addr: u64, len: u64) -> Segment {
         let (start, size) = self.mapping;
         let key = if addr.wrapping_sub(start) < size { self.vram } else { self.host };
-        Segment { key, addr, len }
+        Segment { key, addr: DeviceAddr(addr), len: len as usize }
     }
 
     /// Hands a piece to the model. `Ok(false)`: the channel is full. A coalesced piece is reported with a
@@ -129,13 +128,16 @@ impl Gpu {
     pub(crate) fn submit(&mut self, channel: ChannelId, piece: Piece, coalesced: bool) -> Result<bool, Code> {
         let taken = match piece {
             Piece::Copy { dst, src, len } => {
-                let (src, dst) = ([self.segment(src, len)], [self.segment(dst, len)]);
-                self.device
-                    .submit(channel, &Descriptor { coalesce: coalesced, ..Descriptor::copy(0, &src, &dst) })
+                let copy = Descriptor::copy(0, self.segment(src, len), self.segment(dst, len));
+                if coalesced {
+                    self.device.submit_coalesced(channel, &copy)
+                } else {
+                    self.device.submit(channel, &copy)
+                }
             }
             Piece::Fill { dst, pattern, len } => {
                 let dst = [self.segment(dst, len)];
-                self.device.submit(channel, &Descriptor::fill(0, pattern, &dst))
+                self.device.submit(channel, &Descriptor::fill(0, pattern.to_le_bytes(), &dst))
             }
         };
         match taken {
@@ -170,12 +172,4 @@ impl Gpu {
     pub(crate) fn next_event(&mut self) -> Option<Time> {
         self.device.next_event()
     }
-}
-
-/// A number from 0 to 1 that depends on the seed and the copy only: SplitMix64.
-fn chance(seed: u64, number: u64) -> f64 {
-    let mut word = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }

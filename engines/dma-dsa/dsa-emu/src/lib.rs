@@ -46,7 +46,6 @@ mod decode;
 mod delta;
 mod descriptor;
 mod emu;
-mod faults;
 mod memory;
 mod operations;
 #[cfg(feature = "preload")]

@@ -3,10 +3,11 @@
 
 use std::mem;
 
+use dma_sim::model::{self, FaultInjector, Faults, Time};
+
 use crate::config::QueueConfig;
 use crate::delta;
 use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
-use crate::faults::{Faults, Strike};
 use crate::memory::{self, Fault};
 
 /// Bytes that pass through the engine at a time: a multiple of the pattern of a fill.
@@ -33,8 +34,8 @@ pub(crate) enum End {
     Ended(u8),
     /// It ended, but its record cannot be written: the reason.
     Unreported(&'static str),
-    /// The work queue stops at it, in the way of the strike.
-    Stopped(Strike),
+    /// The work queue stops at it, by one of the faults.
+    Stopped(Faults),
 }
 
 /// An operation that ended early.
@@ -72,11 +73,11 @@ impl Engine {
     }
 
     /// Runs a descriptor of the portal.
-    pub(crate) fn run(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
+    pub(crate) fn run(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> End {
         if descriptor.opcode() != op::BATCH {
-            return self.run_one(config, faults, descriptor);
+            return self.run_one(config, injector, descriptor);
         }
-        match self.run_batch(config, faults, descriptor) {
+        match self.run_batch(config, injector, descriptor) {
             Ok(record) => report(descriptor, &record),
             Err(end) => end,
         }
@@ -85,7 +86,7 @@ impl Engine {
     fn run_batch(
         &mut self,
         config: &QueueConfig,
-        faults: &Faults,
+        injector: &FaultInjector,
         batch: &Descriptor,
     ) -> Result<Record, End> {
         let count = batch.len();
@@ -103,8 +104,8 @@ impl Engine {
             return Ok(Record::of(status::LIST_ALIGNMENT));
         }
         let injected =
-            faults.chance(config.page_faults, self.count, 1 << 8) && !batch.has(flag::BLOCK_ON_FAULT);
-        let injected = injected.then(|| faults.random(self.count, 2 << 8) as u32 % count);
+            injector.chance(config.page_faults, self.count, 1 << 8) && !batch.has(flag::BLOCK_ON_FAULT);
+        let injected = injected.then(|| injector.random(self.count, 2 << 8) as u32 % count);
         let (mut end, mut n) = (status::SUCCESS, 0);
         let mut part = mem::take(&mut self.part);
         part.clear();
@@ -112,10 +113,10 @@ impl Engine {
             let next = (n < count).then(|| read_member(batch, n, injected == Some(n)));
             if !matches!(&next, Some(Ok(descriptor)) if !descriptor.has(flag::FENCE)) {
                 if config.unordered {
-                    self.shuffle(&mut part, faults);
+                    self.shuffle(&mut part, injector);
                 }
                 for descriptor in part.drain(..) {
-                    match self.run_member(config, faults, &descriptor) {
+                    match self.run_member(config, injector, &descriptor) {
                         End::Ended(status::SUCCESS) => {}
                         End::Ended(_) | End::Unreported(_) => end = status::BATCH_FAILED,
                         stopped @ End::Stopped(_) => return Err(stopped),
@@ -137,49 +138,50 @@ impl Engine {
         Ok(record)
     }
 
-    fn shuffle(&self, part: &mut [Descriptor], faults: &Faults) {
+    fn shuffle(&self, part: &mut [Descriptor], injector: &FaultInjector) {
         for last in (1..part.len()).rev() {
-            let with = faults.random(self.count + last as u64, 7 << 8) % (last as u64 + 1);
+            let with = injector.random(self.count + last as u64, 7 << 8) % (last as u64 + 1);
             part.swap(last, with as usize);
         }
     }
 
-    fn run_member(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
+    fn run_member(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> End {
         match descriptor.opcode() {
             op::BATCH => report(descriptor, &Record::of(status::BAD_OPCODE)),
-            _ => self.run_one(config, faults, descriptor),
+            _ => self.run_one(config, injector, descriptor),
         }
     }
 
     /// Runs a descriptor other than a batch.
-    fn run_one(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> End {
+    fn run_one(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> End {
         self.count += 1;
-        let strike = faults.strike(self.count);
-        if !strike.slow.is_zero() {
-            std::thread::sleep(strike.slow);
+        let faults = injector.strike(0, self.count);
+        if faults.slow > Time::ZERO {
+            std::thread::sleep(faults.slow.into());
         }
-        if strike.stick || strike.reset || strike.gone {
-            return End::Stopped(strike);
+        let stops = [model::Fault::Stick, model::Fault::Reset, model::Fault::Gone];
+        if stops.into_iter().any(|fault| faults.has(fault)) {
+            return End::Stopped(faults);
         }
         let record = match check(config, descriptor) {
             Err(record) => record,
-            Ok(()) if strike.fail => Record::of(status::HARDWARE),
-            Ok(()) => self.perform(config, faults, descriptor),
+            Ok(()) if faults.has(model::Fault::Fail) => Record::of(status::HARDWARE),
+            Ok(()) => self.perform(config, injector, descriptor),
         };
-        if strike.corrupt && record.status == status::SUCCESS {
-            corrupt(descriptor, faults.random(self.count, 3 << 8));
+        if faults.has(model::Fault::Corrupt) && record.status == status::SUCCESS {
+            corrupt(descriptor, injector.random(self.count, 3 << 8));
         }
-        if strike.lose { End::Ended(record.status) } else { report(descriptor, &record) }
+        if faults.has(model::Fault::Lose) { End::Ended(record.status) } else { report(descriptor, &record) }
     }
 
     /// The place of a page fault that is injected into the operation.
-    fn injected(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> Option<u64> {
-        if descriptor.has(flag::BLOCK_ON_FAULT) || !faults.chance(config.page_faults, self.count, 4 << 8) {
+    fn injected(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> Option<u64> {
+        if descriptor.has(flag::BLOCK_ON_FAULT) || !injector.chance(config.page_faults, self.count, 4 << 8) {
             return None;
         }
         let stuck = self.stuck.iter().position(|record| *record == descriptor.record());
         let was_stuck = stuck.map(|at| self.stuck.swap_remove(at)).is_some();
-        match faults.random(self.count, 5 << 8) % u64::from(descriptor.len()) {
+        match injector.random(self.count, 5 << 8) % u64::from(descriptor.len()) {
             0 if was_stuck => None,
             0 => {
                 self.stuck.push(descriptor.record());
@@ -189,7 +191,7 @@ impl Engine {
         }
     }
 
-    fn perform(&mut self, config: &QueueConfig, faults: &Faults, descriptor: &Descriptor) -> Record {
+    fn perform(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> Record {
         let opcode = descriptor.opcode();
         if matches!(opcode, op::NOP | op::DRAIN | op::CACHE_FLUSH) {
             return Record::of(status::SUCCESS);
@@ -208,12 +210,12 @@ impl Engine {
             }
             crc = u32::from_le_bytes(seed);
         }
-        let injected = self.injected(config, faults, descriptor);
+        let injected = self.injected(config, injector, descriptor);
         let len = injected.unwrap_or(u64::from(descriptor.len()));
         let (src, dst) = (descriptor.src(), descriptor.dst());
         if opcode == op::MEMMOVE && src < dst && overlap(src, dst, len) {
             return match self.backward(descriptor, len) {
-                Ok(()) => ended(descriptor, 0, injected, 0, faults.random(self.count, 6 << 8)),
+                Ok(()) => ended(descriptor, 0, injected, 0, injector.random(self.count, 6 << 8)),
                 Err((done, fault)) => Record { result: 1, ..faulted(descriptor, done, fault, 0) },
             };
         }
@@ -238,7 +240,7 @@ impl Engine {
                 }
             }
         }
-        ended(descriptor, crc, injected, len, faults.random(self.count, 6 << 8))
+        ended(descriptor, crc, injected, len, injector.random(self.count, 6 << 8))
     }
 
     /// One chunk of an operation, from `at` on.

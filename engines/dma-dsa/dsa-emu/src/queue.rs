@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dma_sim::model::{Fault, FaultInjector, Faults};
 use rustix::io::Errno;
 use rustix::process::getpid;
 
 use crate::config::{Mode, QueueConfig};
 use crate::decode::Store;
 use crate::descriptor::{Descriptor, SIZE, flag, op};
-use crate::faults::{Faults, Strike};
 use crate::operations::{End, Engine};
 use crate::ring::Ring;
 use crate::tree::{self, Tree};
@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     /// The folder that describes it.
     dir: PathBuf,
     ring: Ring,
-    faults: Faults,
+    injector: FaultInjector,
     engine: Mutex<Engine>,
     state: AtomicU8,
     closed: AtomicBool,
@@ -48,7 +48,7 @@ impl Queue {
             file: tree.dev().join(&config.name),
             dir: tree.sysfs().join(&config.name),
             ring: Ring::new(config.size as usize),
-            faults: Faults::new(&config.faults, config.seed),
+            injector: FaultInjector::new(config.faults.clone(), config.seed),
             engine: Mutex::new(Engine::new(0)),
             state: AtomicU8::new(ENABLED),
             closed: AtomicBool::new(false),
@@ -78,14 +78,14 @@ impl Queue {
             return false;
         }
         let number = self.submissions.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.config.mode == Mode::Shared && self.faults.strike(number).refuse {
+        if self.config.mode == Mode::Shared && self.injector.strike(0, number).has(Fault::Refuse) {
             return false;
         }
         if self.worker_of.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get().cast_unsigned() {
             return self.ring.push(descriptor);
         }
         // A child after a fork has no worker. No lock is taken: the parent's thread may have held it.
-        Engine::new(number).run(&self.config, &self.faults, descriptor);
+        Engine::new(number).run(&self.config, &self.injector, descriptor);
         true
     }
 
@@ -133,7 +133,7 @@ impl Queue {
         };
         while let Some(first) = self.ring.wait(over) {
             let second = if self.config.unordered { self.ring.pop() } else { None };
-            let overtakes = second.is_some() && self.faults.chance(0.5, self.submissions(), 8 << 8);
+            let overtakes = second.is_some() && self.injector.chance(0.5, self.submissions(), 8 << 8);
             let (first, second) = if overtakes { (second, Some(first)) } else { (Some(first), second) };
             for descriptor in first.iter().chain(&second) {
                 self.perform(descriptor);
@@ -151,10 +151,10 @@ impl Queue {
         if self.state.load(Ordering::Acquire) != ENABLED {
             return;
         }
-        match engine.run(&self.config, &self.faults, descriptor) {
+        match engine.run(&self.config, &self.injector, descriptor) {
             End::Ended(_) => {}
             End::Unreported(why) => self.say(why),
-            End::Stopped(strike) => self.stop(strike),
+            End::Stopped(faults) => self.stop(faults),
         }
     }
 
@@ -163,14 +163,14 @@ impl Queue {
     }
 
     /// Stops at a fault. The engine is locked.
-    fn stop(&self, strike: Strike) {
-        if strike.stick {
+    fn stop(&self, faults: Faults) {
+        if faults.has(Fault::Stick) {
             self.state.store(HUNG, Ordering::Release);
             return;
         }
         self.state.store(DISABLED, Ordering::Release);
         let told =
-            if strike.gone { tree::remove(&self.dir) } else { tree::write_state(&self.dir, "disabled") };
+            if faults.has(Fault::Gone) { tree::remove(&self.dir) } else { tree::write_state(&self.dir, "disabled") };
         // The kernel also removes it.
         let told = told.and(std::fs::remove_file(&self.file));
         if let Err(error) = told {
@@ -182,7 +182,7 @@ impl Queue {
     /// runs. Waiting descriptors are dropped.
     pub(crate) fn disable(&self) {
         let engine = self.engine();
-        self.stop(Strike::default());
+        self.stop(Faults::default());
         drop(engine);
         self.ring.wake();
     }
