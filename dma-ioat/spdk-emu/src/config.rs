@@ -1,11 +1,9 @@
 //! The configuration: the hardware of the stand-in.
 
-use std::sync::OnceLock;
-
 use dma_sim::model::{FaultPlan, Profile};
 pub(crate) use dma_standin::config::Clock;
 pub use dma_standin::config::ConfigError;
-use dma_standin::config::{bytes, faults, from_environment, one_line, profile, tables};
+use dma_standin::config::{ProcessConfig, bytes, faults, one_line, profile, settings, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -153,13 +151,7 @@ impl Config {
     /// Keys of sockets at the top level are the defaults of all sockets.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
-        let mut machine = toml::Table::new();
-        for key in MACHINE {
-            if let Some(value) = top.remove(key) {
-                machine.insert(key.to_owned(), value);
-            }
-        }
-        let machine: Machine = machine.try_into().map_err(|error| one_line(&error))?;
+        let machine: Machine = settings(&mut top, &MACHINE)?;
         if machine.cores == 0 || machine.cores > 128 {
             return Err(format!("cores is {}; give 1 to 128", machine.cores));
         }
@@ -182,11 +174,7 @@ impl Config {
 
     /// The configuration of [`use_config`], or else of the environment variables.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
-        let (source_name, text) = match USED.get() {
-            Some(text) => ("use_config".to_owned(), text.clone()),
-            None => from_environment("SPDK_EMU_CONFIG", "SPDK_EMU")?,
-        };
-        Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
+        IN_USE.read(Self::parse)
     }
 }
 
@@ -207,8 +195,7 @@ impl SocketConfig {
     }
 }
 
-/// The text of the first call of [`use_config`].
-static USED: OnceLock<String> = OnceLock::new();
+static IN_USE: ProcessConfig = ProcessConfig::new("SPDK_EMU_CONFIG", "SPDK_EMU");
 
 /// Sets the configuration of this process, which `spdk_env_init` uses instead of the environment variables.
 /// Only the first call has an effect.
@@ -217,10 +204,7 @@ static USED: OnceLock<String> = OnceLock::new();
 ///
 /// The text is not a valid configuration.
 pub fn use_config(text: &str) -> Result<(), ConfigError> {
-    let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
-    Config::parse(text).map_err(error)?;
-    USED.get_or_init(|| text.to_owned());
-    Ok(())
+    IN_USE.set(text, Config::parse)
 }
 
 #[cfg(test)]

@@ -121,12 +121,6 @@ impl FaultRule {
     pub(super) const fn needs_no_task(&self) -> bool {
         matches!((self.when, self.fault), (When::At(_), Fault::Reset | Fault::Stick | Fault::Gone))
     }
-
-    /// Sets the probability, from 0 to 1.
-    #[must_use]
-    pub const fn with_chance(self, chance: f64) -> Self {
-        Self { chance, ..self }
-    }
 }
 
 /// The injected faults of a device.

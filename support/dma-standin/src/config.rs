@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::{env, fs};
 
 use serde::Deserialize;
@@ -50,6 +51,57 @@ pub fn from_environment(file: &str, inline: &str) -> Result<(String, String), Co
         }),
         (None, None) => Ok(("the default configuration".to_owned(), String::new())),
     }
+}
+
+/// The configuration of this process: a text that the program sets, or else that of the environment.
+#[derive(Debug)]
+pub struct ProcessConfig {
+    text: OnceLock<String>,
+    /// The names of the environment variables, of a file and of the text.
+    variables: [&'static str; 2],
+}
+
+impl ProcessConfig {
+    /// Makes the configuration, which is that of the variables `file` and `inline`.
+    #[must_use]
+    pub const fn new(file: &'static str, inline: &'static str) -> Self {
+        Self { text: OnceLock::new(), variables: [file, inline] }
+    }
+
+    /// Sets the text, which `parse` accepts. Only the first call has an effect.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a valid configuration.
+    pub fn set<T>(&self, text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<(), ConfigError> {
+        parse(text).map_err(|problem| ConfigError { source_name: "use_config".to_owned(), problem })?;
+        self.text.get_or_init(|| text.to_owned());
+        Ok(())
+    }
+
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    ///
+    /// See [`from_environment`]; or the text is not a valid configuration.
+    pub fn read<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
+        let [file, inline] = self.variables;
+        let (source_name, text) = match self.text.get() {
+            Some(text) => ("use_config".to_owned(), text.clone()),
+            None => from_environment(file, inline)?,
+        };
+        parse(&text).map_err(|problem| ConfigError { source_name, problem })
+    }
+}
+
+/// Takes the keys `known` out of `top`, and reads the settings that they make.
+///
+/// # Errors
+///
+/// A message in one line.
+pub fn settings<T: DeserializeOwned>(top: &mut toml::Table, known: &[&str]) -> Result<T, String> {
+    let own: toml::Table = known.iter().filter_map(|key| top.remove_entry(*key)).collect();
+    own.try_into().map_err(|error| one_line(&error))
 }
 
 /// Takes the tables `name` out of `top`, each an entry of `[[name]]`, or one empty table if there is none.

@@ -1,10 +1,8 @@
 //! The configuration: the GPUs of the stand-in.
 
-use std::sync::OnceLock;
-
 use dma_sim::model::{FaultPlan, Profile, Time};
 pub use dma_standin::config::ConfigError;
-use dma_standin::config::{bytes, faults, from_environment, one_line, tables};
+use dma_standin::config::{ProcessConfig, bytes, faults, one_line, settings, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -84,23 +82,13 @@ impl Config {
     /// Reads the text of a configuration. Keys of GPUs at the top level are the defaults of all GPUs.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
-        let mut machine = toml::Table::new();
-        for key in MACHINE {
-            if let Some(value) = top.remove(key) {
-                machine.insert(key.to_owned(), value);
-            }
-        }
-        let machine = machine.try_into().map_err(|error| one_line(&error))?;
+        let machine = settings(&mut top, &MACHINE)?;
         Ok(Self { machine, gpus: tables(top, "gpu", &MACHINE, GpuConfig::check)? })
     }
 
     /// The configuration of [`use_config`], or else of the environment variables.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
-        let (source_name, text) = match USED.get() {
-            Some(text) => ("use_config".to_owned(), text.clone()),
-            None => from_environment("CUDA_EMU_CONFIG", "CUDA_EMU")?,
-        };
-        Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
+        IN_USE.read(Self::parse)
     }
 }
 
@@ -114,8 +102,7 @@ impl GpuConfig {
     }
 }
 
-/// The text of the first call of [`use_config`].
-static USED: OnceLock<String> = OnceLock::new();
+static IN_USE: ProcessConfig = ProcessConfig::new("CUDA_EMU_CONFIG", "CUDA_EMU");
 
 /// Sets the configuration of this process, which `cuInit` uses instead of the environment variables. Only the
 /// first call has an effect.
@@ -124,10 +111,7 @@ static USED: OnceLock<String> = OnceLock::new();
 ///
 /// The text is not a valid configuration.
 pub fn use_config(text: &str) -> Result<(), ConfigError> {
-    let error = |problem| ConfigError { source_name: "use_config".to_owned(), problem };
-    Config::parse(text).map_err(error)?;
-    USED.get_or_init(|| text.to_owned());
-    Ok(())
+    IN_USE.set(text, Config::parse)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dma_sim::model::{Fault, FaultPlan};
 pub use dma_standin::config::ConfigError;
-use dma_standin::config::{bytes, faults, from_environment, one_line, tables};
+use dma_standin::config::{ProcessConfig, bytes, faults, one_line, tables};
 use serde::Deserialize;
 
 /// A whole configuration.
@@ -155,8 +155,7 @@ impl Config {
 
     /// Reads the configuration that the environment names.
     pub(crate) fn from_environment() -> Result<Self, ConfigError> {
-        let (source_name, text) = from_environment("DSA_EMU_CONFIG", "DSA_EMU")?;
-        Self::parse(&text).map_err(|problem| ConfigError { source_name, problem })
+        ProcessConfig::new("DSA_EMU_CONFIG", "DSA_EMU").read(Self::parse)
     }
 }
 

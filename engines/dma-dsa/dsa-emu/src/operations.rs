@@ -73,7 +73,12 @@ impl Engine {
     }
 
     /// Runs a descriptor of the portal.
-    pub(crate) fn run(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> End {
+    pub(crate) fn run(
+        &mut self,
+        config: &QueueConfig,
+        injector: &FaultInjector,
+        descriptor: &Descriptor,
+    ) -> End {
         if descriptor.opcode() != op::BATCH {
             return self.run_one(config, injector, descriptor);
         }
@@ -175,7 +180,12 @@ impl Engine {
     }
 
     /// The place of a page fault that is injected into the operation.
-    fn injected(&mut self, config: &QueueConfig, injector: &FaultInjector, descriptor: &Descriptor) -> Option<u64> {
+    fn injected(
+        &mut self,
+        config: &QueueConfig,
+        injector: &FaultInjector,
+        descriptor: &Descriptor,
+    ) -> Option<u64> {
         if descriptor.has(flag::BLOCK_ON_FAULT) || !injector.chance(config.page_faults, self.count, 4 << 8) {
             return None;
         }

@@ -169,8 +169,11 @@ impl Queue {
             return;
         }
         self.state.store(DISABLED, Ordering::Release);
-        let told =
-            if faults.has(Fault::Gone) { tree::remove(&self.dir) } else { tree::write_state(&self.dir, "disabled") };
+        let told = if faults.has(Fault::Gone) {
+            tree::remove(&self.dir)
+        } else {
+            tree::write_state(&self.dir, "disabled")
+        };
         // The kernel also removes it.
         let told = told.and(std::fs::remove_file(&self.file));
         if let Err(error) = told {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use dma_standin::config::{from_environment, one_line};
+use dma_standin::config::{ProcessConfig, one_line};
 use serde::Deserialize;
 
 use crate::Nic;
@@ -73,11 +73,9 @@ impl Config {
 /// is printed on stderr.
 pub(crate) fn configured() -> Option<Nic> {
     static CONFIGURED: OnceLock<Option<Nic>> = OnceLock::new();
-    let read = || {
-        let (source, text) = from_environment("RDMA_EMU_CONFIG", "RDMA_EMU").map_err(|e| e.to_string())?;
-        Config::parse(&text).map(|config| config.nic()).map_err(|problem| format!("{source}: {problem}"))
-    };
-    CONFIGURED.get_or_init(|| read().map_err(|problem| eprintln!("rdma-emu: {problem}")).ok()).clone()
+    let read = || ProcessConfig::new("RDMA_EMU_CONFIG", "RDMA_EMU").read(Config::parse);
+    let nic = || read().map(|config| config.nic()).map_err(|error| eprintln!("rdma-emu: {error}")).ok();
+    CONFIGURED.get_or_init(nic).clone()
 }
 
 #[cfg(test)]
