@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result};
+use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result, closest_name};
 
 use crate::auto;
 use crate::wrappers::{Wrapped, is_wrapper};
@@ -112,20 +112,10 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     } else {
         ""
     };
-    Err(match closest(&word, &names) {
+    Err(match closest_name(&word, &names) {
         Some(close) => error.with_hint(format!("did you mean `{close}`? There are: {known}{colon}")),
         None => error.with_hint(format!("there are: {known}")),
     })
-}
-
-/// Returns the word among `known` that `word` is a misspelling of, if any: it has the same first letter, and
-/// differs by one typing error, or by two if `word` has more than four letters. Short words with another
-/// first letter are names of other things: `gpu` is not a misspelled `cpu`.
-pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let limit = if word.len() > 4 { 2 } else { 1 };
-    let same_start = known.iter().filter(|known| known.chars().next() == word.chars().next());
-    let near = same_start.map(|known| (strsim::damerau_levenshtein(word, known), *known));
-    near.filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
 }
 
 /// Opens an engine by name.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dma_core::{DmaEngine, EngineName, Error, ErrorKind, OptionInfo, Result};
+use dma_core::{DmaEngine, EngineName, Error, ErrorKind, OptionInfo, Result, closest_name};
 use dma_layers::meter::{MeterEngine, MeterOptions};
 use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 
-use crate::registry::{closest, open_name};
+use crate::registry::open_name;
 
 /// Separates a wrapper from the name of the engine within.
 const AROUND: char = '+';
@@ -74,7 +74,7 @@ impl Wrapped {
             let names: Vec<_> = WRAPPERS.iter().map(|wrapper| wrapper.name).collect();
             let known = names.join(", ");
             let error = invalid(format!("unknown wrapper `{outer}`"));
-            return Err(match closest(&outer.to_ascii_lowercase(), &names) {
+            return Err(match closest_name(&outer.to_ascii_lowercase(), &names) {
                 Some(close) => error.with_hint(format!("did you mean `{close}{AROUND}`? There are: {known}")),
                 None => error.with_hint(format!("there are: {known}, as {}{AROUND}cpu", names[0])),
             });

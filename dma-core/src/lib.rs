@@ -47,7 +47,8 @@ pub use memory::{
     Source, Window, WindowPool, check_headroom, parse_cores, racy_copy, spawn_thread,
 };
 pub use names::{
-    Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, Verdict, parse_size,
+    Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, Verdict, closest_name,
+    parse_size,
 };
 pub use planner::{Answer, Batch, OpError, OpFailure};
 pub use queue::{Driver, Queue, SubmitResult, Transfer};

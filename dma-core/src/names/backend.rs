@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::contract::error::{Error, ErrorKind, Result};
+use crate::names::closest::closest_name;
 use crate::names::engine_name::{EngineName, invalid};
 use crate::names::option_value::OptionValue;
 use crate::{DmaEngine, EngineInfo};
@@ -92,8 +93,11 @@ impl EngineName {
             }
             Some((key, _)) => {
                 let keys: Vec<_> = known.iter().map(|info| info.key).collect();
-                Err(invalid(format!("there is no option `{key}`"))
-                    .with_hint(format!("there are: {}", keys.join(", "))))
+                let hint = match closest_name(&key.to_ascii_lowercase(), &keys) {
+                    Some(close) => format!("did you mean `{close}`? There are: {}", keys.join(", ")),
+                    None => format!("there are: {}", keys.join(", ")),
+                };
+                Err(invalid(format!("there is no option `{key}`")).with_hint(hint))
             }
         }
     }

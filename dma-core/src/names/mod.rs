@@ -1,12 +1,14 @@
 //! Names: backends, the names by which programs open their engines, and the values in such names.
 
 mod backend;
+mod closest;
 pub(crate) mod engine_name;
 mod option_value;
 mod pci;
 mod size;
 
 pub use backend::{Backend, Discovered, Finding, OptionInfo, Verdict};
+pub use closest::closest_name;
 pub use engine_name::EngineName;
 pub use option_value::OptionValue;
 pub use pci::PciAddress;

@@ -30,6 +30,11 @@ impl Operation {
         Self::CopyToBoth,
     ];
 
+    /// Returns true if it writes a destination.
+    const fn writes(self) -> bool {
+        !matches!(self, Self::Compare | Self::Crc32c)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -45,6 +50,10 @@ impl Operation {
 
 /// The hint for a closed queue.
 const REOPEN: &str = "open another queue";
+
+/// The hint for a failure of the device.
+const RETRY: &str =
+    "submit it again, a few times; if it fails each time, the log of the device's driver (dmesg) may say why";
 
 /// Makes the error for a submission to a closed or abandoned queue.
 #[cold]
@@ -97,7 +106,7 @@ pub(crate) fn beyond_reach() -> Error {
 pub(crate) fn stalled(stalled_for: Duration) -> Error {
     let message = format!("the queue is full, and the device has completed nothing for {stalled_for:.1?}");
     Error::new(ErrorKind::TimedOut, message).with_hint(
-        "close the queue and open another; or go on, should the device complete something after all",
+        "close the queue and open another; or continue, should the device complete something after all",
     )
 }
 
@@ -116,16 +125,17 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Converts it to the error that the caller gets.
-    pub(crate) fn into_error(self, operation: &'static str, backend: &'static str) -> Error {
+    pub(crate) fn into_error(self, operation: Operation, backend: &'static str) -> Error {
         let error = match self.outcome {
             Outcome::Failed(kind) => {
                 let told = || Error::new(kind, "the device reported a failure");
                 let error = self.refusal.unwrap_or_else(told);
                 match kind {
                     _ if !error.hint().is_empty() => error,
-                    ErrorKind::DeviceFault => error.with_hint(
-                        "what the destination holds is undefined; submit it again, a few times; if it goes on, the log of the device's driver (dmesg) may say why",
-                    ),
+                    ErrorKind::DeviceFault if operation.writes() => {
+                        error.with_hint(format!("the destination's bytes are undefined; {RETRY}"))
+                    }
+                    ErrorKind::DeviceFault => error.with_hint(RETRY),
                     ErrorKind::Revoked => error.with_hint("have the peer export its memory again"),
                     _ => error,
                 }
@@ -141,7 +151,7 @@ impl Failure {
             )
             .with_hint("submit it again"),
         };
-        let error = error.with_operation(operation).with_backend(backend);
+        let error = error.with_operation(operation.name()).with_backend(backend);
         match self.native {
             Some(native) => error.with_native(native),
             None => error,
@@ -220,12 +230,12 @@ impl<T> OpError<T> {
         operands: T,
     ) -> Self {
         if operation != Operation::Batch {
-            let error = failures.into_iter().next().map(|f| f.into_error(operation.name(), backend));
+            let error = failures.into_iter().next().map(|f| f.into_error(operation, backend));
             return Self::new(error.unwrap_or_else(|| Error::bare(ErrorKind::DeviceFault)), Some(operands));
         }
         let failures: Vec<_> = failures
             .into_iter()
-            .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation.name(), backend) })
+            .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation, backend) })
             .collect();
         // Report the first other failure, because aborts and closes are consequences of one.
         let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);

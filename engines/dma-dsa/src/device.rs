@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::DsaOptions;
-use crate::error::error;
+use crate::error::{BACKEND, error};
 use crate::hardware::op;
 use crate::portal::{Kernel, Portal};
 
@@ -62,7 +62,7 @@ fn numbers(name: &str) -> Option<(u32, u32)> {
 /// `NotFound` without the driver's directory, or if it is empty.
 pub(crate) fn names(options: &DsaOptions) -> Result<Vec<String>> {
     let (dir, usual) = options.sysfs();
-    let entries = fs::read_dir(&dir).map_err(|e| no_driver(&dir, usual, &e))?;
+    let entries = fs::read_dir(&dir).map_err(|e| no_driver(&dir, usual, e))?;
     let mut names: Vec<_> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| Some((numbers(&name)?, name)))
@@ -76,7 +76,10 @@ pub(crate) fn names(options: &DsaOptions) -> Result<Vec<String>> {
     Ok(names.into_iter().map(|(_, name)| name).collect())
 }
 
-fn no_driver(dir: &Path, usual: bool, e: &std::io::Error) -> Error {
+fn no_driver(dir: &Path, usual: bool, e: std::io::Error) -> Error {
+    if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&e) {
+        return Error::of_system_call(&format!("open of {}", dir.display()), e).with_backend(BACKEND);
+    }
     let message = format!("{}: {e}", dir.display());
     if !usual {
         return error(ErrorKind::NotFound, message)
@@ -247,6 +250,9 @@ impl WorkQueue {
 
 fn cannot_open(path: &Path, errno: Errno) -> Error {
     let path = path.display();
+    if let Errno::MFILE | Errno::NFILE = errno {
+        return Error::of_system_call(&format!("open of {path}"), errno.into()).with_backend(BACKEND);
+    }
     let (kind, hint) = match errno {
         Errno::NOENT => (
             ErrorKind::NotFound,
