@@ -3,7 +3,7 @@
 use std::arch::asm;
 
 use super::Kernel;
-use super::memory::{self, LINE, pattern_line};
+use super::cached::{self, LINE, pattern_line};
 
 pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, fill };
 
@@ -20,7 +20,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // changes no register, flag or stack.
     unsafe { asm!("dmb ishld", options(nostack, preserves_flags)) };
     // SAFETY: these are the first `head` bytes of both ranges.
-    unsafe { memory::copy(dst, src, head) };
+    unsafe { cached::copy(dst, src, head) };
     for at in (head..end).step_by(LINE) {
         let (dst, src) = (dst.wrapping_add(at), src.wrapping_add(at));
         // SAFETY: the line lies before `end`. The code reads its 64 bytes at `src` and writes them to `dst`.
@@ -41,7 +41,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
         }
     }
     // SAFETY: these are the last `tail` bytes of both ranges.
-    unsafe { memory::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
+    unsafe { cached::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
     fence();
 }
 
@@ -53,7 +53,7 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let tail = (len - head) % LINE;
     let end = len - tail;
     // SAFETY: these are the first `head` bytes of the range.
-    unsafe { memory::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
+    unsafe { cached::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
     let block = pattern_line(pattern, head);
     for at in (head..end).step_by(LINE) {
         let dst = dst.wrapping_add(at);
@@ -73,7 +73,7 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     }
     // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. (Whole lines lie
     // before them, so the pattern's phase is that of `block`.)
-    unsafe { memory::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
+    unsafe { cached::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
     fence();
 }
 

@@ -7,9 +7,9 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod cached;
 #[cfg(target_arch = "x86_64")]
 mod cpuid;
-mod memory;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
-pub(super) use memory::SHORT;
+pub(super) use cached::SHORT;
 
 /// Returns the size of a core's second level cache in bytes, if the CPU reports it.
 pub(super) fn second_level_cache() -> Option<usize> {
@@ -59,7 +59,7 @@ impl Kernel {
     /// twenty times as long as vectors there (glibc bug 30994).
     #[must_use]
     pub const fn memcpy() -> Self {
-        Self { name: "memcpy", streaming: false, copy: memory::copy, fill: memory::fill }
+        Self { name: "memcpy", streaming: false, copy: cached::copy, fill: cached::fill }
     }
 
     /// Returns the best streaming kernel for this CPU, or `None` on an architecture without one.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use super::{Kernel, memory};
+use super::{Kernel, cached};
 
 const PAGE: usize = 4096;
 const SIZE: usize = 40 * PAGE;
@@ -86,7 +86,7 @@ fn range() -> impl Strategy<Value = Range<usize>> {
 
 /// Returns all kernels of this CPU, and the code that `memcpy` uses on other CPUs.
 fn all() -> impl Iterator<Item = Kernel> {
-    let pieces = Kernel { name: "memcpy in pieces", copy: memory::copy_in_pieces, ..Kernel::memcpy() };
+    let pieces = Kernel { name: "memcpy in pieces", copy: cached::copy_in_pieces, ..Kernel::memcpy() };
     Kernel::all().iter().copied().chain([pieces])
 }
 

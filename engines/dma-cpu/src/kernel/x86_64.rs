@@ -9,7 +9,7 @@ use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use super::Kernel;
-use super::memory::{self, LINE, pattern_line};
+use super::cached::{self, LINE, pattern_line};
 
 /// Bytes between streams: the span that one hardware prefetch stream covers.
 const PAGE: usize = 4096;
@@ -122,7 +122,7 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     let tail = (len - head) % LINE;
     let end = len - tail;
     // SAFETY: these are the first `head` bytes of both ranges.
-    unsafe { memory::copy(dst, src, head) };
+    unsafe { cached::copy(dst, src, head) };
     let mut at = head;
     while end - at >= STREAMS * PAGE {
         // SAFETY: `at + STREAMS * PAGE <= end`; `dst + at` is line-aligned since `head`.
@@ -146,7 +146,7 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
         at += LINE;
     }
     // SAFETY: these are the last `tail` bytes of both ranges.
-    unsafe { memory::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
+    unsafe { cached::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
     fence();
 }
 
@@ -205,7 +205,7 @@ unsafe fn fill<L: Line>(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let tail = (len - head) % LINE;
     let end = len - tail;
     // SAFETY: these are the first `head` bytes of the range.
-    unsafe { memory::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
+    unsafe { cached::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
     let block = pattern_line(pattern, head);
     let mut at = head;
     while at < end {
@@ -215,7 +215,7 @@ unsafe fn fill<L: Line>(dst: *mut u8, pattern: [u8; 8], len: usize) {
     }
     // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. (Whole lines lie
     // before them, so the pattern's phase is that of `block`.)
-    unsafe { memory::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
+    unsafe { cached::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
     fence();
 }
 
