@@ -467,7 +467,7 @@ impl System {
         let lost = |error: &dma::Error| {
             assert!(
                 matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::DeviceLost),
-                "operands are kept only from who gave up: {error}"
+                "operands are kept only after a timeout or a loss of the device: {error}"
             )
         };
         let (outcome, sources, destinations): (Result<()>, _, _) = match flight {

@@ -12,8 +12,8 @@
 //!   During the operation no reference to its bytes exists, even if handles are dropped or forgotten. If a
 //!   device never completes the operation, the memory is leaked rather than reused.
 //! - **Unique, shared, or by copy.** [`BufferMut`] is the only view of its bytes; [`Buffer`] is one of many,
-//!   read-only; [`Window`] is memory that a peer may write, reached by copy alone. An operation's source and
-//!   destination must not overlap.
+//!   read-only; [`Window`] is memory that a peer may write, and that is accessed only by copies. An
+//!   operation's source and destination must not overlap.
 //! - **Back-pressure is a value.** A full queue returns the operands. Waiting has a deadline; polling never
 //!   blocks.
 //! - **Outcomes are not errors of polling.** The [`Outcome`] of an operation is done, failed, or aborted by a

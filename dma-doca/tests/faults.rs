@@ -331,7 +331,7 @@ fn a_host_exports_and_its_dpu_imports() {
     let part = dpu.import(&part).unwrap();
     let (_, got) = q.copy(part, dpu.allocate(4000).unwrap()).unwrap().wait().unwrap();
     assert!(got.iter().all(|b| *b == 7));
-    // Over PCI, who may write may read.
+    // Over PCI, the right to write includes the right to read.
     let e = window.export(Access::WRITE).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
     assert!(e.hint().contains("READ and WRITE"), "{e}");

@@ -209,7 +209,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// The most memory to use. Three quarters of the available memory if not given.
+    /// Maximum memory to use. Three quarters of the available memory if not given.
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub memory: Option<u64>,
     /// Time limit in seconds for an engine that completes nothing. Its replay then fails.

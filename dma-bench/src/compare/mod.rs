@@ -144,8 +144,8 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     }
 }
 
-/// The most blocks that a run is split into. Passes may be so short that two consecutive ones are not
-/// independent.
+/// Maximum number of blocks that a run is split into. Passes may be so short that two consecutive ones are
+/// not independent.
 const MAX_BLOCKS: usize = 12;
 
 /// Compares two results. A difference is a change if the chance that it is noise is at most `noise`, over all

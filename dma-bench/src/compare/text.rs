@@ -6,7 +6,7 @@ use super::{Comparison, MAX_BLOCKS, Quantity, Row, Significance, marked};
 use crate::output::{Entry, Grid, Look, Style};
 use crate::units::{digits, nanos, printable};
 
-/// The most changes that are named without `--all`.
+/// Maximum number of changes that are named without `--all`.
 const MAX_NAMED_CHANGES: usize = 10;
 
 /// The kinds of figures. Each has a table.

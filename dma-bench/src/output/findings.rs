@@ -7,7 +7,7 @@ use crate::results::{Cost, Knee, Measured, Published};
 use crate::units::{bytes, digits, gigabytes, nanos, per_second, printable};
 use crate::verdict::{Verdict, class};
 
-/// The most rows of a time series in a table.
+/// Maximum number of rows of a time series in a table.
 const MAX_SERIES_ROWS: usize = 20;
 
 /// Lists the sizes at which engines are faster.

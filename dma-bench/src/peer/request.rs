@@ -4,9 +4,9 @@ use dma::ErrorKind;
 
 /// The version of the requests. Sides of different versions refuse each other.
 pub(super) const VERSION: u16 = 1;
-/// The most bytes of a message: an export descriptor, and more than a piece.
+/// Maximum number of bytes of a message: an export descriptor, and more than a piece.
 pub(super) const MAX_MESSAGE: usize = 128 << 10;
-/// The most bytes of a read or write.
+/// Maximum number of bytes of a read or write.
 pub(super) const MAX_PIECE: usize = 64 << 10;
 /// The kinds of errors that an answer can have, by their number. Others are `Os`.
 pub(super) const ERROR_KINDS: [ErrorKind; 6] = [

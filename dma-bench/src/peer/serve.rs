@@ -45,10 +45,10 @@ pub(crate) struct ServeArguments {
     /// A file with a shared secret of at least 16 bytes, the same on both sides.
     #[arg(long, value_name = "FILE")]
     pub secret_file: PathBuf,
-    /// The most memory that is exported, for all peers together.
+    /// Maximum memory that is exported, for all peers together.
     #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = units::size)]
     pub memory: u64,
-    /// The most connections of peers. A run has one for each engine and direction.
+    /// Maximum number of connections of peers. A run has one for each engine and direction.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub peers: u32,
     /// End after this time. If not given, Ctrl-C ends.

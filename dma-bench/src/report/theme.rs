@@ -3,7 +3,7 @@
 
 use plotters::style::RGBColor;
 
-/// The most curves of a plot.
+/// Maximum number of curves of a plot.
 pub(super) const MAX_SERIES: usize = 6;
 
 #[derive(Clone, Copy, Debug)]

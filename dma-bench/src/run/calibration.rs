@@ -9,19 +9,19 @@ use super::queues;
 use crate::interrupt;
 use crate::plan::{Campaign, Cell, Footprint, Verify};
 
-/// The most time that reading the clock may take, as a fraction.
+/// Maximum time that reading the clock may take, as a fraction.
 const MAX_CLOCK_SHARE: f64 = 0.005;
 /// Operations of a sample that run before its clock starts, as a fraction. They evict what the sample before
 /// has left in the caches.
 const WARM_OPS_SHARE: f64 = 0.2;
-/// The most time of these operations, in seconds.
+/// Maximum time of these operations, in seconds.
 const MAX_WARM_OPS_SECONDS: f64 = 0.01;
 /// Up to this many bytes, all hot buffers are used once before the clock starts: they fit into a core's own
 /// caches.
 const MAX_WARM_BYTES: u64 = 4 << 20;
 /// Hot buffers of more bytes than this, sources and destinations together, exceed a core's own caches.
 const CORE_CACHE_BYTES: u64 = 1 << 20;
-/// The most of a warm-up that counts as waiting for a CPU, so that the warm-up ends.
+/// Maximum share of a warm-up that counts as waiting for a CPU, so that the warm-up ends.
 const MAX_RUN_DELAY: f64 = 0.99;
 /// Minimum warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const MIN_WARM_UP: f64 = 0.000_5;

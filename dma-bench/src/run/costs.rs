@@ -12,7 +12,7 @@ use crate::run::drive::histogram;
 
 /// Sizes of memory that is registered, in bytes.
 const REGISTERED_SIZES: [usize; 3] = [4 << 10, 1 << 20, 16 << 20];
-/// The most measurements of each cost.
+/// Maximum number of measurements of each cost.
 const MAX_MEASUREMENTS: u32 = 100;
 /// The longest time for the measurements of each cost.
 const MAX_TIME: Duration = Duration::from_millis(60);

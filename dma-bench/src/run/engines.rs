@@ -12,9 +12,9 @@ use crate::plan::{Campaign, Cell, Direction, Group, Op, Peer};
 
 /// Extra memory of each side, in bytes, so that buffers can move from pass to pass.
 const MOVING_SPACE: usize = 16 << 20;
-/// The most cold memory of simulated devices, in bytes. They have no caches to exceed.
+/// Maximum cold memory of simulated devices, in bytes. They have no caches to exceed.
 const MAX_MODEL_FOOTPRINT: usize = 16 << 20;
-/// The most queues of the CPU engine that stay open between passes.
+/// Maximum number of queues of the CPU engine that stay open between passes.
 const MAX_OPEN_QUEUES: u64 = 64;
 /// Reason why a device that takes no time is not measured.
 pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \

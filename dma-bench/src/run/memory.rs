@@ -93,7 +93,7 @@ pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
 /// Memory for comparisons repeats with this period, so that buffers at any page offset are equal.
 const PAGE: usize = 4096;
 
-/// The most bytes that are compared at once.
+/// Maximum number of bytes that are compared at once.
 const MAX_COMPARED_CHUNK: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,7 +60,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Has this thread, and the threads and processes that it starts, allocate memory on a NUMA node alone. A
+/// Has this thread, and the threads and processes that it starts, allocate memory only on one NUMA node. A
 /// machine of one node has all its memory there.
 pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     nodes.core_list(node).map_err(|e| e.to_string())?;
@@ -72,7 +72,7 @@ pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     let word = mask.get_mut(node as usize / 64);
     *word.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))? = 1 << (node % 64);
     let bits = mask.len() * 64;
-    // SAFETY: the kernel reads `bits` bits of the mask during the call alone.
+    // SAFETY: the kernel reads `bits` bits of the mask, and only during the call.
     let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) };
     if answer == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
 }

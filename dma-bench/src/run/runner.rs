@@ -54,7 +54,7 @@ pub(crate) struct Runner<'a> {
 struct Goal {
     /// Samples to take, if all are undisturbed.
     due: usize,
-    /// The most samples to take.
+    /// Maximum number of samples to take.
     most: usize,
     /// Undisturbed samples that are enough.
     undisturbed: usize,

@@ -33,7 +33,7 @@ pub(crate) const AS_FAST_AROUND_ONE: f64 = 0.1;
 /// samples differ by that much.
 const DEAD_ZONE: f64 = 0.01;
 
-/// The most blocks that a run's samples are grouped into. There are no more blocks than passes.
+/// Maximum number of blocks that a run's samples are grouped into. There are no more blocks than passes.
 const MAX_BLOCKS: usize = 128;
 
 /// Comparison of an engine with the baseline at one size.

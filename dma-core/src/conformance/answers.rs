@@ -49,7 +49,7 @@ pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
         let around = [head, tail, also_head, also_tail];
         assert!(
             around.iter().all(|side| side.iter().all(|b| *b == 0)),
-            "{len} bytes: the neighbours are left alone"
+            "{len} bytes: the neighbours are unchanged"
         );
     }
     let request = MemoryRequest::new(100);

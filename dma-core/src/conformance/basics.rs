@@ -77,7 +77,7 @@ pub fn copies_of_every_size_arrive(engine: &dyn DmaEngine) {
         let dst = allocate(engine, len);
         let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
         expect_arrived(&src, &dst, format_args!("a copy of {len} bytes"));
-        assert!(src[..] == sample(len as u64, len)[..], "the source is left alone");
+        assert!(src[..] == sample(len as u64, len)[..], "the source is unchanged");
     }
 }
 

@@ -248,7 +248,7 @@ impl<'a> Program<'a> {
             }
             _ if !self.sources.is_empty() => {
                 let (source, bytes) = self.sources.swap_remove(self.random.below(self.sources.len()));
-                expect_arrived(&bytes, &source, "memory that is copied from alone");
+                expect_arrived(&bytes, &source, "memory that is only a source");
             }
             _ => {}
         }
@@ -259,7 +259,7 @@ impl<'a> Program<'a> {
             self.wait();
         }
         for (source, bytes) in self.sources.drain(..) {
-            expect_arrived(&bytes, &source, "memory that is copied from alone");
+            expect_arrived(&bytes, &source, "memory that is only a source");
         }
         self.buffers.clear();
         let counters = self.queue.close(SOON);

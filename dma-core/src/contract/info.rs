@@ -194,13 +194,14 @@ mod serialized {
 pub struct Limits {
     /// The longest descriptor, in bytes; at least 64. Longer operations are split by the safe API.
     pub max_transfer: u64,
-    /// The most segments on either side of one descriptor; at least 1, which means no scatter-gather.
+    /// Maximum number of segments on either side of one descriptor; at least 1, which means no
+    /// scatter-gather.
     pub max_segments: usize,
-    /// The most descriptors in flight on one queue; at least 1.
+    /// Maximum number of descriptors in flight on one queue; at least 1.
     pub max_queue_depth: usize,
     /// The depth that a queue gets if the caller does not choose.
     pub default_queue_depth: usize,
-    /// The most queues open at once; `None` if only memory bounds it.
+    /// Maximum number of queues open at once; `None` if only memory bounds it.
     pub max_queues: Option<usize>,
     /// The alignment in bytes, a power of two, that registered memory must have (address and length); 1 for
     /// none.

@@ -98,7 +98,7 @@ impl Flight {
         let (expected, got) = match self {
             Self::Copy(transfer, expected) => match transfer.wait() {
                 Ok((src, dst)) => {
-                    assert_eq!(bytes_of(&src), expected, "the source is left alone");
+                    assert_eq!(bytes_of(&src), expected, "the source is unchanged");
                     (expected, bytes_of(&dst))
                 }
                 Err(e) => return failed(e.error(), sound),

@@ -113,7 +113,7 @@ pub struct Profile {
     pub depth: u32,
     /// The longest task in bytes, at least 1.
     pub max_task: u64,
-    /// The most segments on either side of a task, at least 1.
+    /// Maximum number of segments on either side of a task, at least 1.
     pub max_segments: u32,
     /// Has a fill operation.
     pub fill: bool,

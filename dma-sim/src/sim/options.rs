@@ -82,7 +82,7 @@ pub struct SimOptions {
     /// Longest descriptor that the engine claims to take, in bytes, at least 64, if that is to be wrong.
     /// Callers then send descriptors that the device refuses or fails on, as [`Profile::oversize`] says.
     pub claimed_max_transfer: Option<u64>,
-    /// The most segments on either side of a descriptor, at least 1.
+    /// Maximum number of segments on either side of a descriptor, at least 1.
     pub max_segments: Option<u32>,
     /// Latency of a descriptor on an idle device, for every length.
     pub latency: Option<Time>,

@@ -67,7 +67,8 @@ pub(crate) fn query(verbs: &Verbs, context: Handle<ibv_context>, port: u8, index
     if set { Ok(gid) } else { Err(missing(port, Some(index))) }
 }
 
-/// Chooses a GID: RoCE v2 before v1; IPv4 before other addresses, and a link-local one last; then the first.
+/// Chooses a GID. RoCE v2 is preferred to v1. IPv4 is preferred to other addresses, and any of these to a
+/// link-local one. Among equals the first is chosen.
 pub(crate) fn choose(
     devices: &Path,
     device: &str,

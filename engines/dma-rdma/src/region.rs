@@ -22,7 +22,8 @@ use crate::verbs::{access, ibv_mr, ibv_pd};
 pub(crate) enum Bytes {
     /// Memory of this process.
     Mapped(NonNull<u8>),
-    /// Memory of another device: from byte `offset` of a dma-buf on, to be named by the address `addr`.
+    /// Memory of another device: the bytes of a dma-buf from byte `offset` on. Requests name the first one by
+    /// the address `addr`.
     DmaBuf { fd: OwnedFd, offset: u64, addr: u64 },
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct RdmaRegion {
     info: RegionInfo,
     /// The dma-buf of memory that is not mapped, and the offset of the first byte in it.
     dmabuf: Option<(OwnedFd, u64)>,
-    /// The most rights of an export.
+    /// All rights that an export may have.
     export: Access,
 }
 

@@ -10,7 +10,7 @@ use dma::{Completion, Descriptor, DmaEngine, Outcome, QueueOptions, RawQueue, Re
 use super::CellError;
 use crate::run::memory::Memory;
 
-/// The most completions of one poll.
+/// Maximum number of completions of one poll.
 pub(super) const MAX_COMPLETIONS: usize = 64;
 /// Consecutive refusals with "try again" after which an engine has failed.
 const MAX_REFUSALS: u32 = 4096;
@@ -232,8 +232,8 @@ impl Drop for Channel {
     }
 }
 
-/// Returns the number of descriptors that the engine has taken. A refusal that allows a retry counts as none,
-/// up to [`MAX_REFUSALS`] times in a row.
+/// Returns the number of descriptors that the engine has taken. A refusal that allows a retry counts as
+/// 0 descriptors, up to [`MAX_REFUSALS`] times in a row.
 #[inline]
 fn taken(answer: dma::Result<usize>, refusals: &mut u32) -> Result<usize, CellError> {
     answer.or_else(|error| refused(error, refusals))

@@ -10,7 +10,7 @@ use crate::plan::Verify;
 pub const COMPARE_MUCH: usize = 1 << 20;
 /// Bytes to compare in all other samples, so that comparing takes little of the run's time.
 pub const COMPARE_LITTLE: usize = 16 << 10;
-/// The most buffers that are compared in a sample.
+/// Maximum number of buffers that are compared in a sample.
 pub(crate) const MAX_COMPARED_OPS: usize = 16;
 
 /// The checks of the current sample.
@@ -21,7 +21,7 @@ pub(super) struct Checks {
     pub(super) compares_each: bool,
     /// The buffers that were corrupted before the sample, and are compared after it.
     corrupted: Vec<usize>,
-    /// The most operations that are compared after the sample.
+    /// Maximum number of operations that are compared after the sample.
     limit: usize,
     /// The last result of each place in this sample. Empty if operations have no result.
     results: Vec<Option<u64>>,

@@ -22,7 +22,7 @@ pub use self::checks::{COMPARE_LITTLE, COMPARE_MUCH};
 pub use self::worker::Worker;
 use crate::run::memory::Difference;
 
-/// The most bytes that are moved between two checks for an interrupt.
+/// Maximum number of bytes that are moved between two checks for an interrupt.
 pub(crate) const BYTES_PER_CHECK: u64 = 64 << 20;
 
 /// Extent of one sample.

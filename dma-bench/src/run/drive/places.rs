@@ -23,7 +23,7 @@ pub(super) struct Places {
     pub(super) in_flight: Vec<bool>,
     /// Descriptors of one operation.
     pub(super) pieces: usize,
-    /// The most bytes of one descriptor.
+    /// Maximum number of bytes of one descriptor.
     pub(super) max_piece: usize,
 }
 

@@ -27,7 +27,7 @@ pub use get::PoolGet;
 use get::Take;
 pub use windows::WindowPool;
 
-/// The most buffers of one size.
+/// Maximum number of buffers of one size.
 const MAX_COUNT: usize = 1 << 24;
 /// Buffers start at multiples of a cache line, so that two buffers never share one.
 const LINE: usize = 64;

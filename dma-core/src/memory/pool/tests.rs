@@ -162,7 +162,7 @@ fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
          queues that have some, or give the pool more of this size"
     );
     assert_eq!(pool.get_timeout(65, Duration::MAX).expect_err("too long").kind(), ErrorKind::OutOfRange);
-    assert_eq!(pool.classes().next().expect("a size").waiting, 0, "who gave up waits no longer");
+    assert_eq!(pool.classes().next().expect("a size").waiting, 0, "a waiter that gave up is not counted");
     let waiter = {
         let pool = pool.clone();
         std::thread::spawn(move || pool.get_timeout(64, Duration::MAX).expect("it comes back").len())

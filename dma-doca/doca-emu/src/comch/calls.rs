@@ -232,7 +232,7 @@ pairs! {
         endpoint.on_message.set(Some(OnMessage::Comch(callback.ok_or(INVALID)?)));
         Ok(())
     }
-    /// Sets the callbacks for consumers of the other end that come and go.
+    /// Sets the callbacks for consumers of the peer that are created and destroyed.
     doca_comch_server_event_consumer_register | doca_cc_server_event_consumer_register,
     doca_comch_client_event_consumer_register | doca_cc_client_event_consumer_register;
     |endpoint| (came: Option<ConsumerCallback>, went: Option<ConsumerCallback>) {
@@ -245,7 +245,7 @@ pairs! {
 c_calls! {
     fn doca_comch_task_send_as_task
         | doca_cc_send_task_as_task(task: Handle<Task<Send>>) -> *mut c::doca_task { as_task(&task) }
-    /// Sets the callbacks for clients that come and go.
+    /// Sets the callbacks for clients that connect and disconnect.
     fn doca_comch_server_event_connection_status_changed_register | doca_cc_server_event_connection_register(
         comch_server: Handle<Endpoint>,
         on_connect: Option<StatusCallback>,

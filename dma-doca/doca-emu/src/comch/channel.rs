@@ -311,7 +311,7 @@ impl Peer {
 
 fn close(endpoint: &Endpoint, connection: &Rc<Connection>) {
     if connection.link.get() == Link::Open {
-        // The end of the socket tells it as well.
+        // If the message cannot be sent, the peer notices the end of the socket.
         let _ = connection.send(&[&[wire::BYE]]);
     }
     endpoint.remove(connection);

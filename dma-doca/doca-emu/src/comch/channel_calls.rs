@@ -139,7 +139,7 @@ c_calls! {
         recv.put_if(number(active.pe.notifier()?));
         Ok(())
     }
-    /// The descriptor for clients that come and go.
+    /// The descriptor that becomes readable when a client connects or disconnects.
     fn doca_comm_channel_ep_get_service_event_channel(
         local_ep: Handle<Channel>,
         service: Out<c::doca_event_handle_t>,

@@ -86,7 +86,7 @@ c_calls! {
         | doca_cc_consumer_destroy(consumer: Handle<Consumer>) { destroy(consumer) }
     fn doca_comch_consumer_cap_is_supported
         | doca_cc_cap_is_consumer_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
-    /// The most bytes of immediate data, up to the limit of the device.
+    /// Maximum number of bytes of immediate data, up to the limit of the device.
     fn doca_comch_consumer_set_imm_data_len(consumer: Handle<Consumer>, len: u32) {
         configure(&consumer, |consumer| {
             require(len as usize <= IMMEDIATE, INVALID)?;

@@ -13,7 +13,7 @@ use crate::log::sdk_log;
 use crate::pe::Ready;
 use crate::task::{Head, Submit};
 
-/// The most descriptors that one progress serves without a callback.
+/// Maximum number of descriptors that one progress serves without a callback.
 const ROUNDS: u32 = 64;
 
 impl Context for Endpoint {
@@ -51,7 +51,7 @@ impl Context for Endpoint {
         self.deadline.set(None);
         for connection in self.connections.borrow().iter() {
             if connection.link.get() == Link::Open {
-                // A socket without room is closed all the same, which tells the other side as well.
+                // If the socket has no room for the message, it is closed, and the peer notices that.
                 let _ = connection.send(&[&[wire::BYE]]);
             }
             connection.link.set(Link::Closed);

@@ -15,7 +15,7 @@ use crate::dev::Dev;
 use crate::pe::Ready;
 use crate::pe::Timer;
 
-/// The most model events that one call handles, so that it returns soon.
+/// Maximum number of model events that one call handles, so that it returns soon.
 const EVENTS_PER_CALL: u32 = 4_096;
 
 #[derive(Clone, Copy)]

@@ -133,7 +133,7 @@ impl Instance {
                     other => other?,
                 }
             }
-            // The program's functions are called by progress alone.
+            // Only progress calls the program's functions.
             Some(Data::Cookie(_)) => self.graph.later(Step::Run(this, node)),
             Some(Data::Instance(instance)) => {
                 instance.parent.replace(Some((this, node)));

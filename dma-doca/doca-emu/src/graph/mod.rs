@@ -155,7 +155,7 @@ impl Graph {
     }
 }
 
-/// A graph is a context for its progress alone.
+/// A graph is a context only for its progress.
 impl Context for Graph {
     fn ctx(&self) -> &Ctx {
         &self.ctx

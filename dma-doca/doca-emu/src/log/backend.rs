@@ -31,7 +31,7 @@ pub(crate) enum Sink {
     /// A stream of C's: written and flushed, so that its order with the program's own output stays.
     File(Stream),
     Fd(c_int),
-    /// A buffer for one line, and who is called with it.
+    /// A buffer for one line, and the function that is called with it.
     Buffer(LineBuffer),
     /// The system's log, under a name.
     Syslog(CString),

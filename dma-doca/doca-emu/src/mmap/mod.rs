@@ -212,7 +212,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The memory of a chunk, registered with the devices. Without devices it is for buffers alone.
+    /// The memory of a chunk, registered with the devices. Without devices it is used only for buffers.
     fn register(&mut self, place: usize) -> Outcome<Arc<Registered>> {
         let chunk = &mut self.chunks[place];
         if let Some(registered) = &chunk.registered {

@@ -127,8 +127,8 @@ impl Lists {
         self.unsent -= 1;
     }
 
-    /// Returns the next list to submit again: a place that met a page fault, and then what a fence held back
-    /// for that.
+    /// Returns the next list to submit again: first the descriptors that met a page fault, then those that a
+    /// fence held back until these are done.
     pub(super) fn next_again(&self) -> Option<List> {
         match (self.again.front(), self.rest) {
             _ if self.unsent > 0 => None,

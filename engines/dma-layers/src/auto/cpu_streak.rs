@@ -8,7 +8,8 @@ use super::learner::Class;
 #[derive(Debug)]
 pub(super) struct CpuStreak {
     pub(super) class: Class,
-    /// The minimum number of descriptors in flight of the class, and the maximum less the minimum.
+    /// The minimum number of descriptors in flight of the class, and the difference between maximum and
+    /// minimum.
     in_flight: (usize, usize),
     /// The minimum length of the class, a power of two. A length is of the class if its bits in the mask
     /// `above` are those of the minimum length.

@@ -27,8 +27,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 const HEALTHY_AFTER: u32 = 1000;
 /// While the device is not used, the clock is read once in this many submissions.
 const PROBE_EVERY: u32 = 64;
-/// One poll adds at most the stall timeout divided by this to the polled time, so that the device is not
-/// blamed for a thread that did not run.
+/// One poll adds at most the stall timeout divided by this number to the polled time. Otherwise the time in
+/// which the thread did not run could count as a stall of the device.
 const STALL_CHECKS: u32 = 8;
 /// Fixed cost of a copy, in bytes that could be copied in the same time.
 const COPY_OVERHEAD: usize = 512;

@@ -133,11 +133,11 @@ impl RecordQueue {
             ([self.src.step(&src), self.dst.step(&dst)], [self.src.stride(&src), self.dst.stride(&dst)]);
         let alike = Expected { src, dst, strides }.row(rest);
         let behind = steps == [0; 2];
-        // One alone is shorter as an operation, if it is not right behind.
+        // A single copy takes fewer bytes as an operation, unless it is contiguous with the last one.
         if alike < if behind { 1 } else { 2 } {
             return 0;
         }
-        // None of them leaves the region, where another may begin.
+        // None of them may leave the region, because another region may begin there.
         let count = alike.min(self.src.room(&src, strides[0])).min(self.dst.room(&dst, strides[1]));
         if count > 0 {
             self.src.advance(&src, strides[0], count);
