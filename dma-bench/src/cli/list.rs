@@ -27,13 +27,18 @@ pub fn shown(found: &[Discovered], format: Format) -> String {
     let style = Style::of(format);
     let usable =
         found.iter().filter_map(|d| Some([&[d.name.to_string()], &row(d.info.as_ref().ok()?)[..]].concat()));
-    let mut text = Grid::texts(&HEADER, usable).print(style, Look::Wrapped);
+    let mut text = Grid::texts(&HEADER, usable).columns(&[0, 1, 3, 4, 5, 6]).print(style, Look::Wrapped);
+    // Long texts go below the table, which they would make very wide.
+    for Discovered { name, info, .. } in found {
+        if let Ok(info) = info {
+            let _ = write!(text, "\n{name} capabilities: {}", capabilities(info.capabilities).join(", "));
+        }
+    }
     for Discovered { name, info, .. } in found {
         if let Ok(EngineInfo { model: Some(model), .. }) = info {
             let _ = write!(text, "\n{name} is a model: {model}");
         }
     }
-    // Reasons go below the table, which they would make very wide.
     for Discovered { name, info, .. } in found {
         if let Err(e) = info {
             let _ = write!(text, "\n{name} cannot be used: {e}");
