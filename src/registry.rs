@@ -171,7 +171,7 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// See [`open`].
 pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
     let opened = Wrapped::of(name).and_then(|wrapped| match wrapped {
         Some(wrapped) => wrapped.open(),
@@ -198,7 +198,7 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 ///
 /// # Errors
 ///
-/// As [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown backend;
+/// See [`EngineName::from_str`](std::str::FromStr::from_str); also `InvalidArgument` for an unknown backend;
 /// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`, that names files to
 /// write to, as `dev` and `sysfs` of `dsa` do, or a network by which this process or its memory is reached,
 /// as `listen` of `rdma` and `export` of `doca` do.

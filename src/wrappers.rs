@@ -101,7 +101,7 @@ impl Wrapped {
     ///
     /// # Errors
     ///
-    /// As [`open_name`].
+    /// See [`open_name`].
     pub(crate) fn open(&self) -> Result<Arc<dyn DmaEngine>> {
         (self.wrapper.open)(&self.own, &self.inner, open_name(&self.inner)?)
             .map_err(|e| e.with_backend(self.wrapper.name))

@@ -15,7 +15,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::allocate_raw`].
+    /// See [`DmaEngine::allocate_raw`].
     fn allocate(&self, len: usize) -> Result<BufferMut> {
         self.allocate_with(&MemoryRequest::new(len))
     }
@@ -28,9 +28,9 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate); `InvalidArgument` for another [place](Place) than the host. For a
-    /// node: `NotFound` if it does not exist, `OutOfMemory` if it has too little memory, `InvalidArgument` if
-    /// the process may not use its memory, `PermissionDenied` if a sandbox forbids memory policies, and
+    /// See [`allocate`](Self::allocate); also `InvalidArgument` for another [place](Place) than the host. For
+    /// a node: `NotFound` if it does not exist, `OutOfMemory` if it has too little memory, `InvalidArgument`
+    /// if the process may not use its memory, `PermissionDenied` if a sandbox forbids memory policies, and
     /// `Unsupported` without [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
         let fail = |e: Error| e.with_operation("allocate").with_backend(self.info().backend);
@@ -55,7 +55,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::allocate_raw`].
+    /// See [`DmaEngine::allocate_raw`].
     fn allocate_window(&self, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(memory::allocate(self, request)?))
     }
@@ -76,7 +76,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::allocate_raw`]: `Unsupported` without [`Capabilities::ALLOCATE_DEVICE`].
+    /// See [`DmaEngine::allocate_raw`]: `Unsupported` without [`Capabilities::ALLOCATE_DEVICE`].
     fn allocate_device(&self, len: usize) -> Result<Window> {
         self.allocate_window(&MemoryRequest::new(len).with_place(Place::Device))
     }
@@ -86,7 +86,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; the memory is dropped.
+    /// See [`DmaEngine::register_raw`]. The memory is dropped.
     fn register(&self, memory: HostMemory) -> Result<BufferMut> {
         self.register_with(memory, &MemoryRequest::new(0))
     }
@@ -96,9 +96,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no rights, and for memory that is read-only or
-    /// [shared](HostMemory::from_shared);
-    /// the memory is dropped.
+    /// See [`DmaEngine::register_raw`]; also `InvalidArgument` for no rights, and for memory that is
+    /// read-only or [shared](HostMemory::from_shared); the memory is dropped.
     fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
         memory::register_buffer(self, memory, request)
     }
@@ -122,7 +121,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` for no rights; the memory is dropped.
+    /// See [`DmaEngine::register_raw`]; also `InvalidArgument` for no rights; the memory is dropped.
     fn register_window(&self, memory: HostMemory, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(memory::register_window(self, memory, request)?))
     }
@@ -145,7 +144,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`register_read_only_memory`](Self::register_read_only_memory).
+    /// See [`register_read_only_memory`](Self::register_read_only_memory).
     fn register_read_only<M: AsRef<[u8]> + Send + Sync + 'static>(&self, owner: M) -> Result<Buffer> {
         self.register_read_only_memory(HostMemory::from_read_only(owner))
     }
@@ -155,7 +154,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_raw`]; `InvalidArgument` if the device maps memory for
+    /// See [`DmaEngine::register_raw`]; also `InvalidArgument` if the device maps memory for
     /// writing only and the system refuses that; the memory is dropped.
     fn register_read_only_memory(&self, memory: HostMemory) -> Result<Buffer> {
         memory::register_read_only(self, memory)
@@ -167,7 +166,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::register_device_raw`]; the memory is dropped.
+    /// See [`DmaEngine::register_device_raw`]. The memory is dropped.
     fn register_device(&self, memory: DeviceMemory) -> Result<Window> {
         self.register_device_with(memory, &MemoryRequest::new(0))
     }
@@ -177,7 +176,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`register_device`](Self::register_device); `InvalidArgument` for no rights.
+    /// See [`register_device`](Self::register_device); also `InvalidArgument` for no rights.
     fn register_device_with(&self, memory: DeviceMemory, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(Range::whole(memory::register_device(self, memory, request)?)))
     }
@@ -187,7 +186,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::import_raw`].
+    /// See [`DmaEngine::import_raw`].
     fn import(&self, descriptor: &ExportDescriptor) -> Result<Window> {
         let backend = self.info().backend;
         let fail = |e: Error| e.with_operation("import").with_backend(backend);
@@ -202,7 +201,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::open_queue_raw`].
+    /// See [`DmaEngine::open_queue_raw`].
     fn open_queue(&self, options: &QueueOptions) -> Result<Queue> {
         let (raw, bounce) = open(self, options)?;
         Ok(Queue::new(raw, self.info(), options, bounce))
@@ -213,8 +212,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngine::open_queue_raw`]; `InvalidArgument` for no lanes, or cores that no thread may run on;
-    /// `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be started.
+    /// See [`DmaEngine::open_queue_raw`]; also `InvalidArgument` for no lanes, or cores that no thread may
+    /// run on; `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
         options.check().map_err(|e| e.with_backend(self.info().backend))?;
         let mut lanes = Vec::new();

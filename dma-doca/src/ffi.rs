@@ -49,7 +49,7 @@ pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_
     Some(text.to_string_lossy().into_owned())
 }
 
-/// As [`text`], for a call that takes the buffer's size; `None` if the library lacks it.
+/// Does what [`text`] does by a call that takes the buffer's size; `None` if the library lacks it.
 ///
 /// # Safety
 ///

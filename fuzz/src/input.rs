@@ -40,7 +40,7 @@ impl Input {
         if byte >= 250 || all.is_empty() { None } else { Some(all[byte % all.len()]) }
     }
 
-    /// As [`pick`](Self::pick), for handles; NULL for none.
+    /// Picks a handle as [`pick`](Self::pick) does; NULL for none.
     pub(crate) fn handle<T>(&self, all: &RefCell<Vec<*mut T>>) -> *mut T {
         self.pick(all).unwrap_or(std::ptr::null_mut())
     }

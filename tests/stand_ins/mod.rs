@@ -17,7 +17,7 @@ pub(crate) fn doca_emu_prefix() -> PathBuf {
     install("dma-doca/doca-emu", &[])
 }
 
-/// As [`doca_emu_prefix`], for DOCA 1.5, 2.2 or 2.5.
+/// Does what [`doca_emu_prefix`] does for DOCA 1.5, 2.2 or 2.5.
 pub(crate) fn doca_emu_generation(generation: &str) -> PathBuf {
     install("dma-doca/doca-emu", &["--generation", generation])
 }

@@ -50,7 +50,7 @@ impl DeviceMemory {
     ///
     /// # Safety
     ///
-    /// As [`from_raw`](Self::from_raw).
+    /// See [`from_raw`](Self::from_raw).
     #[expect(unsafe_code, reason = "the caller vouches for the bytes")]
     pub unsafe fn from_dmabuf(
         fd: OwnedFd,

@@ -111,7 +111,7 @@ impl MemoryRequest {
         self.check_rights()
     }
 
-    /// As [`validate`](Self::validate), for an engine that allocates host memory only.
+    /// Does what [`validate`](Self::validate) does, and refuses any place other than the host.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl HostMemory {
     ///
     /// # Errors
     ///
-    /// As [`MemoryRequest::validate_for_host`], `OutOfMemory`.
+    /// See [`MemoryRequest::validate_for_host`]; also `OutOfMemory`.
     pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
         let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();

@@ -33,9 +33,9 @@ impl PageMemory {
     ///
     /// # Errors
     ///
-    /// As [`MemoryRequest::validate_for_host`]; `InvalidArgument` for a node whose memory the process may not
-    /// use; `NotFound` for a node that does not exist; `OutOfMemory`; `PermissionDenied` if a sandbox forbids
-    /// to choose a node.
+    /// See [`MemoryRequest::validate_for_host`]; also `InvalidArgument` for a node whose memory the process
+    /// may not use; `NotFound` for a node that does not exist; `OutOfMemory`; `PermissionDenied` if a sandbox
+    /// forbids to choose a node.
     pub fn new(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
         match request.node {

@@ -44,7 +44,7 @@ impl SharedReady {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait), and `TimedOut` without a message when `deadline` has passed.
+    /// See [`wait`](Self::wait); also `TimedOut` without a message when `deadline` has passed.
     pub fn wait_until(self, deadline: Instant) -> Result<()> {
         self.block(Some(deadline))
     }

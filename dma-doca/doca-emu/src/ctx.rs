@@ -61,14 +61,14 @@ pub(crate) trait Context {
         self.progress() || (self.ctx().state() == State::Stopping && self.ctx().end_stop())
     }
 
-    /// As [`submit`](Self::submit); `BAD_STATE` unless the context runs.
+    /// See [`submit`](Self::submit); also `BAD_STATE` unless the context runs.
     #[inline]
     fn submit_task(&self, task: &Head, how: Submit) -> Outcome {
         require(self.ctx().state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
         self.submit(task, how)
     }
 
-    /// As [`put`](Self::put), for a task that the program frees.
+    /// Does what [`put`](Self::put) does with a task that the program frees.
     fn free_task(&self, task: &Head) {
         self.put(task);
         // The last one makes a stopping context idle, for which its owner may sleep.

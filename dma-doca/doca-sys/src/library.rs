@@ -71,7 +71,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_in(dir: &Path) -> Result<Self, LoadError> {
         Self::of(&DOCA.open_in(dir)?)
     }

@@ -86,7 +86,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` without such a
+    /// See [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` without such a
     /// representor, with a list of them; `InUse` if another server has the name; `InvalidArgument` or
     /// `OutOfRange` for an invalid name.
     pub fn listen(options: &DocaOptions, representor: PciAddress, name: &str) -> Result<Self> {
@@ -124,8 +124,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`DocaEngine::open`](crate::DocaEngine::open) for the device; `InvalidArgument` or `OutOfRange` for
-    /// an invalid name.
+    /// See [`DocaEngine::open`](crate::DocaEngine::open) for the device; `InvalidArgument` or `OutOfRange`
+    /// for an invalid name.
     pub fn new(options: &DocaOptions, name: &str) -> Result<Self> {
         let device = open(options, name, false).map_err(of("open client"))?;
         Ok(Self { device, name: name.to_owned() })

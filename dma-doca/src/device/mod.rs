@@ -124,7 +124,7 @@ pub fn discover() -> Result<Vec<DeviceInfo>> {
 ///
 /// # Errors
 ///
-/// As [`discover`].
+/// See [`discover`].
 pub fn discover_with(options: &DocaOptions) -> Result<Vec<DeviceInfo>> {
     let sdk = Sdk::new(options.load()?);
     let list = List::new(&sdk)?;

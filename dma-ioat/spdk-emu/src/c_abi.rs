@@ -87,7 +87,7 @@ impl Addr {
     ///
     /// # Safety
     ///
-    /// As [`Ptr::new`].
+    /// See [`Ptr::new`].
     #[inline]
     pub(crate) unsafe fn to<T>(self) -> Ptr<T> {
         // SAFETY: the caller meets the requirements of `Ptr::new`, which are this function's.

@@ -63,7 +63,7 @@ c_calls! {
 ///
 /// # Safety
 ///
-/// As [`Channel::build`].
+/// See [`Channel::build`].
 #[inline]
 unsafe fn build(
     channel: Ptr<Channel>,

@@ -130,7 +130,7 @@ impl MemoryTable {
     ///
     /// # Safety
     ///
-    /// As [`Device::register`](super::Device::register).
+    /// See [`Device::register`](super::Device::register).
     pub(super) unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         let RegionSpec { addr, len, rights, place } = spec;
         if addr.checked_add(len).is_none() || isize::try_from(len).is_err() {

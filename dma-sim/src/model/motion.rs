@@ -137,7 +137,7 @@ pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// # Safety
 ///
-/// As [`move_bytes`]; the ranges overlap.
+/// See [`move_bytes`]. The ranges overlap.
 #[cold]
 unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
     let distance = to.addr().abs_diff(from.addr());
@@ -156,7 +156,7 @@ unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
 
 /// # Safety
 ///
-/// As [`move_part`]; `from <= to`, which is at most the length of the task.
+/// See [`move_part`]. Also, `from <= to`, which is at most the length of the task.
 unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         each_run(src, at, at + len, |from, part_at, part_len| {
@@ -169,7 +169,7 @@ unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
 
 /// # Safety
 ///
-/// As [`move_part`]; `from <= to`, which is at most the length of the task.
+/// See [`move_part`]. Also, `from <= to`, which is at most the length of the task.
 unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         let turned = turned(pattern, at);

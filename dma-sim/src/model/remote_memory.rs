@@ -83,7 +83,7 @@ impl BounceBuffer {
     ///
     /// # Safety
     ///
-    /// As [`motion::move_part`].
+    /// See [`motion::move_part`].
     unsafe fn move_part(&mut self, memory: &MemoryTable, task: &Task, part: u8) -> Result<(), PeerError> {
         let buffer = self.buffer();
         let mut outcome = Ok(());
@@ -104,7 +104,7 @@ impl BounceBuffer {
     ///
     /// # Safety
     ///
-    /// As [`motion::move_part`].
+    /// See [`motion::move_part`].
     unsafe fn result(&mut self, memory: &MemoryTable, task: &Task) -> Result<u64, PeerError> {
         const HALF: usize = LOAD / 2;
         let (left, right) = self.buffer().split_at_mut(HALF);
@@ -140,7 +140,7 @@ impl BounceBuffer {
 ///
 /// # Safety
 ///
-/// As [`motion::move_part`]; `at` is less than the length of all pieces together.
+/// See [`motion::move_part`]. Also, `at` is less than the length of all pieces together.
 unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) -> Result<(), PeerError> {
     let mut byte = [0];
     // SAFETY: the caller's destinations are registered and reachable, and the byte is within them.
@@ -154,7 +154,7 @@ unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) ->
 ///
 /// # Safety
 ///
-/// As [`BounceBuffer::move_part`].
+/// See [`BounceBuffer::move_part`].
 unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u8]) -> Result<(), PeerError> {
     match task.kind {
         TaskKind::Compare | TaskKind::Crc32c(_) => return Ok(()),
@@ -196,7 +196,7 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
 
 /// # Safety
 ///
-/// As [`gather`].
+/// See [`gather`].
 unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> Result<(), PeerError> {
     for run in runs(dst, at, at + load.len() as u64) {
         let begin = (run.at - at) as usize;

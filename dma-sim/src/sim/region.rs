@@ -68,7 +68,7 @@ impl SimRegion {
 
     /// # Safety
     ///
-    /// As [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
+    /// See [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
     pub(super) unsafe fn register(shared: &Arc<Shared>, memory: &HostMemory, access: Access) -> Result<Self> {
         let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, rights(access, LOCAL));
         // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters
@@ -92,7 +92,7 @@ impl SimRegion {
 
     /// # Safety
     ///
-    /// As [`DmaEngine::register_device_raw`](dma_core::DmaEngine::register_device_raw).
+    /// See [`DmaEngine::register_device_raw`](dma_core::DmaEngine::register_device_raw).
     pub(super) unsafe fn register_device(
         shared: &Arc<Shared>,
         own: &Arc<DeviceMemory>,
@@ -129,7 +129,7 @@ impl SimRegion {
 
     /// # Safety
     ///
-    /// As [`Device::register`](model::Device::register), until the region is dropped.
+    /// See [`Device::register`](model::Device::register). The memory stays until the region is dropped.
     unsafe fn register_spec(
         shared: &Arc<Shared>,
         spec: RegionSpec,

@@ -128,7 +128,7 @@ impl Work<'_> {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`](dma_core::RawQueue::submit), of the segments; `skip + len` is not beyond them.
+    /// See [`RawQueue::submit`](dma_core::RawQueue::submit) about the segments. `skip + len` is within them.
     pub(super) unsafe fn run(self, skip: usize, len: usize, kernel: Kernel) -> Result<u64, Failure> {
         // SAFETY: the caller ensures access to the segments, and that `skip + len` lies within them.
         let copy = |src, dst| unsafe { copy(src, dst, skip, len, kernel) };

@@ -59,7 +59,7 @@ impl CudaEngine {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_with(driver: &Driver, options: &CudaOptions) -> Result<Self> {
         let depth = options.depth.unwrap_or(CudaOptions::DEPTH_DEFAULT);
         check_depth(depth)?;
@@ -114,7 +114,7 @@ impl CudaEngine {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngineExt::open_queue`].
+    /// See [`DmaEngineExt::open_queue`].
     pub fn open_queue_with_stream(&self, options: &QueueOptions) -> Result<(Queue, CudaStream)> {
         let lender = Lender { engine: self, stream: Mutex::new(None) };
         let queue = lender.open_queue(options)?;
@@ -260,7 +260,7 @@ pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     }
 }
 
-/// As [`discover`], by the calls of a table.
+/// Does what [`discover`] does with the calls of a table.
 #[must_use]
 pub fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);

@@ -174,7 +174,7 @@ impl CudaQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn fill(&self, pattern: [u8; 8], list: &[Segment]) -> Result<(), c_int> {
         let mut answer = Ok(());
         let called = self.stream.device.call(|driver| {

@@ -127,7 +127,7 @@ impl CudaRegion {
     ///
     /// # Safety
     ///
-    /// As [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
+    /// See [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
     pub(crate) unsafe fn register(
         device: &Arc<Device>,
         engine: EngineId,

@@ -67,22 +67,22 @@ pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
 ///
 /// These are the calls of a [`RawQueue`]. An implementer keeps its promises, as long as `inner` keeps them.
 pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`]: the descriptors are valid for `inner` until they are reported.
+    /// See [`RawQueue::submit`]: the descriptors are valid for `inner` until they are reported.
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize>;
 
-    /// As [`RawQueue::poll`].
+    /// See [`RawQueue::poll`].
     fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize;
 
-    /// As [`RawQueue::flush`].
+    /// See [`RawQueue::flush`].
     fn flush(&mut self, inner: &mut dyn RawQueue) {
         inner.flush();
     }
 
-    /// As [`RawQueue::stop`].
+    /// See [`RawQueue::stop`].
     fn stop(&mut self, inner: &mut dyn RawQueue) {
         inner.stop();
     }

@@ -145,8 +145,8 @@ fn simulated(options: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name).unwrap()).unwrap()
 }
 
-/// As [`run`], with another device of these faults beside both engines. The operations that it gets
-/// are not known here, and so neither is how often the others do an operation.
+/// Does what [`run`] does, with another device of these faults in addition to both engines. The operations
+/// that it gets are not known here, and so neither is how often the others do an operation.
 fn run_beside(
     other: Option<&str>,
     faults: &str,

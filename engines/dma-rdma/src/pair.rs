@@ -166,7 +166,7 @@ impl Pair {
     ///
     /// # Safety
     ///
-    /// As [`QueuePair::post`].
+    /// See [`QueuePair::post`].
     #[inline]
     pub(crate) unsafe fn post(&self, first: *mut ibv_send_wr) -> Result<(), (Errno, *mut ibv_send_wr)> {
         let pair = self.active.map_or(&self.own, |at| &self.links[at].pair);

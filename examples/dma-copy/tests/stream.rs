@@ -91,7 +91,7 @@ fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running
     begin(place, side, &format!("{args} --window 16K --chunk 4K --timeout 2"), file, 16 << 10)
 }
 
-/// As [`against`], with all arguments, and an impostor that agrees to `window` bytes.
+/// Does what [`against`] does with all arguments, and an impostor that agrees to `window` bytes.
 fn begin(place: &Place, side: Side, args: &str, file: Option<u64>, window: u64) -> (Running, Impostor) {
     let args = format!("{args} -e stream");
     let (running, mut impostor, role) = match side {

@@ -117,20 +117,21 @@ impl Import {
         Self::open_within(blob, OPEN_WAITS)
     }
 
-    /// As [`open`](Self::open), but only if exactly `len` bytes are granted. Nothing is mapped otherwise.
+    /// Does what [`open`](Self::open) does, but only if exactly `len` bytes are granted. Nothing is mapped
+    /// otherwise.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`RemoteError::OtherLength`].
+    /// See [`open`](Self::open); also [`RemoteError::OtherLength`].
     pub fn open_expecting(blob: &[u8], len: u64) -> Result<Self, RemoteError> {
         Self::open_checked(blob, OPEN_WAITS, Some(len))
     }
 
-    /// As [`open`](Self::open), but waits for the exporter no longer than `within`.
+    /// Does what [`open`](Self::open) does, but waits for the exporter no longer than `within`.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_within(blob: &[u8], within: Duration) -> Result<Self, RemoteError> {
         Self::open_checked(blob, within, None)
     }
@@ -252,11 +253,11 @@ impl Import {
         Lease::new(self)
     }
 
-    /// As [`lease`](Self::lease), for a lease that keeps the import alive.
+    /// Takes a [`lease`](Self::lease) that keeps the import alive.
     ///
     /// # Errors
     ///
-    /// As [`lease`](Self::lease).
+    /// See [`lease`](Self::lease).
     #[inline]
     pub fn lease_owned(self: &Arc<Self>) -> Result<OwnedLease, RemoteError> {
         Lease::new(Arc::clone(self))
@@ -276,7 +277,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`span`](Self::span) and [`lease`](Self::lease), and `to` is unchanged. For memory that is not
+    /// See [`span`](Self::span) and [`lease`](Self::lease); `to` is then unchanged. For memory that is not
     /// mapped here also [`RemoteError::Vanished`] when the exporter unmapped it, and [`RemoteError::Os`]; and
     /// then some of `to` may have been written when the copy fails.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), RemoteError> {
@@ -301,7 +302,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at), but some of the exporter's bytes may have been written.
+    /// See [`read_at`](Self::read_at), but some of the exporter's bytes may have been written.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), RemoteError> {
         self.check_span(offset, from.len() as u64, Access::WRITE)?;
         match &self.data {

@@ -47,8 +47,8 @@ impl Mapping {
         Self::map(file, offset, len, writable, align, MapFlags::POPULATE)
     }
 
-    /// As [`new`](Self::new), at any page, for a file that a peer sent: a page is looked up when it is first
-    /// touched.
+    /// Maps a file that a peer sent, as [`new`](Self::new) does, at any page: a page is looked up when it is
+    /// first touched.
     pub(super) fn of_peer(
         file: BorrowedFd<'_>,
         offset: u64,

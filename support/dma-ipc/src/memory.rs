@@ -47,8 +47,8 @@ impl SharedMemory {
         Self::allocate_for(Access::all(), len, 1, pages)
     }
 
-    /// As [`allocate`](Self::allocate), at an address that is a multiple of `align` and of the page size, for
-    /// peers that are granted no more than `peers`.
+    /// Allocates memory as [`allocate`](Self::allocate) does, at an address that is a multiple of `align` and
+    /// of the page size, for peers that are granted no more than `peers`.
     ///
     /// Without [`Access::WRITE`] the memory is sealed (`F_SEAL_FUTURE_WRITE`, Linux 5.1): the kernel then
     /// allows writes through this process's own mapping only. Older kernels lack that seal; a `tracing`
@@ -56,7 +56,7 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate), and [`RemoteError::Misaligned`] if `align` is not a power of two.
+    /// See [`allocate`](Self::allocate); also [`RemoteError::Misaligned`] if `align` is not a power of two.
     pub fn allocate_for(peers: Access, len: usize, align: usize, pages: Pages) -> Result<Self, RemoteError> {
         if len == 0 {
             return Err(RemoteError::Empty { what: "shared memory" });

@@ -11,7 +11,7 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// As [`allocate_for`](Self::allocate_for).
+    /// See [`allocate_for`](Self::allocate_for).
     pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
         let pages = if request.huge_pages { Pages::PreferHuge } else { Pages::Normal };
         Ok(Self::allocate_for(request.export, request.len, request.align, pages)?)

@@ -120,7 +120,7 @@ macro_rules! calls {
         ///
         /// # Safety
         ///
-        /// As [`load`](Self::load).
+        /// See [`load`](Self::load).
         #[cfg(feature = "linked")]
         pub unsafe fn linked(
             mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,

@@ -40,7 +40,7 @@ impl Loaded {
         }
     }
 
-    /// As [`open`](Self::open), with a [`LoadError`].
+    /// Opens a library as [`open`](Self::open) does. The error is a [`LoadError`].
     pub(crate) fn at(path: PathBuf) -> Result<Self, LoadError> {
         Self::open(&path).map_err(|reason| LoadError::Unloadable { path, reason })
     }

@@ -72,12 +72,12 @@ impl Vendor {
         }
     }
 
-    /// As [`open`](Self::open), but from `dir`, or, if `dir` is an installation's prefix, from its
-    /// directories of libraries.
+    /// Does what [`open`](Self::open) does, but from `dir`, or, if `dir` is an installation's prefix, from
+    /// its directories of libraries.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_in(&self, dir: &Path) -> Result<Vec<Loaded>, LoadError> {
         self.open_from(&self.in_and_below(dir)).map_err(check_descriptors)
     }
@@ -86,7 +86,7 @@ impl Vendor {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_beside(&self, library: &str, loaded: &Loaded) -> Result<Loaded, LoadError> {
         let open = || {
             let file = match loaded.path().parent().filter(|home| !home.as_os_str().is_empty()) {

@@ -26,7 +26,7 @@ pub(crate) fn bind(nodes: &NumaNodes, node: u32, start: NonNull<u8>, len: usize)
 ///
 /// # Errors
 ///
-/// As [`bind`], and those of `allocate`.
+/// See [`bind`]; also errors of `allocate`.
 pub(crate) fn with_policy<T>(
     nodes: &NumaNodes,
     node: u32,

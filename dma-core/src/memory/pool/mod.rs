@@ -331,8 +331,8 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// As [`DmaEngineExt::allocate_with`]; `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers of a
-    /// size, or more than 2^24 of them.
+    /// See [`DmaEngineExt::allocate_with`]; also `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers
+    /// of a size, or more than 2^24 of them.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
         Self::in_place(engine, options, Place::Host)
     }
@@ -401,7 +401,7 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// As [`try_get`](Self::try_get), with `TimedOut` instead of `OutOfResources`.
+    /// See [`try_get`](Self::try_get); `TimedOut` takes the place of `OutOfResources`.
     pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
         self.take_timeout(len, timeout).map(BufferMut)
     }

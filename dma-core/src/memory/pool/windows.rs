@@ -34,8 +34,8 @@ impl WindowPool {
     ///
     /// # Errors
     ///
-    /// As [`BufferPool::new`]; `Unsupported` if the engine has no device memory, `InvalidArgument` for a NUMA
-    /// node.
+    /// See [`BufferPool::new`]; also `Unsupported` if the engine has no device memory, `InvalidArgument` for
+    /// a NUMA node.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
         BufferPool::in_place(engine, options, Place::Device).map(Self)
     }
@@ -44,7 +44,7 @@ impl WindowPool {
     ///
     /// # Errors
     ///
-    /// As [`BufferPool::try_get`].
+    /// See [`BufferPool::try_get`].
     pub fn try_get(&self, len: usize) -> Result<Window> {
         self.0.try_take(len).map(Window::new)
     }
@@ -63,7 +63,7 @@ impl WindowPool {
     ///
     /// # Errors
     ///
-    /// As [`BufferPool::get_timeout`].
+    /// See [`BufferPool::get_timeout`].
     pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<Window> {
         self.0.take_timeout(len, timeout).map(Window::new)
     }

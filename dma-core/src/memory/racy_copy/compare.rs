@@ -35,7 +35,7 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
 ///
 /// # Safety
 ///
-/// As [`first_difference`].
+/// See [`first_difference`].
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
 const unsafe fn equal_blocks(_: *const u8, _: *const u8, _: usize) -> usize {
     0
@@ -49,7 +49,7 @@ const unsafe fn equal_blocks(_: *const u8, _: *const u8, _: usize) -> usize {
 ///
 /// # Safety
 ///
-/// As [`first_difference`].
+/// See [`first_difference`].
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
     const BLOCK: usize = 256;
@@ -98,7 +98,7 @@ unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
 ///
 /// # Safety
 ///
-/// As [`first_difference`].
+/// See [`first_difference`].
 unsafe fn place(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
     let (mut left, mut right) = ([0; CHUNK], [0; CHUNK]);
     for at in (0..len).step_by(CHUNK) {
@@ -116,7 +116,7 @@ unsafe fn place(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
 
 /// # Safety
 ///
-/// As [`first_difference`].
+/// See [`first_difference`].
 #[cfg(not(all(
     target_os = "linux",
     target_arch = "x86_64",
@@ -131,7 +131,7 @@ unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As [`first_difference`].
+/// See [`first_difference`].
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",

@@ -176,7 +176,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
     ///
     /// # Errors
     ///
-    /// As [`register_read_only_memory`](crate::DmaEngineExt::register_read_only_memory).
+    /// See [`register_read_only_memory`](crate::DmaEngineExt::register_read_only_memory).
     pub fn get<M>(&self, owner: &Arc<M>) -> Result<Buffer>
     where
         M: AsRef<[u8]> + Send + Sync + ?Sized + 'static,

@@ -70,7 +70,7 @@ unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
 ///
 /// # Safety
 ///
-/// As [`of`], and the engine's context was not destroyed.
+/// See [`of`]. The engine's context was not destroyed.
 #[inline]
 unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
     // SAFETY: the caller passes a progress engine of this layer.

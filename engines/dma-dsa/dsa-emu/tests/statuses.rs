@@ -70,7 +70,7 @@ fn address<T: ?Sized>(of: &T) -> u64 {
     std::ptr::from_ref(of).cast::<u8>().expose_provenance() as u64
 }
 
-/// As [`address`], of bytes that the stand-in may write.
+/// Returns the [`address`] of bytes that the stand-in may write.
 fn target(of: &mut [u8]) -> u64 {
     of.as_mut_ptr().expose_provenance() as u64
 }

@@ -237,7 +237,7 @@ impl DeviceQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`]: both segments are of regions of the `AutoEngine`, and stay valid until the
+    /// See [`RawQueue::submit`]: both segments are of regions of the `AutoEngine`, and stay valid until the
     /// completion.
     pub(super) unsafe fn take(&mut self, copy: Repeat, class: Class, now: Instant) -> bool {
         if self.pending.is_full() || self.free.is_empty() {

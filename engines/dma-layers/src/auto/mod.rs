@@ -196,7 +196,7 @@ impl AutoEngine {
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub fn with_devices(
         cpu: Arc<dyn DmaEngine>,
         devices: impl IntoIterator<Item = Arc<dyn DmaEngine>>,
@@ -219,7 +219,7 @@ impl AutoEngine {
     ///
     /// # Safety
     ///
-    /// As [`DmaEngine::register_raw`]: `memory` stays valid until the returned region is dropped, and is
+    /// See [`DmaEngine::register_raw`]: `memory` stays valid until the returned region is dropped, and is
     /// accessed through regions only.
     unsafe fn register_with_device(
         &self,

@@ -76,7 +76,7 @@ impl AutoQueue {
 
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     #[inline]
     unsafe fn submit_cpu(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
         if batch.is_empty() {
@@ -97,7 +97,7 @@ impl AutoQueue {
 
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     #[inline(never)]
     unsafe fn submit_slowly(&mut self, batch: &[Descriptor<'_>], in_flight: usize) -> Result<usize> {
         if self.stopped {
@@ -119,7 +119,7 @@ impl AutoQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn share(&mut self, batch: &[Descriptor<'_>], in_flight: usize) -> Result<usize> {
         self.learner.return_streak(self.streak.class, std::mem::take(&mut self.streak.remaining));
         let all = Class::new(in_flight + batch.len(), batch[0].len());

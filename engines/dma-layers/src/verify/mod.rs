@@ -303,7 +303,7 @@ impl CheckedCopy {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`], for an operation that has not been submitted yet. If `choose` returns
+    /// See [`RawQueue::submit`]. The operation has not been submitted yet. If `choose` returns
     /// [`Reach::Cpu`], the CPU can reach its memory.
     unsafe fn fill(
         &mut self,
@@ -361,11 +361,11 @@ impl CheckedCopy {
 }
 
 impl CheckedCopy {
-    /// As [`check`](Self::check), for memory that the CPU cannot reach.
+    /// Does what [`check`](Self::check) does with memory that the CPU cannot reach.
     ///
     /// # Safety
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     unsafe fn check_staged(&self, staging: &mut Staging) -> Result<Option<Mismatch>, Unreadable> {
         let each = if self.both { 1 } else { self.dst.len() };
         for dst in self.dst.chunks(each) {
@@ -413,7 +413,7 @@ impl VerifyQueue {
     ///
     /// # Safety
     ///
-    /// As [`CheckedCopy::check`].
+    /// See [`CheckedCopy::check`].
     unsafe fn check_staged(&mut self, at: usize) -> Result<Option<Mismatch>, Unreadable> {
         let Self { staging, shared, slots, .. } = self;
         let open = || {

@@ -77,7 +77,7 @@ impl Staging {
     ///
     /// # Safety
     ///
-    /// As [`first_difference`](Self::first_difference).
+    /// See [`first_difference`](Self::first_difference).
     unsafe fn fetch(&mut self, from: Segment, half: usize) -> Result<*const u8, Unreadable> {
         let to = self.host.info().segment(half * PIECE, from.len);
         // SAFETY: the caller promises that the source can be read; the destination is this value's, and stays

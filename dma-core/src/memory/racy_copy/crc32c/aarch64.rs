@@ -13,7 +13,7 @@ use super::{NOWHERE, buffered};
 ///
 /// # Safety
 ///
-/// As [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
+/// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     use std::arch::is_aarch64_feature_detected as has;
     if !(has!("crc") && has!("aes")) {
@@ -86,7 +86,7 @@ const fn prefetch(_: *const u8) {}
 ///
 /// # Safety
 ///
-/// As [`crc()`]. The processor has the CRC extension.
+/// See [`crc()`]. The processor has the CRC extension.
 #[inline]
 #[target_feature(enable = "crc")]
 unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, len: usize) -> u32 {

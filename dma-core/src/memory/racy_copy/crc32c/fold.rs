@@ -39,7 +39,7 @@ macro_rules! folds {
         ///
         /// # Safety
         ///
-        /// As [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`]. The processor has the
+        /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`]. The processor has the
         /// features. A destination past the cache is aligned to 64 bytes.
         #[target_feature(enable = $features)]
         pub(super) unsafe fn run<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {

@@ -52,7 +52,7 @@ pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
 ///
 /// # Safety
 ///
-/// As [`copy`](super::copy), and the ranges do not overlap.
+/// See [`copy`](super::copy). The ranges do not overlap.
 #[inline]
 pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller has mapped both ranges, which do not overlap.
@@ -64,7 +64,7 @@ pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) ->
 ///
 /// # Safety
 ///
-/// As [`copy_crc32c`].
+/// See [`copy_crc32c`].
 #[inline]
 pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller has mapped both ranges, which do not overlap.
@@ -76,7 +76,7 @@ pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len
 ///
 /// # Safety
 ///
-/// As [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
+/// See [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
 unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     /// The buffer is short enough for the level-1 cache.
     const CHUNK: usize = 4096;

@@ -49,7 +49,7 @@ const ALIGN_FROM: usize = 512;
 ///
 /// # Safety
 ///
-/// As [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
+/// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     // SAFETY: the ranges are those of the caller, which meets the requirements, and `instructions` returns
     // only instructions that the processor has.
@@ -58,7 +58,7 @@ pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, l
 
 /// # Safety
 ///
-/// As [`crc()`]. The processor has these instructions.
+/// See [`crc()`]. The processor has these instructions.
 unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     if instructions == BASE {
         // SAFETY: the ranges are those of the caller, which meets the requirements.
@@ -94,7 +94,7 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
 ///
 /// # Safety
 ///
-/// As [`crc()`].
+/// See [`crc()`].
 #[inline]
 #[target_feature(enable = "sse4.2")]
 unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, len: usize) -> u32 {
@@ -234,7 +234,7 @@ mod wide {
 ///
 /// # Safety
 ///
-/// As [`crc()`]. The processor has SSE 4.2 and PCLMULQDQ. A destination past the cache is aligned to a line.
+/// See [`crc()`]. The processor has SSE 4.2 and PCLMULQDQ. A destination past the cache is aligned to a line.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, mut len: usize) -> u32 {
     macro_rules! blocks {
