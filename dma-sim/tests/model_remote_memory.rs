@@ -62,7 +62,7 @@ const FAR_ADDRESS: u64 = 0x7000_0000_0123;
 
 #[expect(unsafe_code, reason = "registers memory; memory that has no address here asks for no promise")]
 fn register(device: &mut Device, spec: RegionSpec) -> RegionKey {
-    assert!(matches!(spec.place, Place::Far(_)));
+    assert!(matches!(spec.memory, RegionMemory::Far(_)));
     // SAFETY: far memory has no address that must be valid.
     unsafe { device.register(spec) }.unwrap()
 }

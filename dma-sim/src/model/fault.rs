@@ -375,8 +375,8 @@ impl Extend<Fault> for Faults {
 
 /// Applies the rules of a plan to tasks.
 ///
-/// The seed and the task's channel and number decide, so any thread may ask about any task, in any order. Only
-/// a rule with a [time](When::At) depends on the calls: it applies to the first task after its time.
+/// The seed and the task's channel and number decide, so any thread may ask about any task, in any order.
+/// Only a rule with a [time](When::At) depends on the calls: it applies to the first task after its time.
 #[derive(Debug)]
 pub struct FaultInjector {
     /// Each rule, and whether its time has come and it was applied.
@@ -386,7 +386,8 @@ pub struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// Makes the injector of a [valid](FaultPlan::validate) plan. The clock of [`strike`](Self::strike) starts.
+    /// Makes the injector of a [valid](FaultPlan::validate) plan. The clock of [`strike`](Self::strike)
+    /// starts.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         let rules = plan.rules.into_iter().map(|rule| (rule, AtomicBool::new(false))).collect();

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use dma_core::{RegionKey, Segment};
 
 use super::region::{
-    self, FarMemory, KeyName, MAX_REGIONS, PeerAccess, PeerError, Place, RegionError, RegionSpec, Rights,
+    self, FarMemory, KeyName, MAX_REGIONS, PeerAccess, PeerError, RegionError, RegionMemory, RegionSpec,
+    Rights,
 };
 use super::task::TaskError;
 
@@ -132,14 +133,14 @@ impl MemoryTable {
     ///
     /// See [`Device::register`](super::Device::register).
     pub(super) unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
-        let RegionSpec { addr, len, rights, place } = spec;
+        let RegionSpec { addr, len, rights, memory } = spec;
         if addr.checked_add(len).is_none() || isize::try_from(len).is_err() {
             return Err(RegionError::OutOfAddresses { addr, len });
         }
-        let (memory, peer) = match place {
-            Place::Here(ptr) => (Memory(ptr), None),
-            Place::Shared(ptr, access) => (Memory(ptr), Some(Peer::Shared(access))),
-            Place::Far(far) => (Memory::NOWHERE, Some(Peer::Far(far))),
+        let (memory, peer) = match memory {
+            RegionMemory::Local(ptr) => (Memory(ptr), None),
+            RegionMemory::Shared(ptr, access) => (Memory(ptr), Some(Peer::Shared(access))),
+            RegionMemory::Far(far) => (Memory::NOWHERE, Some(Peer::Far(far))),
         };
         self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned: None })
     }
@@ -256,7 +257,7 @@ impl MemoryTable {
         KeyName(region::key(piece.region, self.entries[piece.region as usize].generation))
     }
 
-    /// Acquires leave to touch all of `pieces`; on `Err` none is held.
+    /// Acquires access to all of `pieces`; on `Err` none is held.
     pub(super) fn acquire<'a>(
         &self,
         pieces: impl Iterator<Item = &'a Piece> + Clone,

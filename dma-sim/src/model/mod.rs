@@ -66,7 +66,7 @@ pub use fault::{Fault, FaultInjector, FaultPlan, FaultPlanError, FaultRule, Faul
 pub use profile::{
     ChannelCosts, Costs, Direction, Found, OnFailure, Profile, ProfileError, Reporting, ZeroLength,
 };
-pub use region::{FarMemory, PeerAccess, PeerError, Place, RegionError, RegionSpec, Rights};
+pub use region::{FarMemory, PeerAccess, PeerError, RegionError, RegionMemory, RegionSpec, Rights};
 pub use task::{HaltCause, Refused, Status, TaskError, TaskReport};
 pub use time::{ParseTimeError, Time};
 pub use trace::{Trace, TraceEvent, TraceMode};

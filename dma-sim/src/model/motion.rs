@@ -87,7 +87,7 @@ impl Tearing {
 ///
 /// # Safety
 ///
-/// All pieces are of regions that are registered now, and leave to touch remote ones was acquired. Sources
+/// All pieces are of regions that are registered now, and access to remote ones was acquired. Sources
 /// and destinations are of `len` bytes each, where the operation has them.
 pub(super) unsafe fn move_part(
     kind: TaskKind,

@@ -39,8 +39,8 @@ impl fmt::Display for Rights {
     }
 }
 
-/// Bits of a key that are the index into the table of regions. The others count the uses of that index, so that
-/// keys of unregistered regions are never reused.
+/// Bits of a key that are the index into the table of regions. The others count the uses of that index, so
+/// that keys of unregistered regions are never reused.
 const INDEX_BITS: u32 = usize::BITS / 2;
 
 /// The number of keys in use at a time, and the number of uses of an index.
@@ -77,20 +77,20 @@ pub enum PeerError {
     Gone,
 }
 
-/// Leave to touch a peer's memory, acquired whenever bytes are about to move.
+/// Access to a peer's memory, which is acquired each time before bytes move.
 ///
 /// The model calls [`acquire`](Self::acquire), moves some bytes, and calls [`release`](Self::release), all
 /// within one call of [`Device::advance`](super::Device::advance). So a peer waits for one memory copy at
-/// most. A copy may acquire leave several times.
+/// most. A copy may acquire access several times.
 pub trait PeerAccess: fmt::Debug + Send + Sync {
-    /// Acquires leave. After `Ok` the memory stays valid until [`release`](Self::release).
+    /// Acquires access. After `Ok` the memory stays valid until [`release`](Self::release).
     ///
     /// # Errors
     ///
     /// The memory must not be touched, now or later.
     fn acquire(&self) -> Result<(), PeerError>;
 
-    /// Gives back the leave of one successful [`acquire`](Self::acquire).
+    /// Releases the access of one successful [`acquire`](Self::acquire).
     fn release(&self);
 }
 
@@ -116,9 +116,9 @@ pub trait FarMemory: fmt::Debug + Send + Sync {
 
 /// Location of a region's bytes.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum RegionMemory {
     /// This process's own memory.
-    Here(NonNull<u8>),
+    Local(NonNull<u8>),
     /// A peer's memory that is mapped in this process.
     Shared(NonNull<u8>, Arc<dyn PeerAccess>),
     /// A peer's memory without an address in this process.
@@ -135,32 +135,32 @@ pub struct RegionSpec {
     /// Access rights.
     pub rights: Rights,
     /// Location of the bytes.
-    pub place: Place,
+    pub memory: RegionMemory,
 }
 
 impl RegionSpec {
     /// Describes memory of this process, named by its own addresses.
     #[must_use]
     pub fn local(ptr: NonNull<u8>, len: u64, rights: Rights) -> Self {
-        Self { addr: ptr.as_ptr().addr() as u64, len, rights, place: Place::Here(ptr) }
+        Self { addr: ptr.as_ptr().addr() as u64, len, rights, memory: RegionMemory::Local(ptr) }
     }
 
     /// Describes memory of a peer, mapped at `ptr` here and named by the peer's addresses from `addr`.
     #[must_use]
     pub fn remote(addr: u64, ptr: NonNull<u8>, len: u64, rights: Rights, peer: Arc<dyn PeerAccess>) -> Self {
-        Self { addr, len, rights, place: Place::Shared(ptr, peer) }
+        Self { addr, len, rights, memory: RegionMemory::Shared(ptr, peer) }
     }
 
     /// Describes memory of a peer that has no address here, named by the peer's addresses from `addr`.
     #[must_use]
     pub fn far(addr: u64, len: u64, rights: Rights, memory: Arc<dyn FarMemory>) -> Self {
-        Self { addr, len, rights, place: Place::Far(memory) }
+        Self { addr, len, rights, memory: RegionMemory::Far(memory) }
     }
 
     /// Returns true for a peer's memory.
     #[must_use]
     pub fn is_remote(&self) -> bool {
-        !matches!(self.place, Place::Here(_))
+        !matches!(self.memory, RegionMemory::Local(_))
     }
 }
 

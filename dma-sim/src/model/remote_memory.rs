@@ -1,5 +1,5 @@
-//! Moves bytes of tasks, and finds their results, with leave of the peers that own the memory, and through a
-//! bounce buffer for memory without an address in this process.
+//! Moves bytes of tasks, and finds their results, with access that the peers of remote memory grant, and
+//! through a bounce buffer for memory without an address in this process.
 #![expect(unsafe_code, reason = "copies between raw addresses and a buffer; others may hold the same memory")]
 
 use super::channel::Task;
@@ -9,7 +9,8 @@ use super::region::PeerError;
 use super::rng;
 use super::task::TaskKind;
 
-/// Moves a part of a task, with leave of the peers that own its memory. With the last part, finds its result.
+/// Moves a part of a task, after the peers that own its memory granted access. With the last part, finds its
+/// result.
 pub(super) fn move_part(
     memory: &MemoryTable,
     bounce: &mut BounceBuffer,
@@ -25,18 +26,18 @@ pub(super) fn move_part(
     task.touched |= task.kind.writes();
     let mut moved = if task.far {
         // SAFETY: the pieces that are not far are of registered regions, which stay registered as long as
-        // they are pinned. Leave for remote ones was acquired above.
+        // they are pinned. Access to remote ones was acquired above.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
         // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
-        // pinned: from submission to the end. Leave for remote ones was acquired above. The lengths were
+        // pinned: from submission to the end. Access to remote ones was acquired above. The lengths were
         // checked at submission.
         unsafe { motion::move_part(task.kind, &task.src, &task.dst, task.len, &task.tearing, part) };
         Ok(())
     };
     if moved.is_ok() && task.kind.has_result() && part == task.tearing.parts {
         // SAFETY: the pieces that are not far are of registered regions, which are pinned until the task's
-        // end, and leave for remote ones was acquired.
+        // end, and access to remote ones was acquired.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -60,7 +61,7 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    // SAFETY: the pieces are of regions that stay registered while they are pinned, and leave was acquired;
+    // SAFETY: the pieces are of regions that stay registered while they are pinned, and access was acquired;
     // the byte is one of the destinations'.
     let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
@@ -177,7 +178,7 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
 
 /// # Safety
 ///
-/// The pieces that are not far are of regions that are registered now, and leave to touch them was acquired.
+/// The pieces that are not far are of regions that are registered now, and access to them was acquired.
 unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) -> Result<(), PeerError> {
     for run in runs(src, at, at + load.len() as u64) {
         let begin = (run.at - at) as usize;

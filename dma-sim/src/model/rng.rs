@@ -1,4 +1,5 @@
-//! The model's only source of chance: one seed, one stream per use. Faults have [their own](super::FaultInjector).
+//! The model's only source of chance: one seed, one stream per use. Faults have [their
+//! own](super::FaultInjector).
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};

@@ -218,8 +218,8 @@ pub struct TaskReport {
     pub status: Status,
     /// Length of the task in bytes.
     pub len: u64,
-    /// Result of an [operation](dma_core::Operation) that has one and is [`Done`](Status::Done); otherwise not
-    /// meaningful.
+    /// Result of an [operation](dma_core::Operation) that has one and is [`Done`](Status::Done); otherwise
+    /// not meaningful.
     pub result: u64,
     /// Bytes were written, all or some.
     pub touched: bool,

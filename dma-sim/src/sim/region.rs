@@ -13,7 +13,7 @@ use dma_core::{
 use super::NAME;
 use super::device_memory::{Allocation, DeviceMemory};
 use super::shared::Shared;
-use crate::model::{self, PeerAccess, PeerError, RegionError, RegionSpec, Rights};
+use crate::model::{PeerAccess, PeerError, RegionError, RegionMemory, RegionSpec, Rights};
 use dma_ipc::{Import, OwnedLease, SharedMemory, Unexportable};
 
 /// Memory that the device of a [`SimEngine`](super::SimEngine) can reach.
@@ -83,8 +83,8 @@ impl SimRegion {
     ) -> Result<Self> {
         let own = memory.allocate(request)?;
         let rights = rights(request.access, LOCAL);
-        let place = model::Place::Here(own.bytes());
-        let spec = RegionSpec { addr: own.addr(), len: request.len as u64, rights, place };
+        let bytes = RegionMemory::Local(own.bytes());
+        let spec = RegionSpec { addr: own.addr(), len: request.len as u64, rights, memory: bytes };
         let base = own.bytes();
         // SAFETY: the region owns the memory until it has unregistered it. The CPU has no other access to it.
         unsafe { Self::register_spec(shared, spec, base, request.access, Backing::Device(own)) }
@@ -105,8 +105,8 @@ impl SimRegion {
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_hint("register device memory on the engine of its device, before it is freed"));
         };
-        let place = model::Place::Here(base);
-        let spec = RegionSpec { addr, len: len as u64, rights: rights(access, LOCAL), place };
+        let bytes = RegionMemory::Local(base);
+        let spec = RegionSpec { addr, len: len as u64, rights: rights(access, LOCAL), memory: bytes };
         let backing = Backing::RegisteredDevice(Arc::clone(own));
         // SAFETY: the caller promises that the memory stays allocated until the region is dropped, which
         // unregisters it. The CPU has no other access to it.
@@ -129,7 +129,8 @@ impl SimRegion {
 
     /// # Safety
     ///
-    /// See [`Device::register`](model::Device::register). The memory stays until the region is dropped.
+    /// See [`Device::register`](crate::model::Device::register). The memory stays until the region is
+    /// dropped.
     unsafe fn register_spec(
         shared: &Arc<Shared>,
         spec: RegionSpec,

@@ -134,7 +134,7 @@ impl Device {
     ///
     /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
     /// valid for reads, and for writes if the rights include any, from the thread that drives the device. A
-    /// peer's memory need be valid only while leave is [held](PeerAccess::acquire), and
+    /// peer's memory need be valid only while access is [held](PeerAccess::acquire), and
     /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of it, no
     /// Rust reference to them is used, except shared ones to bytes that are only read.
     #[expect(unsafe_code, reason = "the caller promises that the memory stays")]
