@@ -187,40 +187,26 @@ impl<'a> Descriptor<'a> {
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "`kind` says what both sides hold")]
     pub const fn operation(&self) -> Operation<'a> {
         let seed = (self.word >> 32) as u32;
-        match DescriptorKind::of(self.word) {
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::Copy => unsafe {
-                Operation::Copy { src: self.segment(self.src), dst: self.segment(self.dst) }
-            },
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::CopyLists => unsafe {
-                Operation::CopyLists { src: self.src.list, dst: self.dst.list }
-            },
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::Fill => unsafe {
-                Operation::Fill { pattern: self.src.pattern, dst: self.dst.list }
-            },
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::Compare => unsafe {
-                Operation::Compare { a: self.segment(self.src), b: self.segment(self.dst) }
-            },
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::Crc32c => unsafe { Operation::Crc32c { src: self.segment(self.src), seed } },
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::CopyCrc32c => unsafe {
-                Operation::CopyCrc32c { src: self.segment(self.src), dst: self.segment(self.dst), seed }
-            },
-            // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-            // changes them.
-            DescriptorKind::CopyToBoth => unsafe {
-                Operation::CopyToBoth { src: self.segment(self.src), dst: self.dst.pair }
-            },
+        // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
+        // changes them.
+        unsafe {
+            match DescriptorKind::of(self.word) {
+                DescriptorKind::Copy => {
+                    Operation::Copy { src: self.segment(self.src), dst: self.segment(self.dst) }
+                }
+                DescriptorKind::CopyLists => Operation::CopyLists { src: self.src.list, dst: self.dst.list },
+                DescriptorKind::Fill => Operation::Fill { pattern: self.src.pattern, dst: self.dst.list },
+                DescriptorKind::Compare => {
+                    Operation::Compare { a: self.segment(self.src), b: self.segment(self.dst) }
+                }
+                DescriptorKind::Crc32c => Operation::Crc32c { src: self.segment(self.src), seed },
+                DescriptorKind::CopyCrc32c => {
+                    Operation::CopyCrc32c { src: self.segment(self.src), dst: self.segment(self.dst), seed }
+                }
+                DescriptorKind::CopyToBoth => {
+                    Operation::CopyToBoth { src: self.segment(self.src), dst: self.dst.pair }
+                }
+            }
         }
     }
 
