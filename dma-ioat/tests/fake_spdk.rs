@@ -364,7 +364,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let mut owner: Aligned = memory.into_owner().unwrap();
     assert!(owner.as_mut().iter().all(|b| *b == 5));
 
-    // Bad: where it begins, how long it is, twice, and what the device cannot reach.
+    // An unaligned start, two unaligned lengths; and below, memory that the device cannot reach.
     for (skip, len) in [(4096, MIB2), (0, MIB2 + 4096), (0, 100)] {
         let mut memory = Aligned::new(2 * MIB2);
         (memory.start, memory.len) = (memory.start + skip, len);

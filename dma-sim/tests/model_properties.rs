@@ -480,7 +480,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
                 Some(Status::Failed(_)) => assert!(task.must_fail, "failed for no reason: {token}"),
                 Some(Status::Aborted(_)) => assert!(halts && failing, "aborted for no reason: {token}"),
                 Some(_) => {}
-                // Coalesced, and nothing came that would report it; a stall like the devices'.
+                // It was coalesced, and no later task was reported. Real devices stall in the same way.
                 None => assert!(task.coalesce, "never reported: {token} {task:?}"),
             }
         }

@@ -481,7 +481,7 @@ fn real_time_takes_as_long_as_the_device() {
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let begun = Instant::now();
     copy(&engine, &queue).unwrap().wait().unwrap();
-    // A lower bound only: how long more it takes is up to the machine.
+    // This is only a lower bound, because the machine may take longer.
     assert!(begun.elapsed() >= Duration::from_millis(30));
     assert!(
         engine.advance(Duration::from_secs(3_600)) < Time::from_us(3_600_000_000),

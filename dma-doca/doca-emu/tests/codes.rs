@@ -1,4 +1,4 @@
-//! Every result that the core can give is given, by something that a program can do.
+//! A program causes each result code of the core.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]

@@ -75,7 +75,8 @@ impl Memory {
         Ok((Self::Pinned(start), start as Address))
     }
 
-    /// Frees it, once. Waits for the device, which has nothing to do with this memory any more.
+    /// Frees the memory. Must be called once, when the device no longer uses the memory. Blocks until the
+    /// device is idle.
     fn free(self, device: &Device) -> Result<(), c_int> {
         device.call(|driver| match self {
             // SAFETY: allocated by `allocate_len`, and freed once.

@@ -9,7 +9,7 @@ use dma_core::Result;
 use crate::device::Device;
 use crate::driver::{EVENT_DISABLE_TIMING, Handle};
 
-/// A stream. It is destroyed with its last user; what was queued still happens then.
+/// A stream. It is destroyed with its last user; queued work is still done after that.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) device: Arc<Device>,

@@ -14,7 +14,7 @@ use crate::error::{error, failed};
 use crate::verbs::*;
 use crate::wire::End;
 
-/// Repetitions of a request without an answer. The most would be 7, with which Soft-RoCE never gives up.
+/// Retries of a request without a response. The maximum is 7, but with 7 Soft-RoCE never gives up.
 const RETRIES: u8 = 6;
 /// Reads in progress at once; 16 is what devices commonly take.
 const READS: i32 = 16;

@@ -278,7 +278,7 @@ impl RdmaQueue {
     }
 
     /// Takes completions, and connects again once all requests in flight have been flushed. Requests to a
-    /// lost device also end, if it lets go of their memory.
+    /// lost device also end, if the device no longer uses their memory.
     #[inline]
     fn process(&mut self) {
         self.take();

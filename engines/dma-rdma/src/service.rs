@@ -259,7 +259,7 @@ fn timespec(time: Duration) -> Timespec {
 }
 
 impl Served {
-    /// Returns false if the peer is gone, or sends more, which no importer does.
+    /// Returns false if the peer has closed the connection or sent more bytes, which no importer does.
     fn is_connected(&mut self) -> bool {
         let more = self.stream.read(&mut [0]);
         more.is_err_and(|e| matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted))

@@ -70,12 +70,12 @@
 //!
 //! # Implementation
 //!
-//! The memory is a sealed memfd, or the exporter's `/proc/self/mem`, opened by itself with the mode that the
-//! rights need, so that a peer needs no right to trace it. An exporting process listens on a Unix socket with
-//! a random name in the abstract namespace. It answers an export's 128-bit token with the file, and with a
-//! page that has one atomic word: the number of leases, and a flag that closes them. The connection stays
-//! open, so that each side notices the end of the other. One thread per process does this work, and sleeps
-//! otherwise.
+//! The memory is a sealed memfd, or the exporter's `/proc/self/mem`. The exporter opens the latter itself,
+//! with the mode that the rights need, so a peer needs no permission to trace the exporter. An exporting
+//! process listens on a Unix socket with a random name in the abstract namespace. It answers an export's
+//! 128-bit token with the file, and with a page that has one atomic word: the number of leases, and a flag
+//! that closes them. The connection stays open, so that each side notices the end of the other. One thread
+//! per process does this work, and sleeps otherwise.
 
 mod blob;
 mod error;

@@ -121,8 +121,8 @@ unsafe impl Send for Backend {}
 unsafe impl Sync for Backend {}
 
 thread_local! {
-    /// This thread is inside of a buffer's handler: what the handler logs itself goes to the other sinks
-    /// only, or it would never end.
+    /// This thread is inside a buffer's handler. Messages of the handler itself go only to the other sinks,
+    /// because otherwise it would call itself without end.
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 

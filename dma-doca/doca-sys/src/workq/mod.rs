@@ -255,5 +255,5 @@ unsafe fn write_address<T>(
     code
 }
 
-/// The flags of no option.
+/// No flags.
 const NO_FLAGS: c_int = 0;

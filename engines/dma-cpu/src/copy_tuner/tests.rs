@@ -729,7 +729,8 @@ struct Bursts {
 }
 
 impl Bursts {
-    /// Returns the shared copies among the last quarter, and the wake-ups for trials among all.
+    /// Returns the number of shared copies in the last quarter, and the number of wake-ups for trials in all
+    /// copies.
     fn run(&self, tuner: &mut CopyTuner, copies: usize) -> (usize, usize) {
         let len = 256 << 10;
         let (mut shared, mut woken, mut trial, mut now) = (0, 0, false, 1);

@@ -15,8 +15,8 @@ pub(crate) struct Ring {
     pushed: AtomicUsize,
     /// Grows with each push and each wake-up: the word that the worker sleeps on.
     signals: AtomicU32,
-    /// The worker sleeps, or is about to. It alone changes this: a waker that took it back could take it back
-    /// from the next sleep.
+    /// The worker sleeps, or is about to. Only the worker changes this flag: if wakers
+    /// cleared it, a late waker could clear it during the next sleep.
     asleep: AtomicBool,
 }
 

@@ -89,7 +89,7 @@ impl DsaQueue {
             if self.opened.fork.is_child() {
                 return self.give_up(FORKED);
             }
-            // Another queue opens the work queue again: what is left is sent later.
+            // Another queue is opening the work queue again, so the other lists are sent later.
             let Ok(live) = self.opened.live.try_read() else { return };
             let portal = live.portal.as_ref().filter(|_| live.generation == self.watch.generation());
             let Some(portal) = portal else {

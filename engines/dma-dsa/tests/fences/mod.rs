@@ -41,7 +41,7 @@ pub(crate) fn programs() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// The queue, its completions, and the cells as they are to be.
+/// The queue, its completions, and the expected values of the cells.
 struct Run {
     queue: Box<dyn RawQueue>,
     region: RegionInfo,

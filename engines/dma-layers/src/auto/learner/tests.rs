@@ -67,7 +67,7 @@ fn costs_that_change_are_seen() {
     let had = run(&mut learner, class, [100.0, 1000.0], 10_000);
     assert!(had[1] < 200, "a device that became slow is left: {had:?}");
     let had = run(&mut learner, class, [100.0, 50.0], 600_000);
-    assert!(had[1] > 300_000, "one that became streak is used again: {had:?}");
+    assert!(had[1] > 300_000, "one that became fast is used again: {had:?}");
 }
 
 #[test]
