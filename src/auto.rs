@@ -91,6 +91,24 @@ impl Auto {
     }
 }
 
+impl Auto {
+    /// Adds the right notation to the error of `name`, if it has options that may be meant for its device.
+    fn hint_for_device(&self, name: &EngineName, error: Error) -> Error {
+        let own = |key: &str| self.options().iter().any(|info| info.key == key);
+        let meant: String = name
+            .options()
+            .filter(|(key, _)| !own(key))
+            .map(|(key, value)| format!(";{key}={value}"))
+            .collect();
+        match name.option("device") {
+            Some(device) if ![ANY, NONE].contains(&device) && !meant.is_empty() => error.with_hint(format!(
+                "write `;` for each comma in the device's name: auto:device={device}{meant}"
+            )),
+            _ => error,
+        }
+    }
+}
+
 impl Backend for Auto {
     fn name(&self) -> &'static str {
         "auto"
@@ -141,7 +159,8 @@ impl Backend for Auto {
                 Ok(())
             }
             _ => Err(value.not_read()),
-        })?;
+        })
+        .map_err(|error| self.hint_for_device(name, error))?;
         let devices = match name.option("device") {
             Some(NONE) => Vec::new(),
             None | Some(ANY) => any_devices(),

@@ -143,6 +143,7 @@ mod tests {
             "meter+verify+sim:seed=7,label=a,profile=dsa,sample=2",
             "verify+auto:device=sim:seed=7;profile=dsa,sample=2",
             "auto:device=verify+sim:seed=7;sample=2,prefer=device",
+            "auto:device=verify+sim:faults=fail@5+lose:p=0.1;seed=7;device_memory=1M,prefer=device",
         ] {
             let engine = open(name).expect(name);
             assert!(engine.info().device.contains("with verified copies"), "{name}: {engine:?}");
@@ -185,6 +186,10 @@ mod tests {
             ("verify+cpu:sample_bytes=x", "bytes"),
             ("verify+cpu:thread=2", "threads"),
             ("cpu:sample=2", "threads"),
+            (
+                "auto:device=sim:faults=fail@5,seed=7,prefer=device",
+                "write `;` for each comma in the device's name: auto:device=sim:faults=fail@5;seed=7",
+            ),
             ("auto:device=verify+cpu", "that is no device for `auto`"),
             ("auto:device=meter+verify+auto", "that is no device for `auto`"),
         ] {

@@ -31,6 +31,22 @@ dma_core::conformance_tests!(tight, device("sim:max_transfer=100,max_segments=2,
 dma_core::conformance_tests!(failing, device("sim:faults=fail@every=3+reset@every=50,seed=7"));
 dma_core::conformance_tests!(refusing, device("sim:faults=refuse@every=4,seed=8"));
 dma_core::conformance_tests!(vanishing, device("sim:faults=gone@5,seed=9"));
+dma_core::conformance_tests!(with_device_memory, measured("sim:device_memory=1G,seed=11"));
+dma_core::conformance_tests!(
+    with_memory_of_a_tight_device,
+    device("sim:profile=dsa,max_transfer=100,max_segments=2,depth=3,device_memory=1G,seed=12")
+);
+dma_core::conformance_tests!(
+    with_memory_of_the_first_device,
+    Box::new(
+        AutoEngine::new(
+            Arc::new(measured("sim:device_memory=1G,seed=13")),
+            Arc::new(SimEngine::open(&SimOptions::new().with_device_memory(1 << 20)).expect("it opens")),
+            &AutoOptions::new().with_prefer(Prefer::Device)
+        )
+        .expect("it opens")
+    ) as Box<dyn DmaEngine>
+);
 dma_core::conformance_tests!(
     nested,
     Box::new(

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use dma_core::{
-    Completion, Descriptor, ErrorKind, Outcome, QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
-    Segment,
+    Completion, Descriptor, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents, QueueOptions,
+    QueueStats, RawQueue, Result, Segment,
 };
 
 use super::event::Events;
@@ -30,6 +30,8 @@ const PROBE_EVERY: u32 = 64;
 /// One poll adds at most the stall timeout divided by this number to the polled time. Otherwise the time in
 /// which the thread did not run could count as a stall of the device.
 const STALL_CHECKS: u32 = 8;
+/// Number of the device's failure codes that a queue can explain.
+const CODES: usize = 16;
 /// Fixed cost of a copy, in bytes that could be copied in the same time.
 const COPY_OVERHEAD: usize = 512;
 
@@ -47,10 +49,12 @@ pub(super) struct Repeat {
     pub(super) dst: Segment,
 }
 
+/// A descriptor in flight on the device.
 #[derive(Clone, Copy, Debug)]
-struct DeviceCopy {
-    copy: Repeat,
-    class: Class,
+struct DeviceWork {
+    token: u64,
+    /// The copy, and its class; `None` if the CPU cannot repeat it, because it is in the device's memory.
+    copy: Option<(Repeat, Class)>,
     at: Instant,
     /// The queue's `polled` and `completed` at the submission.
     polled: Duration,
@@ -72,7 +76,7 @@ pub(super) struct DeviceQueue {
     state: DeviceState,
     /// The queue was stopped, or its device was lost. The device can be used only by another queue.
     is_over: bool,
-    slots: Box<[Option<DeviceCopy>]>,
+    slots: Box<[Option<DeviceWork>]>,
     free: Vec<usize>,
     pending: ArrayVec<Descriptor<'static>, BATCH>,
     doorbell_pending: bool,
@@ -92,6 +96,8 @@ pub(super) struct DeviceQueue {
     progress: Duration,
     next_scan: Duration,
     completed: u64,
+    /// Codes that the device has failed work in its memory with: the latest ones.
+    codes: ArrayVec<i32, CODES>,
     /// Counters of the device's queues that were replaced.
     past: QueueStats,
 }
@@ -107,7 +113,7 @@ impl DeviceQueue {
         let depth = options.depth.min(shared.device.info().limits.max_queue_depth);
         let options = options.clone().with_depth(depth);
         dma_core::check_headroom(
-            depth.saturating_mul(size_of::<Option<DeviceCopy>>() + size_of::<Repeat>()),
+            depth.saturating_mul(size_of::<Option<DeviceWork>>() + size_of::<Repeat>()),
         )?;
         let now = Instant::now();
         let mut opened = Self {
@@ -133,6 +139,7 @@ impl DeviceQueue {
             progress: Duration::ZERO,
             next_scan: Duration::ZERO,
             completed: 0,
+            codes: ArrayVec::new(),
             past: QueueStats::default(),
         };
         match shared.device.open_queue_raw(&opened.options) {
@@ -172,8 +179,13 @@ impl DeviceQueue {
     /// while the device is not used. It reads the clock at every [`PROBE_EVERY`]th call only.
     pub(super) fn probe_device(&mut self, counts: &Counts) {
         self.submissions += 1;
+        if self.submissions.is_multiple_of(PROBE_EVERY) {
+            self.resume_if_due(counts);
+        }
+    }
+
+    fn resume_if_due(&mut self, counts: &Counts) {
         if let DeviceState::BackedOff(until) = self.state
-            && self.submissions.is_multiple_of(PROBE_EVERY)
             && Instant::now() >= until
             && (!self.is_over || self.in_flight() == 0)
         {
@@ -209,7 +221,7 @@ impl DeviceQueue {
         let mut queue = self.shared.device.open_queue_raw(&self.options)?;
         if let Some(events) = &self.events {
             let own = queue.events().ok_or_else(|| {
-                dma_core::Error::new(ErrorKind::Unsupported, "the device's new queue has no wake-ups")
+                Error::new(ErrorKind::Unsupported, "the device's new queue has no wake-ups")
             })?;
             events.add(own.fd())?;
         }
@@ -249,14 +261,97 @@ impl DeviceQueue {
         else {
             return false;
         };
-        let Some(slot) = self.free.pop() else { return false };
+        let Some(slot) = self.occupy(copy.token, Some((copy, class)), now) else { return false };
+        self.pending.push(Descriptor::copy(slot, src, dst));
+        true
+    }
+
+    /// Keeps work in a free slot, and returns the slot as the token for the device.
+    fn occupy(&mut self, token: u64, copy: Option<(Repeat, Class)>, now: Instant) -> Option<u64> {
+        let slot = self.free.pop()?;
         if self.in_flight() == 1 {
             (self.last_poll, self.progress) = (now, self.polled);
         }
         let (polled, completed) = (self.polled, self.completed);
-        self.slots[slot] = Some(DeviceCopy { copy, class, at: now, polled, completed });
-        self.pending.push(Descriptor::copy(slot as u64, src, dst));
-        true
+        self.slots[slot] = Some(DeviceWork { token, copy, at: now, polled, completed });
+        Some(slot as u64)
+    }
+
+    /// Returns whether the operation has an operand that the CPU cannot copy.
+    pub(super) fn is_device_only(&mut self, operation: Operation<'_>) -> bool {
+        let keys = &self.shared.keys;
+        let mut is = |segment| self.recent.is_device_only(keys, segment);
+        match operation {
+            Operation::Copy { src, dst } => is(src) || is(dst),
+            Operation::Fill { dst, .. } => dst.iter().any(|segment| is(*segment)),
+            // The engine declares neither lists nor other operations if the device has memory.
+            _ => false,
+        }
+    }
+
+    /// Submits work with operands in the device's memory. Returns false if the device's queue is full.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the device cannot reach the other operand; `DeviceLost` while the queue does without
+    /// the device; the device's refusal.
+    ///
+    /// # Safety
+    ///
+    /// As [`RawQueue::submit`].
+    pub(super) unsafe fn submit_device_only(
+        &mut self,
+        descriptor: &Descriptor<'_>,
+        learner: &mut Learner,
+        counts: &Counts,
+    ) -> Result<bool> {
+        self.resume_if_due(counts);
+        if self.is_over {
+            let why = "the queue's device has failed, and only the device copies its memory";
+            return Err(Error::new(ErrorKind::DeviceLost, why).with_hint(
+                "wait for all operations, and try again in some seconds; `explain` has the reason",
+            ));
+        }
+        let keys = &self.shared.keys;
+        let mut translate = |segment| {
+            self.recent.translate(keys, segment).ok_or_else(|| {
+                let message = "one operand is in device memory, and the device cannot reach the other one";
+                Error::new(ErrorKind::Unsupported, message)
+                    .with_hint("copy through memory that this engine allocates")
+            })
+        };
+        let filled;
+        let translated = match descriptor.operation() {
+            Operation::Copy { src, dst } => Descriptor::copy(0, translate(src)?, translate(dst)?),
+            Operation::Fill { pattern, dst: &[dst] } => {
+                filled = [translate(dst)?];
+                Descriptor::fill(0, pattern, &filled)
+            }
+            other => return Err(Error::new(ErrorKind::Unsupported, format!("{other:?} in device memory"))),
+        };
+        let Some(slot) = self.occupy(descriptor.token(), None, Instant::now()) else { return Ok(false) };
+        let submitted = match &mut self.queue {
+            // SAFETY: the caller promises that the segments are valid until the completion. Their keys are
+            // those of the device's own regions, which live as long as the regions of the `AutoEngine`.
+            Some(queue) => unsafe { queue.submit(&[translated.with_token(slot)]) },
+            None => Err(Error::bare(ErrorKind::DeviceLost)),
+        };
+        if matches!(submitted, Ok(1)) {
+            counts.took(Engine::Device, 1);
+            self.doorbell_pending = true;
+            return Ok(true);
+        }
+        self.release(slot);
+        if let Err(error) = &submitted {
+            self.note_refusal(error, learner, counts);
+        }
+        submitted.map(|_| false)
+    }
+
+    /// Explains a code that work in the device's memory has failed with.
+    pub(super) fn explain(&self, native: i32) -> Option<NativeError> {
+        let queue = self.queue.as_ref().filter(|_| self.codes.contains(&native))?;
+        Some(queue.explain(native))
     }
 
     /// Returns whether [`submit`](Self::submit) has to be called before another copy is accepted.
@@ -281,20 +376,24 @@ impl DeviceQueue {
         counts.took(Engine::Device, taken);
         self.doorbell_pending |= taken > 0;
         for descriptor in &pending[taken..] {
-            if let Some(slot) = self.release(descriptor.token()) {
-                repeats.push_back(slot.copy);
+            if let Some((copy, _)) = self.release(descriptor.token()).and_then(|work| work.copy) {
+                repeats.push_back(copy);
             }
         }
         if let Err(error) = submitted {
-            self.failures += 1;
-            self.is_over |= matches!(error.kind(), ErrorKind::DeviceLost | ErrorKind::Closed);
-            if self.is_over || self.failures >= FAILURES {
-                self.leave(&error.to_string(), learner, counts);
-            }
+            self.note_refusal(&error, learner, counts);
         }
     }
 
-    fn release(&mut self, token: u64) -> Option<DeviceCopy> {
+    fn note_refusal(&mut self, error: &Error, learner: &mut Learner, counts: &Counts) {
+        self.failures += 1;
+        self.is_over |= matches!(error.kind(), ErrorKind::DeviceLost | ErrorKind::Closed);
+        if self.is_over || self.failures >= FAILURES {
+            self.leave(&error.to_string(), learner, counts);
+        }
+    }
+
+    fn release(&mut self, token: u64) -> Option<DeviceWork> {
         let slot = usize::try_from(token).ok()?;
         let released = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
@@ -343,25 +442,33 @@ impl DeviceQueue {
         self.progress = self.polled;
         let (mut n, mut total, mut since) = (0, 0, now);
         let mut timed = ArrayVec::<(Class, usize), BATCH>::new();
-        let mut failure = None;
+        let (mut failure, mut done) = (None, 0);
         for completion in &polled[..got] {
             // There is no such copy if the device reports one twice.
-            let Some(DeviceCopy { copy, class, at, .. }) = self.release(completion.token) else { continue };
+            let Some(DeviceWork { token, copy, at, .. }) = self.release(completion.token) else { continue };
             self.completed += 1;
-            if completion.outcome == Outcome::Done {
-                timed.push((class, weight(copy.src.len)));
-                total += weight(copy.src.len);
-                since = since.min(at);
-                completions[n] = Completion::done(copy.token);
-                n += 1;
-            } else if stopped {
-                completions[n] = Completion::ended(copy.token, Outcome::Aborted, 0);
-                n += 1;
-            } else {
-                failure = Some(*completion);
-                repeats.push_back(copy);
-                counts.repeated.add(1);
-            }
+            let is_done = completion.outcome == Outcome::Done;
+            done += u32::from(is_done);
+            failure = failure.or(Some(*completion).filter(|_| !is_done && !stopped));
+            completions[n] = match copy {
+                None => {
+                    self.keep_code(completion.native);
+                    Completion { token, ..*completion }
+                }
+                Some((copy, class)) if is_done => {
+                    timed.push((class, weight(copy.src.len)));
+                    total += weight(copy.src.len);
+                    since = since.min(at);
+                    Completion::done(token)
+                }
+                Some(_) if stopped => Completion::ended(token, Outcome::Aborted, 0),
+                Some((copy, _)) => {
+                    repeats.push_back(copy);
+                    counts.repeated.add(1);
+                    continue;
+                }
+            };
+            n += 1;
         }
         let took = now.duration_since(self.last_done.max(since)).as_nanos() as f32;
         self.last_done = now;
@@ -370,9 +477,9 @@ impl DeviceQueue {
                 self.shared.ledger.note_cost(class, cost);
             }
         }
-        if !timed.is_empty() {
+        if done > 0 {
             self.failures = 0;
-            self.done_since_return = self.done_since_return.saturating_add(timed.len() as u32);
+            self.done_since_return = self.done_since_return.saturating_add(done);
             if self.done_since_return >= HEALTHY_AFTER {
                 self.backoff = MIN_BACKOFF;
             }
@@ -383,6 +490,16 @@ impl DeviceQueue {
             }
         }
         n
+    }
+
+    /// Keeps a code for [`explain`](Self::explain).
+    fn keep_code(&mut self, native: i32) {
+        if native != 0 && !self.codes.contains(&native) {
+            if self.codes.is_full() {
+                self.codes.remove(0);
+            }
+            self.codes.push(native);
+        }
     }
 
     fn leave_failed(&mut self, failed: Completion, learner: &mut Learner, counts: &Counts) {
@@ -402,7 +519,7 @@ impl DeviceQueue {
         // A copy counts as lost if more later copies have completed than a queue that reorders can account
         // for.
         let overtakes = 4 * self.slots.len() as u64;
-        let lost = |slot: &DeviceCopy| {
+        let lost = |slot: &DeviceWork| {
             self.polled.saturating_sub(slot.polled) > limit && self.completed - slot.completed > overtakes
         };
         if self.in_flight() > 0 && (stalled || self.slots.iter().flatten().any(lost)) {

@@ -2,29 +2,52 @@
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use dma_core::{Access, RawExport, RawRegion, RegionInfo, RegionKey, Result, Segment};
+use dma_core::{
+    Access, EngineId, Error, ErrorKind, RawExport, RawRegion, RegionInfo, RegionKey, Result, Segment,
+};
 
-/// The device's key of each region that is registered with both engines, by the CPU's key. No other region of
-/// the CPU has that key. The CPU's key is also the key of the [`AutoRegion`], so that the CPU's descriptors
-/// pass unchanged.
+/// A region of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeviceKey {
+    pub(super) key: RegionKey,
+    /// The CPU cannot copy the memory.
+    pub(super) device_only: bool,
+}
+
+/// The device's key of each region that is registered with it, by the CPU's key. No other region of the CPU
+/// has that key. The CPU's key is also the key of the [`AutoRegion`], so that the CPU's descriptors pass
+/// unchanged.
 #[derive(Debug, Default)]
 pub(super) struct DeviceKeys {
     /// Changes when an entry is removed, because the CPU may give its key to another region then.
     version: AtomicU64,
-    by_cpu_key: RwLock<HashMap<RegionKey, RegionKey>>,
+    /// The number of regions that the CPU cannot copy.
+    device_only: AtomicUsize,
+    by_cpu_key: RwLock<HashMap<RegionKey, DeviceKey>>,
 }
 
 impl DeviceKeys {
-    fn insert(&self, cpu: RegionKey, device: RegionKey) {
+    fn insert(&self, cpu: RegionKey, device: DeviceKey) {
+        self.device_only.fetch_add(device.device_only.into(), Ordering::Relaxed);
         self.by_cpu_key.write().unwrap_or_else(PoisonError::into_inner).insert(cpu, device);
     }
 
     fn remove(&self, cpu: RegionKey) {
-        self.by_cpu_key.write().unwrap_or_else(PoisonError::into_inner).remove(&cpu);
+        let removed = self.by_cpu_key.write().unwrap_or_else(PoisonError::into_inner).remove(&cpu);
         self.version.fetch_add(1, Ordering::Release);
+        self.device_only.fetch_sub(removed.is_some_and(|key| key.device_only).into(), Ordering::Relaxed);
+    }
+
+    /// Returns whether a region exists that the CPU cannot copy.
+    #[inline]
+    pub(super) fn have_device_only(&self) -> bool {
+        // A thread that submits a descriptor with such a region has received the region, so it also sees
+        // this count.
+        self.device_only.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -33,39 +56,48 @@ impl DeviceKeys {
 pub(super) struct RecentKeys {
     version: u64,
     /// The CPU's key and the device's.
-    entries: [Option<(RegionKey, RegionKey)>; 2],
+    entries: [Option<(RegionKey, DeviceKey)>; 2],
     next: usize,
 }
 
 impl RecentKeys {
     /// Returns the segment for the device, or `None` if only the CPU reaches it.
     pub(super) fn translate(&mut self, keys: &DeviceKeys, segment: Segment) -> Option<Segment> {
+        self.find(keys, segment.key).map(|device| Segment { key: device.key, ..segment })
+    }
+
+    /// Returns whether the CPU cannot copy the segment.
+    pub(super) fn is_device_only(&mut self, keys: &DeviceKeys, segment: Segment) -> bool {
+        self.find(keys, segment.key).is_some_and(|device| device.device_only)
+    }
+
+    /// Returns the device's region that has the CPU's key `cpu`.
+    fn find(&mut self, keys: &DeviceKeys, cpu: RegionKey) -> Option<DeviceKey> {
         // The CPU gives a key to another region only after the region that had it was dropped, which changed
         // the version.
         let version = keys.version.load(Ordering::Acquire);
         if version != self.version {
             *self = Self { version, ..Self::default() };
         }
-        let known = self.entries.iter().flatten().find(|(cpu, _)| *cpu == segment.key);
-        let device = if let Some((_, device)) = known {
-            *device
-        } else {
-            let by_cpu_key = keys.by_cpu_key.read().unwrap_or_else(PoisonError::into_inner);
-            let device = *by_cpu_key.get(&segment.key)?;
-            self.next ^= 1;
-            self.entries[self.next] = Some((segment.key, device));
-            device
-        };
-        Some(Segment { key: device, ..segment })
+        if let Some((_, device)) = self.entries.iter().flatten().find(|(known, _)| *known == cpu) {
+            return Some(*device);
+        }
+        let by_cpu_key = keys.by_cpu_key.read().unwrap_or_else(PoisonError::into_inner);
+        let device = *by_cpu_key.get(&cpu)?;
+        self.next ^= 1;
+        self.entries[self.next] = Some((cpu, device));
+        Some(device)
     }
 }
 
-/// Memory that the CPU reaches, and the device if it could be registered there.
+/// Memory that the CPU reaches, and the device if it could be registered there; or memory of the device.
 #[derive(Debug)]
 pub(super) struct AutoRegion {
     // Deregistered before the CPU's region, which may own the memory.
     device: Option<Box<dyn RawRegion>>,
+    /// For memory of the device, a region whose key stands for it.
     cpu: Box<dyn RawRegion>,
+    device_only: bool,
     info: RegionInfo,
     keys: Arc<DeviceKeys>,
 }
@@ -81,10 +113,32 @@ impl AutoRegion {
     ) -> Self {
         let same = |own: &RegionInfo| own.addr == info.addr && own.len >= info.len && info.cpu.is_some();
         let device = device.filter(|region| same(region.info()));
+        Self::insert(cpu, device, false, info, keys)
+    }
+
+    /// Makes a region of memory that only the device copies. `key` is a region of the CPU whose bytes nothing
+    /// uses: its key stands for the memory, so that no region of the CPU has the same one.
+    pub(super) fn on_device(
+        key: Box<dyn RawRegion>,
+        device: Box<dyn RawRegion>,
+        engine: EngineId,
+        keys: &Arc<DeviceKeys>,
+    ) -> Self {
+        let info = RegionInfo { engine, key: key.info().key, ..*device.info() };
+        Self::insert(key, Some(device), true, info, keys)
+    }
+
+    fn insert(
+        cpu: Box<dyn RawRegion>,
+        device: Option<Box<dyn RawRegion>>,
+        device_only: bool,
+        info: RegionInfo,
+        keys: &Arc<DeviceKeys>,
+    ) -> Self {
         if let Some(region) = &device {
-            keys.insert(info.key, region.info().key);
+            keys.insert(info.key, DeviceKey { key: region.info().key, device_only });
         }
-        Self { device, cpu, info, keys: Arc::clone(keys) }
+        Self { device, cpu, device_only, info, keys: Arc::clone(keys) }
     }
 }
 
@@ -96,19 +150,33 @@ impl Drop for AutoRegion {
     }
 }
 
-// SAFETY: the memory is that of the CPU's region, which lives as long and promises the rest. The CPU's region
-// has the same key. No other region of this engine has that key, because each has its own region of the CPU.
-// The device's region is dropped at the same time, when no descriptor names either.
+// SAFETY: the memory is that of the CPU's region, or of the device's region if it is the device's memory. Both
+// live as long and promise the rest. The key is that of the CPU's region, and no other region of
+// this engine has that key, because each has its own region of the CPU. The device's region is dropped at the
+// same time, when no descriptor names either.
 unsafe impl RawRegion for AutoRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        if self.device_only {
+            return Err(no_export());
+        }
         // SAFETY: the caller promises for these bytes what the CPU's region of them asks for. The device
         // accesses them only for descriptors, as the CPU does.
         unsafe { self.cpu.export(offset, len, rights) }
     }
+
+    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        self.device.as_ref().filter(|_| self.device_only).unwrap_or(&self.cpu).dmabuf()
+    }
+}
+
+/// The error for device memory that is to be exported.
+pub(super) fn no_export() -> Error {
+    Error::new(ErrorKind::Unsupported, "device memory is not exported by way of the CPU")
+        .with_hint("export host memory, or open the device by its own name")
 }
 
 #[cfg(test)]
@@ -122,11 +190,28 @@ mod tests {
         recent.translate(keys, segment).map(|segment| (segment.key.0, segment.addr.0))
     }
 
+    fn both(key: usize) -> DeviceKey {
+        DeviceKey { key: RegionKey(key), device_only: false }
+    }
+
+    #[test]
+    fn memory_of_the_device_is_known_while_it_exists() {
+        let (keys, mut recent) = (DeviceKeys::default(), RecentKeys::default());
+        let segment = |key| Segment { key: RegionKey(key), addr: DeviceAddr(100), len: 8 };
+        keys.insert(RegionKey(1), both(7));
+        assert!(!keys.have_device_only() && !recent.is_device_only(&keys, segment(1)));
+        keys.insert(RegionKey(2), DeviceKey { device_only: true, ..both(9) });
+        assert!(keys.have_device_only() && recent.is_device_only(&keys, segment(2)));
+        assert_eq!(translate(&mut recent, &keys, 2), Some((9, 100)));
+        keys.remove(RegionKey(2));
+        assert!(!keys.have_device_only() && !recent.is_device_only(&keys, segment(2)));
+    }
+
     #[test]
     fn regions_of_the_same_bytes_have_keys_of_their_own() {
         let (keys, mut recent) = (DeviceKeys::default(), RecentKeys::default());
         for cpu in 1..=3 {
-            keys.insert(RegionKey(cpu), RegionKey(10 * cpu));
+            keys.insert(RegionKey(cpu), both(10 * cpu));
         }
         for _ in 0..2 {
             for cpu in 1..=3 {
@@ -141,10 +226,10 @@ mod tests {
     #[test]
     fn a_key_that_is_used_again_names_the_new_region() {
         let (keys, mut recent) = (DeviceKeys::default(), RecentKeys::default());
-        keys.insert(RegionKey(1), RegionKey(7));
+        keys.insert(RegionKey(1), both(7));
         assert_eq!(translate(&mut recent, &keys, 1), Some((7, 100)));
         keys.remove(RegionKey(1));
-        keys.insert(RegionKey(1), RegionKey(8));
+        keys.insert(RegionKey(1), both(8));
         assert_eq!(translate(&mut recent, &keys, 1), Some((8, 100)));
         keys.remove(RegionKey(1));
         assert_eq!(translate(&mut recent, &keys, 1), None);

@@ -7,7 +7,12 @@
 //!   and of descriptors in flight (1; 2 to 7; 8 and more). The faster engine gets the copies of the class
 //!   until the next measurement. A queue has one cache hint, so its measurements are for that hint.
 //! - The device gets copies of one segment. Lists and fills go to the CPU.
-//! - The CPU repeats a copy that the device refuses, fails or aborts. That is safe, because the source does
+//! - A device's own memory is left to the device: it allocates and registers that, and gets all copies and
+//!   fills with an operand in it. Nobody repeats these: the caller sees the device's failures, and
+//!   [`ErrorKind::DeviceLost`] while the queue does without the device. Of several devices, the first one
+//!   with memory of its own gives it. Such an engine splits lists, and imports nothing, because the device
+//!   could not reach that memory.
+//! - The CPU repeats any other copy that the device refuses, fails or aborts. That is safe, because the source does
 //!   not change and the destination is not read before the copy ends. So the caller does not see the device's
 //!   failures.
 //! - A queue stops using a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
@@ -16,9 +21,10 @@
 //! - A queue stops the device's queue if that stalls, and repeats the copies that the device then reports as
 //!   aborted. A copy that the device never reports is not reported by this queue either, because the device
 //!   may still write its memory. This queue uses the device again only after it has reported all copies.
-//! - Memory is registered with both engines, once. Only the CPU copies memory that the device refuses,
-//!   imported memory and exportable memory.
-//! - Memory is host memory. A device's own memory is left to the device: open that by its own name.
+//! - Host memory is registered with both engines, once. Only the CPU copies memory that the device refuses,
+//!   imported memory, and exportable memory unless the device has memory of its own. Between device memory
+//!   and host memory that the device refuses, there are no copies: they fail with
+//!   [`ErrorKind::Unsupported`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -53,12 +59,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory,
-    MemoryRequest, QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
+    Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
+    HostMemory, MemoryRequest, Place, QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
 };
 
 use device::DeviceQueue;
-use memory::{AutoRegion, DeviceKeys};
+use memory::{AutoRegion, DeviceKeys, no_export};
 use queue::AutoQueue;
 use report::Ledger;
 pub use report::{AutoCost, AutoReport};
@@ -113,6 +119,8 @@ struct Shared {
     id: EngineId,
     device: Arc<dyn DmaEngine>,
     options: AutoOptions,
+    /// The engine's device memory is the device's, and not that of the engine that plays the CPU's part.
+    gives_memory: bool,
     keys: Arc<DeviceKeys>,
     ledger: Ledger,
 }
@@ -165,6 +173,23 @@ impl AutoEngine {
             | Capabilities::REGISTER
             | Capabilities::EXPORT
             | Capabilities::IMPORT;
+        let may_have =
+            Capabilities::ALLOCATE_DEVICE | Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
+        let of_first = own.capabilities & may_have;
+        // Fills must hold in all memory. A device without them is left its memory.
+        let of_device = if other.capabilities.contains(Capabilities::FILL) {
+            other.capabilities & may_have
+        } else {
+            Capabilities::empty()
+        };
+        let gives_memory = of_first.is_empty() && !of_device.is_empty();
+        info.capabilities |= if gives_memory { of_device } else { of_first };
+        if gives_memory {
+            info.capabilities -= Capabilities::IMPORT;
+            info.limits.max_segments = 1;
+            info.limits.max_queue_depth = own.limits.max_queue_depth.min(other.limits.max_queue_depth);
+            info.limits.default_queue_depth = own.limits.default_queue_depth.min(info.limits.max_queue_depth);
+        }
         info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
         info.limits.preferred_alignment =
             own.limits.preferred_alignment.max(other.limits.preferred_alignment);
@@ -172,6 +197,7 @@ impl AutoEngine {
             id: EngineId::unique(),
             device,
             options: options.clone(),
+            gives_memory,
             keys: Arc::default(),
             ledger: Ledger::new(engines),
         };
@@ -213,6 +239,22 @@ impl AutoEngine {
     #[must_use]
     pub fn report(&self) -> AutoReport {
         self.shared.ledger.report()
+    }
+
+    /// Makes a region of device memory, which `open` gets from its engine.
+    fn on_device(
+        &self,
+        open: impl FnOnce(&dyn DmaEngine) -> Result<Box<dyn RawRegion>>,
+    ) -> Result<Box<dyn RawRegion>> {
+        let Shared { id, device, keys, gives_memory, .. } = &*self.shared;
+        if *gives_memory {
+            let region = open(&**device)?;
+            let key = self.cpu.allocate_raw(&MemoryRequest::new(1))?;
+            return Ok(Box::new(AutoRegion::on_device(key, region, *id, keys)));
+        }
+        let region = open(&*self.cpu)?;
+        let info = RegionInfo { engine: *id, ..*region.info() };
+        Ok(Box::new(AutoRegion::new(region, None, info, keys)))
     }
 
     /// Registers the memory of the region `info` with the device. Returns `None` if the device refuses.
@@ -268,7 +310,16 @@ unsafe impl DmaEngine for AutoEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate_for_host()?;
+        request.validate()?;
+        if request.place != Place::Host {
+            if !self.info.places().any(|place| place == request.place) {
+                request.validate_for_host()?;
+            }
+            if !request.export.is_empty() {
+                return Err(no_export());
+            }
+            return self.on_device(|engine| engine.allocate_raw(request));
+        }
         let align = self.shared.device.info().limits.register_alignment;
         let padded = request.len.checked_next_multiple_of(align).ok_or_else(|| request.out_of_memory())?;
         let mut larger = request.clone().with_align(request.align.max(align));
@@ -276,7 +327,7 @@ unsafe impl DmaEngine for AutoEngine {
         let cpu = self.cpu.allocate_raw(&larger)?;
         let mut info = *cpu.info();
         (info.engine, info.len) = (self.shared.id, request.len);
-        let shared_with_peers = !request.export.is_empty();
+        let shared_with_peers = !request.export.is_empty() && !self.shared.gives_memory;
         let base = info.cpu.filter(|_| !shared_with_peers && !request.access.is_empty());
         let device = base.and_then(|base| {
             // SAFETY: the CPU's region owns these bytes and is dropped after the device's region. Only
@@ -303,7 +354,21 @@ unsafe impl DmaEngine for AutoEngine {
         Ok(Box::new(AutoRegion::new(cpu, device, info, &self.shared.keys)))
     }
 
+    unsafe fn register_device_raw(
+        &self,
+        memory: &DeviceMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: the caller promises that the memory stays allocated until the returned region is dropped,
+        // and with it the inner region.
+        self.on_device(|engine| unsafe { engine.register_device_raw(memory, request) })
+    }
+
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        if self.shared.gives_memory {
+            return Err(Error::new(ErrorKind::Unsupported, "imports beside a device with memory of its own")
+                .with_hint("import with the engine `cpu`, or leave the device out: `auto:device=none`"));
+        }
         let cpu = self.cpu.import_raw(descriptor)?;
         let info = RegionInfo { engine: self.shared.id, ..*cpu.info() };
         Ok(Box::new(AutoRegion::new(cpu, None, info, &self.shared.keys)))

@@ -52,7 +52,7 @@ impl AutoQueue {
         Self {
             counts: shared.ledger.open(),
             shared: Arc::clone(shared),
-            depth: cpu.depth(),
+            depth: if shared.gives_memory { cpu.depth().min(device.depth()) } else { cpu.depth() },
             cpu,
             on_cpu: 0,
             learner: Learner::new(),
@@ -106,13 +106,41 @@ impl AutoQueue {
         if batch.is_empty() {
             return Ok(0);
         }
-        if self.device.is_used() {
+        if !self.device.is_used() {
+            self.device.probe_device(&self.counts);
+        }
+        if self.device.is_used() || self.shared.keys.have_device_only() {
             // SAFETY: `share` asks for the same promise about `batch` as this function.
             return unsafe { self.share(batch, in_flight) };
         }
-        self.device.probe_device(&self.counts);
         // SAFETY: `submit_cpu` asks for the same promise about `batch` as this function.
         unsafe { self.submit_cpu(batch) }
+    }
+
+    /// Submits the descriptors before `at` that were not submitted yet to the CPU, and then the one at `at`,
+    /// which only the device can execute, to the device. Returns how many of the batch were accepted if not
+    /// all up to `at` were.
+    ///
+    /// # Safety
+    ///
+    /// As [`RawQueue::submit`].
+    unsafe fn submit_device_only(
+        &mut self,
+        batch: &[Descriptor<'_>],
+        first: usize,
+        at: usize,
+    ) -> Option<Result<usize>> {
+        // SAFETY: a part of `batch`, for which the caller promises what `submit_cpu` asks for.
+        match unsafe { self.submit_cpu(&batch[first..at]) } {
+            Ok(taken) if taken == at - first => {}
+            short => return Some(self.taken(first, short)),
+        }
+        let Self { device, learner, counts, .. } = self;
+        // SAFETY: the caller promises that the descriptor is valid until the completion.
+        match unsafe { device.submit_device_only(&batch[at], learner, counts) } {
+            Ok(true) => None,
+            short => Some(self.taken(at, short.map(|_| 0))),
+        }
     }
 
     /// Submits each descriptor to one of the engines.
@@ -128,13 +156,23 @@ impl AutoQueue {
         // Descriptors before `first` have been submitted. Later ones go to the CPU unless the device accepts
         // them.
         let mut first = 0;
+        let have_device_only = self.shared.keys.have_device_only();
         for (at, descriptor) in batch.iter().enumerate() {
+            if have_device_only && self.device.is_device_only(descriptor.operation()) {
+                // SAFETY: this function asks for the same promise about `batch`.
+                if let Some(taken) = unsafe { self.submit_device_only(batch, first, at) } {
+                    return taken;
+                }
+                (first, settled) = (at + 1, false);
+                continue;
+            }
             let Operation::Copy { src, dst } = descriptor.operation() else {
                 settled = false;
                 continue;
             };
             let class = Class::new(in_flight + batch.len(), src.len);
             let (engine, timed) = match self.shared.options.prefer {
+                _ if !self.device.is_used() => (Engine::Cpu, false),
                 Prefer::Device => (Engine::Device, false),
                 Prefer::Measured => self.learner.choose(class),
             };
@@ -274,7 +312,7 @@ unsafe impl RawQueue for AutoQueue {
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
         let in_flight = self.on_cpu + self.off_cpu;
         let batch = &batch[..batch.len().min(self.depth - in_flight)];
-        if self.streak.takes(in_flight, batch) {
+        if !self.shared.keys.have_device_only() && self.streak.takes(in_flight, batch) {
             // SAFETY: `submit_cpu` asks for the same promise about `batch` as this function.
             return unsafe { self.submit_cpu(batch) };
         }
@@ -299,8 +337,8 @@ unsafe impl RawQueue for AutoQueue {
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        // Only the CPU's codes reach the caller, because the CPU repeats what the device fails.
-        self.cpu.explain(native)
+        // The CPU repeats what the device fails, except for work in the device's memory.
+        self.device.explain(native).unwrap_or_else(|| self.cpu.explain(native))
     }
 
     fn stop(&mut self) {
