@@ -141,7 +141,7 @@ fn a_trace_that_cannot_run_is_refused() {
     let mut newer = whole.clone();
     newer[8] = 9;
     write(&newer);
-    ends(&[], 2, "has version 9, and this build reads versions 2 to 3");
+    ends(&[], 2, "has version 9, and this build reads versions 2 to 4");
     write(&whole);
     ends(&["-e", "cpu", "--memory", "4K"], 1, "of memory that the trace needs");
     // Longer than memory, with holes.

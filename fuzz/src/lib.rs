@@ -189,11 +189,15 @@ pub fn trace(input: &[u8]) {
         let head = [queue, bytes.len() as u32, crc32fast::hash(bytes)];
         [&head.map(u32::to_le_bytes).concat(), bytes].concat()
     };
-    // Two regions of 127 and 1 bytes; a queue of depth 100.
-    for operations in 0..4 {
-        let summary = [0, 0, 0, 0, 2, 127, 1, 1, 100, 0, operations, operations * 8, 0, 0, 0];
-        let head = b"DMATRACE\x02\0";
-        read_trace(&[&head[..], &block(0, input), &block(u32::MAX, &summary)].concat());
+    // Two regions of 127 and 1 bytes; from version 4 on, the second one is in device memory. A queue of
+    // depth 100.
+    for (version, regions) in [(2, &[127, 1][..]), (4, &[254, 1, 3])] {
+        for operations in 0..4 {
+            let queue = [1, 100, 0, operations, operations * 8, 0, 0, 0];
+            let summary = [&[0, 0, 0, 0, 2][..], regions, &queue].concat();
+            let head = [&b"DMATRACE"[..], &[version, 0]].concat();
+            read_trace(&[&head[..], &block(0, input), &block(u32::MAX, &summary)].concat());
+        }
     }
 }
 

@@ -5,13 +5,13 @@
 #![expect(unsafe_code, reason = "implements the contract by that of the engine within")]
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
     Access, Completion, Descriptor, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Place, QueueEvents, QueueOptions, QueueStats,
     RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
 };
 
@@ -50,9 +50,9 @@ pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
         run()
     }
 
-    /// Called after a region was opened.
-    fn region_opened(&self, region: &RegionInfo) {
-        let _ = region;
+    /// Called after a region was opened in `place`. Imported memory counts as host memory.
+    fn region_opened(&self, region: &RegionInfo, place: Place) {
+        let _ = (region, place);
     }
 
     /// Called before a region is dropped.
@@ -87,6 +87,17 @@ pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
         inner.stop();
     }
 
+    /// Returns true if the hook ever has work for [`poll`](Self::poll) that the inner queue's events do not
+    /// signal. Constant.
+    fn may_need_polls(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the hook has such work now.
+    fn needs_polls(&self) -> bool {
+        false
+    }
+
     /// Explains a code that the wrapper has reported.
     fn explain(&self, native: i32) -> Option<NativeError> {
         let _ = native;
@@ -118,11 +129,12 @@ impl<L: Wrapper> Layered<L> {
     fn region(
         &self,
         call: Call,
+        place: Place,
         open: impl FnOnce() -> Result<Box<dyn RawRegion>>,
     ) -> Result<Box<dyn RawRegion>> {
         let inner = self.wrapper.instrument(call, open)?;
         let info = RegionInfo { engine: self.id, ..*inner.info() };
-        self.wrapper.region_opened(&info);
+        self.wrapper.region_opened(&info, place);
         Ok(Box::new(WrappedRegion { inner: Some(inner), info, wrapper: Arc::clone(&self.wrapper) }))
     }
 }
@@ -147,7 +159,7 @@ unsafe impl<L: Wrapper> DmaEngine for Layered<L> {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.region(Call::Allocate { len: request.len }, || self.inner.allocate_raw(request))
+        self.region(Call::Allocate { len: request.len }, request.place, || self.inner.allocate_raw(request))
     }
 
     unsafe fn register_raw(
@@ -157,7 +169,7 @@ unsafe impl<L: Wrapper> DmaEngine for Layered<L> {
     ) -> Result<Box<dyn RawRegion>> {
         // SAFETY: the caller promises that the memory stays valid until the returned region is dropped, and
         // with it the inner region.
-        self.region(Call::Register { len: memory.len() }, || unsafe {
+        self.region(Call::Register { len: memory.len() }, Place::Host, || unsafe {
             self.inner.register_raw(memory, request)
         })
     }
@@ -169,21 +181,22 @@ unsafe impl<L: Wrapper> DmaEngine for Layered<L> {
     ) -> Result<Box<dyn RawRegion>> {
         // SAFETY: the caller promises that the memory stays allocated until the returned region is dropped,
         // and with it the inner region.
-        self.region(Call::Register { len: memory.len() }, || unsafe {
+        self.region(Call::Register { len: memory.len() }, Place::Device, || unsafe {
             self.inner.register_device_raw(memory, request)
         })
     }
 
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.region(Call::Import, || self.inner.import_raw(descriptor))
+        self.region(Call::Import, Place::Host, || self.inner.import_raw(descriptor))
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let call = Call::OpenQueue { depth: options.depth };
-        let inner = self.wrapper.instrument(call, || self.inner.open_queue_raw(options))?;
-        let depth = inner.depth();
+        let mut inner = self.wrapper.instrument(call, || self.inner.open_queue_raw(options))?;
+        let hook = L::open(&self.wrapper, options, inner.depth())?;
         Ok(Box::new(HookedQueue {
-            hook: L::open(&self.wrapper, options, depth)?,
+            event_fd: if hook.may_need_polls() { event_fd(&mut *inner) } else { None },
+            hook,
             inner: Some(inner),
             engine: self.id,
             wrapper: Arc::clone(&self.wrapper),
@@ -240,6 +253,8 @@ struct HookedQueue<L: Wrapper> {
     hook: L::Queue,
     /// `None` only while this is being dropped.
     inner: Option<Box<dyn RawQueue>>,
+    /// The descriptor of the inner queue's events, if the hook may need polls.
+    event_fd: Option<Result<OwnedFd>>,
     engine: EngineId,
     wrapper: Arc<L>,
 }
@@ -304,8 +319,41 @@ unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
     }
 
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
-        self.both().1.events()
+        if self.event_fd.is_some() { Some(self) } else { self.both().1.events() }
     }
+}
+
+/// The events of the inner queue, for a hook that may need polls.
+impl<L: Wrapper> QueueEvents for HookedQueue<L> {
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        match &self.event_fd {
+            Some(Ok(fd)) => Ok(fd.as_fd()),
+            Some(Err(e)) => Err(Error::new(e.kind(), e.message().to_owned()).with_hint(e.hint().to_owned())),
+            None => Err(Error::bare(ErrorKind::Unsupported)),
+        }
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        let (hook, inner) = self.both();
+        match inner.events() {
+            Some(events) if !hook.needs_polls() => events.arm(),
+            _ => Ok(false),
+        }
+    }
+
+    fn disarm(&mut self) {
+        if let Some(events) = self.both().1.events() {
+            events.disarm();
+        }
+    }
+}
+
+/// Returns another descriptor of the file that signals the events of `queue`, if it has one.
+fn event_fd(queue: &mut dyn RawQueue) -> Option<Result<OwnedFd>> {
+    let of = |fd: BorrowedFd<'_>| {
+        fd.try_clone_to_owned().map_err(|errno| Error::of_system_call("fcntl(F_DUPFD_CLOEXEC)", errno))
+    };
+    Some(queue.events()?.fd().and_then(of))
 }
 
 /// A counter that one thread increments and any thread reads.

@@ -98,7 +98,7 @@ fn a_lost_device_leaves_host_memory_to_the_cpu() {
 }
 
 #[test]
-fn what_the_cpu_alone_can_do_is_refused_for_device_memory() {
+fn exports_and_imports_are_refused_for_device_memory() {
     let engine = auto("sim:device_memory=1M,seed=4");
     let request = MemoryRequest::new(LEN).with_place(Place::Device).exportable(Access::READ);
     let refused = engine.allocate_window(&request).unwrap_err();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dma_core::{
     Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Queue, QueueEvents, QueueOptions,
-    QueueStats, RawQueue, RawRegion, Result, Window, racy_copy,
+    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Place, Queue, QueueEvents,
+    QueueOptions, QueueStats, RawQueue, RawRegion, Result, Window, racy_copy,
 };
 use dma_layers::record::{RecordEngine, Trace};
 use dma_layers::replay::{CopyTimes, ReplayOptions, Replayed, replay};
@@ -127,6 +127,44 @@ proptest! {
             assert_right(&replay(&trace, &open(device), &options()).unwrap());
         }
     }
+}
+
+/// Records copies to device memory, within it and back, and fills of it.
+fn on_device(engine: &RecordEngine, steps: &[Vec<Step>]) -> u64 {
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(64)).unwrap();
+    let host = engine.allocate_window(&MemoryRequest::new(SLOTS * SLOT)).unwrap();
+    let device = [(); 2].map(|()| engine.allocate_device(SLOTS * SLOT).unwrap());
+    for round in steps {
+        for (at, step) in round.iter().enumerate() {
+            let (src, dst) = [(&host, &device[0]), (&device[0], &device[1]), (&device[1], &host)][at % 3];
+            submit(&queue, src, dst, at, *step);
+        }
+        queue.flush();
+        while queue.available() < queue.depth() {
+            queue.poll();
+        }
+    }
+    queue.counters().doorbells
+}
+
+#[test]
+fn device_memory_is_replayed_in_device_memory() {
+    let round: Vec<Step> = (0..20).map(|at| ([0, 5, 9, 4, 3][at % 5], 100 + at * 13)).collect();
+    let device = "sim:device_memory=8M,seed=1";
+    let (trace, doorbells) = recorded(device, |engine| on_device(engine, &[round.clone(), round]));
+    let places = &trace.recorded().places;
+    assert_eq!(places.iter().filter(|place| **place == Place::Device).count(), 2, "{places:?}");
+    assert_eq!(places.len(), trace.recorded().regions.len());
+    let replayed = replay(&trace, &open(device), &options()).unwrap();
+    assert_right(&replayed);
+    assert_eq!(replayed.doorbells, doorbells);
+    let wrong =
+        replay(&trace, &open("sim:device_memory=8M,faults=corrupt@every=7,seed=1"), &options()).unwrap();
+    assert!(wrong.mismatch.is_some(), "{wrong:?}");
+    let refused = replay(&trace, &open("cpu"), &options()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("bytes of device memory"), "{refused}");
+    assert!(refused.hint().contains("sim:device_memory="), "{refused}");
 }
 
 /// A trace of `count` copies of 64 bytes, each waited for.

@@ -298,7 +298,7 @@ impl DeviceQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     pub(super) unsafe fn submit_device_only(
         &mut self,
         descriptor: &Descriptor<'_>,

@@ -7,14 +7,14 @@
 //!   and of descriptors in flight (1; 2 to 7; 8 and more). The faster engine gets the copies of the class
 //!   until the next measurement. A queue has one cache hint, so its measurements are for that hint.
 //! - The device gets copies of one segment. Lists and fills go to the CPU.
-//! - A device's own memory is left to the device: it allocates and registers that, and gets all copies and
-//!   fills with an operand in it. Nobody repeats these: the caller sees the device's failures, and
-//!   [`ErrorKind::DeviceLost`] while the queue does without the device. Of several devices, the first one
-//!   with memory of its own gives it. Such an engine splits lists, and imports nothing, because the device
-//!   could not reach that memory.
-//! - The CPU repeats any other copy that the device refuses, fails or aborts. That is safe, because the source does
-//!   not change and the destination is not read before the copy ends. So the caller does not see the device's
-//!   failures.
+//! - A device's own memory is left to the device: it allocates and registers that memory, and gets all copies
+//!   and fills with an operand in it. They are not repeated: the caller sees the device's failures, and
+//!   [`ErrorKind::DeviceLost`] while the queue does without the device. If several devices have memory of
+//!   their own, the first one gives it. Such an engine splits lists, and imports nothing, because the device
+//!   could not reach imported memory.
+//! - The CPU repeats any other copy that the device refuses, fails or aborts. That is safe, because the
+//!   source does not change and the destination is not read before the copy ends. So the caller does not see
+//!   the device's failures.
 //! - A queue stops using a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
 //!   [`AutoOptions::stall_timeout`]. It tries the device again after 100 ms. Each time that this fails, it
 //!   waits twice as long, up to 10 s.

@@ -123,7 +123,7 @@ impl AutoQueue {
     ///
     /// # Safety
     ///
-    /// As [`RawQueue::submit`].
+    /// See [`RawQueue::submit`].
     unsafe fn submit_device_only(
         &mut self,
         batch: &[Descriptor<'_>],

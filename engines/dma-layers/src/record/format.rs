@@ -1,11 +1,12 @@
-//! The format of traces, version 3, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
+//! The format of traces, version 4, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
 //! lowest first, and the highest bit set on all but the last.
 //!
 //! A file is [`MAGIC`], the version (2 bytes), and blocks: queue (4), length (4), CRC-32 of the bytes (4),
 //! the bytes. The blocks of a queue, one after the other, are its events. The last block has the queue
 //! [`END`] and the summary: name, times, regions and queues, as `encode_summary` writes them. A block of the
 //! queue [`CHECKPOINT`] has a summary before the end. It precedes the first block that names a new queue or
-//! region, so that a file without an end can be read. Version 2 has no such blocks.
+//! region, so that a file without an end can be read. Version 2 has no such blocks, and
+//! versions 2 and 3 have no places of regions.
 //!
 //! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] means
 //! that the count follows as a variable number. Times are in units of 8 ns, from the end of the event before.
@@ -28,9 +29,11 @@
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
-pub(super) const VERSION: u16 = 3;
+pub(super) const VERSION: u16 = 4;
 /// The oldest version that is read.
 pub(super) const OLDEST: u16 = 2;
+/// The first version with places of regions.
+pub(super) const PLACES: u16 = 4;
 pub(super) const HEADER: usize = MAGIC.len() + 2;
 pub(super) const BLOCK: usize = 12;
 /// The queue of the last block.

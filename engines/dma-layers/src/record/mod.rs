@@ -1,7 +1,8 @@
 //! [`RecordEngine`]: writes a trace of another engine's operations, and [`Trace`], which reads it.
 //!
-//! - A trace has each descriptor: operation, length, region and offset, fence; doorbells, cache hints, and
-//!   the times of calls and reports. It has no bytes of memory and no addresses.
+//! - A trace has each descriptor: operation, length, region and offset, fence; doorbells, cache hints, the
+//!   [places](dma_core::Place) of regions, and the times of calls and reports. It has no bytes of memory and
+//!   no addresses.
 //! - A descriptor takes about 5 bytes in batches of 32, and 12 alone; less in batches of copies side by side.
 //! - Each queue has a buffer. It is written to the file when it is full, when the queue is closed, and by the
 //!   first submission more than a second after the last time. Copies do not allocate once the queues and
@@ -48,8 +49,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    CacheHint, Capabilities, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, QueueOptions, RegionInfo,
-    Result,
+    CacheHint, Capabilities, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, Place, QueueOptions,
+    RegionInfo, Result,
 };
 
 pub use events::Events;
@@ -239,14 +240,9 @@ impl Record {
     }
 
     fn recorded(&self, time: Duration, cpu: Duration) -> Recorded {
-        Recorded {
-            engine: self.name.clone(),
-            time,
-            cpu,
-            partial: false,
-            cpu_copies: self.cpu_copies,
-            regions: self.regions.lengths(),
-        }
+        let (regions, places) = self.regions.lengths_and_places();
+        let (engine, cpu_copies) = (self.name.clone(), self.cpu_copies);
+        Recorded { engine, time, cpu, partial: false, cpu_copies, regions, places }
     }
 
     fn close_queue(&self, number: u32, mut trace: QueueTrace) {
@@ -320,8 +316,8 @@ impl Wrapper for Record {
         }
     }
 
-    fn region_opened(&self, region: &RegionInfo) {
-        self.regions.add(region);
+    fn region_opened(&self, region: &RegionInfo, place: Place) {
+        self.regions.add(region, place);
     }
 
     fn region_closing(&self, region: &RegionInfo) {

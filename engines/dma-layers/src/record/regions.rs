@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use dma_core::{RegionInfo, Segment};
+use dma_core::{Place, RegionInfo, Segment};
 
 /// A region that is currently registered.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +31,13 @@ impl Region {
 struct Table {
     /// The registered regions, sorted by key.
     regions: Vec<Region>,
-    /// For each number, whether a region has it, and the maximum length of its regions.
-    numbers: Vec<(bool, u64)>,
+    /// For each number, whether a region has it, the maximum length of its regions, and their place.
+    numbers: Vec<(bool, u64, Place)>,
     /// The number of changes of a maximum length.
     growths: u64,
 }
 
-/// All regions of an engine. A new region gets the first free number.
+/// All regions of an engine. A new region gets the first free number that had regions of its place.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     table: Mutex<Table>,
@@ -45,16 +45,17 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    pub(super) fn add(&self, info: &RegionInfo) {
+    pub(super) fn add(&self, info: &RegionInfo, place: Place) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Table { regions, numbers, growths } = &mut *table;
-        let number = numbers.iter().position(|(taken, _)| !taken).unwrap_or_else(|| {
-            numbers.push((false, 0));
+        let free = numbers.iter().position(|(taken, _, of)| !taken && *of == place);
+        let number = free.unwrap_or_else(|| {
+            numbers.push((false, 0, place));
             numbers.len() - 1
         });
         let len = info.len as u64;
         *growths += u64::from(len > numbers[number].1);
-        numbers[number] = (true, numbers[number].1.max(len));
+        numbers[number] = (true, numbers[number].1.max(len), place);
         let region = Region { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
         let at = regions.partition_point(|other| other.key < region.key);
         regions.insert(at, region);
@@ -70,15 +71,15 @@ impl Regions {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns a number that changes with [`lengths`](Self::lengths).
+    /// Returns a number that changes with [`lengths_and_places`](Self::lengths_and_places).
     pub(super) fn growths(&self) -> u64 {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).growths
     }
 
-    /// Returns the maximum length of the regions with each number.
-    pub(super) fn lengths(&self) -> Vec<u64> {
+    /// Returns the maximum length of the regions with each number, and their place.
+    pub(super) fn lengths_and_places(&self) -> (Vec<u64>, Vec<Place>) {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.numbers.iter().map(|(_, len)| *len).collect()
+        table.numbers.iter().map(|(_, len, place)| (*len, *place)).unzip()
     }
 }
 

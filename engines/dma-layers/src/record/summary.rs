@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use dma_core::Place;
+
 use super::HINTS;
-use super::format::Decoder;
+use super::format::{Decoder, PLACES};
 use super::trace::{QueueTrace, Recorded};
 
 fn put(out: &mut Vec<u8>, mut number: u64) {
@@ -17,14 +19,17 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 /// Encodes the summary of a trace.
 pub(super) fn encode_summary(recorded: &Recorded, queues: &[QueueTrace]) -> Vec<u8> {
     let mut out = Vec::new();
-    let Recorded { engine, time, cpu, cpu_copies, regions, partial: _ } = recorded;
+    let Recorded { engine, time, cpu, cpu_copies, regions, places, partial: _ } = recorded;
     put(&mut out, engine.len() as u64);
     out.extend_from_slice(engine.as_bytes());
     put(&mut out, time.as_nanos() as u64);
     put(&mut out, cpu.as_nanos() as u64);
     put(&mut out, u64::from(*cpu_copies));
     put(&mut out, regions.len() as u64);
-    regions.iter().for_each(|len| put(&mut out, *len));
+    for (len, place) in regions.iter().zip(places) {
+        // No region is so long that the highest bit is lost.
+        put(&mut out, len << 1 | u64::from(*place == Place::Device));
+    }
     put(&mut out, queues.len() as u64);
     for QueueTrace { depth, hint, operations, bytes, doorbells, opened, closed } in queues {
         put(&mut out, *depth as u64);
@@ -35,8 +40,8 @@ pub(super) fn encode_summary(recorded: &Recorded, queues: &[QueueTrace]) -> Vec<
     out
 }
 
-/// Decodes it; `None` if it is damaged.
-pub(super) fn decode_summary(bytes: &[u8]) -> Option<(Recorded, Vec<QueueTrace>)> {
+/// Decodes that of a trace of this version; `None` if it is damaged.
+pub(super) fn decode_summary(bytes: &[u8], version: u16) -> Option<(Recorded, Vec<QueueTrace>)> {
     let duration = |input: &mut Decoder<'_>| Some(Duration::from_nanos(input.number()?));
     let mut input = Decoder { rest: bytes };
     let name = usize::try_from(input.number()?).ok()?;
@@ -44,9 +49,16 @@ pub(super) fn decode_summary(bytes: &[u8]) -> Option<(Recorded, Vec<QueueTrace>)
     let (time, cpu) = (duration(&mut input)?, duration(&mut input)?);
     let cpu_copies = input.number()? != 0;
     // Each entry has bytes of its own, so that the lists grow no longer than the input.
-    let mut regions = Vec::new();
+    let (mut regions, mut places) = (Vec::new(), Vec::new());
     for _ in 0..input.number()? {
-        regions.push(input.number()?);
+        let number = input.number()?;
+        let (len, place) = match number & 1 {
+            _ if version < PLACES => (number, Place::Host),
+            0 => (number >> 1, Place::Host),
+            _ => (number >> 1, Place::Device),
+        };
+        regions.push(len);
+        places.push(place);
     }
     let mut queues = Vec::new();
     for _ in 0..input.number()? {
@@ -59,5 +71,23 @@ pub(super) fn decode_summary(bytes: &[u8]) -> Option<(Recorded, Vec<QueueTrace>)
     input
         .rest
         .is_empty()
-        .then_some((Recorded { engine, time, cpu, partial: false, cpu_copies, regions }, queues))
+        .then_some((Recorded { engine, time, cpu, partial: false, cpu_copies, regions, places }, queues))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_from_version_4_on() {
+        let summary = [0, 0, 0, 0, 2, 126, 127, 0];
+        let read = |version| {
+            let recorded = decode_summary(&summary, version).expect("a summary").0;
+            (recorded.regions, recorded.places)
+        };
+        assert_eq!(read(3), (vec![126, 127], vec![Place::Host; 2]));
+        assert_eq!(read(4), (vec![63, 63], vec![Place::Host, Place::Device]));
+        let (recorded, queues) = decode_summary(&summary, 4).expect("a summary");
+        assert_eq!(encode_summary(&recorded, &queues), summary);
+    }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use dma_core::{CacheHint, Error, ErrorKind, Outcome, Result as DmaResult};
+use dma_core::{CacheHint, Error, ErrorKind, Outcome, Place, Result as DmaResult};
 
 use super::events::Events;
 use super::format::{BLOCK, CHECKPOINT, Decoder, END, HEADER, MAGIC, OLDEST, VERSION};
@@ -60,6 +60,9 @@ pub struct Recorded {
     /// Lengths of the regions in bytes, by number. Regions that did not exist at the same time may have one
     /// number, with the maximum of their lengths.
     pub regions: Vec<u64>,
+    /// Places of the regions, by number. Imported memory counts as host memory, and so does all memory of
+    /// traces before version 4.
+    pub places: Vec<Place>,
 }
 
 /// A recorded queue.
@@ -248,7 +251,7 @@ impl Trace {
         if !partial && !input.rest.is_empty() {
             return Err(damaged("bytes behind the end"));
         }
-        let (mut recorded, queues) = decode_summary(summary).ok_or(damaged("the summary"))?;
+        let (mut recorded, queues) = decode_summary(summary, version).ok_or(damaged("the summary"))?;
         recorded.partial = partial;
         let mut events = vec![Vec::new(); queues.len()];
         for (queue, block) in blocks {

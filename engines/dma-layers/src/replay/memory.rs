@@ -1,9 +1,11 @@
-//! [`Memory`]: a queue's memory, and whether copies arrived in it.
+//! [`Memory`]: a queue's memory, and whether copies arrived in it. [`Staging`]: the bytes of device memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dma_core::{
-    DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, RegionInfo, Result, Segment, Window, racy_copy,
+    DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest, Place, Queue, QueueOptions, RegionInfo, Result,
+    Segment, Window, racy_copy,
 };
 
 use super::requirements::Requirements;
@@ -37,16 +39,32 @@ struct Part {
     info: RegionInfo,
     /// Keeps the memory.
     window: Window,
+    /// Host memory of the same length, for device memory.
+    copy: Option<Window>,
 }
+
+/// The time after which a copy between device memory and its copy in host memory counts as hanging.
+const STAGING_STALL: Duration = Duration::from_secs(10);
 
 impl Memory {
     /// Allocates the memory of all queues.
     pub(super) fn allocate(
         engine: &Arc<dyn DmaEngine>,
         requirements: &Requirements,
+        places: &[Place],
         limit: u64,
     ) -> Result<Vec<Self>> {
-        let bytes = requirements.bytes();
+        let on_device = |region: usize| places.get(region) == Some(&Place::Device);
+        let device_bytes = requirements.bytes(on_device);
+        if device_bytes > 0 && engine.info().places().all(|place| place != Place::Device) {
+            let message =
+                format!("the trace has {device_bytes} bytes of device memory, and the engine has none");
+            return Err(unsupported(message).with_hint(
+                "replay on an engine with memory of its own, such as cuda or sim:device_memory=1G",
+            ));
+        }
+        // Device memory has a copy in host memory.
+        let bytes = requirements.bytes(|_| true).saturating_add(device_bytes);
         let enough = usize::try_from(bytes).ok().filter(|_| bytes <= limit);
         let hint = "record a run that uses less memory, or allow more if the machine has it";
         let Some(len) = enough else {
@@ -59,13 +77,19 @@ impl Memory {
         for regions in &requirements.regions {
             let mut parts = Vec::new();
             for (&region, part) in regions {
-                let window = engine.allocate_window(&MemoryRequest::new(part.len()))?;
-                let info = *window.region().as_raw().info();
-                if info.cpu.is_none() {
+                let host = engine.allocate_window(&MemoryRequest::new(part.len()))?;
+                if !host.region().is_cpu_visible() {
                     return Err(unsupported("the CPU does not reach the engine's memory".to_owned())
                         .with_hint("replay on an engine whose memory can be compared"));
                 }
-                parts.push(Part { region, base: part.start, info, window });
+                let (window, copy) = if on_device(region) {
+                    let request = MemoryRequest::new(part.len()).with_place(Place::Device);
+                    (engine.allocate_window(&request)?, Some(host))
+                } else {
+                    (host, None)
+                };
+                let info = *window.region().as_raw().info();
+                parts.push(Part { region, base: part.start, info, window, copy });
             }
             all.push(Self { parts });
         }
@@ -89,7 +113,7 @@ impl Memory {
     }
 
     /// Writes all memory. No device uses it at this time.
-    pub(super) fn fill(&self, content: Content) {
+    pub(super) fn fill(&self, engine: &Arc<dyn DmaEngine>, content: Content) -> Result<()> {
         let mut chunk = [0; CHUNK];
         let mut state = 0_u64;
         for part in &self.parts {
@@ -104,9 +128,72 @@ impl Memory {
                     }
                 }
                 let len = CHUNK.min(part.info.len - at);
-                part.window.write_at(at, &chunk[..len]).expect("it is the CPU's, and so long");
+                let host = part.copy.as_ref().unwrap_or(&part.window);
+                host.write_at(at, &chunk[..len]).expect("it is the CPU's, and so long");
             }
         }
+        let Some(staging) = Staging::open(engine, self)? else { return Ok(()) };
+        let device = self.parts.iter().filter_map(|part| Some((part.copy.clone()?, part.window.clone())));
+        device.into_iter().try_for_each(|(copy, window)| staging.copy(copy, window))
+    }
+}
+
+/// Copies between device memory and its copies in host memory, which checks read and write.
+pub(super) struct Staging<'a> {
+    queue: Queue,
+    memory: &'a Memory,
+}
+
+impl<'a> Staging<'a> {
+    /// Opens a queue for it; `None` if the memory is all host memory.
+    pub(super) fn open(engine: &Arc<dyn DmaEngine>, memory: &'a Memory) -> Result<Option<Self>> {
+        if memory.parts.iter().all(|part| part.copy.is_none()) {
+            return Ok(None);
+        }
+        let options = QueueOptions::new().with_depth(1).with_stall_timeout(STAGING_STALL);
+        Ok(Some(Self { queue: engine.open_queue(&options)?, memory }))
+    }
+
+    /// Copies a window to another one, and waits for that.
+    fn copy(&self, from: Window, to: Window) -> Result<()> {
+        self.queue.copy(from, to)?.wait()?;
+        Ok(())
+    }
+
+    /// Returns the device memory of a segment, and its copy; `None` for host memory.
+    fn windows(&self, segment: &Segment) -> Option<(Window, Window)> {
+        let part = self.memory.parts.iter().find(|part| part.info.key == segment.key)?;
+        let at = (segment.addr.0 - part.info.addr.0) as usize;
+        let range = at..at + segment.len;
+        Some((part.window.slice(range.clone()), part.copy.as_ref()?.slice(range)))
+    }
+
+    /// Returns the check with the copies of all its operands that are in device memory, after their bytes
+    /// were copied there.
+    pub(super) fn on_host(&self, check: &Check) -> Result<Check> {
+        let copies = |segments: &[Segment]| -> Result<Vec<Segment>> {
+            let one = |segment: &Segment| match self.windows(segment) {
+                None => Ok(*segment),
+                Some((window, copy)) => {
+                    let addr = copy.region().as_raw().info().addr;
+                    let at = segment.addr.0 - window.region().as_raw().info().addr.0;
+                    self.copy(window, copy)?;
+                    Ok(Segment { addr: addr.offset(at as usize), ..*segment })
+                }
+            };
+            segments.iter().map(one).collect()
+        };
+        let Check { operation, kind, src, dst, byte } = check;
+        Ok(Check { operation: *operation, kind: *kind, src: copies(src)?, dst: copies(dst)?, byte: *byte })
+    }
+
+    /// Makes each byte of the destination wrong, as [`Check::spoil`] does.
+    pub(super) fn spoil(&self, check: &Check) -> Result<()> {
+        self.on_host(check)?.spoil();
+        for (window, copy) in check.dst.iter().filter_map(|segment| self.windows(segment)) {
+            self.copy(copy, window)?;
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,8 @@
 //!   same operations, lengths and batches. It waits for the program's own times between the calls.
 //! - For each report in the trace, the replay waits for the same descriptors. So it never has more in flight
 //!   than the program had, and memory that the program reused after a report is reused after that report.
-//! - Each queue has memory of its own: the part of each region that the queue's operations name.
+//! - Each queue has memory of its own: the part of each region that the queue's operations name, in the
+//!   recorded place. Device memory has a copy in host memory, with which its bytes are compared.
 //! - Operations that are longer or more scattered than the engine's limits are cut, and queues are not deeper
 //!   than its limit. If the engine has no fences, the replay waits for all earlier operations instead.
 //! - Before anything is timed, the trace runs once without pauses, and all bytes and results are compared.
@@ -155,17 +156,18 @@ impl CopyTimes {
 /// # Errors
 ///
 /// `InvalidArgument` for a trace without operations; `Malformed` for one with an operation that writes what
-/// it reads; `Unsupported` if the engine lacks an operation, or has no memory that the CPU reaches;
+/// it reads; `Unsupported` if the engine lacks an operation or a place of memory, or has no memory that the
+/// CPU reaches;
 /// `OutOfMemory` if the trace needs more than [`ReplayOptions::memory`], or than the system has; `OutOfRange`
 /// for more than 1024 queues; `TimedOut` if the engine hangs; errors of the engine, such as `OutOfResources`
 /// for too many queues.
 pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOptions) -> Result<Replayed> {
     let requirements = Requirements::of(trace)?;
     requirements.check(engine.info())?;
-    let memory = Memory::allocate(engine, &requirements, options.memory)?;
+    let memory = Memory::allocate(engine, &requirements, &trace.recorded().places, options.memory)?;
     let mut replayed = Replayed::default();
     for (queue, memory) in memory.iter().enumerate() {
-        memory.fill(Content::Distinct);
+        memory.fill(engine, Content::Distinct)?;
         let mut player = Player::open(trace, queue, engine, memory, options, Pace::Verify)?;
         let Replayed { verified, mismatch, .. } = player.play(&AtomicBool::new(false))?;
         replayed.verified += verified;
@@ -175,7 +177,7 @@ pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOption
     }
     if requirements.compares {
         // Make the compared data equal, so that comparisons read all of it, as in most programs.
-        memory.iter().for_each(|memory| memory.fill(Content::Zero));
+        memory.iter().try_for_each(|memory| memory.fill(engine, Content::Zero))?;
     }
     let mut runs = Vec::new();
     for _ in 0..options.repetitions.max(1) {

@@ -11,7 +11,7 @@ use dma_core::{
     RawQueue, Result,
 };
 
-use super::memory::{Check, Memory};
+use super::memory::{Check, Memory, Staging};
 use super::split::Pieces;
 use super::timed::Clock;
 use super::tokens::Tokens;
@@ -55,6 +55,10 @@ pub(super) struct Player<'a> {
     tokens: Tokens,
     operations: u64,
     clock: Clock,
+    /// Reads and writes device memory in a run that verifies.
+    staging: Option<Staging<'a>>,
+    /// The error of a copy that `staging` made.
+    unreadable: Option<Error>,
     /// The counts so far, without the time.
     ran: Replayed,
 }
@@ -94,6 +98,8 @@ impl<'a> Player<'a> {
             tokens: Tokens::new(queue.depth),
             operations: 0,
             clock: Clock::new(pace == Pace::Recorded),
+            staging: if pace == Pace::Verify { Staging::open(engine, memory)? } else { None },
+            unreadable: None,
             ran: Replayed::default(),
         })
     }
@@ -105,7 +111,9 @@ impl<'a> Player<'a> {
             self.give_up();
         }
         self.ran.doorbells = self.queue.as_ref().map_or(0, |queue| queue.stats().doorbells);
-        ended.map_err(|e| e.with_operation(format!("queue {}", self.number)))?;
+        ended
+            .and(self.unreadable.take().map_or(Ok(()), Err))
+            .map_err(|e| e.with_operation(format!("queue {}", self.number)))?;
         Ok(std::mem::take(&mut self.ran))
     }
 
@@ -113,7 +121,7 @@ impl<'a> Player<'a> {
         let mut traced = self.trace.opened;
         self.clock.pass();
         while let Some(event) = self.events.next() {
-            if stop.load(Ordering::Relaxed) || self.ran.mismatch.is_some() {
+            if stop.load(Ordering::Relaxed) || self.ran.mismatch.is_some() || self.unreadable.is_some() {
                 return Ok(());
             }
             match event {
@@ -248,7 +256,13 @@ impl<'a> Player<'a> {
         for piece in 0..pieces.len() {
             let (kind, src, dst) = pieces.operands(piece);
             let check = Check { operation: self.operations, kind, src: src.into(), dst: dst.into(), byte };
-            check.spoil();
+            match &self.staging {
+                None => check.spoil(),
+                Some(staging) => {
+                    let spoilt = staging.spoil(&check);
+                    self.unreadable = self.unreadable.take().or(spoilt.err());
+                }
+            }
             self.tokens.add_check(check);
             self.operations += 1;
         }
@@ -269,9 +283,14 @@ impl<'a> Player<'a> {
             if outcome != Outcome::Done {
                 self.ran.failed += 1;
             } else if let Some(check) = check {
-                match check.mismatch(self.number, result) {
-                    None => self.ran.verified += 1,
-                    wrong => self.ran.mismatch = self.ran.mismatch.or(wrong),
+                let checked = match &self.staging {
+                    None => Ok(check.mismatch(self.number, result)),
+                    Some(staging) => staging.on_host(&check).map(|check| check.mismatch(self.number, result)),
+                };
+                match checked {
+                    Ok(None) => self.ran.verified += 1,
+                    Ok(wrong) => self.ran.mismatch = self.ran.mismatch.or(wrong),
+                    Err(error) => self.unreadable = self.unreadable.take().or(Some(error)),
                 }
             }
         }

@@ -86,10 +86,10 @@ impl Requirements {
         Ok(())
     }
 
-    /// Returns the bytes of all memory.
-    pub(super) fn bytes(&self) -> u64 {
-        let parts = self.regions.iter().flat_map(BTreeMap::values);
-        parts.fold(0, |sum: u64, part| sum.saturating_add(part.len() as u64))
+    /// Returns the bytes of the memory in these regions.
+    pub(super) fn bytes(&self, of: impl Fn(usize) -> bool) -> u64 {
+        let parts = self.regions.iter().flatten().filter(|(region, _)| of(**region));
+        parts.fold(0, |sum: u64, (_, part)| sum.saturating_add(part.len() as u64))
     }
 
     /// Checks that an engine meets the requirements.

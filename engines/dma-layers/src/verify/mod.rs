@@ -7,9 +7,11 @@
 //! - All copies are verified, including those with a CRC-32C and those to two destinations. Fills,
 //!   comparisons and checksums are not verified. [`VerifyReport`] counts both.
 //! - Copies from or to device memory that the CPU cannot reach are verified when they are done. A second
-//!   queue copies source and destination to host memory, piece by piece, where they are compared. If the
-//!   engine has no such memory or queue, or that copy fails, the operation counts as not verified. So do
-//!   copies of imported memory.
+//!   queue, which an engine with device memory opens beside each, copies source and destination to host
+//!   memory, piece by piece, where they are compared. Polls do not wait for these copies, so later operations
+//!   may be reported earlier, and a driver polls while some are in flight instead of sleeping. If the queue
+//!   cannot be opened, or such a copy fails, the operation counts as not verified. So do copies of imported
+//!   memory.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
 //! - If a window's bytes are written while they are copied, that can be reported as a mismatch, because such
 //!   a write looks like a wrong byte of the device.
@@ -44,17 +46,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arrayvec::ArrayVec;
 use dma_core::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation,
-    OptionInfo, OptionValue, Outcome, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment,
+    OptionInfo, OptionValue, Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment,
     racy_copy,
 };
 
 use crate::wrapper::{Layered, QueueHook, Wrapper, for_each_pair};
-use staging::{Staging, Unreadable};
+use staging::{Cursor, Pieces, Staging};
 
 /// Maximum number of descriptors in one submission to the inner queue.
 const CHUNK: usize = 32;
 /// Number of mismatches that a queue can explain: the latest ones.
 const EXPLAINED: usize = 64;
+/// Maximum number of pieces that are compared or fetched in one poll.
+const STAGING_STEPS: usize = 16;
 /// The first code of a mismatch. It is far from errno values and the codes of vendors' libraries.
 const FIRST_CODE: i32 = i32::MIN;
 
@@ -197,6 +201,13 @@ impl Wrapper for Verify {
     }
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<VerifyQueue> {
+        let staging = this.stages.as_ref().and_then(|engine| {
+            let opened = Staging::open(&**engine);
+            opened
+                .inspect_err(|error| tracing::warn!(%error, "copies of device memory are not verified"))
+                .ok()
+        });
+        let staged = if staging.is_some() { depth } else { 0 };
         Ok(VerifyQueue {
             slots: std::iter::repeat_with(CheckedCopy::default).take(depth).collect(),
             free: (0..depth).rev().collect(),
@@ -204,12 +215,14 @@ impl Wrapper for Verify {
             mismatches: VecDeque::with_capacity(EXPLAINED),
             next_code: 0,
             stopped: false,
-            staging: None,
+            staging,
+            staged: VecDeque::with_capacity(staged),
+            compared: VecDeque::with_capacity(staged),
             shared: Arc::clone(this),
         })
     }
 
-    fn region_opened(&self, region: &RegionInfo) {
+    fn region_opened(&self, region: &RegionInfo, _: Place) {
         if region.cpu.is_none() {
             // A device may reset what asks for rights that it has not.
             let can_stage = self.stages.is_some() && region.access.contains(Access::READ);
@@ -246,6 +259,9 @@ impl VerifyEngine {
         let device_memory =
             Capabilities::ALLOCATE_DEVICE | Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
         let has_device_memory = inner.info().capabilities.intersects(device_memory);
+        if has_device_memory {
+            info.capabilities -= Capabilities::IN_ORDER;
+        }
         let verify = Verify {
             stages: has_device_memory.then(|| Arc::clone(&inner)),
             options: *options,
@@ -360,26 +376,17 @@ impl CheckedCopy {
     }
 }
 
-impl CheckedCopy {
-    /// Does what [`check`](Self::check) does with memory that the CPU cannot reach.
-    ///
-    /// # Safety
-    ///
-    /// See [`check`](Self::check).
-    unsafe fn check_staged(&self, staging: &mut Staging) -> Result<Option<Mismatch>, Unreadable> {
-        let each = if self.both { 1 } else { self.dst.len() };
-        for dst in self.dst.chunks(each) {
-            // SAFETY: until the report nothing writes source or destination, and the device may read both:
-            // `Reach::Staging` says so.
-            let wrong = unsafe { staging.first_difference(&self.src, dst) }?;
-            if wrong.is_some() {
-                let len = dst.iter().map(|segment| segment.len).sum();
-                return Ok(Some(Mismatch { code: 0, len, wrong }));
-            }
-        }
-        Ok(None)
-    }
+/// A copy that is done and not compared yet.
+#[derive(Debug)]
+struct StagedCopy {
+    /// The completion of the inner queue, whose token is the slot.
+    completion: Completion,
+    cursor: Cursor,
 }
+
+/// The bytes of a copy cannot be compared.
+#[derive(Debug)]
+struct Unreadable;
 
 /// A copy that went wrong.
 #[derive(Clone, Copy, Debug)]
@@ -403,35 +410,94 @@ struct VerifyQueue {
     next_code: u16,
     /// Submissions to a stopped queue fail with `Closed` even if it is full.
     stopped: bool,
-    /// Opened for the first copy that needs it; an inner `None` if it cannot be had.
-    staging: Option<Option<Staging>>,
+    /// `None` if the engine has no device memory, or the queue for it could not be opened.
+    staging: Option<Staging>,
+    /// Copies that are done, in memory that the CPU cannot reach. The first one is being compared.
+    staged: VecDeque<StagedCopy>,
+    /// Completions of such copies after the comparison.
+    compared: VecDeque<Completion>,
     shared: Arc<Verify>,
 }
 
 impl VerifyQueue {
-    /// Compares a copy that is done, in memory that the CPU cannot reach.
-    ///
-    /// # Safety
-    ///
-    /// See [`CheckedCopy::check`].
-    unsafe fn check_staged(&mut self, at: usize) -> Result<Option<Mismatch>, Unreadable> {
-        let Self { staging, shared, slots, .. } = self;
-        let open = || {
-            let engine = shared.stages.as_ref()?;
-            let opened = Staging::open(&**engine);
-            opened
-                .inspect_err(|error| tracing::warn!(%error, "copies of device memory are not verified"))
-                .ok()
-        };
-        let Some(with) = staging.get_or_insert_with(open) else { return Err(Unreadable { lost: false }) };
-        // SAFETY: the caller promises that the copy is done and was not reported.
-        let checked = unsafe { slots[at].check_staged(with) };
-        if matches!(checked, Err(Unreadable { lost: true })) {
-            // Leaked before the log line, because a subscriber may panic.
-            std::mem::forget(staging.replace(None));
-            tracing::error!("a copy of device memory to host memory does not end: its queue is leaked");
+    /// Makes progress with the comparisons of copies in memory that the CPU cannot reach. Moves the copies
+    /// whose comparison has ended to `compared`.
+    fn compare_staged(&mut self, counts: &mut VerifyReport) {
+        for _ in 0..STAGING_STEPS {
+            let Some(StagedCopy { completion, cursor }) = self.staged.front_mut() else { return };
+            let Some(staging) = &mut self.staging else {
+                self.end_staged(Err(Unreadable), counts);
+                continue;
+            };
+            let CheckedCopy { src, dst, both, .. } = &self.slots[completion.token as usize];
+            match staging.poll() {
+                Pieces::None => {}
+                Pieces::InFlight => return,
+                Pieces::Fetched => {
+                    if let Some(differs) = staging.first_difference() {
+                        let piece = cursor.pieces(src, dst, *both, 1);
+                        let addr = piece.map_or(0, |[_, to]| to.addr.offset(differs).0 as usize);
+                        let wrong = (cursor.offset() + differs, addr);
+                        let each = if *both { 1 } else { dst.len() };
+                        let len = dst[..each].iter().map(|segment| segment.len).sum();
+                        self.end_staged(Ok(Some(Mismatch { code: 0, len, wrong: Some(wrong) })), counts);
+                        continue;
+                    }
+                    cursor.advance(staging.len());
+                }
+                Pieces::Failed => {
+                    self.end_staged(Err(Unreadable), counts);
+                    continue;
+                }
+                Pieces::Lost => {
+                    // The copy is not reported and keeps its slot, because the device may still read its
+                    // operands. Dropping the staging queue leaks it.
+                    (self.staging, _) = (None, self.staged.pop_front());
+                    tracing::error!(
+                        "a copy of device memory to host memory does not end: its queue is leaked"
+                    );
+                    continue;
+                }
+            }
+            match cursor.pieces(src, dst, *both, staging.max_piece()) {
+                // SAFETY: the copy is done and not reported, so nothing writes source or destination, and the
+                // device may read both: `Reach::Staging` says so.
+                Some(pieces) => unsafe { staging.fetch(pieces) },
+                None => self.end_staged(Ok(None), counts),
+            }
         }
-        checked
+    }
+
+    /// Ends the comparison of the first copy of `staged`.
+    fn end_staged(&mut self, checked: Result<Option<Mismatch>, Unreadable>, counts: &mut VerifyReport) {
+        if let Some(StagedCopy { completion, .. }) = self.staged.pop_front() {
+            let completion = self.end(completion, checked, counts);
+            self.compared.push_back(completion);
+        }
+    }
+
+    /// Frees the slot of a descriptor that the inner queue has reported, and returns the completion for the
+    /// caller.
+    fn end(
+        &mut self,
+        completion: Completion,
+        checked: Result<Option<Mismatch>, Unreadable>,
+        counts: &mut VerifyReport,
+    ) -> Completion {
+        let at = completion.token as usize;
+        let token = self.slots[at].token;
+        self.free.push(at);
+        let is_done = u64::from(completion.outcome == Outcome::Done);
+        match checked {
+            Ok(Some(mismatch)) => {
+                counts.mismatches += 1;
+                let code = self.note(mismatch);
+                return Completion::ended(token, Outcome::Failed(ErrorKind::DeviceFault), code);
+            }
+            Ok(None) => counts.verified += is_done,
+            Err(Unreadable) => counts.unverified += is_done,
+        }
+        Completion { token, ..completion }
     }
 
     /// Keeps a mismatch, and returns the code that explains it.
@@ -447,8 +513,8 @@ impl VerifyQueue {
 }
 
 // SAFETY: each descriptor of the inner queue has its own slot, and the slot's token is reported when the
-// descriptor is. This code only reads memory: the source before `submit` returns, and both sides before the
-// copy is reported.
+// descriptor is, or after its comparison. This code only reads memory: the source before `submit` returns,
+// and both sides before the copy is reported.
 unsafe impl QueueHook for VerifyQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         if self.stopped {
@@ -494,44 +560,47 @@ unsafe impl QueueHook for VerifyQueue {
     }
 
     fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
-        let n = inner.poll(completions);
-        let (mut verified, mut unverified, mut mismatches) = (0, 0, 0);
-        for completion in &mut completions[..n] {
-            let at = completion.token as usize;
-            let slot = &self.slots[at];
-            completion.token = slot.token;
-            self.free.push(at);
-            if completion.outcome != Outcome::Done {
-                continue;
-            }
+        let reported = inner.poll(completions);
+        let (mut n, mut counts) = (0, VerifyReport::default());
+        for at in 0..reported {
+            let completion = completions[at];
+            let slot = &self.slots[completion.token as usize];
             let checked = match slot.verify {
-                Reach::None => Err(Unreadable { lost: false }),
+                _ if completion.outcome != Outcome::Done => Err(Unreadable),
+                Reach::None => Err(Unreadable),
                 // SAFETY: the device has reported it as done, and the caller learns of it only when this
                 // function returns.
                 Reach::Cpu => Ok(unsafe { slot.check() }),
-                // SAFETY: the device has reported it as done, and the caller learns of it only when this
-                // function returns.
-                Reach::Staging => unsafe { self.check_staged(at) },
+                Reach::Staging => {
+                    self.staged.push_back(StagedCopy { completion, cursor: Cursor::default() });
+                    continue;
+                }
             };
-            let Ok(wrong) = checked else {
-                unverified += 1;
-                continue;
-            };
-            if let Some(mismatch) = wrong {
-                mismatches += 1;
-                let code = self.note(mismatch);
-                let outcome = Outcome::Failed(ErrorKind::DeviceFault);
-                *completion = Completion::ended(completion.token, outcome, code);
-            } else {
-                verified += 1;
-            }
+            completions[n] = self.end(completion, checked, &mut counts);
+            n += 1;
         }
+        self.compare_staged(&mut counts);
+        while n < completions.len()
+            && let Some(compared) = self.compared.pop_front()
+        {
+            completions[n] = compared;
+            n += 1;
+        }
+        let VerifyReport { verified, unverified, mismatches } = counts;
         for (count, of) in [verified, unverified, mismatches].into_iter().zip(&self.shared.counts) {
             if count > 0 {
                 of.fetch_add(count, Ordering::Relaxed);
             }
         }
         n
+    }
+
+    fn may_need_polls(&self) -> bool {
+        self.shared.stages.is_some()
+    }
+
+    fn needs_polls(&self) -> bool {
+        !self.staged.is_empty() || !self.compared.is_empty()
     }
 
     fn stop(&mut self, inner: &mut dyn RawQueue) {

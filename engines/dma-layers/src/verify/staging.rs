@@ -1,6 +1,7 @@
-//! [`Staging`]: compares operands in device memory, through host memory of the same engine.
+//! [`Staging`]: reads pieces of operands in device memory, by copies to host memory of the same engine.
 #![expect(unsafe_code, reason = "submits copies to the engine")]
 
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use dma_core::{
@@ -10,94 +11,220 @@ use dma_core::{
 
 /// The longest piece that is compared at a time, in bytes. Host memory has room for one of each side.
 const PIECE: usize = 64 << 10;
-/// The time after which a copy to host memory counts as lost.
-const LOST: Duration = Duration::from_secs(1);
+/// A copy to host memory counts as lost if it has not ended after this time and [`LOST_POLLS`].
+const LOST_TIME: Duration = Duration::from_secs(1);
+/// The number of polls after which a copy may count as lost, so that a thread that did not run loses none.
+const LOST_POLLS: u32 = 1000;
 
-/// A queue of the engine, and host memory that operands are copied to.
+/// A queue of the engine, and host memory that pieces of a source and a destination are copied to.
 #[derive(Debug)]
 pub(super) struct Staging {
-    // Dropped first: nothing is in flight on it, or it is never dropped.
-    queue: Box<dyn RawQueue>,
-    host: Box<dyn RawRegion>,
-    piece: usize,
+    /// Both are leaked if a copy is in flight that does not end.
+    queue: ManuallyDrop<Box<dyn RawQueue>>,
+    host: ManuallyDrop<Box<dyn RawRegion>>,
+    max_piece: usize,
+    /// The length of the current pieces.
+    len: usize,
+    in_flight: usize,
+    /// [`poll`](Self::poll) has not returned yet how the current pieces ended.
+    asked: bool,
+    /// A copy of the current pieces failed.
+    failed: bool,
+    begun: Instant,
+    polls: u32,
 }
 
-/// The bytes could not be copied to host memory, and nothing is known of them. If the copy may still be in
-/// flight, `lost` is true, and the staging memory must be leaked.
-#[derive(Debug)]
-pub(super) struct Unreadable {
-    pub(super) lost: bool,
+/// The state of the current pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pieces {
+    /// None are asked for.
+    None,
+    /// On their way to host memory.
+    InFlight,
+    /// In host memory.
+    Fetched,
+    /// The engine refused or failed a copy, and none is in flight.
+    Failed,
+    /// A copy does not end. It may still read the operand and write the host memory.
+    Lost,
 }
 
 impl Staging {
     pub(super) fn open(engine: &dyn DmaEngine) -> Result<Self> {
         let host = engine.allocate_raw(&MemoryRequest::new(2 * PIECE))?;
-        let queue = engine.open_queue_raw(&QueueOptions::new().with_depth(1))?;
+        let queue = engine.open_queue_raw(&QueueOptions::new().with_depth(2))?;
         let longest = usize::try_from(engine.info().limits.max_transfer).unwrap_or(usize::MAX);
-        Ok(Self { queue, host, piece: PIECE.min(longest) })
+        Ok(Self {
+            queue: ManuallyDrop::new(queue),
+            host: ManuallyDrop::new(host),
+            max_piece: PIECE.min(longest),
+            len: 0,
+            in_flight: 0,
+            asked: false,
+            failed: false,
+            begun: Instant::now(),
+            polls: 0,
+        })
     }
 
-    /// Compares lists of the same total length. Returns the offset and the address of the first byte of `dst`
-    /// that differs.
+    /// Returns the most bytes of a piece.
+    pub(super) fn max_piece(&self) -> usize {
+        self.max_piece
+    }
+
+    /// Starts to copy two pieces of the same length to host memory. No earlier pieces may be in flight.
     ///
     /// # Safety
     ///
-    /// The engine's device may read the segments, and nothing writes them.
-    pub(super) unsafe fn first_difference(
+    /// The engine's device may read the pieces, and nothing writes them, until [`poll`](Self::poll) returns
+    /// [`Pieces::Fetched`] or [`Pieces::Failed`].
+    pub(super) unsafe fn fetch(&mut self, pieces: [Segment; 2]) {
+        debug_assert!(self.in_flight == 0 && pieces.iter().all(|piece| piece.len <= self.max_piece));
+        (self.len, self.asked) = (pieces[0].len, true);
+        (self.begun, self.polls) = (Instant::now(), 0);
+        let copies = [0, 1].map(|half| {
+            let to = self.host.info().segment(half * PIECE, self.len);
+            Descriptor::copy(half as u64, pieces[half], to)
+        });
+        // SAFETY: the caller promises that the sources can be read. The destinations are this value's. It
+        // keeps them until the copies are reported, or leaks them.
+        self.in_flight = unsafe { self.queue.submit(&copies) }.unwrap_or(0);
+        self.failed = self.in_flight < copies.len();
+        self.queue.flush();
+    }
+
+    /// Makes progress, and returns the state of the pieces. Returns once that they are fetched or failed.
+    pub(super) fn poll(&mut self) -> Pieces {
+        if self.in_flight > 0 {
+            let mut completions = [Completion::done(0); 2];
+            let ended = self.queue.poll(&mut completions);
+            self.in_flight -= ended;
+            self.failed |= completions[..ended].iter().any(|ended| ended.outcome != Outcome::Done);
+            self.polls = self.polls.saturating_add(1);
+        }
+        if self.in_flight > 0 {
+            let lost = self.polls > LOST_POLLS && self.begun.elapsed() > LOST_TIME;
+            return if lost { Pieces::Lost } else { Pieces::InFlight };
+        }
+        match (std::mem::take(&mut self.asked), self.failed) {
+            (false, _) => Pieces::None,
+            (true, true) => Pieces::Failed,
+            (true, false) => Pieces::Fetched,
+        }
+    }
+
+    /// Returns the length of the pieces that were fetched.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the offset of the first byte that differs between the fetched pieces.
+    pub(super) fn first_difference(&self) -> Option<usize> {
+        let piece = |half: usize| self.host.info().addr.offset(half * PIECE).as_ptr().cast_const();
+        // SAFETY: both are host memory of this value, of at least `len` bytes. No copy to it is in flight.
+        unsafe { racy_copy::first_difference(piece(0), piece(1), self.len) }
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            // The device may still write the host memory.
+            return;
+        }
+        // SAFETY: neither is used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.queue) };
+        // SAFETY: it is not used afterwards, and no descriptor that names it is in flight.
+        unsafe { ManuallyDrop::drop(&mut self.host) };
+    }
+}
+
+/// A position in the lists of a copy, for each destination in turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    /// The index of the destination's segment.
+    dst: usize,
+    /// The index of the source's segment.
+    src: usize,
+    /// Bytes of each of these segments that were compared.
+    used: [usize; 2],
+    /// Bytes of the destination that were compared.
+    offset: usize,
+}
+
+impl Cursor {
+    /// Returns the next pieces of `src` and `dst`, at most `most` bytes of each, or `None` at the end. With
+    /// `both`, each segment of `dst` is a destination of its own.
+    pub(super) fn pieces(
         &mut self,
         src: &[Segment],
         dst: &[Segment],
-    ) -> Result<Option<(usize, usize)>, Unreadable> {
-        let (mut offset, mut from, mut used) = (0, src.iter(), 0);
-        let mut current = from.next();
-        for to in dst {
-            let mut at = 0;
-            while at < to.len {
-                let Some(source) = current else { return Ok(None) };
-                let len = (source.len - used).min(to.len - at).min(self.piece);
-                let part = |of: &Segment, at: usize| Segment { addr: of.addr.offset(at), len, ..*of };
-                // SAFETY: this function's caller promises it for all segments, of which these are parts.
-                let left = unsafe { self.fetch(part(source, used), 0) }?;
-                // SAFETY: this function's caller promises it for all segments, of which these are parts.
-                let right = unsafe { self.fetch(part(to, at), 1) }?;
-                // SAFETY: both are host memory of this value, into which no copy is in flight.
-                if let Some(differs) = unsafe { racy_copy::first_difference(left, right, len) } {
-                    return Ok(Some((offset + differs, to.addr.offset(at + differs).0 as usize)));
-                }
-                (offset, at, used) = (offset + len, at + len, used + len);
-                if used == source.len {
-                    (current, used) = (from.next(), 0);
-                }
+        both: bool,
+        most: usize,
+    ) -> Option<[Segment; 2]> {
+        let mut to = dst.get(self.dst)?;
+        if self.used[1] == to.len {
+            (self.dst, self.used[1]) = (self.dst + 1, 0);
+            to = dst.get(self.dst)?;
+            if both {
+                (self.src, self.used[0], self.offset) = (0, 0, 0);
             }
         }
-        Ok(None)
+        let mut from = src.get(self.src)?;
+        if self.used[0] == from.len {
+            (self.src, self.used[0]) = (self.src + 1, 0);
+            from = src.get(self.src)?;
+        }
+        let len = (from.len - self.used[0]).min(to.len - self.used[1]).min(most);
+        let part = |of: &Segment, at: usize| Segment { addr: of.addr.offset(at), len, ..*of };
+        Some([part(from, self.used[0]), part(to, self.used[1])])
     }
 
-    /// Copies a piece to one half of the host memory, and waits for that.
-    ///
-    /// # Safety
-    ///
-    /// See [`first_difference`](Self::first_difference).
-    unsafe fn fetch(&mut self, from: Segment, half: usize) -> Result<*const u8, Unreadable> {
-        let to = self.host.info().segment(half * PIECE, from.len);
-        // SAFETY: the caller promises that the source can be read; the destination is this value's, and stays
-        // until the copy is reported, or is leaked.
-        match unsafe { self.queue.submit(&[Descriptor::copy(0, from, to)]) } {
-            Ok(1) => {}
-            Ok(_) | Err(_) => return Err(Unreadable { lost: false }),
+    /// Moves on behind pieces of `len` bytes.
+    pub(super) fn advance(&mut self, len: usize) {
+        self.used[0] += len;
+        self.used[1] += len;
+        self.offset += len;
+    }
+
+    /// Returns the offset from the start of the destination.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::{DeviceAddr, RegionKey};
+
+    use super::*;
+
+    fn segments(list: &[(u64, usize)]) -> Vec<Segment> {
+        list.iter().map(|&(addr, len)| Segment { key: RegionKey(1), addr: DeviceAddr(addr), len }).collect()
+    }
+
+    /// Returns offset, source, destination and length of each pair of pieces.
+    fn walk(src: &[(u64, usize)], dst: &[(u64, usize)], both: bool) -> Vec<(usize, u64, u64, usize)> {
+        let (src, dst, mut cursor, mut found) = (segments(src), segments(dst), Cursor::default(), Vec::new());
+        while let Some([from, to]) = cursor.pieces(&src, &dst, both, 10) {
+            assert_eq!(from.len, to.len);
+            found.push((cursor.offset(), from.addr.0, to.addr.0, to.len));
+            cursor.advance(to.len);
         }
-        self.queue.flush();
-        let begun = Instant::now();
-        let mut completions = [Completion::done(0)];
-        while self.queue.poll(&mut completions) == 0 {
-            if begun.elapsed() > LOST {
-                return Err(Unreadable { lost: true });
-            }
-            std::hint::spin_loop();
-        }
-        match completions[0].outcome {
-            Outcome::Done => Ok(to.addr.as_ptr().cast_const()),
-            Outcome::Failed(_) | Outcome::Aborted => Err(Unreadable { lost: false }),
-        }
+        found
+    }
+
+    #[test]
+    fn each_byte_of_a_destination_is_visited_once() {
+        assert_eq!(
+            walk(&[(100, 25)], &[(500, 25)], false),
+            [(0, 100, 500, 10), (10, 110, 510, 10), (20, 120, 520, 5)]
+        );
+        assert_eq!(
+            walk(&[(100, 4), (200, 8)], &[(500, 6), (600, 6)], false),
+            [(0, 100, 500, 4), (4, 200, 504, 2), (6, 202, 600, 6)]
+        );
+        assert_eq!(walk(&[(100, 5)], &[(500, 5), (600, 5)], true), [(0, 100, 500, 5), (0, 100, 600, 5)]);
+        assert_eq!(walk(&[], &[], false), []);
     }
 }

@@ -1,0 +1,144 @@
+//! Copies of device memory are compared without a wait in a poll.
+#![expect(unsafe_code, reason = "implements an engine whose second queue reports nothing for a time")]
+
+mod engines;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use dma_core::{
+    Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ExportDescriptor, HostMemory,
+    MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion, Result,
+};
+use dma_layers::verify::{VerifyEngine, VerifyOptions};
+use engines::sim;
+
+/// An engine whose second queue, which is that for comparisons, reports nothing while `held` is set.
+#[derive(Debug)]
+struct Held {
+    inner: Arc<dyn DmaEngine>,
+    queues: AtomicUsize,
+    held: Arc<AtomicBool>,
+}
+
+// SAFETY: regions and queues are the inner engine's.
+unsafe impl DmaEngine for Held {
+    fn info(&self) -> &EngineInfo {
+        self.inner.info()
+    }
+
+    fn id(&self) -> EngineId {
+        self.inner.id()
+    }
+
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        self.inner.allocate_raw(request)
+    }
+
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        unsafe { self.inner.register_raw(memory, request) }
+    }
+
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        self.inner.import_raw(descriptor)
+    }
+
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let inner = self.inner.open_queue_raw(options)?;
+        match self.queues.fetch_add(1, Ordering::Relaxed) {
+            1 => Ok(Box::new(HeldQueue { inner, held: Arc::clone(&self.held) })),
+            _ => Ok(inner),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct HeldQueue {
+    inner: Box<dyn RawQueue>,
+    held: Arc<AtomicBool>,
+}
+
+// SAFETY: each call goes to the inner queue, except polls, which may come later.
+unsafe impl RawQueue for HeldQueue {
+    fn engine_id(&self) -> EngineId {
+        self.inner.engine_id()
+    }
+
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        unsafe { self.inner.submit(batch) }
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        if self.held.load(Ordering::Relaxed) { 0 } else { self.inner.poll(completions) }
+    }
+
+    fn explain(&self, native: i32) -> NativeError {
+        self.inner.explain(native)
+    }
+
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.inner.events()
+    }
+}
+
+#[test]
+fn a_poll_does_not_wait_for_a_comparison() {
+    let held = Arc::new(AtomicBool::new(true));
+    let device = Held {
+        inner: sim("sim:device_memory=4M,seed=1"),
+        queues: AtomicUsize::new(0),
+        held: Arc::clone(&held),
+    };
+    let engine = VerifyEngine::new(Arc::new(device), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let host = || engine.allocate(300_000).unwrap();
+    let mut staged = queue.copy(host(), engine.allocate_device(300_000).unwrap()).unwrap();
+    let later = queue.copy(host(), host()).unwrap();
+    // The copy between buffers is summed by the CPU, and is reported while the other one is compared.
+    later.wait().unwrap();
+    staged.wait_for(std::time::Duration::ZERO).unwrap_err();
+    assert_eq!((engine.report().verified, queue.available()), (1, queue.depth() - 1));
+    held.store(false, Ordering::Relaxed);
+    staged.wait().unwrap();
+    assert_eq!((engine.report().verified, engine.report().mismatches), (2, 0));
+}
+
+#[test]
+fn many_comparisons_wait_their_turn() {
+    let engine = VerifyEngine::new(sim("sim:device_memory=4M,seed=1"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(32)).unwrap();
+    let device = engine.allocate_device(32 * 5000).unwrap();
+    let copies: Vec<_> = (0..32)
+        .map(|i| {
+            let mut src = engine.allocate(5000).unwrap();
+            src.fill(i as u8 + 1);
+            queue.copy(src, device.slice(i * 5000..(i + 1) * 5000)).unwrap()
+        })
+        .collect();
+    copies.into_iter().for_each(|copy| drop(copy.wait().unwrap()));
+    let report = engine.report();
+    assert_eq!((report.verified, report.unverified, report.mismatches), (32, 0, 0), "{report}");
+    assert_eq!(queue.available(), 32);
+}
