@@ -206,6 +206,13 @@ pub fn imports_of_own_memory_overlap_it(engine: &dyn DmaEngine) {
     local.read_at(1000, &mut bytes).expect("local memory can be read");
     let all = sample(7, 10_000);
     assert!(bytes[..100] == all[..100] && bytes[100..] == all[1000..1100], "the copies' bytes");
+    // A revoked import no longer reaches the memory, whose addresses other memory may have by then.
+    drop(export);
+    let refused = match q.copy(remote.slice(0..100), exported.slice(50..150)) {
+        Err(refused) => refused.error().kind(),
+        Ok(transfer) => transfer.wait().expect_err("the import is revoked").error().kind(),
+    };
+    assert_ne!(refused, ErrorKind::Overlap, "memory and a revoked import do not overlap");
 }
 
 /// An export grants only its range and rights, not those of the whole memory.

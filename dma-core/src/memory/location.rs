@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::{DeviceAddr, ExportDescriptor};
 
@@ -10,27 +11,31 @@ use crate::{DeviceAddr, ExportDescriptor};
 ///
 /// An address alone does not show whether two ranges overlap. Some devices name a peer's memory by its
 /// address in the peer, where this process may have other memory. And an import of this process's own memory
-/// may have an address that differs from that of the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// may have an address that differs from that of the memory. Once the export is gone, that import no longer
+/// reaches the memory, whose addresses other memory may have then.
+#[derive(Clone, Debug)]
 pub(crate) struct Location {
-    /// 0 for this process's memory; otherwise [`number_of`] the peer's export.
+    /// 0 for this process's memory; otherwise [`number_of`] the export.
     space: u64,
     /// The offset that, added to an address in descriptors, gives the address in the space.
     shift: u64,
+    /// The export of this process that was imported. While it exists, its bytes are the import's.
+    own: Option<Arc<Listed>>,
 }
 
-/// The exports of this process, by number, with their address spaces and first addresses there.
-static EXPORTS: LazyLock<Mutex<HashMap<u64, Listed>>> = LazyLock::new(Mutex::default);
+/// The exports of this process, by number.
+static EXPORTS: LazyLock<Mutex<HashMap<u64, Arc<Listed>>>> = LazyLock::new(Mutex::default);
 
+/// An address space, and the address of an export's first byte in it.
 #[derive(Debug)]
 struct Listed {
     space: u64,
     start: u64,
-    /// The number of exports with the same blob.
-    count: usize,
+    /// The number of exports with the same blob that exist.
+    count: AtomicUsize,
 }
 
-fn exports() -> MutexGuard<'static, HashMap<u64, Listed>> {
+fn exports() -> MutexGuard<'static, HashMap<u64, Arc<Listed>>> {
     EXPORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -43,20 +48,26 @@ fn number_of(descriptor: &ExportDescriptor) -> u64 {
 
 impl Location {
     /// Memory of this process, or of a device whose addresses differ from those of this process.
-    pub(crate) const HERE: Self = Self { space: 0, shift: 0 };
+    pub(crate) const HERE: Self = Self { space: 0, shift: 0, own: None };
 
     /// Returns the location of imported memory whose first byte is at `addr` in descriptors. If this process
-    /// has exported the memory, returns the location of the exported bytes.
+    /// has exported the memory, it is that of the exported bytes, as long as the export exists.
     pub(crate) fn of_import(descriptor: &ExportDescriptor, addr: DeviceAddr) -> Self {
         let number = number_of(descriptor);
-        let (space, start) = exports().get(&number).map_or((number, 0), |own| (own.space, own.start));
-        Self { space, shift: start.wrapping_sub(addr.0) }
+        let own = exports().get(&number).cloned();
+        Self { space: number, shift: 0_u64.wrapping_sub(addr.0), own }
     }
 
     /// Returns the address space, and the address of a byte in it.
     #[inline]
-    pub(crate) const fn of(self, addr: DeviceAddr) -> (u64, u64) {
-        (self.space, addr.0.wrapping_add(self.shift))
+    pub(crate) fn of(&self, addr: DeviceAddr) -> (u64, u64) {
+        let address = addr.0.wrapping_add(self.shift);
+        match &self.own {
+            Some(own) if own.count.load(Ordering::Relaxed) > 0 => {
+                (own.space, address.wrapping_add(own.start))
+            }
+            _ => (self.space, address),
+        }
     }
 }
 
@@ -68,7 +79,8 @@ impl ListedExport {
     /// Lists an export whose first byte has this [address](Location::of).
     pub(crate) fn new(descriptor: &ExportDescriptor, (space, start): (u64, u64)) -> Self {
         let number = number_of(descriptor);
-        exports().entry(number).or_insert(Listed { space, start, count: 0 }).count += 1;
+        let listed = || Arc::new(Listed { space, start, count: AtomicUsize::new(0) });
+        exports().entry(number).or_insert_with(listed).count.fetch_add(1, Ordering::Relaxed);
         Self(number)
     }
 }
@@ -76,11 +88,9 @@ impl ListedExport {
 impl Drop for ListedExport {
     fn drop(&mut self) {
         let mut exports = exports();
-        if let Some(listed) = exports.get_mut(&self.0) {
-            listed.count -= 1;
-            if listed.count == 0 {
-                exports.remove(&self.0);
-            }
+        let last = |listed: &Arc<Listed>| listed.count.fetch_sub(1, Ordering::Relaxed) == 1;
+        if exports.get(&self.0).is_some_and(last) {
+            exports.remove(&self.0);
         }
     }
 }
@@ -110,7 +120,10 @@ mod tests {
         let again = ListedExport::new(&own, Location::HERE.of(DeviceAddr(5000)));
         drop(listed);
         assert_eq!(at(&own, 80), (0, 5007));
+        let import = Location::of_import(&own, DeviceAddr(80));
+        assert_eq!(import.of(DeviceAddr(87)), (0, 5007));
         drop(again);
         assert_ne!(at(&own, 80).0, 0);
+        assert_ne!(import.of(DeviceAddr(87)).0, 0, "other memory may have the addresses now");
     }
 }
