@@ -116,10 +116,10 @@ impl DeviceMemory {
         let full =
             || request.out_of_memory().with_hint("free device memory, or open with more `device_memory`");
         let size = request.len.checked_next_multiple_of(page()).ok_or_else(full)?;
-        check_headroom(size)?;
         let offset = {
             let mut used = self.used();
             let offset = self.find_room(&used, size, request.align).ok_or_else(full)?;
+            check_headroom(size)?;
             used.insert(offset, size);
             offset
         };
@@ -205,6 +205,8 @@ mod tests {
         assert!(a.addr() + page() as u64 <= b.addr().min(c.addr()));
         let full = memory.allocate(&request(64 * page(), 1)).unwrap_err();
         assert_eq!(full.kind(), ErrorKind::OutOfMemory, "{full}");
+        let huge = memory.allocate(&request(1 << 60, 1)).unwrap_err();
+        assert!(huge.hint().contains("device_memory"), "{huge}");
         // SAFETY: the bytes of `a`, which nothing else accesses.
         unsafe { a.bytes().write(7) };
         drop((a, b, c));
