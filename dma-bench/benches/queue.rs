@@ -71,13 +71,13 @@ unsafe impl DmaEngine for Nothing {
     }
 }
 
-/// Memory that is never given back.
+/// Memory that is never freed.
 #[derive(Debug)]
 struct Leaked {
     info: RegionInfo,
 }
 
-// SAFETY: nothing changes, and the memory is never given back.
+// SAFETY: nothing changes, and the memory is never freed.
 unsafe impl RawRegion for Leaked {
     fn info(&self) -> &RegionInfo {
         &self.info

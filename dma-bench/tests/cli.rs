@@ -515,6 +515,8 @@ fn notes_are_shown_on_a_terminal() {
             let shown = out(&shown);
             assert!(shown.contains("note: samples of 510 ms") && shown.contains("Ctrl-C"), "{shown}");
         }
-        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "script is not here, or runs"),
+        Err(e) => {
+            assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "the command `script` is missing, or it runs")
+        }
     }
 }

@@ -123,7 +123,7 @@ fn memory_of_a_peer_is_measured_and_every_byte_compared() {
     let place = Place::new();
     for engine in ["cpu", "sim:profile=bluefield3"] {
         let served = place.serve(&format!("-e {engine}"));
-        // Twice, because what a run had is given back.
+        // This works twice, because the memory of the first run was freed.
         for ops in ["copy", "compare,copy-crc32c"] {
             let ops = if engine == "cpu" { ops } else { "copy" };
             let (output, results) = place.run(&served.at, &["-e", engine, "-w", ops, "-q", "1,8", "-y"]);

@@ -391,7 +391,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     machine::<14>().untranslatable = false;
     whole(&engine).expect("what was refused is not registered any more");
     drop((queue, dst));
-    assert_eq!(machine::<14>().memory(), before, "all of it was given back");
+    assert_eq!(machine::<14>().memory(), before, "all memory was freed");
 }
 
 #[test]

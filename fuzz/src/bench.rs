@@ -23,7 +23,7 @@ static ENGINE: LazyLock<CpuEngine> =
 
 /// Decodes a request, which must encode to the same bytes, and serves the input as the stream of an
 /// authenticated peer. The answers are those of a model: memory is opened within the limit, and read and
-/// written within its bounds. All of it is given back at the end.
+/// written within its bounds. All of it is freed at the end.
 ///
 /// # Panics
 ///
@@ -51,7 +51,7 @@ pub fn dma_bench_requests(input: &[u8]) {
     let all = Request::Open { version: VERSION, len: MEMORY }.encode();
     let (all, mut answer) = ([&(all.len() as u32).to_le_bytes()[..], &all].concat(), Vec::new());
     export_memory(&*ENGINE, &limit, &mut answer, &all[..], None, None).expect("it is answered");
-    assert_eq!(answer[4], b'+', "memory was not given back");
+    assert_eq!(answer[4], b'+', "memory was not freed");
 }
 
 enum Frame<'a> {

@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(kind(ask(Request::Open { version: 2, len: 1 })), ErrorKind::VersionMismatch);
         assert_eq!(kind(ask(open(10_001))), ErrorKind::OutOfResources);
         assert_eq!(kind(ask(open(u64::MAX))), ErrorKind::OutOfResources);
-        // The memory before it is given back.
+        // Each request frees the memory of the one before.
         for _ in 0..3 {
             ask(open(9000)).unwrap();
         }
@@ -189,6 +189,6 @@ mod tests {
         assert_eq!(kind(ask(Request::Read { at: 0, len: u32::MAX })), ErrorKind::OutOfRange);
         assert_eq!(ask(open(0)).unwrap(), b"", "a check that it can be reached");
         drop(memory);
-        assert_eq!(limit.0.load(Ordering::Relaxed), 10_000, "all is given back");
+        assert_eq!(limit.0.load(Ordering::Relaxed), 10_000, "all memory is freed");
     }
 }

@@ -61,7 +61,7 @@ fn opening(contender: &Contender) -> Histogram<u64> {
     times
 }
 
-/// Measures how long it takes to allocate and register memory of `size` bytes, and to give it back. Page
+/// Measures how long it takes to allocate and register memory of `size` bytes, and to free it. Page
 /// faults of the allocation are part of the first.
 fn registering(contender: &Contender, size: usize) -> (Histogram<u64>, Histogram<u64>) {
     let (mut register, mut deregister) = (histogram(), histogram());

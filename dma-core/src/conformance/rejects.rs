@@ -13,7 +13,7 @@ pub fn lengths_must_match(engine: &dyn DmaEngine) {
     expect_kind(&refused, ErrorKind::LengthMismatch, "source and destination have one length");
     assert!(refused.to_string().contains("10") && refused.to_string().contains("11"), "{refused}");
     let (src, dst) = refused.into_operands().expect("the operands come back");
-    assert_eq!((src.len(), dst.len()), (10, 11), "a refusal gives back what it was given");
+    assert_eq!((src.len(), dst.len()), (10, 11), "a refusal returns the operands");
     let refused = q.copy(vec![src], vec![dst]).expect_err("lengths differ");
     expect_kind(&refused, ErrorKind::LengthMismatch, "source and destination have one length");
     assert_eq!(q.counters().submitted, 0, "nothing was accepted");

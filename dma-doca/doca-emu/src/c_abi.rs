@@ -7,7 +7,7 @@
 //! # Safety
 //!
 //! Every exported function is an `unsafe extern "C" fn`. Its caller keeps to the requirements of DOCA's
-//! reference: a handle is NULL or came from this library and was not given back, on the thread
+//! reference: a handle is NULL, or came from this library and was not destroyed, on the thread
 //! that owns it; other pointers are NULL or valid for the declared type, as long as the call, task or object
 //! needs them; strings end in NUL. Rust code cannot make an `In`, `Out` or `Text` of an address: they only
 //! come from such a call, so reading and writing through them rests on that promise. A length that C passes

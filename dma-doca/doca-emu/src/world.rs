@@ -112,7 +112,7 @@ c_calls! {
     fn doca_version_runtime() -> *const c_char { version().as_ptr() }
 }
 
-/// The lists of one kind that C has not given back.
+/// The lists of one kind that C has not destroyed.
 pub(crate) struct Lists<T>(Mutex<Vec<List<T>>>);
 
 struct List<T> {

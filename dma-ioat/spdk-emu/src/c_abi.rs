@@ -7,7 +7,7 @@
 //! # Safety
 //!
 //! Every exported function that takes a pointer is an `unsafe extern "C" fn`. Its caller keeps to the
-//! requirements of SPDK's headers: an object is NULL or came from this library and was not given back; other
+//! requirements of SPDK's headers: an object is NULL, or came from this library and was not freed; other
 //! pointers are NULL or valid for reads and writes of the declared type as long as the call, or what it
 //! registers, needs them; strings end in NUL. Safe code cannot make a `Ptr` or a `Text` of an address, so
 //! reading and writing one value through them rests on that promise. The type has no length, and a `void *`
@@ -192,7 +192,7 @@ impl<T> Ptr<T> {
         }
     }
 
-    /// Takes back what [`give`](Self::give) gave.
+    /// Returns the object that was passed to [`give`](Self::give).
     ///
     /// # Safety
     ///

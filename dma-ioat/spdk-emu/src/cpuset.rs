@@ -76,7 +76,7 @@ c_calls! {
     fn spdk_cpuset_alloc() -> Ptr<spdk_cpuset> { Ptr::give(Box::new(empty())) }
 
     fn spdk_cpuset_free(set: Ptr<spdk_cpuset>) {
-        // SAFETY: from `spdk_cpuset_alloc`, and given back once, as C promises.
+        // SAFETY: from `spdk_cpuset_alloc`, and freed once, as C promises.
         drop(unsafe { set.take() });
     }
 

@@ -310,7 +310,7 @@ extern "C" fn claim<const N: usize>(function: *mut spdk_pci_device) -> i32 {
 extern "C" fn pci_detach<const N: usize>(function: *mut spdk_pci_device) {
     let mut machine = machine::<N>();
     let function = &mut machine.functions[function.addr() - 1];
-    assert!(function.offered, "only what was offered can be given back");
+    assert!(function.offered, "only an offered function can be released");
     function.offered = false;
 }
 

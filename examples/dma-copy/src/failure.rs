@@ -38,8 +38,9 @@ impl Failure {
         Self::Here { step, message: message.into() }
     }
 
-    /// The step and text to send to the other side; `None` if the failure came from there. `is_rdma` adds the
-    /// way without RDMA, because the other side may not know that this side tried it.
+    /// Returns the step and the text to send to the other side; `None` if the failure came from that side.
+    /// With `is_rdma` the text also names the way without RDMA, because the other side may not know that this
+    /// side tried RDMA.
     pub(crate) fn to_send(&self, is_rdma: bool) -> Option<(Step, String)> {
         match self {
             Self::Interrupted => Some((Step::Finishing, "it was interrupted".to_owned())),

@@ -146,7 +146,7 @@ impl Export {
         self.memory.as_ref()
     }
 
-    /// Withdraws the grant at once, and waits up to `within` until each importer has given back its leases,
+    /// Withdraws the grant at once, and waits up to `within` until each importer has released its leases,
     /// or is gone.
     ///
     /// After success no importer touches the bytes, and the importers' writes are visible to the caller. May

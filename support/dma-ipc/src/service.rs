@@ -561,7 +561,8 @@ mod tests {
         let (export, blob) = exported();
         let strangers: Vec<_> = (0..3 * MAX_PENDING).map(|_| stranger(&blob)).collect();
         Import::open(export.blob()).unwrap().check().unwrap();
-        // The first were closed to make room, and the last are when their time is over.
+        // The first connections were closed to make room for others. The last one is closed when its time is
+        // over.
         assert_eq!(hear(&strangers[0]), Some(Reply::Busy));
         assert_eq!(hear(&strangers[0]), None);
         assert_eq!(hear(&strangers[3 * MAX_PENDING - 1]), None);

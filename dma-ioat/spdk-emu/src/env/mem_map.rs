@@ -62,7 +62,7 @@ c_calls! {
             notify(given, addr, len, false);
             true
         });
-        // SAFETY: from `spdk_mem_map_alloc`, and given back once, as C promises.
+        // SAFETY: from `spdk_mem_map_alloc`, and freed once, as C promises.
         drop(unsafe { given.take() });
         pmap.put(Ptr::NULL);
     }

@@ -84,7 +84,7 @@ c_calls! {
 
     fn spdk_mempool_free(pool: Ptr<Pool>) {
         lock(&POOLS).retain(|known| known.raw() != pool.raw());
-        // SAFETY: from `spdk_mempool_create`, and given back once, as C promises.
+        // SAFETY: from `spdk_mempool_create`, and freed once, as C promises.
         if let Some(pool) = unsafe { pool.take() } {
             memory::free(pool.first);
         }

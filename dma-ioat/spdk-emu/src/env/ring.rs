@@ -23,7 +23,7 @@ c_calls! {
     }
 
     fn spdk_ring_free(ring: Ptr<Ring>) {
-        // SAFETY: from `spdk_ring_create`, and given back once, as C promises.
+        // SAFETY: from `spdk_ring_create`, and freed once, as C promises.
         drop(unsafe { ring.take() });
     }
 

@@ -894,7 +894,7 @@ fn nothing_is_learned_from_failures() {
     assert!(timed > 10, "{timed} of them were to be timed");
     assert_eq!((age, seen), (0, 0), "nothing was recorded");
     let (_, age, _) = run(100, Ok(()));
-    assert!(age > 0, "as it is of what succeeds");
+    assert!(age > 0, "a copy that succeeds is recorded");
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! - *Copies and fills*: in all directions, also between devices; batches of CUDA 12.8 and of 13.0.
 //! - *Order*: streams, the default streams, events, functions that a stream calls, on a thread of the
 //!   driver's.
-//! - *Failures*: those of a plan. A failure that a device reports ends its context, as on real devices.
+//! - *Failures* by a plan. A failure that a device reports ends its context, as on real devices.
 //!
 //! # Rejected
 //!
