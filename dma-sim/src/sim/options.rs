@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn mistakes_say_what_would_be_right() {
         for (key, value, says) in [
-            ("sed", "7", "no option `sed`; there are: seed, profile, faults"),
+            ("sed", "7", "no option `sed`; did you mean `seed`? There are: seed, profile, faults"),
             ("seed", "x", "seed=x; give a whole number"),
             ("seed", "-1", "whole number"),
             ("profile", "bf3", "there are: ideal, bluefield2, bluefield3, ioat, dsa"),
