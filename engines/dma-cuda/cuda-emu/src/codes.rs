@@ -46,8 +46,10 @@ codes! {
     INVALID_VALUE = 1, "invalid argument";
     OUT_OF_MEMORY = 2, "out of memory";
     NOT_INITIALIZED = 3, "initialization error";
+    DEINITIALIZED = 4, "driver shutting down";
     INVALID_DEVICE = 101, "invalid device ordinal";
     INVALID_CONTEXT = 201, "invalid device context";
+    MAP_FAILED = 205, "mapping of buffer object failed";
     INVALID_HANDLE = 400, "invalid resource handle";
     NOT_FOUND = 500, "named symbol not found";
     NOT_READY = 600, "device not ready";
@@ -63,7 +65,6 @@ codes! {
     }
     // Configurations may name these; no call returns them otherwise.
     configured {
-    DEINITIALIZED = 4, "driver shutting down";
     NO_DEVICE = 100, "no CUDA-capable device is detected";
     ECC_UNCORRECTABLE = 214, "uncorrectable ECC error encountered";
     SYSTEM_DRIVER_MISMATCH = 803, "system has unsupported display driver / cuda driver combination";

@@ -157,11 +157,15 @@ thread_local! {
     static PER_THREAD_STREAMS: RefCell<BTreeMap<u64, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Refuses calls within host functions, and in children of the process that initialized the driver.
+/// Refuses calls within host functions, in children of the process that initialized the driver, and of a
+/// thread that ends: destructors of libraries make some.
 #[inline]
 pub(crate) fn permit() -> Outcome {
     if IN_HOST_CALL.get() {
         return Err(Code::NOT_PERMITTED);
+    }
+    if CURRENT.try_with(|_| ()).is_err() || PER_THREAD_STREAMS.try_with(|_| ()).is_err() {
+        return Err(Code::DEINITIALIZED);
     }
     if *PROCESS == std::process::id() { Ok(()) } else { Err(Code::NOT_INITIALIZED) }
 }

@@ -9,7 +9,7 @@
 //!
 //! - *Devices and contexts*: primary ones and others, the stack of each thread, peer access.
 //! - *Memory*: a device's own, which the CPU cannot touch; pinned and registered host memory; attributes of
-//!   pointers.
+//!   pointers; a device's memory in another process, by handles (`cuIpcGetMemHandle`).
 //! - *Copies and fills*: in all directions, also between devices; batches of CUDA 12.8 and of 13.0.
 //! - *Order*: streams, the default streams, events, functions that a stream calls, on a thread of the
 //!   driver's.
@@ -17,7 +17,7 @@
 //!
 //! # Rejected
 //!
-//! - Kernels, modules, graphs, arrays, textures, virtual memory, pools, memory of other processes, dma-bufs,
+//! - Kernels, modules, graphs, arrays, textures, virtual memory, pools, events of other processes, dma-bufs,
 //!   stream capture: `CUDA_ERROR_NOT_SUPPORTED`.
 //! - The runtime's private tables (`cuGetExportTable`): programs of the runtime API do not run.
 //!
@@ -25,6 +25,8 @@
 //!
 //! - *Copies of pageable memory* have ended when the call returns.
 //! - *Fills by rows* take no time.
+//! - *Copies to and from memory of other processes* have the times of host memory. The memory stays mapped
+//!   after its owner has freed it; its bytes are undefined then.
 //! - *A failure ends one context.* NVIDIA's documentation says that the process has to end.
 //! - *Freed primary contexts* leave nothing behind, whatever their state.
 
@@ -36,6 +38,7 @@ mod driver;
 mod gpu;
 mod host_call;
 mod memory;
+mod peer_memory;
 mod profile;
 
 pub use calls::symbol;

@@ -12,6 +12,7 @@ use std::ptr;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::codes::{Code, Outcome};
+use crate::peer_memory::{FILE_NAME, MemHandle, PeerMemory};
 
 /// Device allocations begin at multiples of it, as those of real devices do at least.
 const GRANULE: u64 = 512;
@@ -36,6 +37,14 @@ pub(crate) enum Kind {
     Registered {
         read_only: bool,
     },
+    /// Device memory of another process.
+    Peer,
+}
+
+impl Kind {
+    pub(crate) const fn is_on_device(self) -> bool {
+        matches!(self, Self::Device | Self::Peer)
+    }
 }
 
 /// Memory that the driver knows.
@@ -88,14 +97,14 @@ pub(crate) struct Space {
     len: u64,
     total: u64,
     used: u64,
-    _file: OwnedFd,
+    file: OwnedFd,
 }
 
 impl Space {
     fn new(total: u64) -> Result<Self, rustix::io::Errno> {
         let total = total.next_multiple_of(PAGE);
         let len = total * SPARE;
-        let file = rustix::fs::memfd_create("vram", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let file = rustix::fs::memfd_create(FILE_NAME, rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&file, len)?;
         let flags = MapFlags::NORESERVE;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -113,7 +122,7 @@ impl Space {
             )
         }?;
         let [base, bytes] = [base, bytes].map(|start| start.expose_provenance() as u64);
-        Ok(Self { base, bytes, len, total, used: 0, _file: file })
+        Ok(Self { base, bytes, len, total, used: 0, file })
     }
 
     fn contains(&self, addr: u64) -> bool {
@@ -143,6 +152,8 @@ impl Space {
 pub(crate) struct Memory {
     pub(crate) spaces: Vec<Space>,
     known: BTreeMap<u64, Allocation>,
+    /// Device memory of other processes, by the address that programs see.
+    peers: BTreeMap<u64, PeerMemory>,
     next_id: u64,
 }
 
@@ -206,6 +217,38 @@ impl Memory {
         if first < behind {
             // SAFETY: bytes of a freed allocation, within the device's own mapping.
             let _ = unsafe { rustix::mm::madvise(at(first), (behind - first) as usize, Advice::LinuxRemove) };
+        }
+        Ok(())
+    }
+
+    /// Returns the handle by which another process opens the allocation of device memory with this address.
+    pub(crate) fn handle_of(&self, addr: u64) -> Outcome<MemHandle> {
+        let found = self.find(addr).filter(|found| found.kind == Kind::Device).ok_or(Code::INVALID_VALUE)?;
+        let space = &self.spaces[found.device];
+        Ok(MemHandle::new(&space.file, found.addr - space.base, found.len, found.id))
+    }
+
+    /// Opens device memory of another process. Returns its address, which is the same until
+    /// [`close_peer`](Self::close_peer) was called once for each opening.
+    pub(crate) fn open_peer(&mut self, device: usize, context: u64, handle: MemHandle) -> Outcome<u64> {
+        if let Some((addr, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.handle == handle) {
+            peer.users += 1;
+            return Ok(*addr);
+        }
+        let peer = PeerMemory::open(handle)?;
+        let addr = peer.addr();
+        self.add(addr, handle.len(), device, context, Kind::Peer);
+        self.peers.insert(addr, peer);
+        Ok(addr)
+    }
+
+    /// Closes device memory of another process. No copy names it any more.
+    pub(crate) fn close_peer(&mut self, addr: u64) -> Outcome {
+        let peer = self.peers.get_mut(&addr).ok_or(Code::INVALID_VALUE)?;
+        peer.users -= 1;
+        if peer.users == 0 {
+            self.peers.remove(&addr);
+            self.known.remove(&addr);
         }
         Ok(())
     }
@@ -279,6 +322,10 @@ impl Memory {
             }
             return Ok(match found.kind {
                 Kind::Device => Range::Device { bytes: self.spaces[found.device].bytes_at(addr) },
+                Kind::Peer => {
+                    let peer = self.peers.get(&found.addr).ok_or(Code::INVALID_VALUE)?;
+                    Range::Device { bytes: peer.bytes() + (addr - found.addr) }
+                }
                 Kind::Pinned | Kind::Registered { read_only: false } => Range::Host,
                 Kind::Registered { read_only: true } => Range::ReadOnly,
             });
@@ -300,6 +347,10 @@ impl Memory {
                 Kind::Device => self.free(addr),
                 Kind::Pinned => self.free_host(addr),
                 Kind::Registered { .. } => self.unregister(addr),
+                Kind::Peer => {
+                    self.known.remove(&addr);
+                    self.peers.remove(&addr).map(drop).ok_or(Code::INVALID_VALUE)
+                }
             };
         }
     }

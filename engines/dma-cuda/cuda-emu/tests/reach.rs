@@ -117,3 +117,32 @@ fn the_default_stream_waits_for_blocking_streams_and_they_for_it() {
     assert_eq!(unsafe { (driver.synchronize)(0) }, 0);
     assert_eq!(counted(), 1);
 }
+
+/// Makes a call when its thread ends, as destructors of libraries do.
+struct AtTheEnd(std::sync::mpsc::Sender<c_int>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        // SAFETY: the function is of this type.
+        let current: unsafe extern "C" fn(*mut usize) -> c_int = unsafe { call(c"cuCtxGetCurrent") };
+        let mut context = 0;
+        // SAFETY: writes the context.
+        let code = unsafe { current(&raw mut context) };
+        self.0.send(code).expect("the test waits for it");
+    }
+}
+
+#[test]
+fn calls_of_a_thread_that_ends_are_refused() {
+    thread_local! {
+        static LAST: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) };
+    }
+    let (sender, code) = std::sync::mpsc::channel();
+    let ended = std::thread::spawn(|| {
+        // Values of a thread are dropped in reverse order, so this one outlives those of the driver.
+        LAST.set(Some(AtTheEnd(sender)));
+        drop(Driver::new());
+    });
+    ended.join().expect("no panic");
+    assert_eq!(code.recv(), Ok(4), "CUDA_ERROR_DEINITIALIZED");
+}

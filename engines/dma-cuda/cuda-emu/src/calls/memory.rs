@@ -7,11 +7,14 @@ use crate::c_abi::{In, Out, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{self, Driver, lock};
 use crate::memory::Kind;
+use crate::peer_memory::MemHandle;
 
 /// `CU_MEMHOSTREGISTER_IOMEMORY`.
 const IOMEMORY: c_uint = 4;
 /// `CU_MEMHOSTREGISTER_READ_ONLY`.
 const READ_ONLY: c_uint = 8;
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the one flag of memory of other processes.
+const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
 /// The pitch of rows.
 const PITCH: usize = 512;
 
@@ -38,7 +41,7 @@ fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
 /// An attribute of a pointer, by the numbers of `CUpointer_attribute`.
 fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> Outcome {
     let found = *driver.memory.find(addr).ok_or(Code::INVALID_VALUE)?;
-    let on_device = found.kind == Kind::Device;
+    let on_device = found.kind.is_on_device();
     match attribute {
         1 => to.put_as(found.context),
         2 => to.put_as::<c_uint>(if on_device { 2 } else { 1 }),
@@ -49,7 +52,9 @@ fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> O
         7 => to.put_as(found.id),
         8 => to.put_as::<c_uint>(0),
         9 => to.put_as(found.device as c_int),
-        10 | 15 => to.put_as::<c_uint>(0),
+        // `CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE`.
+        10 => to.put_as(c_uint::from(found.kind == Kind::Device)),
+        15 => to.put_as::<c_uint>(0),
         11 => to.put_as(found.addr),
         12 => to.put_as(found.len as usize),
         13 => to.put_as::<c_uint>(1),
@@ -124,7 +129,7 @@ c_calls! {
 
     fn cuMemHostGetDevicePointer_v2(device: Out<u64>, addr: u64, _flags: c_uint) {
         let driver = lock()?;
-        let known = driver.memory.find(addr).is_some_and(|found| found.kind != Kind::Device);
+        let known = driver.memory.find(addr).is_some_and(|found| !found.kind.is_on_device());
         if known { device.put(addr) } else { Err(Code::INVALID_VALUE) }
     }
 
@@ -159,6 +164,21 @@ c_calls! {
         }
         Ok(())
     }
+
+    fn cuIpcGetMemHandle(handle: Out<MemHandle>, addr: u64) {
+        handle.put(lock()?.memory.handle_of(addr)?)
+    }
+
+    fn cuIpcOpenMemHandle_v2(addr: Out<u64>, handle: MemHandle, flags: c_uint) {
+        if flags != LAZY_ENABLE_PEER_ACCESS {
+            return Err(Code::INVALID_VALUE);
+        }
+        let mut driver = lock()?;
+        let (context, device) = driver.current()?;
+        addr.put(driver.memory.open_peer(device, context, handle)?)
+    }
+
+    fn cuIpcCloseMemHandle(addr: u64) { free(|driver| driver.memory.close_peer(addr)) }
 
     fn cuPointerSetAttribute(value: In<c_void>, _attribute: c_int, addr: u64) {
         let known = lock()?.memory.find(addr).is_some();

@@ -1,0 +1,127 @@
+//! Device memory of other processes: handles of allocations, and what is opened by them.
+//!
+//! A handle names a process, one of its file descriptors, and a range of that file, which is a device's
+//! memory. The process that opens it maps the range from `/proc/PID/fd`, so the system decides whether it
+//! may.
+#![expect(unsafe_code, reason = "maps memory")]
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::codes::{Code, Outcome};
+
+/// The first bytes of each handle.
+const MAGIC: [u8; 8] = *b"cuda-emu";
+const PAGE: u64 = 4096;
+/// The name of the file that is a device's memory.
+pub(crate) const FILE_NAME: &str = "vram";
+
+/// `CUipcMemHandle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct MemHandle {
+    magic: [u8; 8],
+    process: u32,
+    file: u32,
+    /// The range of the allocation in the file.
+    offset: u64,
+    len: u64,
+    /// Differs for each allocation of the process.
+    id: u64,
+    rest: [u64; 3],
+}
+
+const _: () = assert!(size_of::<MemHandle>() == 64);
+
+impl MemHandle {
+    /// Makes the handle of an allocation in `file`.
+    pub(crate) fn new(file: &OwnedFd, offset: u64, len: u64, id: u64) -> Self {
+        let file = file.as_raw_fd().unsigned_abs();
+        Self { magic: MAGIC, process: std::process::id(), file, offset, len, id, rest: [0; 3] }
+    }
+
+    /// Returns the length of the allocation.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// An allocation of another process that is opened here.
+#[derive(Debug)]
+pub(crate) struct PeerMemory {
+    pub(crate) handle: MemHandle,
+    /// Calls that opened it, less those that closed it.
+    pub(crate) users: usize,
+    /// First address that programs see, and first address of the bytes in this process. Both are of whole
+    /// pages; the allocation begins `skip` bytes behind them.
+    maps: [u64; 2],
+    map_len: usize,
+    skip: u64,
+}
+
+impl PeerMemory {
+    /// Maps the allocation that a handle names.
+    pub(crate) fn open(handle: MemHandle) -> Outcome<Self> {
+        let MemHandle { magic, process, file, offset, len, .. } = handle;
+        let end = offset.checked_add(len).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
+        if magic != MAGIC {
+            return Err(Code::INVALID_VALUE);
+        }
+        if process == std::process::id() {
+            // The real driver does the same.
+            return Err(Code::INVALID_CONTEXT);
+        }
+        let path = format!("/proc/{process}/fd/{file}");
+        let name = std::fs::read_link(&path).map_err(|_| Code::MAP_FAILED)?;
+        // The process may have ended, and another one may have its number.
+        if !name.to_string_lossy().starts_with(&format!("/memfd:{FILE_NAME}")) {
+            return Err(Code::MAP_FAILED);
+        }
+        let failed = |_| Code::MAP_FAILED;
+        let file = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        if rustix::fs::fstat(&file).map_err(failed)?.st_size.unsigned_abs() < end {
+            return Err(Code::MAP_FAILED);
+        }
+        let first = offset / PAGE * PAGE;
+        let map_len = usize::try_from(end.next_multiple_of(PAGE) - first).map_err(|_| Code::MAP_FAILED)?;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, which overlays nothing.
+        let bytes =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), map_len, rights, MapFlags::SHARED, &file, first) }
+                .map_err(failed)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, which overlays nothing.
+        let seen = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), map_len, ProtFlags::empty(), flags) };
+        let Ok(seen) = seen else {
+            // SAFETY: the mapping of this call.
+            let _ = unsafe { rustix::mm::munmap(bytes, map_len) };
+            return Err(Code::OUT_OF_MEMORY);
+        };
+        let maps = [seen, bytes].map(|start: *mut c_void| start.expose_provenance() as u64);
+        Ok(Self { handle, users: 1, maps, map_len, skip: offset - first })
+    }
+
+    /// Returns the address that programs see.
+    pub(crate) const fn addr(&self) -> u64 {
+        self.maps[0] + self.skip
+    }
+
+    /// Returns the address of the bytes in this process.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.maps[1] + self.skip
+    }
+}
+
+impl Drop for PeerMemory {
+    fn drop(&mut self) {
+        for start in self.maps {
+            let start = ptr::with_exposed_provenance_mut(start as usize);
+            // SAFETY: a mapping of `open`. No copy names it any more.
+            let _ = unsafe { rustix::mm::munmap(start, self.map_len) };
+        }
+    }
+}
