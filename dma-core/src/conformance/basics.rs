@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use super::{
-    ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue, queue_of,
-    sample,
+    ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, inline_limit,
+    queue, queue_of, queued_len, sample,
 };
 use crate::{
     Access, Batch, Buffer, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor,
@@ -316,22 +316,66 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
 
 /// A full queue returns the operands, and accepts them once there is room.
 pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
-    let q = queue_of(engine, 4);
+    let (q, len) = (queue_of(engine, 4), queued_len(engine, 64));
     let mut transfers = Vec::new();
     let depth = q.depth();
     for _ in 0..depth {
-        transfers.push(q.copy(allocate(engine, 64), allocate(engine, 64)).expect(ACCEPTS));
+        transfers.push(q.copy(allocate(engine, len), allocate(engine, len)).expect(ACCEPTS));
     }
     assert_eq!(q.available(), 0, "a queue of {depth} with {depth} operations in flight has no room");
-    let mut src = allocate(engine, 64);
+    let mut src = allocate(engine, len);
     src.fill(9);
-    let refused = q.copy(src, allocate(engine, 64)).expect_err("a full queue refuses");
+    let refused = q.copy(src, allocate(engine, len)).expect_err("a full queue refuses");
     expect_kind(&refused, ErrorKind::QueueFull, "a full queue says so");
     let (src, dst) = refused.into_operands().expect("a refusal gives the operands back");
     assert_eq!(q.counters().full, 1, "`full` counts what was handed back");
     transfers.pop().expect("there is one").wait().expect(COMPLETES);
     let (_, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
-    expect_arrived(&[9; 64], &dst, "a copy that was refused once");
+    expect_arrived(&vec![9; len], &dst, "a copy that was refused once");
+}
+
+/// Operations that the [executor](crate::InlineExecutor) takes are done when they are submitted: they arrive,
+/// are counted, take no place in the queue, and keep fences. Longer ones are in flight. Skipped on an engine
+/// without an executor.
+pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
+    let limit = inline_limit(engine);
+    if limit == 0 {
+        return;
+    }
+    let q = queue_of(engine, 4);
+    let hold = |len: usize, seed| {
+        let mut src = allocate(engine, len);
+        src.copy_from_slice(&sample(seed, len));
+        q.copy(src, allocate(engine, len)).expect(ACCEPTS)
+    };
+    let room = q.available();
+    let held: Vec<_> = (0..2 * q.depth() as u64).map(|seed| hold(limit, seed)).collect();
+    let counters = q.counters();
+    assert_eq!((q.available(), counters.in_flight), (room, 0), "what is done takes no place");
+    let n = held.len() as u64;
+    assert_eq!((counters.completed, counters.descriptors), (n, 0), "every one counts");
+    assert_eq!(counters.bytes, n * limit as u64, "all bytes count");
+    for transfer in held {
+        assert!(transfer.is_done(), "it was done when it was submitted");
+        let (src, dst) = transfer.wait().expect(COMPLETES);
+        expect_arrived(&src, &dst, "a short copy");
+    }
+    // While an operation is in flight, a short one waits for a fence as any other does.
+    let window = allocate(engine, limit + 1).share();
+    let mut src = allocate(engine, limit + 1);
+    src.copy_from_slice(&sample(7, limit + 1));
+    let long = q.copy(src, window.clone()).expect(ACCEPTS);
+    assert_eq!(q.counters().in_flight, 1, "a longer operation is in flight until a poll reports it");
+    q.fence();
+    let short = q.copy(window.slice(..limit), allocate(engine, limit)).expect(ACCEPTS);
+    let (_, dst) = short.wait().expect(COMPLETES);
+    expect_arrived(&sample(7, limit + 1)[..limit], &dst, "a short copy behind a fence");
+    long.wait().expect(COMPLETES);
+    let again = hold(limit, 3);
+    assert_eq!(q.counters().in_flight, 0, "nothing is in flight, so a short operation is done at once");
+    expect_all_completed(q.close(SOON), n + 3, "after the close");
+    assert!(again.is_done(), "it needs no queue");
+    again.wait().expect(COMPLETES);
 }
 
 /// A batch completes as a whole, returns its operands in order, and can be reused.
@@ -498,8 +542,7 @@ pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
 
 /// Every token is reported once, after its operation has ended, and not for transfers that were dropped.
 pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
-    const LEN: usize = 3000;
-    let q = queue(engine);
+    let (q, len) = (queue(engine), queued_len(engine, 3000));
     let mut tokens = Vec::new();
     assert_eq!(q.wait_tokens(&mut tokens, Instant::now()).expect("nothing to wait for"), 0);
     let count = 10.min(q.depth());
@@ -507,11 +550,11 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
     for wait in [true, false] {
         let mut transfers: Vec<_> = (0..count)
             .map(|i| {
-                let mut src = allocate(engine, LEN);
+                let mut src = allocate(engine, len);
                 src.fill(i as u8 + 1);
-                let transfer = q.copy(src, allocate(engine, LEN)).expect(ACCEPTS);
-                transfer.set_token(u64::MAX);
-                transfer.set_token((first + i) as u64);
+                let transfer = q.copy(src, allocate(engine, len)).expect(ACCEPTS);
+                q.set_token(&transfer, u64::MAX);
+                q.set_token(&transfer, (first + i) as u64);
                 Some(transfer)
             })
             .collect();
@@ -537,13 +580,13 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
         }
         first += count;
     }
-    let transfer = q.copy(allocate(engine, LEN), allocate(engine, LEN)).expect(ACCEPTS);
+    let transfer = q.copy(allocate(engine, len), allocate(engine, len)).expect(ACCEPTS);
     q.flush();
     let begun = Instant::now();
     while !transfer.is_done() {
         assert!(begun.elapsed() < SOON, "{COMPLETES}");
     }
-    transfer.set_token(7);
+    q.set_token(&transfer, 7);
     assert_eq!((q.poll_tokens(&mut tokens), &tokens[..]), (1, &[7][..]), "an operation that had ended");
     transfer.wait().expect(COMPLETES);
     assert_eq!(q.poll_tokens(&mut tokens), 0, "each token is reported once");

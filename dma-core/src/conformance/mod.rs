@@ -91,6 +91,7 @@ macro_rules! conformance_tests {
             memory_of_no_bytes_is_legal
             many_in_flight
             full_queues_hand_back
+            short_operations_take_no_place
             batches_complete_as_a_whole
             fences_keep_order
             waits_have_deadlines
@@ -205,6 +206,17 @@ fn queue_options(depth: usize) -> QueueOptions {
 
 fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {
     engine.allocate(len).expect("an engine allocates memory")
+}
+
+/// Returns the longest operation that the engine's [executor](crate::InlineExecutor) takes; 0 without one.
+fn inline_limit(engine: &dyn DmaEngine) -> usize {
+    let raw = engine.open_queue_raw(&queue_options(0)).expect("an engine opens a queue");
+    raw.inline_executor().map_or(0, |executor| executor.max_len())
+}
+
+/// Returns a length of at least `least` whose operations are in flight when they have been submitted.
+fn queued_len(engine: &dyn DmaEngine, least: usize) -> usize {
+    least.max(inline_limit(engine) + 1)
 }
 
 /// Makes bytes that depend on position and seed.

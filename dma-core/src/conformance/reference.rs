@@ -2,12 +2,13 @@
 #![expect(unsafe_code, reason = "implements the raw traits")]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::{
-    Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Operation, Outcome, QueueEvents,
-    QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
-    racy_copy,
+    Access, Capabilities, Completion, Descriptor, DeviceAddr, DmaEngine, EngineId, EngineInfo, Error,
+    ErrorKind, ExportDescriptor, HostMemory, InlineExecutor, Limits, MemoryRequest, NativeError, Operation,
+    Outcome, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey,
+    Result, Segment, racy_copy,
 };
 
 /// The limits of a [`ReferenceEngine`].
@@ -24,11 +25,20 @@ pub struct ReferenceOptions {
     pub native: bool,
     /// Number of descriptors that one poll executes, out of order; at least 1. Default: 3.
     pub per_poll: usize,
+    /// Longest operation in bytes that the queues' [`InlineExecutor`] takes; 0, the default, for no executor.
+    pub inline_limit: usize,
 }
 
 impl Default for ReferenceOptions {
     fn default() -> Self {
-        Self { max_transfer: 1 << 20, max_segments: 4, depth: 64, native: false, per_poll: 3 }
+        Self {
+            max_transfer: 1 << 20,
+            max_segments: 4,
+            depth: 64,
+            native: false,
+            per_poll: 3,
+            inline_limit: 0,
+        }
     }
 }
 
@@ -139,7 +149,7 @@ struct ReferenceQueue {
     engine: EngineId,
     depth: usize,
     options: ReferenceOptions,
-    accepted: VecDeque<Accepted>,
+    accepted: VecDeque<(Submission, Work)>,
     submitted: u64,
     rung: u64,
     reported: u64,
@@ -148,11 +158,16 @@ struct ReferenceQueue {
     stopped: bool,
 }
 
-#[derive(Debug)]
-struct Accepted {
+#[derive(Clone, Copy, Debug)]
+struct Submission {
     token: u64,
     number: u64,
     fence: bool,
+}
+
+/// An operation.
+#[derive(Debug)]
+struct Work {
     pattern: Option<[u8; 8]>,
     src: Vec<Segment>,
     dst: Vec<Segment>,
@@ -165,17 +180,46 @@ fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
     list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).as_ptr()))
 }
 
-/// Returns the bytes of `list`. The caller of `submit` promised that they can be read until the completion.
+/// Returns the bytes of `list`. The caller of `submit` or `execute` promised
+/// that they can be read until the operation is done.
 fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;
-        // SAFETY: the caller of `submit` promised that the bytes can be read until the completion.
+        // SAFETY: the caller of `submit` or `execute` promised that the bytes can be read until the operation is
+        // done.
         unsafe { racy_copy::copy(&raw mut byte, from, 1) };
         byte
     })
 }
 
-impl Accepted {
+impl Work {
+    fn new(operation: &Operation<'_>) -> Self {
+        let (mut pattern, mut answer) = (None, None);
+        let (src, dst) = match *operation {
+            Operation::Copy { src, dst } => (vec![src], vec![dst]),
+            Operation::CopyLists { src, dst } => (src.to_vec(), dst.to_vec()),
+            Operation::Fill { pattern: repeated, dst } => {
+                pattern = Some(repeated);
+                (Vec::new(), dst.to_vec())
+            }
+            Operation::Compare { a, b } => {
+                answer = Some(None);
+                (vec![a], vec![b])
+            }
+            Operation::Crc32c { src, seed } => {
+                answer = Some(Some(seed));
+                (vec![src], Vec::new())
+            }
+            Operation::CopyCrc32c { src, dst, seed } => {
+                answer = Some(Some(seed));
+                (vec![src], vec![dst])
+            }
+            // The source is read twice, which is permitted.
+            Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
+        };
+        Self { pattern, src, dst, answer }
+    }
+
     /// Executes the operation and returns its result.
     fn run(&self) -> u64 {
         let result = match self.answer {
@@ -189,8 +233,8 @@ impl Accepted {
         let pattern = self.pattern.iter().flat_map(|p| p.iter().cycle()).map(std::ptr::from_ref);
         let from = bytes(&self.src).map(<*mut u8>::cast_const).chain(pattern);
         for (from, to) in from.zip(bytes(&self.dst)) {
-            // SAFETY: the caller of `submit` promised that sources can be read and destinations written until
-            // the completion.
+            // SAFETY: the caller of `submit` or `execute` promised that sources can be read and destinations
+            // written until the operation is done.
             unsafe { racy_copy::copy(to, from, 1) };
         }
         result
@@ -213,37 +257,16 @@ unsafe impl RawQueue for ReferenceQueue {
         }
         let room = self.depth - self.accepted.len();
         for descriptor in batch.iter().take(room) {
-            let (mut pattern, mut answer) = (None, None);
-            let (src, dst) = match descriptor.operation() {
-                Operation::Copy { src, dst } => (vec![src], vec![dst]),
-                Operation::CopyLists { src, dst } => (src.to_vec(), dst.to_vec()),
-                Operation::Fill { pattern: repeated, dst } => {
-                    pattern = Some(repeated);
-                    (Vec::new(), dst.to_vec())
-                }
-                Operation::Compare { a, b } => {
-                    answer = Some(None);
-                    (vec![a], vec![b])
-                }
-                Operation::Crc32c { src, seed } => {
-                    answer = Some(Some(seed));
-                    (vec![src], Vec::new())
-                }
-                Operation::CopyCrc32c { src, dst, seed } => {
-                    answer = Some(Some(seed));
-                    (vec![src], vec![dst])
-                }
-                // The source is read twice, which is permitted.
-                Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
-            };
+            let work = Work::new(&descriptor.operation());
+            let Work { pattern, src, dst, answer } = &work;
             let both = matches!(descriptor.operation(), Operation::CopyToBoth { .. });
             let is_plain = pattern.is_none() && answer.is_none() && !both && !descriptor.fence();
             assert!(self.options.native || is_plain, "beyond the capabilities");
             assert!(descriptor.len() as u64 <= self.options.max_transfer, "beyond the longest transfer");
             assert!(both || src.len().max(dst.len()) <= self.options.max_segments, "beyond the longest list");
-            assert!(dst.iter().chain(&src).all(|s| s.len > 0), "an empty segment");
+            assert!(dst.iter().chain(src).all(|s| s.len > 0), "an empty segment");
             let (token, number, fence) = (descriptor.token(), self.submitted, descriptor.fence());
-            self.accepted.push_back(Accepted { token, number, fence, pattern, src, dst, answer });
+            self.accepted.push_back((Submission { token, number, fence }, work));
             self.submitted += 1;
         }
         Ok(room.min(batch.len()))
@@ -259,19 +282,19 @@ unsafe impl RawQueue for ReferenceQueue {
         while n < completions.len().min(self.options.per_poll.max(1)) {
             // Operations that may start: those with a doorbell and without a fence, unless the fence is at
             // the front.
-            let fence = self.accepted.iter().position(|a| a.fence && a.number > self.reported_before());
-            let rung = self.accepted.partition_point(|a| a.number < self.rung || self.stopped);
+            let fence = self.accepted.iter().position(|(a, _)| a.fence && a.number > self.reported_before());
+            let rung = self.accepted.partition_point(|(a, _)| a.number < self.rung || self.stopped);
             let may = fence.map_or(rung, |at| if at == 0 { rung.min(1) } else { rung.min(at) });
             if may == 0 {
                 break;
             }
             self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let pick = (self.seed >> 33) as usize % may;
-            let Some(accepted) = self.accepted.remove(pick) else { break };
+            let Some((accepted, work)) = self.accepted.remove(pick) else { break };
             completions[n] = if self.stopped {
                 Completion::ended(accepted.token, Outcome::Aborted, 0)
             } else {
-                Completion::done(accepted.token).with_result(accepted.run())
+                Completion::done(accepted.token).with_result(work.run())
             };
             self.reported += 1;
             n += 1;
@@ -294,6 +317,32 @@ unsafe impl RawQueue for ReferenceQueue {
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
     }
+
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        let max_len = self.options.inline_limit;
+        (max_len > 0).then(|| Arc::new(ReferenceExecutor { max_len }) as _)
+    }
+}
+
+#[derive(Debug)]
+struct ReferenceExecutor {
+    max_len: usize,
+}
+
+// SAFETY: the calling thread executes the operation before the call returns, within its segments.
+unsafe impl InlineExecutor for ReferenceExecutor {
+    fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
+        Work::new(operation).run()
+    }
+
+    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        unsafe { racy_copy::copy(dst.as_ptr(), src.as_ptr(), len) };
+    }
 }
 
 impl ReferenceQueue {
@@ -301,7 +350,7 @@ impl ReferenceQueue {
     /// reported.
     fn reported_before(&self) -> u64 {
         // A fence at the front of the queue does not delay anything.
-        self.accepted.front().map_or(self.submitted, |first| first.number)
+        self.accepted.front().map_or(self.submitted, |(first, _)| first.number)
     }
 }
 
@@ -342,6 +391,17 @@ mod tests {
             o.depth = 5000;
             o.per_poll = 1000;
             o.max_segments = 100;
+        })
+    );
+    crate::conformance_tests!(inline, engine(|o| o.inline_limit = 3000));
+    crate::conformance_tests!(
+        tight_inline,
+        engine(|o| {
+            o.max_transfer = 100;
+            o.max_segments = 1;
+            o.depth = 2;
+            o.per_poll = 1;
+            o.inline_limit = 90;
         })
     );
     crate::conformance_tests!(boxed, Box::new(engine(|_| ())) as Box<dyn DmaEngine>);

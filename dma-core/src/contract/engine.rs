@@ -8,6 +8,7 @@
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -302,6 +303,57 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// Returns a file descriptor that becomes readable when a poll has something to report; `None` for a
     /// queue that is only polled. Constant for the life of the queue.
     fn events(&mut self) -> Option<&mut dyn QueueEvents>;
+
+    /// Returns the executor of the queue's short operations. `None`, the default, for a queue that must see
+    /// every operation: those of devices, and of engines that count, record or check operations.
+    ///
+    /// The safe API asks once, when it opens the queue. It may then pass short operations to the executor
+    /// instead of [`submit`](Self::submit), so that this queue never sees them.
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        None
+    }
+}
+
+/// Executes short operations in the thread that submits them. They are never in flight: they have no
+/// descriptor, no doorbell and no completion.
+///
+/// The safe API uses it as follows:
+/// - Only for operations of 1 to [`max_len`](Self::max_len) bytes on memory that the CPU can reach
+///   ([`RegionInfo::cpu`]). A batch of copies, or a copy of lists, may have up to 32 times as many bytes in
+///   total. This bounds the time that submitting takes.
+/// - A [`Queue`](crate::Queue) uses it only while nothing is in flight, so every fence holds. A
+///   [`SharedQueue`](crate::SharedQueue), which has no order, may use it at any time, and from several
+///   threads at once.
+/// - Not after the queue was closed, after [`RawQueue::stop`], or after the engine has panicked.
+///
+/// # Safety
+///
+/// The safe API returns memory to its owner as soon as [`execute`](Self::execute) returns, so an implementer
+/// promises:
+/// - Memory is accessed only as the operation requires, and only until the call returns. Then all bytes of
+///   the destination are visible to the calling thread.
+/// - Every [`Operation`] is executed, of any number of segments, whatever the engine's capabilities and limits
+///   are.
+pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
+    /// Returns the longest operation in bytes. Constant.
+    fn max_len(&self) -> usize;
+
+    /// Executes an operation, and returns its result, or 0 if it has none.
+    ///
+    /// # Safety
+    ///
+    /// The segments lie inside regions of the queue's engine that grant the access and that the CPU can
+    /// reach. No written byte is named twice. During the call, the regions stay registered, the source is not
+    /// written, and the destination is neither read nor written. Memory shared with a peer is an exception:
+    /// if the peer accesses it, its bytes are undefined.
+    unsafe fn execute(&self, operation: &Operation<'_>) -> u64;
+
+    /// Copies `len` bytes, at least 1, as [`execute`](Self::execute) does for [`Operation::Copy`].
+    ///
+    /// # Safety
+    ///
+    /// As [`execute`](Self::execute).
+    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize);
 }
 
 /// A queue that can wake its owner.

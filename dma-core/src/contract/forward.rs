@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::{
-    Access, Completion, Descriptor, DmaEngine, EngineId, NativeError, QueueEvents, QueueStats, RawExport,
-    RawQueue, RawRegion, RegionInfo, Result,
+    Access, Completion, Descriptor, DmaEngine, EngineId, InlineExecutor, NativeError, QueueEvents,
+    QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result,
 };
 
 /// A type that implements [`DmaEngine`] by forwarding to an inner engine: see
@@ -163,6 +163,9 @@ macro_rules! forward_queue {
             }
             fn events(&mut self) -> Option<&mut dyn QueueEvents> {
                 (**self).events()
+            }
+            fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+                (**self).inline_executor()
             }
         }
     )+};

@@ -19,11 +19,16 @@ impl EngineId {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Combines the id with rights in one number, which every copy compares.
-    pub(crate) const fn tag(self, access: Access) -> u64 {
+    /// The bit of a [tag](Self::tag) that says that the CPU can reach the memory.
+    pub(crate) const CPU_VISIBLE: u64 = 1 << 3;
+
+    /// Combines the id with rights, and whether the CPU can reach the memory, in one number, which every copy
+    /// compares.
+    pub(crate) const fn tag(self, access: Access, is_cpu_visible: bool) -> u64 {
         // The id fits, because no process opens 2^60 engines. An unknown bit in the rights would change the
         // id.
-        self.0 << 4 | (access.bits() & Access::all().bits()) as u64
+        let cpu = if is_cpu_visible { Self::CPU_VISIBLE } else { 0 };
+        self.0 << 4 | cpu | (access.bits() & Access::all().bits()) as u64
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Region(pub(crate) RegionHandle);
 /// copy operation reads them.
 #[repr(C)]
 pub(crate) struct RegionInner {
-    /// The engine and the rights: [`EngineId::tag`].
+    /// The engine, the rights, and whether the CPU can reach the bytes: [`EngineId::tag`].
     pub(crate) tag: u64,
     location: Location,
     pub(crate) info: RegionInfo,
@@ -197,7 +197,7 @@ impl Region {
         backend: &'static str,
         pool_slot: Option<PoolSlot>,
     ) -> Self {
-        let tag = info.engine.tag(info.access);
+        let tag = info.engine.tag(info.access, info.cpu.is_some());
         let users = AtomicUsize::new(1);
         Self(RegionHandle::new(RegionInner { tag, location, info, raw, memory, backend, users, pool_slot }))
     }

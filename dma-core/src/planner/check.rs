@@ -18,7 +18,7 @@ pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, m
 
 /// Returns the number of bytes that two ranges of the length of `dst` share.
 #[inline]
-fn shared_bytes(src: &Range, dst: &Range) -> u64 {
+pub(crate) fn shared_bytes(src: &Range, dst: &Range) -> u64 {
     let ((src_space, src_start), (dst_space, dst_start)) = (src.located(), dst.located());
     // They overlap if the distance of their first bytes is less than their length. Ends are not computed,
     // because they may overflow.
@@ -29,9 +29,16 @@ fn shared_bytes(src: &Range, dst: &Range) -> u64 {
 /// Returns whether `range` belongs to `engine` and grants `access`.
 #[inline]
 fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
-    // If the range grants `access`, then its tag with all other rights added is the engine's tag with all
-    // rights.
-    range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all())
+    // If the range grants `access`, then its tag with everything else added is the engine's tag with
+    // everything.
+    let rest = EngineId::CPU_VISIBLE | u64::from(access.complement().bits());
+    range.region.0.tag | rest == engine.tag(Access::all(), true)
+}
+
+/// Returns whether `range` belongs to `engine`, grants `access`, and can be reached by the CPU.
+#[inline]
+pub(crate) fn grants_cpu(engine: EngineId, range: &Range, access: Access) -> bool {
+    range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all(), true)
 }
 
 /// Checks a copy of one range to another; returns its length.
@@ -206,6 +213,11 @@ impl Lists {
         self.spare.pop().unwrap_or_default()
     }
 
+    /// Returns whether the CPU can reach all memory of the operation with lists that was checked last.
+    pub(crate) const fn is_cpu_visible(&self) -> bool {
+        self.extents.is_cpu_visible
+    }
+
     pub(crate) fn has_spare(&self) -> bool {
         !self.spare.is_empty()
     }
@@ -306,6 +318,7 @@ fn collect_segments<T: Operand>(
         if result.is_ok() {
             result = check_range(engine, range, access);
             total += range.len as u128;
+            extents.is_cpu_visible &= range.region.is_cpu_visible();
             if range.len > 0 {
                 out.push(range.segment());
                 extents.push(range.located(), range.len, access.contains(Access::WRITE));
@@ -321,6 +334,8 @@ struct Extents {
     list: Vec<Extent>,
     /// True if the operation must be checked, because its types do not exclude an overlap.
     is_checked: bool,
+    /// True if the CPU can reach all ranges so far.
+    is_cpu_visible: bool,
 }
 
 /// A range that is not empty. Its order is the order of the check.
@@ -338,7 +353,7 @@ impl Extents {
     /// Starts with the ranges of another operation.
     fn restart(&mut self, is_checked: bool) -> &mut Self {
         self.list.clear();
-        self.is_checked = is_checked;
+        (self.is_checked, self.is_cpu_visible) = (is_checked, true);
         self
     }
 

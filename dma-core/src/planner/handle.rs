@@ -1,54 +1,145 @@
 //! The parts and methods that both kinds of transfer share. A transfer is the handle of an operation in
-//! flight.
+//! flight, or of one that was done when it was submitted.
 #![expect(unsafe_code, reason = "ends the life of a value in a field by hand")]
 
-use std::mem::MaybeUninit;
-use std::ops::Deref;
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
 
 use super::error::Operation;
 
 /// The slot number of a transfer whose operands were returned. No queue is deep enough to have such a slot.
 pub(crate) const SPENT: u32 = u32::MAX;
 
-/// A transfer's reference to its queue.
+/// The slot number of a transfer that was done when it was submitted, until its operands are returned. No
+/// queue is deep enough to have such a slot.
+const DONE: u32 = u32::MAX - 1;
+
+/// A transfer's reference to its queue with the slot of its operation, or the result of an operation that was
+/// done when it was submitted, which has no slot and does not keep the queue open.
 ///
 /// Neither this type nor [`TransferFlags`] has invalid bit patterns. An `Option` or `Result` would store its
 /// tag in such a pattern, and moving a transfer would then access parts of words. Such moves dominate the
 /// cost of a short copy.
-pub(crate) struct QueueRef<P>(MaybeUninit<P>);
+pub(crate) struct Ticket<P> {
+    link: Link<P>,
+    /// [`SPENT`] once the operands have been returned.
+    slot: u32,
+    flags: TransferFlags,
+}
 
-impl<P> QueueRef<P> {
+/// `result` if the flags say [`INLINE`](TransferFlags::INLINE), else `queue`.
+union Link<P> {
+    queue: ManuallyDrop<P>,
+    result: u64,
+}
+
+impl<P> Ticket<P> {
+    /// Makes the ticket of an operation in `slot` of `queue`.
     #[inline]
-    pub(crate) const fn new(shared: P) -> Self {
-        Self(MaybeUninit::new(shared))
+    pub(crate) const fn new(queue: P, slot: u32, flags: TransferFlags) -> Self {
+        debug_assert!(flags.0 & TransferFlags::INLINE == 0, "it is in a queue");
+        Self { link: Link { queue: ManuallyDrop::new(queue) }, slot, flags }
+    }
+
+    /// Makes the ticket of an operation that is done with this result.
+    #[inline]
+    pub(crate) const fn done(result: u64, operation: Operation) -> Self {
+        let flags = TransferFlags(operation as u32 | TransferFlags::INLINE);
+        Self { link: Link { result }, slot: DONE, flags }
+    }
+
+    /// Returns the queue, unless the operation was done when it was submitted.
+    #[inline]
+    pub(crate) fn queue(&self) -> Option<&P> {
+        if self.flags.is_inline() {
+            return None;
+        }
+        // SAFETY: without the flag, `new` stored a queue, and only the destructor drops it.
+        Some(unsafe { &self.link.queue })
+    }
+
+    /// Returns the result of an operation that was done when it was submitted, until its operands are
+    /// returned.
+    #[inline]
+    pub(crate) const fn result(&self) -> Option<u64> {
+        if self.slot != DONE {
+            return None;
+        }
+        // SAFETY: only `done` stores this number, together with a result, and the other values that replace
+        // it are not this number.
+        Some(unsafe { self.link.result })
+    }
+
+    /// Returns whether the operands have been returned.
+    #[inline]
+    pub(crate) const fn is_spent(&self) -> bool {
+        self.slot == SPENT
+    }
+
+    /// Marks the transfer as spent, which it was not, and returns its slot.
+    #[inline]
+    pub(crate) fn spend(&mut self) -> u32 {
+        assert!(!self.is_spent(), "a transfer is not polled again once it was ready");
+        std::mem::replace(&mut self.slot, SPENT)
+    }
+
+    /// Returns the number of the slot. A transfer that is spent, or was done when it was submitted, has an
+    /// invalid number.
+    #[inline]
+    pub(crate) const fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    #[inline]
+    pub(crate) const fn flags(&self) -> TransferFlags {
+        self.flags
+    }
+
+    pub(crate) const fn set_yielded(&mut self) {
+        self.flags.0 |= TransferFlags::YIELDED;
+    }
+
+    /// Returns whether the task that awaits this transfer, which is done, should yield first, so that a task
+    /// whose transfers are all done when it submits them lets others run.
+    pub(crate) fn must_yield(&mut self) -> bool {
+        /// A task yields at least once in this many transfers that were done when they were submitted.
+        const YIELD_EVERY: u8 = 64;
+        thread_local! {
+            /// Number of such transfers that tasks awaited on this thread since one of them yielded.
+            static AWAITED: Cell<u8> = const { Cell::new(0) };
+        }
+        if !self.flags.is_inline() || self.flags.has_yielded() {
+            return false;
+        }
+        let awaited = AWAITED.get() + 1;
+        let is_due = awaited == YIELD_EVERY;
+        AWAITED.set(if is_due { 0 } else { awaited });
+        if is_due {
+            self.set_yielded();
+        }
+        is_due
     }
 }
 
-impl<P> Deref for QueueRef<P> {
-    type Target = P;
-
-    #[inline]
-    fn deref(&self) -> &P {
-        // SAFETY: `new` stores a value, and only the destructor drops it.
-        unsafe { self.0.assume_init_ref() }
-    }
-}
-
-impl<P> Drop for QueueRef<P> {
+impl<P> Drop for Ticket<P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `new` stores a value, and nothing else drops it.
-        unsafe { self.0.assume_init_drop() };
+        if !self.flags.is_inline() {
+            // SAFETY: without the flag, `new` stored a queue, and nothing else drops it.
+            unsafe { ManuallyDrop::drop(&mut self.link.queue) };
+        }
     }
 }
 
-/// The [`Operation`] in the low byte, the flag [`YIELDED`](Self::YIELDED), and the lane in the upper half.
+/// The [`Operation`] in the low byte, flags, and the lane in the upper half.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
 impl TransferFlags {
-    /// The transfer's task has yielded once, to let other tasks submit before the doorbell.
+    /// The transfer's task has yielded once, to let other tasks run: they may submit before the doorbell.
     const YIELDED: u32 = 1 << 8;
+    /// The operation was done when it was submitted.
+    const INLINE: u32 = 1 << 9;
 
     #[inline]
     pub(crate) const fn new(operation: Operation) -> Self {
@@ -72,8 +163,9 @@ impl TransferFlags {
         self.0 & Self::YIELDED != 0
     }
 
-    pub(crate) const fn set_yielded(&mut self) {
-        self.0 |= Self::YIELDED;
+    #[inline]
+    const fn is_inline(self) -> bool {
+        self.0 & Self::INLINE != 0
     }
 }
 
@@ -83,10 +175,7 @@ macro_rules! transfer {
         $(#[$doc])*
         #[must_use = "dropping a transfer gives up its operands"]
         pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
-            queue: QueueRef<$queue>,
-            /// [`SPENT`] once the operands have been returned.
-            slot: u32,
-            flags: TransferFlags,
+            ticket: Ticket<$queue>,
             operands: ManuallyDrop<T>,
             answer: PhantomData<fn() -> R>,
         }
@@ -96,19 +185,25 @@ macro_rules! transfer {
 
         impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
             #[inline]
-            pub(super) fn new(queue: $queue, slot: u32, flags: TransferFlags, operands: T) -> Self {
-                let operands = ManuallyDrop::new(operands);
-                Self { queue: QueueRef::new(queue), slot, flags, operands, answer: PhantomData }
+            pub(super) const fn new(ticket: Ticket<$queue>, operands: T) -> Self {
+                Self { ticket, operands: ManuallyDrop::new(operands), answer: PhantomData }
             }
 
             /// Takes the operands out and marks the transfer as spent, so that its destructor does not drop
-            /// them.
+            /// them. Returns its slot.
             #[inline]
-            fn take(slot: &mut u32, operands: &mut ManuallyDrop<T>) -> T {
-                assert!(*slot != SPENT, "a transfer is not polled again once it was ready");
-                *slot = SPENT;
+            fn take(ticket: &mut Ticket<$queue>, operands: &mut ManuallyDrop<T>) -> (u32, T) {
+                let slot = ticket.spend();
                 // SAFETY: the transfer was not spent, so the operands have not been taken before.
-                unsafe { ManuallyDrop::take(operands) }
+                (slot, unsafe { ManuallyDrop::take(operands) })
+            }
+
+            /// Returns the operands, if the operation was done when it was submitted.
+            #[inline]
+            fn take_done(&mut self) -> Option<R::With<T>> {
+                let result = self.ticket.result()?;
+                let (_, operands) = Self::take(&mut self.ticket, &mut self.operands);
+                Some(R::with(operands, result))
             }
 
             /// Waits until the operation has ended and returns its operands. While it waits, the calling
@@ -129,9 +224,15 @@ macro_rules! transfer {
                 // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only
                 // once.
                 let this = ManuallyDrop::new(self);
+                if let Some(result) = this.ticket.result() {
+                    // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has
+                    // a result, so it is not spent, and the operands have not been taken. Its destructor
+                    // would do nothing.
+                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
+                }
                 if let Some(result) = this.release_if_done() {
                     // SAFETY: `this` is not used after the two reads, and its destructor does not run.
-                    drop(unsafe { ptr::read(&this.queue) });
+                    drop(unsafe { ptr::read(&this.ticket) });
                     // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent
                     // transfer is never done, so the operands have not been taken.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
@@ -144,7 +245,7 @@ macro_rules! transfer {
                 if self.block(None, stall) {
                     return self.finish();
                 }
-                Err(error::wait_timed_out(self.flags.operation(), self.backend(), stall))
+                Err(error::wait_timed_out(self.ticket.flags().operation(), self.backend(), stall))
             }
 
             /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
@@ -171,14 +272,23 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
             type Output = Result<R::With<T>, OpError<T>>;
 
-            /// Returns the same result as `wait`, but never gives up on a stalled device.
+            /// Returns the same result as `wait`, but never gives up on a stalled device. A transfer that was
+            /// done when it was submitted is ready at the first poll, except one in 64, which is ready at the
+            /// second, so that a task with many of them lets others run.
             ///
             /// # Panics
             ///
             /// If it is polled again after it was ready.
             fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
                 // The slot may already serve another operation.
-                assert!(self.slot != SPENT, "a transfer is not polled again once it was ready");
+                assert!(!self.ticket.is_spent(), "a transfer is not polled again once it was ready");
+                if self.ticket.must_yield() {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if let Some(done) = self.take_done() {
+                    return Poll::Ready(Ok(done));
+                }
                 if self.is_pending(context.waker()) { Poll::Pending } else { Poll::Ready(self.finish()) }
             }
         }
@@ -186,7 +296,9 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> Drop for $transfer<T, R> {
             #[inline]
             fn drop(&mut self) {
-                if self.slot != SPENT {
+                if self.ticket.result().is_some() {
+                    drop(self.take_done());
+                } else if !self.ticket.is_spent() {
                     self.drop_held();
                 }
             }
@@ -195,8 +307,8 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> fmt::Debug for $transfer<T, R> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($transfer))
-                    .field("operation", &self.flags.operation())
-                    .field("slot", &self.slot)
+                    .field("operation", &self.ticket.flags().operation())
+                    .field("slot", &self.ticket.queue().map(|_| self.ticket.slot()))
                     .finish_non_exhaustive()
             }
         }

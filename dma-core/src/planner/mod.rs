@@ -12,6 +12,7 @@ pub(crate) mod copy_bytes;
 mod cursor;
 pub(crate) mod error;
 pub(crate) mod handle;
+pub(crate) mod inline;
 pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod query;
@@ -39,6 +40,7 @@ use check::Lists;
 use cursor::Cursor;
 use error::Failure;
 pub use error::{OpError, OpFailure};
+use inline::{Executed, Inline};
 use plan::{Plan, QueueCaps};
 use query::{QueryProgress, Step};
 use split::{Chunk, DeferredOp, Fence, OpKind};
@@ -169,6 +171,8 @@ pub(crate) struct Planner {
     raw: Option<Box<dyn RawQueue>>,
     pub(crate) engine: EngineId,
     pub(crate) backend: &'static str,
+    /// Executes short operations, allowed only while no operation is open.
+    inline: Inline,
     capabilities: Capabilities,
     max_transfer: usize,
     max_segments: usize,
@@ -229,6 +233,7 @@ impl Planner {
     ) -> Self {
         Self {
             engine: raw.engine_id(),
+            inline: Inline::new(&*raw),
             raw: Some(raw),
             backend: info.backend,
             capabilities: info.capabilities,
@@ -310,7 +315,42 @@ impl Planner {
 
     /// Delays operations that are submitted after this call until all earlier ones have completed.
     pub(crate) fn fence(&mut self) {
-        self.fence = true;
+        // While operations may be executed inline, all earlier ones have completed.
+        self.fence = !self.inline.is_allowed();
+    }
+
+    /// Executes an operation in this call, if that is allowed now and `run` finds it valid and short.
+    #[inline]
+    pub(crate) fn execute_inline(
+        &mut self,
+        run: impl FnOnce(&Inline, &Lists) -> Option<Executed>,
+    ) -> Option<u64> {
+        if !self.inline.is_allowed() || self.in_engine_call {
+            return None;
+        }
+        self.in_engine_call = true;
+        let executed = run(&self.inline, &self.lists);
+        self.in_engine_call = false;
+        let Executed { result, operations, bytes } = executed?;
+        self.counters.submitted += operations;
+        self.counters.completed += operations;
+        // Saturate, because windows may name the same bytes repeatedly and exceed the size of memory.
+        self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
+        Some(result)
+    }
+
+    /// Allows inline operations again once no operation is open.
+    #[inline]
+    fn resume_inline(&mut self) {
+        if self.inline.exists() && self.open_operations() == 0 {
+            self.inline.allow(true);
+        }
+    }
+
+    /// Removes the executor, for a layer above that uses it beside this planner.
+    pub(crate) fn take_inline(&mut self) -> Inline {
+        let none = Inline::none(self.engine);
+        std::mem::replace(&mut self.inline, none)
     }
 
     /// Begins `operations` operations with `bytes` in total in `slot`, which was idle. The device sees none
@@ -359,6 +399,7 @@ impl Planner {
     pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
         self.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
         self.pending.push(Descriptor::copy(token(slot, 0), src, dst));
+        self.inline.allow(false);
         self.counters.submitted += 1;
     }
 
@@ -704,6 +745,7 @@ impl Planner {
             self.pump(ended);
             self.ring();
         }
+        self.resume_inline();
         total + (self.cpu_chunks - cpu_chunks) as usize
     }
 
@@ -805,6 +847,7 @@ impl Planner {
         if op.has_waiter {
             ended.push(slot);
         }
+        self.resume_inline();
     }
 
     /// Removes and returns the failures of an ended operation, by index.
@@ -822,6 +865,7 @@ impl Planner {
             return self.report_poisoned();
         }
         let Some(raw) = &mut self.raw else { return };
+        self.inline.end();
         self.stopped = true;
         self.in_engine_call = true;
         raw.stop();
@@ -866,6 +910,7 @@ impl Planner {
 
     /// Abandons the device. Operations that have not ended never will, and their holders leak the operands.
     pub(crate) fn abandon(&mut self) {
+        self.inline.end();
         self.counters.abandoned += self.open_operations();
         let Some(raw) = self.raw.take() else { return };
         // If the engine panics below, it must not be dropped.
@@ -1013,6 +1058,7 @@ impl Admission<'_> {
         let mut admission = ManuallyDrop::new(self);
         let slot = admission.slot as usize;
         let operations = u64::from(admission.planner.ops[slot].operations);
+        admission.planner.inline.allow(false);
         admission.planner.counters.submitted += operations;
     }
 }

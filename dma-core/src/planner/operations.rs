@@ -12,10 +12,14 @@ macro_rules! operations {
             ///
             /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill
             /// nor allocate memory to copy from.
+            #[inline]
             pub fn fill<D: $crate::Destination $(+ $send)?>(&self, dst: D, pattern: [u8; 8]) -> $result<D> {
-                self.submit_checked($crate::planner::error::Operation::Fill, dst, |caps, dst, lists| {
-                    $crate::planner::check::fill(caps, dst, pattern, lists)
-                })
+                self.submit_checked(
+                    $crate::planner::error::Operation::Fill,
+                    dst,
+                    |inline, dst| inline.fill(dst, pattern),
+                    |caps, dst, lists| $crate::planner::check::fill(caps, dst, pattern, lists),
+                )
             }
 
             /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps
@@ -24,16 +28,21 @@ macro_rules! operations {
             /// # Errors
             ///
             /// With the operands: as [`copy`](Self::copy).
+            #[inline]
             pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> $result<(S, D, E)>
             where
                 S: $crate::Source $(+ $send)?,
                 D: $crate::Destination $(+ $send)?,
                 E: $crate::Destination $(+ $send)?,
             {
-                let operands = (src, dst, also);
-                self.submit_checked($crate::planner::error::Operation::CopyToBoth, operands, |caps, (src, dst, also), lists| {
-                    $crate::planner::check::copy_to_both(caps.engine, (src, dst, also), lists)
-                })
+                self.submit_checked(
+                    $crate::planner::error::Operation::CopyToBoth,
+                    (src, dst, also),
+                    |inline, (src, dst, also)| inline.copy_to_both(src, dst, also),
+                    |caps, (src, dst, also), lists| {
+                        $crate::planner::check::copy_to_both(caps.engine, (src, dst, also), lists)
+                    },
+                )
             }
 
             /// Compares `a` with `b`, which have the same length. The result is the offset of the first byte
@@ -52,14 +61,21 @@ macro_rules! operations {
             ///
             /// With the operands: as [`copy`](Self::copy), though they may overlap; `Unsupported` if neither
             /// the device nor the CPU can.
+            #[inline]
             pub fn compare<A, B>(&self, a: A, b: B) -> $result<(A, B), Option<usize>>
             where
                 A: $crate::Source $(+ $send)?,
                 B: $crate::Source $(+ $send)?,
             {
-                self.submit_checked($crate::planner::error::Operation::Compare, (a, b), |caps, (a, b), lists| {
-                    $crate::planner::check::query(caps, $crate::planner::query::QueryKind::Compare, (a, Some(b)), 0, lists)
-                })
+                self.submit_checked(
+                    $crate::planner::error::Operation::Compare,
+                    (a, b),
+                    |inline, (a, b)| inline.compare(a, b),
+                    |caps, (a, b), lists| {
+                        let kind = $crate::planner::query::QueryKind::Compare;
+                        $crate::planner::check::query(caps, kind, (a, Some(b)), 0, lists)
+                    },
+                )
             }
 
             /// Computes the CRC-32C of `src`, as defined for iSCSI and NVMe. `seed` is the CRC-32C of the
@@ -69,10 +85,17 @@ macro_rules! operations {
             /// # Errors
             ///
             /// With the operand: as [`compare`](Self::compare).
+            #[inline]
             pub fn crc32c<S: $crate::Source $(+ $send)?>(&self, src: S, seed: u32) -> $result<S, u32> {
-                self.submit_checked($crate::planner::error::Operation::Crc32c, src, |caps, src, lists| {
-                    $crate::planner::check::query(caps, $crate::planner::query::QueryKind::Crc32c, (src, None::<&S>), seed, lists)
-                })
+                self.submit_checked(
+                    $crate::planner::error::Operation::Crc32c,
+                    src,
+                    |inline, src| inline.crc32c(src, seed),
+                    |caps, src, lists| {
+                        let kind = $crate::planner::query::QueryKind::Crc32c;
+                        $crate::planner::check::query(caps, kind, (src, None::<&S>), seed, lists)
+                    },
+                )
             }
 
             /// Copies `src` to `dst` and computes the CRC-32C of the bytes. `seed` is the CRC-32C of the
@@ -84,14 +107,21 @@ macro_rules! operations {
             /// # Errors
             ///
             /// With the operands: as [`copy`](Self::copy); `Unsupported` as [`compare`](Self::compare).
+            #[inline]
             pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> $result<(S, D), u32>
             where
                 S: $crate::Source $(+ $send)?,
                 D: $crate::Destination $(+ $send)?,
             {
-                self.submit_checked($crate::planner::error::Operation::CopyCrc32c, (src, dst), |caps, (src, dst), lists| {
-                    $crate::planner::check::query(caps, $crate::planner::query::QueryKind::CopyCrc32c, (src, Some(dst)), seed, lists)
-                })
+                self.submit_checked(
+                    $crate::planner::error::Operation::CopyCrc32c,
+                    (src, dst),
+                    |inline, (src, dst)| inline.copy_crc32c(src, dst, seed),
+                    |caps, (src, dst), lists| {
+                        let kind = $crate::planner::query::QueryKind::CopyCrc32c;
+                        $crate::planner::check::query(caps, kind, (src, Some(dst)), seed, lists)
+                    },
+                )
             }
 
             /// Copies the bytes of `src` to `dst`, which have the same length, and blocks until the copy is

@@ -4,6 +4,8 @@
 mod admission_tests;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
+#[cfg(all(test, not(loom)))]
+mod inline_tests;
 mod transfer;
 
 use std::any::Any;
@@ -21,7 +23,8 @@ pub use transfer::Transfer;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, Operation};
-use crate::planner::handle::TransferFlags;
+use crate::planner::handle::{Ticket, TransferFlags};
+use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::slow_path::slow_path;
@@ -57,6 +60,9 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// - Submitting never blocks: a full queue returns the operands with an error ([`ErrorKind::QueueFull`], or
 ///   [`ErrorKind::TimedOut`] if the device is stalled). An operation counts against the depth until its
 ///   [`Transfer`] is taken or dropped.
+/// - While nothing is in flight, an engine whose copies the CPU makes may execute a short operation in the call
+///   that submits it ([`InlineExecutor`](crate::InlineExecutor)). It was then never in flight: it has no
+///   descriptor, and its transfer, which is done, does not count against the depth, even while it is held.
 /// - Operations are collected until [`flush`](Self::flush), a wait, or an await, which rings one doorbell for
 ///   all of them.
 /// - Order between operations is not promised, except across a [`fence`](Self::fence).
@@ -321,7 +327,7 @@ impl Queue {
     #[inline]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
         if !(S::SINGLE && D::SINGLE) {
-            return self.submit_checked(Operation::Copy, (src, dst), |caps, (src, dst), lists| {
+            return self.submit_planned(Operation::Copy, (src, dst), |caps, (src, dst), lists| {
                 check::copy(caps.engine, src, dst, lists)
             });
         }
@@ -329,6 +335,13 @@ impl Queue {
         let operands = ManuallyDrop::new((src, dst));
         if let Ok(mut guard) = self.shared.try_borrow_mut() {
             let state = &mut *guard;
+            if let Some(result) =
+                state.planner.execute_inline(|inline, _| inline.copy(&operands.0, &operands.1))
+            {
+                drop(guard);
+                let operands = ManuallyDrop::into_inner(operands);
+                return Ok(Transfer::new(Ticket::done(result, Operation::Copy), operands));
+            }
             if let Some(slot) = state.free.pop() {
                 let (from, to) = (operands.0.single(), operands.1.single());
                 if state.planner.takes_plain::<D>(from, to) {
@@ -337,7 +350,8 @@ impl Queue {
                     drop(guard);
                     // No other code runs after this, so the transfer can be made in place.
                     let operands = ManuallyDrop::into_inner(operands);
-                    return Ok(Transfer::new(shared, slot, TransferFlags::new(Operation::Copy), operands));
+                    let ticket = Ticket::new(shared, slot, TransferFlags::new(Operation::Copy));
+                    return Ok(Transfer::new(ticket, operands));
                 }
                 state.free.push(slot);
             }
@@ -349,7 +363,7 @@ impl Queue {
             } else {
                 drop(guard);
             }
-            self.submit_checked(Operation::Copy, operands, |caps, (src, dst), lists| {
+            self.submit_planned(Operation::Copy, operands, |caps, (src, dst), lists| {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
@@ -365,8 +379,31 @@ impl Queue {
         run(callbacks, &self.shared);
     }
 
-    /// Checks an operation and submits its plan.
+    /// Checks an operation, and executes it by `inline` or submits its plan.
+    #[inline]
     fn submit_checked<T: 'static, R: Answer>(
+        &self,
+        operation: Operation,
+        operands: T,
+        inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
+        check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
+    ) -> SubmitResult<T, R> {
+        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
+        let operands = ManuallyDrop::new(operands);
+        if let Ok(mut state) = self.shared.try_borrow_mut()
+            && let Some(result) = state.planner.execute_inline(|executor, _| inline(executor, &operands))
+        {
+            drop(state);
+            let operands = ManuallyDrop::into_inner(operands);
+            return Ok(Transfer::new(Ticket::done(result, operation), operands));
+        }
+        slow_path(ManuallyDrop::into_inner(operands), |operands| {
+            self.submit_planned(operation, operands, check)
+        })
+    }
+
+    /// Checks an operation, and executes it inline if it is of lists, or submits its plan.
+    fn submit_planned<T: 'static, R: Answer>(
         &self,
         operation: Operation,
         operands: T,
@@ -378,6 +415,12 @@ impl Queue {
             Ok(plan) => plan,
             Err(e) => return Err(Self::refuse(state, operation, e, operands)),
         };
+        let executed =
+            state.planner.execute_inline(|inline, lists| inline.lists(&plan, lists.is_cpu_visible()));
+        if let Some(result) = executed {
+            plan.discard(|list| state.planner.lists.keep(list));
+            return Ok(Transfer::new(Ticket::done(result, operation), operands));
+        }
         let Some(&slot) = state.free.last() else {
             return Err(Self::full(state, operation, plan, operands));
         };
@@ -400,6 +443,9 @@ impl Queue {
     pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
+        if let Some(result) = state.planner.execute_inline(|inline, _| inline.copy_all(&batch.pairs)) {
+            return Ok(Transfer::new(Ticket::done(result, Operation::Batch), batch));
+        }
         let operations = match check::batch_len(batch.len()) {
             Ok(operations) => operations,
             Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
@@ -450,7 +496,8 @@ impl Queue {
         operation: Operation,
         operands: T,
     ) -> Transfer<T, R> {
-        let transfer = Transfer::new(Rc::clone(&self.shared), slot, TransferFlags::new(operation), operands);
+        let ticket = Ticket::new(Rc::clone(&self.shared), slot, TransferFlags::new(operation));
+        let transfer = Transfer::new(ticket, operands);
         let QueueState { planner, free, ended, .. } = &mut *state;
         let taken = free.pop();
         debug_assert_eq!(taken, Some(slot), "the one that was admitted");
@@ -499,8 +546,17 @@ impl Queue {
         poll(&self.shared)
     }
 
+    /// Sets the token by which [`poll_tokens`](Self::poll_tokens) and [`wait_tokens`](Self::wait_tokens)
+    /// report that the operation of `transfer` has ended, once. It replaces the token that was set before,
+    /// unless that one is already due to be reported. Tokens need not be unique. A transfer that is dropped
+    /// before its operation has ended is not reported. A transfer in flight on another queue is reported by
+    /// that queue.
+    pub fn set_token<T: 'static, R: Answer>(&self, transfer: &Transfer<T, R>, token: u64) {
+        transfer.set_token(&self.shared, token);
+    }
+
     /// Polls as [`poll`](Self::poll) does, and appends the tokens of transfers that have ended
-    /// ([`Transfer::set_token`]) to `tokens`, each once. Returns the number of tokens appended. Waiting for
+    /// ([`set_token`](Self::set_token)) to `tokens`, each once. Returns the number of tokens appended. Waiting for
     /// such a transfer then returns at once.
     ///
     /// ```
@@ -509,7 +565,7 @@ impl Queue {
     /// let mut transfers = Vec::new();
     /// for (src, dst) in copies {
     ///     let transfer = queue.copy(src, dst)?;
-    ///     transfer.set_token(transfers.len() as u64);
+    ///     queue.set_token(&transfer, transfers.len() as u64);
     ///     transfers.push(Some(transfer));
     /// }
     /// let (mut tokens, mut done) = (Vec::new(), 0);
@@ -536,7 +592,7 @@ impl Queue {
         count
     }
 
-    /// Flushes, and blocks until at least one transfer with a token ([`Transfer::set_token`]) has ended.
+    /// Flushes, and blocks until at least one transfer with a token ([`set_token`](Self::set_token)) has ended.
     /// Appends the tokens of all that have ended to `tokens` and returns their number. Returns 0 if no token
     /// is in flight.
     ///

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{QueueState, flush, poll, run};
-use crate::planner::handle::{QueueRef, SPENT, TransferFlags, transfer};
+use crate::planner::handle::{Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
@@ -42,69 +42,74 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// closed.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let mut state = self.queue.borrow_mut();
-        if Self::is_over(&state, self.slot) {
+        let Some(queue) = self.ticket.queue() else { return true };
+        let mut state = queue.borrow_mut();
+        if Self::is_over(&state, self.ticket.slot()) {
             return true;
         }
         let (_, callbacks) = state.poll();
-        let over = Self::is_over(&state, self.slot);
+        let over = Self::is_over(&state, self.ticket.slot());
         drop(state);
-        run(callbacks, &self.queue);
+        run(callbacks, queue);
         over
     }
 
     /// Frees the slot of an operation that is done, and returns its result.
     #[inline]
     fn release_if_done(&self) -> Option<u64> {
-        let mut state = self.queue.try_borrow_mut().ok()?;
+        let slot = self.ticket.slot();
+        let mut state = self.ticket.queue()?.try_borrow_mut().ok()?;
         // A spent transfer has an invalid slot number.
-        let op = state.planner.ops.get(self.slot as usize)?;
+        let op = state.planner.ops.get(slot as usize)?;
         if !op.has_ended() || op.outcome != Outcome::Done {
             return None;
         }
         let result = op.result;
-        state.release(self.slot);
+        state.release(slot);
         Some(result)
     }
 
     fn stall_timeout(&self) -> Duration {
-        self.queue.borrow().stall_timeout
+        self.ticket.queue().map_or(Duration::ZERO, |queue| queue.borrow().stall_timeout)
     }
 
     fn backend(&self) -> &'static str {
-        self.queue.borrow().planner.backend
+        self.ticket.queue().map_or("", |queue| queue.borrow().planner.backend)
     }
 
     fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
-        block(&self.queue, |state| Self::is_over(state, self.slot), until, stall)
+        let Some(queue) = self.ticket.queue() else { return true };
+        block(queue, |state| Self::is_over(state, self.ticket.slot()), until, stall)
     }
 
-    /// Sets the token by which [`Queue::poll_tokens`](super::Queue::poll_tokens) and
-    /// [`Queue::wait_tokens`](super::Queue::wait_tokens) report that the operation has ended, once. It
-    /// replaces the token that was set before, unless that one is already due to be reported. Tokens need not
-    /// be unique. A transfer that is dropped is not reported.
-    #[inline]
-    pub fn set_token(&self, token: u64) {
-        let state = &mut *self.queue.borrow_mut();
-        if Self::is_over(state, self.slot) {
+    /// Sets the token for [`Queue::set_token`](super::Queue::set_token), on `queue` if the operation was done
+    /// when it was submitted.
+    pub(super) fn set_token(&self, queue: &RefCell<QueueState>, token: u64) {
+        let (queue, slot) = (self.ticket.queue().map_or(queue, |own| own), self.ticket.slot());
+        let state = &mut *queue.borrow_mut();
+        // The slot number is invalid if the transfer has no slot.
+        if Self::is_over(state, slot) {
             state.tokens.push(token);
         } else {
-            state.planner.ops[self.slot as usize].has_waiter = true;
-            let before = state.waiters[self.slot as usize].token.replace(token);
+            state.planner.ops[slot as usize].has_waiter = true;
+            let before = state.waiters[slot as usize].token.replace(token);
             state.awaited_tokens += usize::from(before.is_none());
         }
     }
 
     /// Returns the operands of an ended operation.
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
-        let slot = self.slot;
-        let mut state = self.queue.borrow_mut();
-        let operands = Self::take(&mut self.slot, &mut self.operands);
+        if let Some(done) = self.take_done() {
+            return Ok(done);
+        }
+        let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
+        let queue = self.ticket.queue().expect("only an operation that was done when submitted has none");
+        let mut state = queue.borrow_mut();
         let op = state.planner.ops[slot as usize];
         if !op.has_ended() {
             // The device may still write to them, so leak them.
             std::mem::forget(operands);
-            return Err(error::never_answered(self.flags.operation(), state.planner.backend));
+            return Err(error::never_answered(self.ticket.flags().operation(), state.planner.backend));
         }
         if op.outcome == Outcome::Done {
             state.release(slot);
@@ -114,7 +119,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         state.release(slot);
         let backend = state.planner.backend;
         drop(state);
-        Err(OpError::from_failures(failures, self.flags.operation(), backend, operands))
+        Err(OpError::from_failures(failures, self.ticket.flags().operation(), backend, operands))
     }
 }
 
@@ -196,31 +201,38 @@ impl QueueState {
 impl<T: 'static, R: Answer> Transfer<T, R> {
     /// Polls the device for a task. Returns false if the operation is over.
     fn is_pending(&mut self, waker: &Waker) -> bool {
-        let mut state = self.queue.borrow_mut();
-        if Self::is_over(&state, self.slot) {
+        let Some(queue) = self.ticket.queue() else { return false };
+        let slot = self.ticket.slot();
+        let mut state = queue.borrow_mut();
+        if Self::is_over(&state, slot) {
             return false;
         }
-        if self.flags.has_yielded() || !state.delays_doorbell() {
-            let callbacks = state.drive();
-            drop(state);
-            run(callbacks, &self.queue);
-        } else {
+        let yields = !self.ticket.flags().has_yielded() && state.delays_doorbell();
+        if yields {
             // `register_waker` below asks for another poll, after the other tasks have run.
             drop(state);
-            self.flags.set_yielded();
+        } else {
+            let callbacks = state.drive();
+            drop(state);
+            run(callbacks, queue);
         }
-        self.register_waker(waker)
+        let pending = Self::register_waker(queue, slot, waker);
+        if yields {
+            self.ticket.set_yielded();
+        }
+        pending
     }
 
-    /// Drops the operands of a transfer that is not spent.
+    /// Drops the operands of a transfer that is not spent, and was not done when it was submitted.
     fn drop_held(&mut self) {
-        let slot = self.slot;
-        let Ok(mut state) = self.queue.try_borrow_mut() else {
+        let Some(queue) = self.ticket.queue() else { return };
+        let queue = Rc::clone(queue);
+        let Ok(mut state) = queue.try_borrow_mut() else {
             // The queue is borrowed, because a panic unwinds through it or its callback drops transfers. The
             // operands are leaked, because the device may be using them.
             return;
         };
-        let operands = Self::take(&mut self.slot, &mut self.operands);
+        let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
         if Self::has_ended(&state, slot) {
             state.planner.take_failures(slot);
             state.release(slot);
@@ -247,23 +259,23 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     }
 
     /// Registers `waker` for the end of the operation. Returns false if it is over.
-    fn register_waker(&self, waker: &Waker) -> bool {
-        let mut state = self.queue.borrow_mut();
+    fn register_waker(queue: &RefCell<QueueState>, slot: u32, waker: &Waker) -> bool {
+        let mut state = queue.borrow_mut();
         let mut new = None;
-        if !Self::is_over(&state, self.slot)
-            && !state.waiters[self.slot as usize].waker.as_ref().is_some_and(|known| known.will_wake(waker))
+        if !Self::is_over(&state, slot)
+            && !state.waiters[slot as usize].waker.as_ref().is_some_and(|known| known.will_wake(waker))
         {
             // Nothing may be borrowed here, because cloning and dropping wakers may run user code that uses
             // the queue.
             drop(state);
             new = Some(waker.clone());
-            state = self.queue.borrow_mut();
+            state = queue.borrow_mut();
         }
-        let over = Self::is_over(&state, self.slot);
+        let over = Self::is_over(&state, slot);
         if !over {
-            state.planner.ops[self.slot as usize].has_waiter = true;
+            state.planner.ops[slot as usize].has_waiter = true;
             if new.is_some() {
-                std::mem::swap(&mut state.waiters[self.slot as usize].waker, &mut new);
+                std::mem::swap(&mut state.waiters[slot as usize].waker, &mut new);
             }
         }
         let again = !over && state.cooperative;

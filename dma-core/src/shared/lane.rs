@@ -16,6 +16,7 @@ use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot};
 use super::wait_queue::WaitQueue;
 use crate::planner::check::Lists;
+use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
 use crate::planner::stall_detector::StallDetector;
 use crate::planner::{LogEvent, Planner};
@@ -44,6 +45,7 @@ pub(super) struct Lane {
     core: CachePadded<Mutex<Core>>,
     pub(super) engine: EngineId,
     pub(super) backend: &'static str,
+    inline: Inline,
     pub(super) caps: QueueCaps,
     pub(super) stall_timeout: Duration,
     /// Longest time for which operations of tasks wait to share a doorbell; 0 if they do not.
@@ -109,6 +111,15 @@ struct ClaimedSlot<'a> {
     free: &'a FreeSlots,
 }
 
+/// Makes a lane refuse operations if the engine panics.
+struct RefuseOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for RefuseOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 impl Drop for ClaimedSlot<'_> {
     fn drop(&mut self) {
         self.free.give(self.slot);
@@ -121,9 +132,10 @@ impl Lane {
     /// the lane's thread stays away while others poll.
     const SERVE_ALL_EVERY: u32 = 16;
 
-    pub(super) fn new(planner: Planner, options: &QueueOptions, wait_queue: Arc<WaitQueue>) -> Self {
+    pub(super) fn new(mut planner: Planner, options: &QueueOptions, wait_queue: Arc<WaitQueue>) -> Self {
         let depth = planner.ops.len();
         Self {
+            inline: planner.take_inline(),
             engine: planner.engine,
             backend: planner.backend,
             caps: planner.caps(),
@@ -159,6 +171,19 @@ impl Lane {
     #[inline]
     pub(super) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
+    }
+
+    /// Executes an operation in this call, if the lane allows that and `run` finds it valid and short.
+    /// Lock-free.
+    #[inline]
+    pub(super) fn execute_inline(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> Option<Executed> {
+        if !self.inline.is_allowed() || self.refuses() {
+            return None;
+        }
+        let panics = RefuseOnPanic(&self.refuses);
+        let executed = run(&self.inline);
+        std::mem::forget(panics);
+        executed
     }
 
     /// Submits a request, or returns `None` if every slot is taken. Lock-free. Callers with different
@@ -319,6 +344,7 @@ impl Lane {
     }
 
     fn run(&self, core: &mut Core, caller: Caller) -> usize {
+        let panics = RefuseOnPanic(&self.refuses);
         core.runs = core.runs.wrapping_add(1);
         if let Caller::Waiter(submitter_id) = caller
             && !core.runs.is_multiple_of(Self::SERVE_ALL_EVERY)
@@ -356,6 +382,7 @@ impl Lane {
             }
         }
         self.complete(core);
+        std::mem::forget(panics);
         progress
     }
 

@@ -11,10 +11,12 @@ mod wait_queue;
 use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
 
 use deferred_callbacks::DeferredCallback;
 use lane::Lane;
@@ -25,7 +27,8 @@ use wait_queue::WaitQueue;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, Operation};
-use crate::planner::handle::TransferFlags;
+use crate::planner::handle::{Ticket, TransferFlags};
+use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::slow_path::slow_path;
@@ -107,6 +110,10 @@ impl SharedQueueOptions {
 /// rings at once, and polls the device itself. Tasks must not block, so each lane has a thread that polls for
 /// them.
 ///
+/// - An engine whose copies the CPU makes may execute a short operation in the call that submits it
+///   ([`InlineExecutor`](crate::InlineExecutor)), in parallel with other threads and with operations in flight.
+///   It was then never in flight: it has no descriptor, its transfer, which is done, does not count against
+///   the depth, and [`close`](Self::close) by another thread does not wait for that call.
 /// - A full queue returns the operands. [`ready`](Self::ready) waits until it has room, and
 ///   [`copy_when_ready`](Self::copy_when_ready) does both.
 /// - Operations are unordered, and a fence does not exist, because threads and lanes run in parallel. Await
@@ -159,12 +166,22 @@ struct Hub {
     wait_queue: Arc<WaitQueue>,
     /// Number of clones made so far.
     clones: AtomicUsize,
+    /// Counts of inline operations. There are several, so that threads with clones of their own seldom
+    /// contend.
+    inline: [CachePadded<InlineCounts>; Self::INLINE_COUNTS],
     /// The lanes' threads, in the order of the lanes. The lock is taken only to join them, and never by one
     /// of them.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The process that started the threads. A forked child has none of them.
     process: u32,
     drop_timeout: Duration,
+}
+
+/// Counts of operations that were executed in the calls that submitted them.
+#[derive(Debug, Default)]
+struct InlineCounts {
+    operations: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl SharedQueue {
@@ -188,6 +205,7 @@ impl SharedQueue {
             lanes,
             wait_queue,
             clones: AtomicUsize::new(0),
+            inline: Default::default(),
             threads: Mutex::default(),
             process: std::process::id(),
             drop_timeout: options.queue.drop_timeout,
@@ -231,7 +249,11 @@ impl SharedQueue {
         let operands = ManuallyDrop::new((src, dst));
         if S::SINGLE && D::SINGLE {
             let at = self.handle.first_lane;
-            let (lane, from, to) = (self.handle.lane(at), operands.0.single(), operands.1.single());
+            let lane = self.handle.lane(at);
+            if let Some(executed) = lane.execute_inline(|inline| inline.copy(&operands.0, &operands.1)) {
+                return Ok(self.done(executed, Operation::Copy, ManuallyDrop::into_inner(operands)));
+            }
+            let (from, to) = (operands.0.single(), operands.1.single());
             if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
                 && !lane.refuses()
                 && let Some(slot) = lane.submit_flat(self.handle.submitter_id, from.segment(), to.segment())
@@ -239,7 +261,7 @@ impl SharedQueue {
                 let handle = Arc::clone(&self.handle);
                 let operands = ManuallyDrop::into_inner(operands);
                 let flags = TransferFlags::new(Operation::Copy).with_lane(at);
-                let transfer = SharedTransfer::new(handle, slot, flags, operands);
+                let transfer = SharedTransfer::new(Ticket::new(handle, slot, flags), operands);
                 if lane.is_awake() {
                     return Ok(transfer);
                 }
@@ -251,10 +273,24 @@ impl SharedQueue {
             }
         }
         slow_path(ManuallyDrop::into_inner(operands), |operands| {
-            self.submit_checked(Operation::Copy, operands, |caps, (src, dst), lists| {
+            self.submit_planned(Operation::Copy, operands, |caps, (src, dst), lists| {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
+    }
+
+    /// Counts an operation that was executed, and makes its transfer.
+    #[inline]
+    fn done<T: Send + 'static, R: Answer>(
+        &self,
+        executed: Executed,
+        operation: Operation,
+        operands: T,
+    ) -> SharedTransfer<T, R> {
+        let counts = &self.handle.hub.inline[self.handle.submitter_id % Hub::INLINE_COUNTS];
+        counts.operations.fetch_add(executed.operations, Ordering::Relaxed);
+        counts.bytes.fetch_add(executed.bytes as u64, Ordering::Relaxed);
+        SharedTransfer::new(Ticket::done(executed.result, operation), operands)
     }
 
     /// Submits every copy of `batch`. It counts as one operation of the depth and completes as a whole.
@@ -268,6 +304,9 @@ impl SharedQueue {
         D: Destination + Send,
     {
         let lane = self.first_lane();
+        if let Some(executed) = lane.execute_inline(|inline| inline.copy_all(&batch.pairs)) {
+            return Ok(self.done(executed, Operation::Batch, batch));
+        }
         let checked = check::batch_len(batch.len()).and_then(|operations| {
             let check = |lists: &mut Lists| check::batch(lane.engine, &batch.pairs, lists);
             Ok((operations, with_lists(lane, S::SINGLE && D::SINGLE, check)?))
@@ -290,19 +329,49 @@ impl SharedQueue {
         })
     }
 
-    /// Checks an operation against the limits of the clone's own lane, and submits its plan.
+    /// Checks an operation, and executes it by `inline` or submits its plan.
+    #[inline]
     pub(crate) fn submit_checked<T: Send + 'static, R: Answer>(
+        &self,
+        operation: Operation,
+        operands: T,
+        inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
+        check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
+    ) -> SharedResult<T, R> {
+        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
+        let operands = ManuallyDrop::new(operands);
+        if let Some(executed) = self.first_lane().execute_inline(|executor| inline(executor, &operands)) {
+            return Ok(self.done(executed, operation, ManuallyDrop::into_inner(operands)));
+        }
+        slow_path(ManuallyDrop::into_inner(operands), |operands| {
+            self.submit_planned(operation, operands, check)
+        })
+    }
+
+    /// Checks an operation against the limits of the clone's own lane, and executes it inline if it is of
+    /// lists, or submits its plan.
+    fn submit_planned<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
         operands: T,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
         let lane = self.first_lane();
-        // A cell lets the plan be taken once, although several lanes may be tried.
-        let plan = match check(lane.caps, &operands, &mut lane.lists()) {
-            Ok(plan) => Cell::new(Some(plan)),
+        let (checked, is_cpu_visible) = {
+            let mut lists = lane.lists();
+            let checked = check(lane.caps, &operands, &mut lists);
+            (checked, lists.is_cpu_visible())
+        };
+        let plan = match checked {
+            Ok(plan) => plan,
             Err(e) => return Err(refuse(lane, operation, e, operands)),
         };
+        if let Some(executed) = lane.execute_inline(|inline| inline.lists(&plan, is_cpu_visible)) {
+            plan.discard(|list| lane.lists().keep(list));
+            return Ok(self.done(executed, operation, operands));
+        }
+        // A cell lets the plan be taken once, although several lanes may be tried.
+        let plan = Cell::new(Some(plan));
         let submitted = self.submit_to(operation, operands, |_, _, request| {
             let plan = plan.take();
             request.operations = 1;
@@ -400,7 +469,7 @@ impl SharedQueue {
                 // The transfer must hold the operands before the engine can run.
                 let handle = Arc::clone(&self.handle);
                 let flags = TransferFlags::new(operation).with_lane(at);
-                let transfer = SharedTransfer::new(handle, slot, flags, operands);
+                let transfer = SharedTransfer::new(Ticket::new(handle, slot, flags), operands);
                 lane.notice();
                 return Ok(transfer);
             }
@@ -410,6 +479,12 @@ impl SharedQueue {
             Some(stalled_for) => refuse(first, operation, error::stalled(stalled_for), operands),
             None => OpError::full(operands),
         })
+    }
+
+    /// Returns a reference to the queue that does not keep it open.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<impl Sized + use<>> {
+        Arc::downgrade(&self.handle.hub)
     }
 
     fn first_lane(&self) -> &Lane {
@@ -496,6 +571,8 @@ impl Copier for SharedQueue {
 }
 
 impl Hub {
+    const INLINE_COUNTS: usize = 16;
+
     fn close(&self, timeout: Duration) -> Counters {
         let deadline = deadline(timeout);
         // Close all lanes before waiting for the first.
@@ -548,7 +625,14 @@ impl Hub {
     }
 
     fn counters(&self) -> Counters {
-        self.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()))
+        let mut counters = self.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()));
+        for counts in &self.inline {
+            let operations = counts.operations.load(Ordering::Relaxed);
+            counters.submitted += operations;
+            counters.completed += operations;
+            counters.bytes = counters.bytes.saturating_add(counts.bytes.load(Ordering::Relaxed));
+        }
+        counters
     }
 }
 

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
-use crate::planner::handle::{QueueRef, SPENT, TransferFlags, transfer};
+use crate::planner::error::Operation;
+use crate::planner::handle::{Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
@@ -30,25 +31,30 @@ transfer! {
 }
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
+    /// Returns the operation's lane, and the submitter id of the queue's clone. An operation that was done
+    /// when it was submitted has none.
     #[inline]
-    fn lane(&self) -> &Lane {
-        self.queue.lane(self.flags.lane())
+    fn lane(&self) -> Option<(&Lane, usize)> {
+        let queue = self.ticket.queue()?;
+        Some((queue.lane(self.ticket.flags().lane()), queue.submitter_id))
     }
 
     #[inline]
     fn look(&self) -> Seen {
-        if self.slot == SPENT {
-            // The slot may already serve another operation.
-            return Seen::Done;
+        match self.lane() {
+            // If the transfer is spent, its slot may already serve another operation.
+            Some((lane, _)) if !self.ticket.is_spent() => lane.slots[self.ticket.slot() as usize].look(),
+            _ => Seen::Done,
         }
-        self.lane().slots[self.slot as usize].look()
     }
 
     /// Polls the device once, without blocking. Returns whether the operation has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.look() != Seen::InFlight || {
-            self.lane().help(self.queue.submitter_id);
+            if let Some((lane, submitter_id)) = self.lane() {
+                lane.help(submitter_id);
+            }
             self.look() != Seen::InFlight
         }
     }
@@ -56,30 +62,32 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Frees the slot of an operation that is done. Operations with a result have a report.
     #[inline]
     fn release_if_done(&self) -> Option<u64> {
-        if self.slot == SPENT || self.look() != Seen::Done {
+        let (lane, _) = self.lane()?;
+        if self.ticket.is_spent() || lane.slots[self.ticket.slot() as usize].look() != Seen::Done {
             return None;
         }
-        self.lane().release(self.slot);
+        lane.release(self.ticket.slot());
         Some(0)
     }
 
     fn stall_timeout(&self) -> Duration {
-        self.lane().stall_timeout
+        self.lane().map_or(Duration::ZERO, |(lane, _)| lane.stall_timeout)
     }
 
     fn backend(&self) -> &'static str {
-        self.lane().backend
+        self.lane().map_or("", |(lane, _)| lane.backend)
     }
 
     pub(super) fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
+        let Some((lane, submitter_id)) = self.lane() else { return true };
         let mut backoff = Backoff::new();
-        let (mut last_progress, mut reports) = (None, self.lane().reports());
+        let (mut last_progress, mut reports) = (None, lane.reports());
         loop {
             if self.look() != Seen::InFlight {
                 return true;
             }
-            let progress = self.lane().help(self.queue.submitter_id);
-            let reports_now = self.lane().reports();
+            let progress = lane.help(submitter_id);
+            let reports_now = lane.reports();
             if std::mem::replace(&mut reports, reports_now) != reports_now {
                 last_progress = None;
             }
@@ -89,8 +97,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             });
             if over {
                 // Poll once more, because the deadline may have passed while this thread was not running.
-                self.lane().help(self.queue.submitter_id);
-                if until.is_none() && self.lane().reports() != reports {
+                lane.help(submitter_id);
+                if until.is_none() && lane.reports() != reports {
                     continue;
                 }
                 return self.look() != Seen::InFlight;
@@ -101,29 +109,38 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Returns the operands of an ended operation.
     #[inline]
     fn finish(&mut self) -> Result<R::With<T>, OpError<T>> {
+        if let Some(done) = self.take_done() {
+            return Ok(done);
+        }
         let seen = self.look();
-        let slot = self.slot;
-        let operands = Self::take(&mut self.slot, &mut self.operands);
+        let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
+        let (lane, _) = self.lane().expect("only an operation that was done when submitted has none");
         if seen == Seen::Done {
-            self.lane().release(slot);
+            lane.release(slot);
             // Operations with a result have a report.
             return Ok(R::with(operands, 0));
         }
-        self.explain(&seen, slot, operands)
+        Self::explain(self.ticket.flags().operation(), lane, &seen, slot, operands)
     }
 
     /// Returns the result or the failure of an ended operation.
     #[cold]
-    fn explain(&self, seen: &Seen, slot: u32, operands: T) -> Result<R::With<T>, OpError<T>> {
-        let (operation, backend) = (self.flags.operation(), self.lane().backend);
+    fn explain(
+        operation: Operation,
+        lane: &Lane,
+        seen: &Seen,
+        slot: u32,
+        operands: T,
+    ) -> Result<R::With<T>, OpError<T>> {
+        let backend = lane.backend;
         if *seen == Seen::Abandoned {
             // The device may still write to them, so leak them.
             std::mem::forget(operands);
             return Err(error::never_answered(operation, backend));
         }
         // SAFETY: this transfer holds the operation and has seen it reported.
-        let report = unsafe { self.lane().slots[slot as usize].take_report() };
-        self.lane().release(slot);
+        let report = unsafe { lane.slots[slot as usize].take_report() };
+        lane.release(slot);
         match report {
             Some(Report::Answered(result)) => Ok(R::with(operands, result)),
             Some(Report::Failed(failures)) => {
@@ -140,51 +157,56 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Polls for a task. Returns false if the operation has ended.
     fn is_pending(&mut self, waker: &Waker) -> bool {
-        if self.look() != Seen::InFlight {
+        let slot = self.ticket.slot() as usize;
+        let Some((lane, _)) = self.lane() else { return false };
+        if lane.slots[slot].look() != Seen::InFlight {
             return false;
         }
-        if !self.flags.has_yielded() && self.lane().delays_doorbell() {
-            self.flags.set_yielded();
-            if self.lane().slots[self.slot as usize].register_waker(waker) {
+        if !self.ticket.flags().has_yielded() && lane.delays_doorbell() {
+            let pending = lane.slots[slot].register_waker(waker);
+            self.ticket.set_yielded();
+            if pending {
                 // The doorbell waits until all runnable tasks have submitted. If this task is not polled
                 // again, the lane's thread rings.
                 waker.wake_by_ref();
                 return true;
             }
         }
+        let Some((lane, _)) = self.lane() else { return false };
         // A fast device may already be done.
-        self.lane().drive(Caller::Task);
-        self.look() == Seen::InFlight && self.lane().slots[self.slot as usize].register_waker(waker)
+        lane.drive(Caller::Task);
+        let slot = &lane.slots[slot];
+        slot.look() == Seen::InFlight && slot.register_waker(waker)
     }
 
-    /// Drops the operands of a transfer that is not spent.
+    /// Drops the operands of a transfer that is not spent, and was not done when it was submitted.
     fn drop_held(&mut self) {
-        let number = self.slot;
-        let operands = Self::take(&mut self.slot, &mut self.operands);
-        let slot = &self.lane().slots[number as usize];
+        let (number, operands) = Self::take(&mut self.ticket, &mut self.operands);
+        let Some((lane, _)) = self.lane() else { return };
+        let slot = &lane.slots[number as usize];
         match slot.look() {
             Seen::InFlight => {
                 // SAFETY: this transfer holds the operation, and is not used after it is dropped.
                 let parked = unsafe { slot.park(Box::new(operands)) };
                 if let Err(operands) = parked {
-                    self.end(number, operands);
+                    Self::end(lane, number, operands);
                 }
             }
-            _ => self.end(number, operands),
+            _ => Self::end(lane, number, operands),
         }
     }
 
     /// Drops the operands of an operation that has ended.
-    fn end<O>(&self, slot: u32, operands: O) {
-        match self.lane().slots[slot as usize].look() {
+    fn end<O>(lane: &Lane, slot: u32, operands: O) {
+        match lane.slots[slot as usize].look() {
             // The device may still write to them, so leak them.
             Seen::Abandoned => std::mem::forget(operands),
             seen => {
                 if seen == Seen::Reported {
                     // SAFETY: this transfer holds the operation and has seen it reported.
-                    drop(unsafe { self.lane().slots[slot as usize].take_report() });
+                    drop(unsafe { lane.slots[slot as usize].take_report() });
                 }
-                self.lane().release(slot);
+                lane.release(slot);
                 drop(operands);
             }
         }

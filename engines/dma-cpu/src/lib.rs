@@ -6,6 +6,7 @@ mod doctor;
 mod engine;
 mod event;
 mod helpers;
+mod inline;
 mod job_queue;
 mod kernel;
 mod memory;

@@ -171,6 +171,7 @@ impl Rig {
             wait_queue: line,
             lanes: [lane].into(),
             clones: AtomicUsize::new(0),
+            inline: Default::default(),
             threads: Mutex::new(vec![std::thread::spawn(move || work(&own))]),
             process: std::process::id(),
             drop_timeout: Duration::from_secs(5),
@@ -477,12 +478,9 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     // Submits like a thread that checked the lane before it was closed.
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
-        let transfer = SharedTransfer::<_>::new(
-            Arc::clone(&rig.queue.handle),
-            slot,
-            TransferFlags::new(Operation::Copy),
-            memory,
-        );
+        let flags = TransferFlags::new(Operation::Copy);
+        let ticket = Ticket::new(Arc::clone(&rig.queue.handle), slot, flags);
+        let transfer = SharedTransfer::<_>::new(ticket, memory);
         rig.lane().notice();
         transfer
     };

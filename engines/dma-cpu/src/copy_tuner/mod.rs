@@ -20,7 +20,7 @@ use trial::Trial;
 /// `memcpy`.
 pub(super) const STREAM_MIN: usize = 4 << 10;
 /// From this length, copies are timed.
-const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
+pub(super) const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
 const LEARN_MIN_LOG2: u32 = 14;
 /// One class per power of two: 16 KiB to 64 MiB. The last class holds everything longer.
 const LENGTH_CLASSES: usize = 13;

@@ -9,12 +9,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dma_core::{
-    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome,
-    QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
+    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, InlineExecutor, NativeError, Operation,
+    Outcome, QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
 };
 
 use super::copy_tuner::{CopyTuner, Pick, hot_cost, ticks};
 use super::event::Event;
+use super::inline::ShortOperations;
 use super::job_queue::{BusyPeriod, Job, JobQueue};
 use super::pool::Pool;
 use super::ring::Owner;
@@ -417,6 +418,11 @@ unsafe impl RawQueue for CpuQueue {
 
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         Some(self)
+    }
+
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        let executor = ShortOperations::new(self.inline_limit, self.hint)?;
+        Some(Arc::new(executor))
     }
 }
 

@@ -1,0 +1,264 @@
+//! [`Inline`]: short operations that the CPU executes in the thread that submits them.
+#![expect(unsafe_code, reason = "passes checked operations to the executor")]
+
+use std::sync::Arc;
+
+use super::check::{grants_cpu, shared_bytes};
+use super::plan::Plan;
+use crate::memory::operand::sealed::Operand;
+use crate::memory::region::Range;
+use crate::{Access, EngineId, InlineExecutor, Operation, RawQueue, Segment};
+
+/// The most bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
+const MAX_TOTAL: usize = 32;
+
+/// A queue's [`InlineExecutor`], with the checks of operations for it.
+///
+/// Each method checks an operation as [`check`](super::check) does, and executes it. If the operation is not
+/// valid, has no bytes or too many, is of lists, or names memory that the CPU cannot reach, the method does
+/// nothing and returns `None`; then the planner takes the operation, or finds the reason for the refusal.
+#[derive(Debug)]
+pub(crate) struct Inline {
+    engine: EngineId,
+    executor: Option<Arc<dyn InlineExecutor>>,
+    /// Longest operation in bytes; 0 if none may be executed now.
+    limit: usize,
+    /// The value of `limit` while operations may be executed.
+    max_len: usize,
+}
+
+/// An operation that was executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Executed {
+    pub(crate) result: u64,
+    /// Number of operations: more than 1 for a batch.
+    pub(crate) operations: u64,
+    /// Number of bytes that were written, or read if none were written.
+    pub(crate) bytes: usize,
+}
+
+impl Executed {
+    #[inline]
+    const fn one(result: u64, bytes: usize) -> Self {
+        Self { result, operations: 1, bytes }
+    }
+}
+
+impl Inline {
+    pub(crate) fn new(raw: &dyn RawQueue) -> Self {
+        let executor = raw.inline_executor();
+        let max_len = executor.as_ref().map_or(0, |executor| executor.max_len());
+        Self { engine: raw.engine_id(), executor, limit: max_len, max_len }
+    }
+
+    /// Makes one without an executor.
+    pub(crate) const fn none(engine: EngineId) -> Self {
+        Self { engine, executor: None, limit: 0, max_len: 0 }
+    }
+
+    /// Allows operations, or suspends them while others are in flight.
+    #[inline]
+    pub(crate) const fn allow(&mut self, allowed: bool) {
+        self.limit = if allowed { self.max_len } else { 0 };
+    }
+
+    /// Ends all use of the executor.
+    pub(crate) fn end(&mut self) {
+        (self.executor, self.limit, self.max_len) = (None, 0, 0);
+    }
+
+    /// Returns whether operations are allowed now.
+    #[inline]
+    pub(crate) const fn is_allowed(&self) -> bool {
+        self.limit > 0
+    }
+
+    /// Returns whether operations may ever be allowed.
+    #[inline]
+    pub(crate) const fn exists(&self) -> bool {
+        self.max_len > 0
+    }
+
+    #[inline]
+    const fn fits(&self, len: usize) -> bool {
+        len.wrapping_sub(1) < self.limit
+    }
+
+    #[inline]
+    fn reads(&self, range: &Range) -> bool {
+        grants_cpu(self.engine, range, Access::READ)
+    }
+
+    #[inline]
+    fn writes(&self, range: &Range) -> bool {
+        grants_cpu(self.engine, range, Access::WRITE)
+    }
+
+    /// Returns whether a copy is valid and short enough. `unique` if no other operand can overlap the
+    /// destination.
+    #[inline]
+    fn takes_copy(&self, src: &Range, dst: &Range, unique: bool) -> bool {
+        let granted = self.reads(src) & self.writes(dst);
+        granted & (src.len == dst.len) & self.fits(dst.len) & (unique || shared_bytes(src, dst) == 0)
+    }
+
+    /// Executes an operation.
+    ///
+    /// # Safety
+    ///
+    /// As [`InlineExecutor::execute`].
+    #[inline]
+    unsafe fn execute(&self, operation: &Operation<'_>) -> Option<u64> {
+        let executor = self.executor.as_ref()?;
+        // SAFETY: this method and the executor's have the same requirements, which the caller meets.
+        Some(unsafe { executor.execute(operation) })
+    }
+
+    #[inline]
+    pub(crate) fn copy<S: Operand, D: Operand>(&self, src: &S, dst: &D) -> Option<Executed> {
+        if !(S::SINGLE && D::SINGLE) {
+            return None;
+        }
+        let (src, dst) = (src.single(), dst.single());
+        if !self.takes_copy(src, dst, D::UNIQUE) {
+            return None;
+        }
+        let executor = self.executor.as_ref()?;
+        // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. Views lie
+        // inside their regions, which they keep registered. The caller has the operands, so no reference to
+        // their bytes exists.
+        unsafe { executor.copy(src.addr, dst.addr, dst.len) };
+        Some(Executed::one(0, dst.len))
+    }
+
+    /// Copies all `pairs`, or none.
+    #[inline]
+    pub(crate) fn copy_all<S: Operand, D: Operand>(&self, pairs: &[(S, D)]) -> Option<Executed> {
+        if !(S::SINGLE && D::SINGLE && self.is_allowed()) || pairs.is_empty() {
+            return None;
+        }
+        let executor = self.executor.as_ref()?;
+        let max = self.limit.saturating_mul(MAX_TOTAL);
+        let mut bytes = 0_usize;
+        for (src, dst) in pairs {
+            let (src, dst) = (src.single(), dst.single());
+            // The sum does not overflow: both numbers are at most `max` here.
+            if !self.takes_copy(src, dst, D::UNIQUE) || dst.len > max - bytes {
+                return None;
+            }
+            bytes += dst.len;
+        }
+        for (src, dst) in pairs {
+            let (src, dst) = (src.single(), dst.single());
+            // SAFETY: as in `copy`, for each pair. The operands are behind a shared reference, so they are
+            // those that were checked.
+            unsafe { executor.copy(src.addr, dst.addr, dst.len) };
+        }
+        Some(Executed { result: 0, operations: pairs.len() as u64, bytes })
+    }
+
+    #[inline]
+    pub(crate) fn copy_to_both<S, D, E>(&self, src: &S, dst: &D, also: &E) -> Option<Executed>
+    where
+        S: Operand,
+        D: Operand,
+        E: Operand,
+    {
+        if !(S::SINGLE && D::SINGLE && E::SINGLE) {
+            return None;
+        }
+        let (src, dst, also) = (src.single(), dst.single(), also.single());
+        let unique = D::UNIQUE && E::UNIQUE;
+        if !(self.takes_copy(src, dst, D::UNIQUE)
+            && self.takes_copy(src, also, E::UNIQUE)
+            && (unique || shared_bytes(dst, also) == 0))
+        {
+            return None;
+        }
+        let operation = Operation::CopyToBoth { src: src.segment(), dst: &[dst.segment(), also.segment()] };
+        // SAFETY: as in `copy`, for both destinations, which do not overlap.
+        let result = unsafe { self.execute(&operation) }?;
+        Some(Executed::one(result, 2 * src.len))
+    }
+
+    #[inline]
+    pub(crate) fn fill<D: Operand>(&self, dst: &D, pattern: [u8; 8]) -> Option<Executed> {
+        if !D::SINGLE {
+            return None;
+        }
+        let dst = dst.single();
+        if !(self.writes(dst) && self.fits(dst.len)) {
+            return None;
+        }
+        // SAFETY: as in `copy`, without a source.
+        let result = unsafe { self.execute(&Operation::Fill { pattern, dst: &[dst.segment()] }) }?;
+        Some(Executed::one(result, dst.len))
+    }
+
+    #[inline]
+    pub(crate) fn compare<A: Operand, B: Operand>(&self, a: &A, b: &B) -> Option<Executed> {
+        if !(A::SINGLE && B::SINGLE) {
+            return None;
+        }
+        let (a, b) = (a.single(), b.single());
+        if !(self.reads(a) & self.reads(b) & (a.len == b.len) & self.fits(a.len)) {
+            return None;
+        }
+        // SAFETY: as in `copy`, without a destination.
+        let result = unsafe { self.execute(&Operation::Compare { a: a.segment(), b: b.segment() }) }?;
+        Some(Executed::one(result, a.len))
+    }
+
+    #[inline]
+    pub(crate) fn crc32c<S: Operand>(&self, src: &S, seed: u32) -> Option<Executed> {
+        if !S::SINGLE {
+            return None;
+        }
+        let src = src.single();
+        if !(self.reads(src) & self.fits(src.len)) {
+            return None;
+        }
+        // SAFETY: as in `copy`, without a destination.
+        let result = unsafe { self.execute(&Operation::Crc32c { src: src.segment(), seed }) }?;
+        Some(Executed::one(result, src.len))
+    }
+
+    #[inline]
+    pub(crate) fn copy_crc32c<S: Operand, D: Operand>(
+        &self,
+        src: &S,
+        dst: &D,
+        seed: u32,
+    ) -> Option<Executed> {
+        if !(S::SINGLE && D::SINGLE) {
+            return None;
+        }
+        let (src, dst) = (src.single(), dst.single());
+        if !self.takes_copy(src, dst, D::UNIQUE) {
+            return None;
+        }
+        let operation = Operation::CopyCrc32c { src: src.segment(), dst: dst.segment(), seed };
+        // SAFETY: as in `copy`.
+        let result = unsafe { self.execute(&operation) }?;
+        Some(Executed::one(result, dst.len))
+    }
+
+    /// Executes a copy or a fill of lists that [`check`](super::check) has checked. `is_cpu_visible`: the CPU
+    /// can reach all of its memory.
+    pub(crate) fn lists(&self, plan: &Plan, is_cpu_visible: bool) -> Option<Executed> {
+        let are_short = |list: &[Segment]| list.iter().all(|segment| segment.len <= self.limit);
+        let bytes = plan.len();
+        let operation = match plan {
+            Plan::Lists(src, dst) if are_short(src) || are_short(dst) => Operation::CopyLists { src, dst },
+            Plan::Fill(pattern, dst) if are_short(dst) => Operation::Fill { pattern: *pattern, dst },
+            _ => return None,
+        };
+        if !is_cpu_visible || bytes > self.limit.saturating_mul(MAX_TOTAL) {
+            return None;
+        }
+        // SAFETY: the plan was checked, and the CPU can reach its memory. The caller has the operands, so the
+        // regions are registered and no reference to their bytes exists.
+        let result = unsafe { self.execute(&operation) }?;
+        Some(Executed::one(result, bytes))
+    }
+}

@@ -1,0 +1,654 @@
+//! Tests of short operations that an executor takes, on both kinds of queue.
+#![expect(unsafe_code, reason = "implements an engine that observes its executor")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::{
+    Access, Batch, BufferMut, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, EngineId,
+    EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineExecutor, MemoryRequest, NativeError,
+    Operation, Queue, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo,
+    Result, SharedQueue, SharedQueueOptions, Window,
+};
+
+/// Longest operation of the executor.
+const LIMIT: usize = 100;
+const SOON: Duration = Duration::from_secs(5);
+
+/// What the engine observes, and faults to inject.
+#[derive(Debug, Default)]
+struct Script {
+    /// Number of operations that the executor got.
+    executed: AtomicUsize,
+    /// Number of descriptors that the queue got.
+    submitted: AtomicUsize,
+    /// True if the next operation of the executor panics.
+    executor_panics: AtomicBool,
+    /// True if the queue panics when it gets a descriptor.
+    queue_panics: AtomicBool,
+}
+
+impl Script {
+    fn executed(&self) -> usize {
+        self.executed.load(Ordering::Relaxed)
+    }
+}
+
+/// The reference engine with an executor that is observed. Imported memory is memory that the CPU cannot
+/// reach.
+#[derive(Debug)]
+struct Spy {
+    inner: ReferenceEngine,
+    script: Arc<Script>,
+}
+
+// SAFETY: every call goes to the inner engine. The memory of imports is the inner engine's.
+unsafe impl DmaEngine for Spy {
+    fn info(&self) -> &EngineInfo {
+        self.inner.info()
+    }
+    fn id(&self) -> EngineId {
+        self.inner.id()
+    }
+    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+        self.inner.allocate_raw(request)
+    }
+    unsafe fn register_raw(
+        &self,
+        memory: &HostMemory,
+        request: &MemoryRequest,
+    ) -> Result<Box<dyn RawRegion>> {
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        unsafe { self.inner.register_raw(memory, request) }
+    }
+    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+        let memory = self.inner.allocate_raw(&MemoryRequest::new(descriptor.len() as usize))?;
+        let RegionInfo { engine, key, addr, len, access, .. } = *memory.info();
+        Ok(Box::new(Hidden { info: RegionInfo::remote(engine, key, addr, len, access), memory }))
+    }
+    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+        let inner = self.inner.open_queue_raw(options)?;
+        Ok(Box::new(SpyQueue { inner, script: Arc::clone(&self.script) }))
+    }
+}
+
+#[derive(Debug)]
+struct Hidden {
+    info: RegionInfo,
+    memory: Box<dyn RawRegion>,
+}
+
+// SAFETY: the memory is that of the inner region, which lives as long.
+unsafe impl RawRegion for Hidden {
+    fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        unsafe { self.memory.export(offset, len, rights) }
+    }
+}
+
+#[derive(Debug)]
+struct SpyQueue {
+    inner: Box<dyn RawQueue>,
+    script: Arc<Script>,
+}
+
+// SAFETY: every call goes to the inner queue.
+unsafe impl RawQueue for SpyQueue {
+    fn engine_id(&self) -> EngineId {
+        self.inner.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        assert!(!self.script.queue_panics.load(Ordering::Relaxed), "the queue was told to");
+        self.script.submitted.fetch_add(batch.len(), Ordering::Relaxed);
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        unsafe { self.inner.submit(batch) }
+    }
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        self.inner.poll(completions)
+    }
+    fn explain(&self, native: i32) -> NativeError {
+        self.inner.explain(native)
+    }
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        None
+    }
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        let inner = self.inner.inline_executor().expect("the options have a limit");
+        Some(Arc::new(SpyExecutor { inner, script: Arc::clone(&self.script) }))
+    }
+}
+
+#[derive(Debug)]
+struct SpyExecutor {
+    inner: Arc<dyn InlineExecutor>,
+    script: Arc<Script>,
+}
+
+impl SpyExecutor {
+    fn count(&self) {
+        self.script.executed.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.script.executor_panics.load(Ordering::Relaxed), "the executor was told to");
+    }
+}
+
+// SAFETY: every call goes to the inner executor.
+unsafe impl InlineExecutor for SpyExecutor {
+    fn max_len(&self) -> usize {
+        self.inner.max_len()
+    }
+    unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
+        self.count();
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        unsafe { self.inner.execute(operation) }
+    }
+    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
+        self.count();
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        unsafe { self.inner.copy(src, dst, len) }
+    }
+}
+
+fn spy() -> Spy {
+    let mut options = ReferenceOptions::default();
+    (options.native, options.inline_limit, options.depth) = (true, LIMIT, 8);
+    Spy { inner: ReferenceEngine::new(options), script: Arc::default() }
+}
+
+impl Spy {
+    fn queue(&self) -> Queue {
+        self.open_queue(&QueueOptions::new().with_drop_timeout(SOON)).expect("a queue")
+    }
+
+    fn shared(&self) -> SharedQueue {
+        let options = QueueOptions::new().with_drop_timeout(SOON);
+        self.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).expect("a queue")
+    }
+
+    fn window(&self, len: usize) -> Window {
+        self.allocate(len).expect("memory").share()
+    }
+
+    fn window_with(&self, access: Access) -> Window {
+        self.allocate_window(&MemoryRequest::new(LIMIT).with_access(access)).expect("memory")
+    }
+
+    /// Memory that the CPU cannot reach.
+    fn hidden(&self, len: usize) -> Window {
+        let rights = Access::READ | Access::WRITE;
+        let descriptor = ExportDescriptor::new("spy", rights, len as u64, b"any").expect("well formed");
+        self.import(&descriptor).expect("it imports")
+    }
+
+    fn pair(&self, len: usize) -> (BufferMut, BufferMut) {
+        let mut src = self.allocate(len).expect("memory");
+        src.fill(len as u8);
+        (src, self.allocate(len).expect("memory"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Copy,
+    Batch,
+    Lists,
+    FillOfList,
+    Fill,
+    Both,
+    Compare,
+    Crc,
+    CopyCrc,
+}
+
+const OPS: [Op; 9] =
+    [Op::Copy, Op::Batch, Op::Lists, Op::FillOfList, Op::Fill, Op::Both, Op::Compare, Op::Crc, Op::CopyCrc];
+
+impl Op {
+    /// Returns for each of the operands whether it is read, written, or unused.
+    fn uses(self) -> [Option<Access>; 3] {
+        let (read, write) = (Some(Access::READ), Some(Access::WRITE));
+        match self {
+            Self::Copy | Self::Batch | Self::Lists | Self::CopyCrc => [read, write, None],
+            Self::Fill | Self::FillOfList => [None, write, None],
+            Self::Both => [read, write, write],
+            Self::Compare => [read, read, None],
+            Self::Crc => [read, None, None],
+        }
+    }
+}
+
+/// A queue of either kind.
+trait Run {
+    /// Runs an operation, and returns its result as a number.
+    fn run(&self, op: Op, operands: [&Window; 3]) -> Result<u64, ErrorKind>;
+    fn counters(&self) -> crate::Counters;
+}
+
+macro_rules! run {
+    ($queue:ty) => {
+        impl Run for $queue {
+            fn run(&self, op: Op, operands: [&Window; 3]) -> Result<u64, ErrorKind> {
+                /// Waits for an operation.
+                macro_rules! end {
+                    ($submitted:expr) => {
+                        $submitted.map_err(|e| e.kind())?.wait().map_err(|e| e.kind())?
+                    };
+                }
+                let [a, b, c] = operands.map(Window::clone);
+                // Lists have a part of 1 byte, if the operand has that many.
+                let parts = |of: &Window| (of.slice(..of.len().min(1)), of.slice(of.len().min(1)..));
+                match op {
+                    Op::Copy => _ = end!(self.copy(a, b)),
+                    Op::Batch => {
+                        let ((a, rest_a), (b, rest_b)) = (parts(&a), parts(&b));
+                        let batch: Batch<_, _> = [(rest_a, rest_b), (a, b)].into_iter().collect();
+                        _ = end!(self.submit(batch));
+                    }
+                    Op::Lists => _ = end!(self.copy(parts(&a), b)),
+                    Op::FillOfList => _ = end!(self.fill(parts(&b), [7; 8])),
+                    Op::Fill => _ = end!(self.fill(b, [7; 8])),
+                    Op::Both => _ = end!(self.copy_to_both(a, b, c)),
+                    Op::Compare => {
+                        return Ok(end!(self.compare(a, b)).1.map_or(u64::MAX, |at| at as u64));
+                    }
+                    Op::Crc => return Ok(end!(self.crc32c(a, 5)).1.into()),
+                    Op::CopyCrc => return Ok(end!(self.copy_crc32c(a, b, 5)).1.into()),
+                }
+                Ok(0)
+            }
+            fn counters(&self) -> crate::Counters {
+                self.counters()
+            }
+        }
+    };
+}
+run!(Queue);
+run!(SharedQueue);
+
+fn bytes(window: &Window) -> Vec<u8> {
+    let mut bytes = vec![0; window.len()];
+    window.read_at(0, &mut bytes).expect("the CPU reaches it");
+    bytes
+}
+
+fn write(window: &Window, seed: u8) {
+    let bytes: Vec<u8> = (0..window.len()).map(|i| (i as u8).wrapping_mul(7) ^ seed).collect();
+    window.write_at(0, &bytes).expect("the CPU reaches it");
+}
+
+/// Runs `check` on a queue of each kind.
+fn on_both(check: impl Fn(&Spy, &dyn Run)) {
+    let (of_queue, of_shared) = (spy(), spy());
+    check(&of_queue, &of_queue.queue());
+    check(&of_shared, &of_shared.shared());
+}
+
+#[test]
+fn every_short_operation_is_executed_in_the_call() {
+    on_both(|engine, queue| {
+        for (op, len) in OPS.into_iter().flat_map(|op| [2, 9, LIMIT].map(|len| (op, len))) {
+            let [a, b, c] = [(); 3].map(|()| engine.window(len));
+            write(&a, 1);
+            write(&b, 2);
+            let before = (engine.script.executed(), queue.counters());
+            let result = queue.run(op, [&a, &b, &c]).expect("valid");
+            let crc = u64::from(crc32c::crc32c_append(5, &bytes(&a)));
+            let expected = match op {
+                Op::Compare | Op::Copy | Op::Batch | Op::Lists | Op::FillOfList | Op::Fill | Op::Both => 0,
+                Op::Crc | Op::CopyCrc => crc,
+            };
+            assert_eq!(result, expected, "{op:?}");
+            match op {
+                Op::Copy | Op::Batch | Op::Lists | Op::Both | Op::CopyCrc => {
+                    assert_eq!(bytes(&b), bytes(&a), "{op:?}");
+                }
+                Op::Fill | Op::FillOfList => assert_eq!(bytes(&b), vec![7; len], "{op:?}"),
+                Op::Compare | Op::Crc => {}
+            }
+            if op == Op::Both {
+                assert_eq!(bytes(&c), bytes(&a));
+                assert_eq!(queue.run(Op::Compare, [&b, &c, &a]), Ok(Completion::EQUAL));
+            }
+            let after = queue.counters();
+            let operations = match op {
+                Op::Batch | Op::Both => 2,
+                _ => 1,
+            };
+            assert_eq!(engine.script.executed(), before.0 + operations, "{op:?}");
+            assert_eq!(after.completed, before.1.completed + operations as u64, "{op:?}");
+            assert_eq!(after.submitted, after.completed, "{op:?}");
+            let bytes = len * if op == Op::Both { 3 } else { 1 };
+            assert_eq!(after.bytes, before.1.bytes + bytes as u64, "{op:?}");
+            assert_eq!((after.descriptors, after.in_flight), (0, 0), "{op:?}");
+        }
+        assert_eq!(engine.script.submitted.load(Ordering::Relaxed), 0, "the queue sees none");
+    });
+}
+
+#[test]
+fn an_invalid_operation_reaches_no_executor() {
+    on_both(|engine, queue| {
+        let other = spy();
+        let refuse = |op: Op, operands: [&Window; 3], expected: ErrorKind| {
+            let executed = engine.script.executed();
+            assert_eq!(queue.run(op, operands), Err(expected), "{op:?} of {operands:?}");
+            assert_eq!(engine.script.executed(), executed, "{op:?} of {operands:?}");
+        };
+        for op in OPS {
+            let good = [(); 3].map(|()| engine.window(LIMIT));
+            for (at, uses) in op.uses().into_iter().enumerate() {
+                let Some(uses) = uses else { continue };
+                let with = |bad: &Window, expected| {
+                    let mut operands = [&good[0], &good[1], &good[2]];
+                    operands[at] = bad;
+                    refuse(op, operands, expected);
+                };
+                with(&other.window(LIMIT), ErrorKind::WrongEngine);
+                let lacking = if uses == Access::READ { Access::WRITE } else { Access::READ };
+                with(&engine.window_with(lacking), ErrorKind::AccessDenied);
+                if op.uses().iter().flatten().count() > 1 {
+                    with(&engine.window(LIMIT - 1), ErrorKind::LengthMismatch);
+                }
+            }
+            // Overlaps of each written operand with the others.
+            let whole = engine.window(2 * LIMIT);
+            // The copies of a batch are of 1 byte and of the rest, and are checked one by one.
+            let distance = if op == Op::Batch { LIMIT - 2 } else { LIMIT - 1 };
+            let (low, high) = (whole.slice(..LIMIT), whole.slice(distance..distance + LIMIT));
+            let uses = op.uses();
+            for (first, second) in [(0, 1), (0, 2), (1, 2)] {
+                let used = [uses[first], uses[second]];
+                if used.contains(&Some(Access::WRITE)) && !used.contains(&None) {
+                    for (low, high) in [(&low, &high), (&high, &low)] {
+                        let mut operands = [&good[0], &good[1], &good[2]];
+                        (operands[first], operands[second]) = (low, high);
+                        refuse(op, operands, ErrorKind::Overlap);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn what_an_executor_does_not_take_goes_to_the_queue() {
+    on_both(|engine, queue| {
+        let executed = || engine.script.executed();
+        for op in OPS {
+            let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
+            for (at, _) in op.uses().iter().enumerate().filter(|(_, uses)| uses.is_some()) {
+                let hidden = engine.hidden(LIMIT);
+                let mut operands = [&a, &b, &c];
+                operands[at] = &hidden;
+                let before = executed();
+                queue.run(op, operands).expect("the device reaches it");
+                assert_eq!(executed(), before, "{op:?} of memory that the CPU cannot reach");
+            }
+            // One byte more than the limit, in each part of a list or a batch.
+            let factor = if matches!(op, Op::Batch | Op::Lists | Op::FillOfList) { 3 } else { 1 };
+            let [a, b, c] = [(); 3].map(|()| engine.window(factor * LIMIT + 1));
+            let before = executed();
+            queue.run(op, [&a, &b, &c]).expect("the queue takes it");
+            assert_eq!(executed(), before, "{op:?} beyond the limit");
+        }
+        let before = executed();
+        for op in [Op::Copy, Op::Fill, Op::Compare, Op::Crc, Op::CopyCrc, Op::Both, Op::Batch] {
+            let none = engine.window(0);
+            queue.run(op, [&none, &none, &none]).expect("valid");
+        }
+        assert_eq!(executed(), before, "operations of no bytes");
+    });
+}
+
+#[test]
+fn a_batch_is_executed_as_a_whole_or_not_at_all() {
+    let engine = spy();
+    let queue = engine.queue();
+    let mut batch: Batch<_, _> = (0..32).map(|_| engine.pair(LIMIT)).collect();
+    batch = queue.submit(batch).expect("valid").wait().expect("done");
+    assert_eq!(engine.script.executed(), 32, "32 times the limit");
+    assert!(batch.iter().all(|(src, dst)| src[..] == dst[..]));
+    batch.push(engine.allocate(1).expect("memory"), engine.allocate(1).expect("memory"));
+    batch = queue.submit(batch).expect("valid").wait().expect("done");
+    assert_eq!(engine.script.executed(), 32, "one byte more than 32 times the limit");
+    batch.drain().for_each(drop);
+    batch.push(engine.allocate(8).expect("memory"), engine.allocate(8).expect("memory"));
+    batch.push(engine.allocate(8).expect("memory"), engine.allocate(9).expect("memory"));
+    let refused = queue.submit(batch).expect_err("the second one is invalid");
+    assert!(refused.to_string().contains("copy 1"), "{refused}");
+    assert_eq!(engine.script.executed(), 32, "the first one is not executed either");
+}
+
+#[test]
+fn nothing_is_executed_while_operations_of_the_queue_are_in_flight() {
+    let engine = spy();
+    let queue = engine.queue();
+    let (src, dst) = engine.pair(LIMIT + 1);
+    let long = queue.copy(src, dst).expect("room");
+    let (src, dst) = engine.pair(10);
+    let short = queue.copy(src, dst).expect("room");
+    assert_eq!((engine.script.executed(), queue.counters().in_flight), (0, 2));
+    let (src, dst) = short.wait().expect("done");
+    drop(long);
+    while queue.counters().in_flight > 0 {
+        queue.poll();
+    }
+    let short = queue.copy(src, dst).expect("room");
+    assert_eq!(engine.script.executed(), 1, "once nothing is in flight, operations are executed again");
+    drop(short);
+    // A refused operation, and one of no bytes, leave nothing in flight.
+    queue
+        .copy(engine.allocate(1).expect("memory"), engine.allocate(2).expect("memory"))
+        .expect_err("invalid");
+    let empty = queue.copy(engine.allocate(0).expect("memory"), engine.allocate(0).expect("memory"));
+    let (src, dst) = engine.pair(10);
+    queue.copy(src, dst).expect("room").wait().expect("done");
+    assert_eq!(engine.script.executed(), 2);
+    empty.expect("valid").wait().expect("done");
+}
+
+#[test]
+fn a_closed_queue_executes_nothing() {
+    on_both(|engine, queue| {
+        let window = engine.window(LIMIT);
+        queue.run(Op::Crc, [&window; 3]).expect("valid");
+    });
+    let engine = spy();
+    let shared = engine.shared();
+    let held = shared.copy(engine.pair(10).0, engine.pair(10).1).expect("room");
+    assert_eq!(shared.close(SOON).completed, 1);
+    for op in OPS {
+        let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
+        assert_eq!(shared.run(op, [&a, &b, &c]), Err(ErrorKind::Closed), "{op:?}");
+    }
+    assert_eq!(engine.script.executed(), 1);
+    held.wait().expect("it was done before");
+}
+
+#[test]
+fn a_done_transfer_outlives_its_queue_and_does_not_keep_it() {
+    let engine = spy();
+    let queue = engine.queue();
+    let (src, dst) = engine.pair(10);
+    let mut held = queue.copy(src, dst).expect("room");
+    assert_eq!(queue.close(SOON).completed, 1);
+    assert!(held.is_done());
+    held.wait_for(Duration::ZERO).expect("done");
+    let (src, dst) = held.wait().expect("done");
+    assert_eq!(src[..], dst[..]);
+    let shared = engine.shared();
+    let held = shared.copy(src, dst).expect("room");
+    let hub = shared.downgrade();
+    drop(shared);
+    assert!(hub.upgrade().is_none(), "only queues and operations in flight keep it open");
+    let (src, dst) = held.wait().expect("done");
+    assert_eq!(src[..], dst[..]);
+}
+
+#[test]
+fn a_dropped_transfer_frees_its_operands_at_once_and_once() {
+    struct Owner(Vec<u8>, Arc<AtomicUsize>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl AsMut<[u8]> for Owner {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let engine = spy();
+    let (queue, shared, freed) = (engine.queue(), engine.shared(), Arc::<AtomicUsize>::default());
+    let owned = || {
+        let owner = Owner(vec![0; 10], Arc::clone(&freed));
+        engine.register(HostMemory::from_owner(owner)).expect("it registers")
+    };
+    drop(queue.copy(engine.pair(10).0, owned()).expect("room"));
+    assert_eq!(freed.load(Ordering::Relaxed), 1);
+    drop(shared.copy(engine.pair(10).0, owned()).expect("room"));
+    assert_eq!(freed.load(Ordering::Relaxed), 2);
+    let (_, dst) = queue.copy(engine.pair(10).0, owned()).expect("room").wait().expect("done");
+    drop(queue);
+    assert_eq!(freed.load(Ordering::Relaxed), 2, "it was returned");
+    drop(dst);
+    assert_eq!(freed.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_panic_of_the_queue_ends_the_executor() {
+    let engine = spy();
+    let queue = engine.queue();
+    engine.script.queue_panics.store(true, Ordering::Relaxed);
+    let (src, dst) = engine.pair(LIMIT + 1);
+    let long = queue.copy(src, dst).expect("room");
+    catch_unwind(AssertUnwindSafe(|| queue.flush())).expect_err("it was told to");
+    let window = engine.window(LIMIT);
+    for op in OPS {
+        let refused = queue.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
+        assert!(refused.is_err(), "{op:?}: {refused:?}");
+    }
+    std::mem::forget(long);
+
+    let shared = engine.shared();
+    let (src, dst) = engine.pair(LIMIT + 1);
+    let long = shared.copy(src, dst).expect("room");
+    // This thread's poll or that of the lane's thread panics.
+    let ended = catch_unwind(AssertUnwindSafe(|| long.wait().map(drop).map_err(drop)));
+    assert!(ended.is_err() || ended.is_ok_and(|ended| ended.is_err()));
+    let refused = shared.run(Op::Crc, [&window; 3]);
+    assert_eq!(refused, Err(ErrorKind::Closed));
+    assert_eq!(engine.script.executed(), 0);
+}
+
+#[test]
+fn a_panic_of_the_executor_ends_it() {
+    let engine = spy();
+    let (queue, shared) = (engine.queue(), engine.shared());
+    engine.script.executor_panics.store(true, Ordering::Relaxed);
+    let window = engine.window(LIMIT);
+    for queue in [&queue as &dyn Run, &shared] {
+        catch_unwind(AssertUnwindSafe(|| queue.run(Op::Crc, [&window; 3]))).expect_err("it was told to");
+    }
+    engine.script.executor_panics.store(false, Ordering::Relaxed);
+    for queue in [&queue as &dyn Run, &shared] {
+        assert!(queue.run(Op::Crc, [&window; 3]).is_err(), "the engine's state is unknown");
+    }
+    assert_eq!(engine.script.executed(), 2);
+    assert_eq!(shared.close(SOON).completed, 0);
+}
+
+/// Counts its wakes.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_yields_once_in_64_transfers_that_are_done() {
+    let engine = spy();
+    let (queue, shared, woken) = (engine.queue(), engine.shared(), Arc::<Woken>::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut pending = Vec::new();
+    for n in 1..=640 {
+        let (src, dst) = engine.pair(10);
+        let mut poll: Box<dyn FnMut() -> bool> = if n % 2 == 0 {
+            let mut transfer = queue.copy(src, dst).expect("room");
+            let waker = waker.clone();
+            Box::new(move || Pin::new(&mut transfer).poll(&mut Context::from_waker(&waker)).is_ready())
+        } else {
+            let mut transfer = shared.copy(src, dst).expect("room");
+            let waker = waker.clone();
+            Box::new(move || Pin::new(&mut transfer).poll(&mut Context::from_waker(&waker)).is_ready())
+        };
+        if !poll() {
+            pending.push(n);
+            assert_eq!(woken.0.load(Ordering::Relaxed), pending.len(), "it asks to be polled again");
+            assert!(poll(), "it yields once");
+        }
+    }
+    assert_eq!(pending.len(), 10);
+    assert!(pending.windows(2).all(|two| two[1] - two[0] == 64), "{pending:?}");
+}
+
+#[test]
+fn a_done_transfer_is_polled_to_its_end_once() {
+    let engine = spy();
+    let (src, dst) = engine.pair(10);
+    let mut transfer = engine.queue().copy(src, dst).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut transfer).poll(&mut context).is_pending() {}
+    assert!(transfer.is_done());
+    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut transfer).poll(&mut context).is_ready()));
+    again.expect_err("its operands were returned");
+    catch_unwind(AssertUnwindSafe(|| transfer.wait().map(drop).map_err(drop))).expect_err("as before");
+}
+
+#[test]
+fn clones_and_threads_share_the_counts() {
+    let engine = spy();
+    let shared = engine.shared();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (queue, engine) = (shared.clone(), &engine);
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let (src, dst) = engine.pair(10);
+                    let (src, dst) = queue.copy(src, dst).expect("room").wait().expect("done");
+                    assert_eq!(src[..], dst[..]);
+                }
+            });
+        }
+    });
+    let counters = shared.counters();
+    assert_eq!((counters.submitted, counters.completed, counters.bytes), (400, 400, 4000));
+    assert_eq!(shared.available(), shared.depth());
+}
