@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat` and
-# `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. And users' calls do not
-# take more instructions than before (benches/instructions.rs).
+# `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know.
 #
 # valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
 # cannot be had.
@@ -58,14 +57,3 @@ for engine in cpu sim auto doca ioat rdma; do
         exit 1
     }
 done
-
-echo "--- instructions"
-# The program is called by its name.
-if [[ $valgrind == "$prefix"* ]]; then
-    mkdir -p "$prefix/bin"
-    printf '#!/bin/sh\nexec %s "$@"\n' "$valgrind" >"$prefix/bin/valgrind"
-    chmod +x "$prefix/bin/valgrind"
-    export PATH=$prefix/bin:$PATH
-fi
-# The examples' builds are reused.
-cargo bench --locked --quiet --bench instructions </dev/null

@@ -1,7 +1,7 @@
 //! Cases: operations with a result, and copies to two destinations, with and without support by the device.
 
 use super::expect::ACCEPTS;
-use super::{allocate, queue, sample};
+use super::{allocate, queue, queued_len, sample};
 use crate::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, OpError, SharedQueueOptions,
 };
@@ -153,12 +153,12 @@ pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
 
 /// Operations with results keep fences, before and after them.
 pub fn answers_keep_fences(engine: &dyn DmaEngine) {
-    const LEN: usize = 10_000;
-    let q = queue(engine);
-    let request = MemoryRequest::new(LEN);
-    let [mut src, mut other] = [allocate(engine, LEN), allocate(engine, LEN)];
-    src.copy_from_slice(&sample(1, LEN));
-    other.copy_from_slice(&sample(2, LEN));
+    // All are in flight, unless they are over.
+    let (q, len) = (queue(engine), queued_len(engine, 10_000));
+    let request = MemoryRequest::new(len);
+    let [mut src, mut other] = [allocate(engine, len), allocate(engine, len)];
+    src.copy_from_slice(&sample(1, len));
+    other.copy_from_slice(&sample(2, len));
     let (src, other) = (src.freeze(), other.freeze());
     let window = engine.allocate_window(&request).expect("memory is allocated");
     for _ in 0..20 {
@@ -178,6 +178,46 @@ pub fn answers_keep_fences(engine: &dyn DmaEngine) {
             None,
             "nothing is written before what is behind the fence"
         );
+        if q.depth() < 3 {
+            continue;
+        }
+        // A result that is behind a fence, but not next to it.
+        let first = q.copy(src.clone(), window.clone()).expect(ACCEPTS);
+        q.fence();
+        let second = q.copy(other.clone(), allocate(engine, len)).expect(ACCEPTS);
+        let crc = q.crc32c(window.clone(), 0).expect(ACCEPTS);
+        let (_, crc) = crc.wait().expect("it completes");
+        assert_eq!(crc, crc32c(0, &src), "a CRC two places behind a fence");
+        first.wait().expect("it completes");
+        second.wait().expect("it completes");
+    }
+}
+
+/// Results do not delay each other: with several in flight, each one is that of its own operands, and a copy
+/// behind a fence waits for all of them.
+pub fn answers_are_in_flight_together(engine: &dyn DmaEngine) {
+    let (q, len) = (queue(engine), queued_len(engine, 3000));
+    if q.depth() < 2 {
+        return;
+    }
+    for round in 0..5 {
+        let windows: Vec<_> = (0..6.min(q.depth() as u64 - 1))
+            .map(|i| {
+                let mut buffer = allocate(engine, len);
+                buffer.copy_from_slice(&sample(10 * round + i, len));
+                buffer.share()
+            })
+            .collect();
+        let crcs: Vec<_> = windows.iter().map(|window| q.crc32c(window.clone(), 1).expect(ACCEPTS)).collect();
+        q.fence();
+        let mut other = allocate(engine, len);
+        other.fill(0xEE);
+        let last = q.copy(other, windows[0].clone()).expect(ACCEPTS);
+        for (i, crc) in (0..).zip(crcs) {
+            let (_, crc) = crc.wait().expect("it completes");
+            assert_eq!(crc, crc32c(1, &sample(10 * round + i, len)), "CRC {i} of round {round}");
+        }
+        last.wait().expect("it completes");
     }
 }
 

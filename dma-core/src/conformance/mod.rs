@@ -86,6 +86,7 @@ macro_rules! conformance_tests {
             the_first_difference_is_found
             crcs_are_of_all_bytes
             answers_keep_fences
+            answers_are_in_flight_together
             imported_memory_is_answered_for
             empty_operations_complete
             memory_of_no_bytes_is_legal

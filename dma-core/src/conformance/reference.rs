@@ -185,8 +185,8 @@ fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
 fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;
-        // SAFETY: the caller of `submit` or `execute` promised that the bytes can be read until the operation is
-        // done.
+        // SAFETY: the caller of `submit` or `execute` promised that the bytes can be read until the operation
+        // is done.
         unsafe { racy_copy::copy(&raw mut byte, from, 1) };
         byte
     })

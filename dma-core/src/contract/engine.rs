@@ -332,8 +332,8 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 /// promises:
 /// - Memory is accessed only as the operation requires, and only until the call returns. Then all bytes of
 ///   the destination are visible to the calling thread.
-/// - Every [`Operation`] is executed, of any number of segments, whatever the engine's capabilities and limits
-///   are.
+/// - Every [`Operation`] is executed, of any number of segments, whatever the engine's capabilities and
+///   limits are.
 pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// Returns the longest operation in bytes. Constant.
     fn max_len(&self) -> usize;

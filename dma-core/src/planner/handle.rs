@@ -125,8 +125,10 @@ impl<P> Drop for Ticket<P> {
     #[inline]
     fn drop(&mut self) {
         if !self.flags.is_inline() {
-            // SAFETY: without the flag, `new` stored a queue, and nothing else drops it.
-            unsafe { ManuallyDrop::drop(&mut self.link.queue) };
+            // SAFETY: without the flag, `new` stored a queue.
+            let queue = unsafe { &mut self.link.queue };
+            // SAFETY: nothing else drops the queue, and it is not used afterwards.
+            unsafe { ManuallyDrop::drop(queue) };
         }
     }
 }

@@ -157,6 +157,17 @@ struct BounceBuffer {
     used_for: ScratchUse,
 }
 
+/// How far a query got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advance {
+    /// It waits for its descriptors, or for the CPU's turn.
+    Waits,
+    /// The device has no room for its next descriptor.
+    NoRoom,
+    /// It has ended, and was removed.
+    Ended,
+}
+
 /// The use of the bounce buffer. It changes only while nothing is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScratchUse {
@@ -184,6 +195,10 @@ pub(crate) struct Planner {
     submitted: usize,
     /// Operations that are submitted in chunks, after all pending descriptors.
     deferred: VecDeque<DeferredOp>,
+    /// Operations with results that have begun and have more steps. Others are in flight beside them.
+    queries: Vec<DeferredOp>,
+    /// True if a fence was submitted since nothing was in flight.
+    fence_in_flight: bool,
     chunk: Chunk,
     pub(crate) lists: Lists,
     /// Descriptors that the device has.
@@ -244,6 +259,8 @@ impl Planner {
             pending: Vec::with_capacity(slots.clamp(SUBMIT_BATCH, 1024)),
             submitted: 0,
             deferred: VecDeque::new(),
+            queries: Vec::new(),
+            fence_in_flight: false,
             chunk: Chunk::default(),
             lists: Lists::default(),
             in_flight: 0,
@@ -412,6 +429,23 @@ impl Planner {
         }
     }
 
+    /// Returns whether an operation of one segment on each side and `len` bytes can become a pending
+    /// descriptor.
+    #[inline]
+    fn submits_at_once(&self, len: usize) -> bool {
+        // While a query has more chunks to submit, the device cannot observe a fence behind it.
+        let fence = self.capabilities.contains(Capabilities::FENCE) && self.queries.is_empty();
+        self.deferred.is_empty() && len <= self.max_transfer && (!self.fence || fence)
+    }
+
+    /// Adds a pending descriptor, with the next operation's fence.
+    #[inline]
+    fn push_fenced(&mut self, descriptor: Descriptor<'static>) {
+        let fence = std::mem::take(&mut self.fence);
+        self.fence_in_flight |= fence;
+        self.pending.push(descriptor.with_fence(fence));
+    }
+
     fn next_fence(&mut self) -> Fence {
         if !std::mem::take(&mut self.fence) {
             Fence::Clear
@@ -475,14 +509,25 @@ impl Planner {
     /// Submits pending and deferred work while the device has room and fences allow it.
     fn pump(&mut self, ended: &mut Vec<u32>) {
         self.submit_pending(ended);
+        let mut cpu_chunk = true;
+        let mut at = 0;
+        while at < self.queries.len() {
+            if self.advance_query(at, &mut cpu_chunk, ended) != Advance::Ended {
+                at += 1;
+            }
+        }
         while self.pending.is_empty() {
             let Some(front) = self.deferred.front_mut() else { break };
             let Some(raw) = &mut self.raw else { break };
+            if front.fence != Fence::Clear && !self.queries.is_empty() {
+                // Not all chunks of earlier operations have been submitted.
+                break;
+            }
             if front.fence == Fence::Drain && self.in_flight > 0 {
                 break;
             }
             if front.as_query().is_some() {
-                if self.pump_query(ended) {
+                if self.begin_query(&mut cpu_chunk, ended) {
                     continue;
                 }
                 break;
@@ -490,8 +535,8 @@ impl Planner {
             if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.bounce)
                 && block.used_for != ScratchUse::Pattern(pattern)
             {
-                if self.in_flight > 0 {
-                    // A fill with another pattern may still be reading the bounce buffer.
+                if self.in_flight > 0 || self.queries.iter_mut().any(DeferredOp::needs_bounce) {
+                    // A fill with another pattern may still be reading the bounce buffer, or a query uses it.
                     break;
                 }
                 block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
@@ -512,6 +557,7 @@ impl Planner {
                     self.in_flight += 1;
                     self.counters.descriptors += 1;
                     self.doorbell_pending = true;
+                    self.fence_in_flight |= front.fence == Fence::Device;
                     let op = &mut self.ops[slot_of(token) as usize];
                     op.descriptors += 1;
                     front.advance(&self.chunk);
@@ -526,80 +572,108 @@ impl Planner {
                 }
             }
         }
-        if self.pending.is_empty() && self.deferred.is_empty() {
+        if self.pending.is_empty() && self.deferred.is_empty() && self.queries.is_empty() {
             self.push = false;
         }
     }
 
-    /// Advances the query at the front of the deferred operations. Returns whether to continue at once.
+    /// Begins the query at the front of the deferred operations. Returns false if it must wait: for its
+    /// fence, the bounce buffer, or room in the device.
     #[cold]
-    fn pump_query(&mut self, ended: &mut Vec<u32>) -> bool {
-        let Self { deferred, raw: Some(raw), ops, bounce, .. } = self else { return false };
-        let Some(front) = deferred.front_mut() else { return false };
-        let (token, fence) = (front.token, front.fence);
-        let slot = slot_of(token);
-        let op = &mut ops[slot as usize];
+    fn begin_query(&mut self, cpu_chunk: &mut bool, ended: &mut Vec<u32>) -> bool {
+        let Some(front) = self.deferred.front_mut() else { return false };
+        let (fence, slot, needs_bounce) = (front.fence, slot_of(front.token), front.needs_bounce());
         let Some(query) = front.as_query() else { return false };
-        // The CPU's work must also wait for the fence.
-        if fence == Fence::Device && !query.is_native() && self.in_flight > 0 {
+        // The CPU's work must also wait for the fence, and for one that the device has not passed yet.
+        self.fence_in_flight &= self.in_flight > 0;
+        if !query.is_native() && (fence == Fence::Device || self.fence_in_flight) && self.in_flight > 0 {
             return false;
         }
-        let mut block = None;
-        if query.needs_bounce()
-            && let Some(bounce) = bounce
+        if needs_bounce && let Some(bounce) = &mut self.bounce {
+            if self.in_flight > 0 || self.queries.iter_mut().any(DeferredOp::needs_bounce) {
+                return false;
+            }
+            bounce.used_for = ScratchUse::Operands(slot);
+        }
+        let Some(query) = self.deferred.pop_front() else { return false };
+        let at = self.queries.len();
+        self.queries.push(query);
+        let advance = self.advance_query(at, cpu_chunk, ended);
+        if advance == Advance::NoRoom
+            && let Some(query) = self.queries.pop()
         {
-            if bounce.used_for != ScratchUse::Operands(slot) {
-                if self.in_flight > 0 {
-                    return false;
-                }
-                bounce.used_for = ScratchUse::Operands(slot);
-            }
-            block = Some(bounce.buffer.0.segment());
+            self.deferred.push_front(query);
         }
-        match query.next(token, self.max_transfer, block) {
-            Step::Submit(descriptor) => {
-                let fenced = fence == Fence::Device && query.is_native();
-                self.in_engine_call = true;
-                // SAFETY: the chunk lies within a checked operation, whose operands a transfer owns, and
-                // within the device's limits. The bounce buffer is used by this operation only.
-                let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
-                self.in_engine_call = false;
-                match taken {
-                    Ok(0) => return false,
-                    Ok(_) => {
-                        query.record_submitted();
-                        front.fence = Fence::Clear;
-                        op.descriptors += 1;
-                        self.in_flight += 1;
-                        self.counters.descriptors += 1;
-                        self.doorbell_pending = true;
+        advance != Advance::NoRoom
+    }
+
+    /// Advances the query `at`, which has begun, as far as possible. `cpu_chunk` is true if the CPU may
+    /// execute one more chunk in this call, because one in each poll bounds the poll's time.
+    #[cold]
+    fn advance_query(&mut self, at: usize, cpu_chunk: &mut bool, ended: &mut Vec<u32>) -> Advance {
+        loop {
+            let Self { queries, raw: Some(raw), ops, bounce, .. } = self else { return Advance::NoRoom };
+            let deferred = &mut queries[at];
+            let (token, fence) = (deferred.token, deferred.fence);
+            let slot = slot_of(token);
+            let op = &mut ops[slot as usize];
+            let needs_bounce = deferred.needs_bounce();
+            let Some(query) = deferred.as_query() else { return Advance::Ended };
+            let block = bounce.as_ref().filter(|_| needs_bounce).map(|bounce| bounce.buffer.0.segment());
+            match query.next(token, self.max_transfer, block) {
+                Step::Submit(descriptor) => {
+                    let fenced = fence == Fence::Device && query.is_native();
+                    self.in_engine_call = true;
+                    // SAFETY: the chunk lies within a checked operation, whose operands a transfer owns, and
+                    // within the device's limits. The bounce buffer is used by this operation only.
+                    let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
+                    self.in_engine_call = false;
+                    match taken {
+                        Ok(0) => return Advance::NoRoom,
+                        Ok(_) => {
+                            query.record_submitted();
+                            deferred.fence = Fence::Clear;
+                            op.descriptors += 1;
+                            self.in_flight += 1;
+                            self.counters.descriptors += 1;
+                            self.doorbell_pending = true;
+                            self.fence_in_flight |= fenced;
+                        }
+                        Err(error) => {
+                            // This drops the query.
+                            self.refused(token, error);
+                            self.end_if_over(slot, ended);
+                            return Advance::Ended;
+                        }
                     }
-                    Err(error) => {
-                        self.refused(token, error);
+                }
+                Step::Settle if op.descriptors > 0 => return Advance::Waits,
+                Step::Settle => {
+                    let by_cpu = !query.is_native();
+                    if by_cpu && !std::mem::take(cpu_chunk) {
+                        return Advance::Waits;
+                    }
+                    // SAFETY: no descriptor of the operation is in flight, and a transfer owns its operands.
+                    // Only the bounce buffer and operands that the CPU can reach are read.
+                    unsafe { query.settle(op.result, self.max_transfer, block) };
+                    let over = query.is_over();
+                    op.result = query.result;
+                    deferred.fence = Fence::Clear;
+                    self.cpu_chunks += u64::from(by_cpu);
+                    if over {
+                        op.deferred -= 1;
+                        self.drop_query(at);
                         self.end_if_over(slot, ended);
+                        return Advance::Ended;
                     }
                 }
-                true
-            }
-            Step::Settle if op.descriptors > 0 => false,
-            Step::Settle => {
-                let cpu_chunks = !query.is_native();
-                // SAFETY: no descriptor of the operation is in flight, and a transfer owns its operands. Only
-                // the bounce buffer and operands that the CPU can reach are read.
-                unsafe { query.settle(op.result, self.max_transfer, block) };
-                let over = query.is_over();
-                op.result = query.result;
-                front.fence = Fence::Clear;
-                if over {
-                    op.deferred -= 1;
-                    self.drop_deferred(0);
-                    self.end_if_over(slot, ended);
-                }
-                self.cpu_chunks += u64::from(cpu_chunks);
-                // The CPU executes one chunk in each poll, which bounds the poll's time.
-                !cpu_chunks
             }
         }
+    }
+
+    fn drop_query(&mut self, at: usize) {
+        let query = self.queries.swap_remove(at);
+        query.into_lists().into_iter().for_each(|list| self.lists.keep(list));
     }
 
     fn drop_deferred(&mut self, at: usize) {
@@ -813,11 +887,14 @@ impl Planner {
                 place.insert(failure);
             }
         }
-        if op.deferred > 0
-            && let Some(at) = self.deferred.iter().position(|s| s.token == token)
-        {
-            op.deferred -= 1;
-            self.drop_deferred(at);
+        if op.deferred > 0 {
+            if let Some(at) = self.deferred.iter().position(|s| s.token == token) {
+                op.deferred -= 1;
+                self.drop_deferred(at);
+            } else if let Some(at) = self.queries.iter().position(|s| s.token == token) {
+                op.deferred -= 1;
+                self.drop_query(at);
+            }
         }
     }
 
@@ -877,7 +954,7 @@ impl Planner {
         }
         self.pending.clear();
         self.submitted = 0;
-        while let Some(token) = self.deferred.front().map(|s| s.token) {
+        while let Some(token) = self.deferred.front().or(self.queries.first()).map(|s| s.token) {
             self.record_failed(token, Outcome::Aborted, None);
             self.end_if_over(slot_of(token), ended);
         }
@@ -974,8 +1051,16 @@ impl Admission<'_> {
                 let planner = &mut *self.planner;
                 let op = &mut planner.ops[self.slot as usize];
                 (op.answers, op.result) = (true, query.initial());
-                if query.len() > 0 {
-                    let native = planner.capabilities.contains(query.kind.capability());
+                let native = planner.capabilities.contains(query.kind.capability());
+                if native
+                    && planner.submits_at_once(query.len())
+                    && let Some(descriptor) = query.single(token)
+                {
+                    planner.ops[self.slot as usize].descriptors += 1;
+                    planner.push_fenced(descriptor);
+                    planner.lists.keep(query.a);
+                    planner.lists.keep(query.b);
+                } else if query.len() > 0 {
                     planner.defer(token, OpKind::Query(QueryProgress::new(query, native)), Vec::new());
                 }
             }
@@ -1006,12 +1091,8 @@ impl Admission<'_> {
     pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
         let planner = &mut *self.planner;
         let token = token(self.slot, index);
-        if planner.deferred.is_empty()
-            && dst.len <= planner.max_transfer
-            && (!planner.fence || planner.capabilities.contains(Capabilities::FENCE))
-        {
-            planner.pending.push(Descriptor::copy(token, src, dst).with_fence(planner.fence));
-            planner.fence = false;
+        if planner.submits_at_once(dst.len) {
+            planner.push_fenced(Descriptor::copy(token, src, dst));
             planner.ops[self.slot as usize].descriptors += 1;
         } else {
             let (mut from, mut to) = (planner.lists.take(), planner.lists.take());

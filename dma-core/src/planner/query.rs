@@ -1,9 +1,10 @@
 //! Operations with a result. The device executes them if it can; otherwise the CPU does, with copies to or
 //! from memory that it can reach.
 //!
-//! One chunk is in flight at a time, because a chunk needs the result of the previous one, and a comparison
-//! ends at the first difference. If the CPU cannot reach an operand, the device first copies the chunk to the
-//! bounce buffer.
+//! A query of one segment on each side, within the device's limits, is a descriptor as any other. Of a longer
+//! one, or one that the CPU executes, one chunk is in flight at a time, because a chunk needs the result of
+//! the previous one, and a comparison ends at the first difference. Other operations are in flight beside it.
+//! If the CPU cannot reach an operand, the device first copies the chunk to the bounce buffer.
 #![expect(unsafe_code, reason = "reads the operands of an operation under way")]
 
 use super::cursor::Cursor;
@@ -42,6 +43,16 @@ pub(crate) struct Query {
 impl Query {
     pub(crate) fn len(&self) -> usize {
         self.a.iter().map(|segment| segment.len).sum()
+    }
+
+    /// Returns the query's descriptor, if it has one segment on each side.
+    pub(crate) fn single(&self, token: u64) -> Option<Descriptor<'static>> {
+        match (self.kind, &self.a[..], &self.b[..]) {
+            (QueryKind::Compare, &[a], &[b]) => Some(Descriptor::compare(token, a, b)),
+            (QueryKind::Crc32c, &[a], []) => Some(Descriptor::crc32c(token, a, self.seed)),
+            (QueryKind::CopyCrc32c, &[a], &[b]) => Some(Descriptor::copy_crc32c(token, a, b, self.seed)),
+            _ => None,
+        }
     }
 
     /// Returns the result for no bytes.

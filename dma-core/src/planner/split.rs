@@ -86,6 +86,14 @@ impl DeferredOp {
         }
     }
 
+    /// Returns whether this is a query that copies to the bounce buffer.
+    pub(crate) const fn needs_bounce(&mut self) -> bool {
+        match self.as_query() {
+            Some(query) => query.needs_bounce(),
+            None => false,
+        }
+    }
+
     /// Returns the pattern that the block must hold, for a fill by copies.
     pub(crate) const fn block_pattern(&self) -> Option<[u8; 8]> {
         match self.kind {

@@ -27,6 +27,8 @@ struct Script {
     refuse: Vec<usize>,
     /// Outcomes to report, by length.
     fail: HashMap<usize, (Outcome, i32)>,
+    /// Lengths of which one completion is lost.
+    lose: Vec<usize>,
     /// Lengths that are always refused.
     refuse_all: bool,
     /// True if the device accepts nothing.
@@ -63,6 +65,8 @@ struct Odd {
     inner: Box<dyn RawQueue>,
     script: Arc<Mutex<Script>>,
     ends: HashMap<u64, Vec<(Outcome, i32)>>,
+    /// Tokens whose next completion is lost.
+    lost: Vec<u64>,
     stopped: bool,
     /// Never becomes readable.
     event: PipeReader,
@@ -105,6 +109,10 @@ unsafe impl RawQueue for Odd {
         let n = unsafe { self.inner.submit(batch) }?;
         for descriptor in &batch[..n] {
             script.taken.push((descriptor.len(), descriptor.fence()));
+            if let Some(at) = script.lose.iter().position(|len| *len == descriptor.len()) {
+                script.lose.swap_remove(at);
+                self.lost.push(descriptor.token());
+            }
             if let Some(end) = script.fail.get(&descriptor.len()) {
                 self.ends.entry(descriptor.token()).or_default().push(*end);
             }
@@ -133,7 +141,16 @@ unsafe impl RawQueue for Odd {
         }
         let again = script.again;
         drop(script);
-        let n = self.inner.poll(completions);
+        let reported = self.inner.poll(completions);
+        let mut n = 0;
+        for at in 0..reported {
+            if let Some(lost) = self.lost.iter().position(|token| *token == completions[at].token) {
+                self.lost.swap_remove(lost);
+                continue;
+            }
+            completions[n] = completions[at];
+            n += 1;
+        }
         for completion in &mut completions[..n] {
             let end = self
                 .ends
@@ -207,6 +224,7 @@ impl Rig {
             inner,
             script: Arc::clone(&script),
             ends: HashMap::new(),
+            lost: Vec::new(),
             stopped: false,
             event,
             _writer: writer,
@@ -1122,4 +1140,31 @@ fn a_full_queue_does_not_blame_a_device_that_nobody_polls_or_flushes() {
         assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "the device has done all of it");
     }
     held.into_iter().chain([last]).for_each(|transfer| _ = transfer.wait().expect("done"));
+}
+
+#[test]
+fn a_lost_result_delays_nothing_else() {
+    // One descriptor, and more than one.
+    for len in [30, 200] {
+        let rig = Rig::new();
+        lock(&rig.script).lose.push(len.min(64));
+        let (lost, _) = rig.pair(len);
+        let mut lost = rig.queue.crc32c(lost, 0).expect("room");
+        let (src, expected) = (rig.pair(20).0, crc32c::crc32c(&[20; 20]));
+        let (_, crc) =
+            rig.queue.crc32c(src, 0).expect("room").wait().expect("it does not wait for the lost one");
+        assert_eq!(crc, expected);
+        let ((a, b), difference) =
+            rig.queue.compare(rig.pair(150).0, rig.pair(150).0).expect("room").wait().expect("done");
+        assert_eq!((a.len(), b.len(), difference), (150, 150, None));
+        rig.copy(10).wait().expect("done");
+        assert!(!lost.is_done(), "its completion is lost");
+        lost.wait_for(Duration::from_millis(1)).expect_err("its completion is lost");
+        // A fence waits for it.
+        rig.queue.fence();
+        let mut behind = rig.copy(11);
+        if behind.wait_for(Duration::from_millis(1)).is_ok() {
+            assert_eq!(len, 30, "the device observes it");
+        }
+    }
 }

@@ -29,7 +29,7 @@ struct Script {
     submitted: AtomicUsize,
     /// True if the next operation of the executor panics.
     executor_panics: AtomicBool,
-    /// True if the queue panics when it gets a descriptor.
+    /// True if the queue panics when it gets a descriptor or is polled.
     queue_panics: AtomicBool,
 }
 
@@ -118,6 +118,7 @@ unsafe impl RawQueue for SpyQueue {
         self.inner.flush();
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        assert!(!self.script.queue_panics.load(Ordering::Relaxed), "the queue was told to");
         self.inner.poll(completions)
     }
     fn explain(&self, native: i32) -> NativeError {
@@ -390,7 +391,7 @@ fn an_invalid_operation_reaches_no_executor() {
 }
 
 #[test]
-fn what_an_executor_does_not_take_goes_to_the_queue() {
+fn other_operations_go_to_the_queue() {
     on_both(|engine, queue| {
         let executed = || engine.script.executed();
         for op in OPS {
@@ -430,12 +431,18 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
     batch.push(engine.allocate(1).expect("memory"), engine.allocate(1).expect("memory"));
     batch = queue.submit(batch).expect("valid").wait().expect("done");
     assert_eq!(engine.script.executed(), 32, "one byte more than 32 times the limit");
+    let pieces = |n: usize| (0..n).map(|_| engine.allocate(LIMIT).expect("memory")).collect::<Vec<_>>();
+    for (n, executed) in [(32, 33), (33, 33)] {
+        let dst = engine.allocate(n * LIMIT).expect("memory");
+        queue.copy(pieces(n), dst).expect("valid").wait().expect("done");
+        assert_eq!(engine.script.executed(), executed, "a list of {n} times the limit");
+    }
     batch.drain().for_each(drop);
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(8).expect("memory"));
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(9).expect("memory"));
     let refused = queue.submit(batch).expect_err("the second one is invalid");
     assert!(refused.to_string().contains("copy 1"), "{refused}");
-    assert_eq!(engine.script.executed(), 32, "the first one is not executed either");
+    assert_eq!(engine.script.executed(), 33, "the first one is not executed either");
 }
 
 #[test]
@@ -455,6 +462,11 @@ fn nothing_is_executed_while_operations_of_the_queue_are_in_flight() {
     let short = queue.copy(src, dst).expect("room");
     assert_eq!(engine.script.executed(), 1, "once nothing is in flight, operations are executed again");
     drop(short);
+    let long = queue.fill(engine.allocate(LIMIT + 1).expect("memory"), [1; 8]).expect("room");
+    let (src, dst) = engine.pair(10);
+    queue.copy(src, dst).expect("room").wait().expect("done");
+    assert_eq!(engine.script.executed(), 1, "the fill is in flight");
+    long.wait().expect("done");
     // A refused operation, and one of no bytes, leave nothing in flight.
     queue
         .copy(engine.allocate(1).expect("memory"), engine.allocate(2).expect("memory"))
@@ -553,6 +565,13 @@ fn a_panic_of_the_queue_ends_the_executor() {
         assert!(refused.is_err(), "{op:?}: {refused:?}");
     }
     std::mem::forget(long);
+    // The same while nothing is in flight.
+    let idle = engine.queue();
+    catch_unwind(AssertUnwindSafe(|| idle.poll())).expect_err("it was told to");
+    for op in [OPS, OPS].concat() {
+        let refused = idle.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
+        assert!(refused.is_err(), "{op:?}: {refused:?}");
+    }
 
     let shared = engine.shared();
     let (src, dst) = engine.pair(LIMIT + 1);

@@ -60,8 +60,8 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// - Submitting never blocks: a full queue returns the operands with an error ([`ErrorKind::QueueFull`], or
 ///   [`ErrorKind::TimedOut`] if the device is stalled). An operation counts against the depth until its
 ///   [`Transfer`] is taken or dropped.
-/// - While nothing is in flight, an engine whose copies the CPU makes may execute a short operation in the call
-///   that submits it ([`InlineExecutor`](crate::InlineExecutor)). It was then never in flight: it has no
+/// - While nothing is in flight, an engine whose copies the CPU makes may execute a short operation in the
+///   call that submits it ([`InlineExecutor`](crate::InlineExecutor)). It was then never in flight: it has no
 ///   descriptor, and its transfer, which is done, does not count against the depth, even while it is held.
 /// - Operations are collected until [`flush`](Self::flush), a wait, or an await, which rings one doorbell for
 ///   all of them.
@@ -556,8 +556,8 @@ impl Queue {
     }
 
     /// Polls as [`poll`](Self::poll) does, and appends the tokens of transfers that have ended
-    /// ([`set_token`](Self::set_token)) to `tokens`, each once. Returns the number of tokens appended. Waiting for
-    /// such a transfer then returns at once.
+    /// ([`set_token`](Self::set_token)) to `tokens`, each once. Returns the number of tokens appended.
+    /// Waiting for such a transfer then returns at once.
     ///
     /// ```
     /// # use dma_core::{Buffer, BufferMut, Queue, Result};
@@ -592,9 +592,9 @@ impl Queue {
         count
     }
 
-    /// Flushes, and blocks until at least one transfer with a token ([`set_token`](Self::set_token)) has ended.
-    /// Appends the tokens of all that have ended to `tokens` and returns their number. Returns 0 if no token
-    /// is in flight.
+    /// Flushes, and blocks until at least one transfer with a token ([`set_token`](Self::set_token)) has
+    /// ended. Appends the tokens of all that have ended to `tokens` and returns their number. Returns 0 if no
+    /// token is in flight.
     ///
     /// # Errors
     ///

@@ -111,9 +111,9 @@ impl SharedQueueOptions {
 /// them.
 ///
 /// - An engine whose copies the CPU makes may execute a short operation in the call that submits it
-///   ([`InlineExecutor`](crate::InlineExecutor)), in parallel with other threads and with operations in flight.
-///   It was then never in flight: it has no descriptor, its transfer, which is done, does not count against
-///   the depth, and [`close`](Self::close) by another thread does not wait for that call.
+///   ([`InlineExecutor`](crate::InlineExecutor)), in parallel with other threads and with operations in
+///   flight. It was then never in flight: it has no descriptor, its transfer, which is done, does not count
+///   against the depth, and [`close`](Self::close) by another thread does not wait for that call.
 /// - A full queue returns the operands. [`ready`](Self::ready) waits until it has room, and
 ///   [`copy_when_ready`](Self::copy_when_ready) does both.
 /// - Operations are unordered, and a fence does not exist, because threads and lanes run in parallel. Await

@@ -3,10 +3,10 @@
 //!
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of one more copy in each, and the ratio to the
-//! engine alone, by its queue as the wrappers use it: without the executor of short operations, which wrappers
-//! do not offer because they must see every operation. The device beside the CPU has no copies but those of its trials. Above the limits it exits
-//! with 1, unless run with `--test`. Valgrind has no vDSO: reading the clock is a system call there, whose
-//! instructions within the kernel do not count.
+//! engine alone, by its queue as the wrappers use it: without the executor of short operations, which
+//! wrappers do not offer because they must see every operation. The device beside the CPU has no copies but
+//! those of its trials. Above the limits it exits with 1, unless run with `--test`. Valgrind has no vDSO:
+//! reading the clock is a system call there, whose instructions within the kernel do not count.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
 mod callgrind;
@@ -50,7 +50,8 @@ struct ByQueue(CpuEngine);
 #[derive(Debug)]
 struct SeenQueue(Box<dyn RawQueue>);
 
-// SAFETY: every call goes to the CPU engine. Its queues' capabilities and limits do not depend on an executor.
+// SAFETY: every call goes to the CPU engine. Its queues' capabilities and limits do not depend on an
+// executor.
 unsafe impl DmaEngine for ByQueue {
     fn info(&self) -> &EngineInfo {
         self.0.info()
