@@ -169,7 +169,7 @@ fn a_completion_that_is_lost_is_said_to_be_missing() {
             (many_in_flight, &[COMPLETES, "timed out"]),
             (copies_of_every_size_arrive, &[COMPLETES, "timed out"]),
             (shared_queues_serve_threads, &[COMPLETES, "timed out"]),
-            (dropped_transfers_finish, &[COMPLETES, "of 1 copies, none is within 10s"]),
+            (dropped_transfers_finish, &[COMPLETES, "none of 1 copies did within 10s"]),
             (futures_resolve_anywhere, &[COMPLETES, "1 copies that were polled for 10s are not"]),
             (closing_accounts_for_everything, &[COUNTED, "the missing ones were never reported"]),
             (shared_queues_close_cleanly, &[COUNTED, "the missing ones were never reported"]),
