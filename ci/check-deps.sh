@@ -32,7 +32,10 @@ core_known=(
     crc32c rustc_version semver # The CRC-32C of operations whose device has none; the latter two at build time.
     rustix linux-raw-sys
     libc                          # Declarations of pread and pwrite: rustix takes slices, and a window has none.
-    serde serde_core serde_derive # Its feature alone.
+    strsim                        # The closest name, in errors.
+    serde serde_core serde_derive humantime # The feature serde alone.
+    # The feature schemars alone.
+    schemars schemars_derive dyn-clone ref-cast ref-cast-impl serde_derive_internals serde_json itoa memchr zmij
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )

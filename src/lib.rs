@@ -44,7 +44,13 @@
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
 //! | `cuda` | yes | the backend `cuda`: `dma::cuda` |
 //! | `metrics` | no | [`layers::meter`]: counts of `meter+NAME` for the recorder of the crate `metrics` |
+//! | `serde` | no | options, pools and [`EngineName`] read and written by serde; descriptions and counters written |
+//! | `schemars` | no | the schema of the former, for configuration files |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
+//!
+//! With `serde`, a configuration file has sizes and durations as people write them (`"64K"`, `"50us"`).
+//! Keys that are left out have their defaults, and an unknown key is refused with the closest valid one. The
+//! example `17_configured_server` reads one.
 //!
 //! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and
 //! `sim`.

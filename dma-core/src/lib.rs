@@ -31,6 +31,9 @@
 
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
+#[cfg(feature = "serde")]
+#[doc(hidden)]
+pub mod configuration;
 mod contract;
 mod ext;
 mod memory;

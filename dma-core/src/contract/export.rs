@@ -153,7 +153,7 @@ impl ExportDescriptor {
             return Err(malformed("does not begin with DMAX"));
         }
         let version = field(4..6);
-        if version != VERSION.into() {
+        if version != u64::from(VERSION) {
             return Err(bad(
                 ErrorKind::VersionMismatch,
                 format!("version {version}, this library reads {VERSION}"),

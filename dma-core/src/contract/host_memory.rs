@@ -11,7 +11,6 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// The place in which memory lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Place {
     /// Main memory, which the CPU reads and writes.

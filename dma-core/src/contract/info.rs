@@ -183,13 +183,6 @@ mod serialized {
             serializer.collect_seq(self.iter_names().map(|(name, _)| name))
         }
     }
-
-    /// Serializes as a list of names: `READ`, `WRITE`.
-    impl Serialize for super::Access {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            serializer.collect_seq(self.iter_names().map(|(name, _)| name))
-        }
-    }
 }
 
 /// The limits of an engine.

@@ -6,6 +6,8 @@
 //! - [`record`] writes a trace of another engine's operations, and reads it; [`replay`] runs it on an engine.
 
 pub mod auto;
+#[cfg(feature = "serde")]
+mod configuration;
 mod in_flight;
 pub mod meter;
 mod os_clock;

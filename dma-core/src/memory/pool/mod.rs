@@ -34,9 +34,9 @@ const LINE: usize = 64;
 /// The sizes of a pool, and the rights of its memory.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    classes: Vec<(usize, usize)>,
-    export: Access,
-    node: Option<u32>,
+    pub(crate) classes: Vec<(usize, usize)>,
+    pub(crate) export: Access,
+    pub(crate) node: Option<u32>,
 }
 
 impl Default for PoolOptions {

@@ -1,0 +1,201 @@
+//! Options in configuration files: each is a table of keys, of which those that are left out have their
+//! defaults. For self-describing formats, such as TOML and JSON.
+
+mod values;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Visitor};
+
+#[cfg(feature = "schemars")]
+pub use schemars;
+pub use serde;
+#[cfg(feature = "schemars")]
+pub use serde_json;
+pub use values::{Bytes, Classes, Time};
+
+use crate::{
+    Access, CacheHint, MemoryRequest, Place, PoolOptions, QueueOptions, RegistrationCacheOptions,
+    SharedQueueOptions, closest_name,
+};
+
+/// Reads a key and returns its position in `known`.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The name of the table in errors.
+    pub table: &'static str,
+    /// The valid keys.
+    pub known: &'static [&'static str],
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a key of {}", self.table)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<usize, E> {
+        self.known.iter().position(|known| *known == key).ok_or_else(|| {
+            E::custom(format_args!("{} have no key `{key}`: {}", self.table, remedy(key, self.known)))
+        })
+    }
+}
+
+/// Returns the valid words, after the one that was probably meant.
+pub(crate) fn remedy(word: &str, known: &[&str]) -> String {
+    let list = known.join(", ");
+    match closest_name(&word.to_ascii_lowercase(), known) {
+        Some(close) => format!("did you mean `{close}`? There are: {list}"),
+        None => format!("there are: {list}"),
+    }
+}
+
+/// Reads and writes options as a table: `$type`, its name in errors, the value that keys are set in, the keys
+/// that a table must have, and for each key the type that reads and writes the field of its name, and the
+/// description in the schema.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! configuration {
+    (
+        $type:ident, $table:literal, $start:expr, requires [$($required:ident),*],
+        $($field:ident: $value:ty, $description:literal;)+
+    ) => {
+        const _: () = {
+            use $crate::configuration::serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+            use $crate::configuration::serde::ser::{Serialize, SerializeStruct, Serializer};
+
+            const KEYS: &[&str] = &[$(stringify!($field)),+];
+            const REQUIRED: &[&str] = &[$(stringify!($required)),*];
+
+            impl Serialize for $type {
+                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    let mut table = serializer.serialize_struct(stringify!($type), KEYS.len())?;
+                    $(table.serialize_field(
+                        stringify!($field),
+                        &<$value>::from(self.$field.clone()),
+                    )?;)+
+                    table.end()
+                }
+            }
+
+            impl<'de> Deserialize<'de> for $type {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    struct Table;
+
+                    impl<'de> Visitor<'de> for Table {
+                        type Value = $type;
+
+                        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                            f.write_str(concat!("a table of ", $table))
+                        }
+
+                        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$type, A::Error> {
+                            let mut read = $start;
+                            let mut seen = [false; KEYS.len()];
+                            let key = $crate::configuration::Key { table: $table, known: KEYS };
+                            while let Some(at) = map.next_key_seed(key)? {
+                                if std::mem::replace(&mut seen[at], true) {
+                                    return Err(A::Error::duplicate_field(KEYS[at]));
+                                }
+                                $(if KEYS[at] == stringify!($field) {
+                                    read.$field = map.next_value::<$value>()?.into();
+                                })+
+                            }
+                            for (key, seen) in KEYS.iter().zip(seen) {
+                                if !seen && REQUIRED.contains(key) {
+                                    return Err(A::Error::missing_field(key));
+                                }
+                            }
+                            Ok(read)
+                        }
+                    }
+
+                    deserializer.deserialize_struct(stringify!($type), KEYS, Table)
+                }
+            }
+
+            #[cfg(feature = "schemars")]
+            impl $crate::configuration::schemars::JsonSchema for $type {
+                fn schema_name() -> std::borrow::Cow<'static, str> {
+                    stringify!($type).into()
+                }
+
+                fn json_schema(
+                    generator: &mut $crate::configuration::schemars::SchemaGenerator,
+                ) -> $crate::configuration::schemars::Schema {
+                    use $crate::configuration::serde_json::{Map, Value, json, to_value};
+
+                    let start: $type = $start;
+                    let mut properties = Map::new();
+                    $({
+                        let mut property: Map<String, Value> =
+                            generator.subschema_for::<$value>().as_object().cloned().unwrap_or_default();
+                        property.insert("description".to_owned(), json!($description));
+                        if !REQUIRED.contains(&stringify!($field)) {
+                            let default = to_value(<$value>::from(start.$field.clone()));
+                            property.insert("default".to_owned(), default.unwrap_or_default());
+                        }
+                        properties.insert(stringify!($field).to_owned(), property.into());
+                    })+
+                    $crate::configuration::schemars::json_schema!({
+                        "type": "object",
+                        "properties": properties,
+                        "required": REQUIRED,
+                        "additionalProperties": false,
+                    })
+                }
+            }
+        };
+    };
+}
+
+configuration! {
+    QueueOptions, "queue options", QueueOptions::new(), requires [],
+    depth: usize, "Operations in flight at most. 0: the engine's default.";
+    hint: CacheHint, "Whether the data is in the CPU's caches.";
+    stall_timeout: Time, "Time after which a device that completes nothing counts as stalled.";
+    drop_timeout: Time, "Time that dropping the queue waits for operations in flight.";
+    doorbell_delay: Time, "Longest time that an awaited operation waits for others to share a doorbell.";
+}
+
+configuration! {
+    SharedQueueOptions, "shared queue options", SharedQueueOptions::new(), requires [],
+    lanes: usize, "Device queues, each with a thread: 1 to 65535.";
+    queue: QueueOptions, "Options of each device queue. The depth is that of one lane.";
+    cores: Vec<usize>, "The cores that the lanes' threads may run on. Empty: all.";
+}
+
+configuration! {
+    MemoryRequest, "memory options", MemoryRequest::new(0), requires [len],
+    len: Bytes, "Length.";
+    align: Bytes, "Alignment of the first byte, a power of two.";
+    access: Access, "Rights of the local device.";
+    export: Access, "The rights that an export may grant at most.";
+    huge_pages: bool, "Prefers huge pages.";
+    node: Option<u32>, "The NUMA node to take memory from. Left out: the system chooses.";
+    place: Place, "The place to allocate in.";
+}
+
+configuration! {
+    PoolOptions, "pool options", PoolOptions::new(), requires [classes],
+    classes: Classes, "The buffers of each size.";
+    export: Access, "The rights that exports of the buffers may grant at most.";
+    node: Option<u32>, "The NUMA node to take memory from. Left out: the system chooses.";
+}
+
+configuration! {
+    RegistrationCacheOptions, "registration cache options", RegistrationCacheOptions::new(), requires [],
+    entries: usize, "Registrations that are kept at most. 0: none.";
+    bytes: Bytes, "Memory that is kept registered at most.";
+}
