@@ -29,11 +29,11 @@
 //!
 #![doc = include_str!("../docs/compile_time_checks.md")]
 
-#[cfg(any(feature = "conformance", test))]
-pub mod conformance;
 #[cfg(feature = "serde")]
 #[doc(hidden)]
 pub mod configuration;
+#[cfg(any(feature = "conformance", test))]
+pub mod conformance;
 mod contract;
 mod ext;
 mod memory;
@@ -46,8 +46,9 @@ pub use contract::*;
 pub use ext::DmaEngineExt;
 pub use memory::{
     Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, NumaNodes, PageMemory, PoolClass,
-    PoolGet, PoolOptions, Region, RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions,
-    Source, Window, WindowPool, check_headroom, parse_cores, racy_copy, spawn_thread,
+    PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,
+    RegistrationCacheOptions, Source, Window, WindowPool, check_headroom, parse_cores, pools, racy_copy,
+    spawn_thread,
 };
 pub use names::{
     Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, Verdict, closest_name,

@@ -1,9 +1,9 @@
 //! Options in configuration files: each is a table of keys, of which those that are left out have their
 //! defaults. For self-describing formats, such as TOML and JSON.
 
-mod values;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::fmt;
 
@@ -14,8 +14,9 @@ pub use schemars;
 pub use serde;
 #[cfg(feature = "schemars")]
 pub use serde_json;
-pub use values::{Bytes, Classes, Time};
+pub use values::{Bytes, Time};
 
+use crate::memory::ClassOptions;
 use crate::{
     Access, CacheHint, MemoryRequest, Place, PoolOptions, QueueOptions, RegistrationCacheOptions,
     SharedQueueOptions, closest_name,
@@ -163,7 +164,7 @@ macro_rules! configuration {
 configuration! {
     QueueOptions, "queue options", QueueOptions::new(), requires [],
     depth: usize, "Operations in flight at most. 0: the engine's default.";
-    hint: CacheHint, "Whether the data is in the CPU's caches.";
+    hint: CacheHint, "A hint whether the data is in the CPU's caches.";
     stall_timeout: Time, "Time after which a device that completes nothing counts as stalled.";
     drop_timeout: Time, "Time that dropping the queue waits for operations in flight.";
     doorbell_delay: Time, "Longest time that an awaited operation waits for others to share a doorbell.";
@@ -189,9 +190,18 @@ configuration! {
 
 configuration! {
     PoolOptions, "pool options", PoolOptions::new(), requires [classes],
-    classes: Classes, "The buffers of each size.";
+    classes: Vec<ClassOptions>, "The buffers of each size.";
     export: Access, "The rights that exports of the buffers may grant at most.";
     node: Option<u32>, "The NUMA node to take memory from. Left out: the system chooses.";
+    label: String, "The pool's name in metrics and warnings. Empty: its number in the process.";
+    wait_warning: Time, "Wait for a buffer after which a warning is logged. 0s: none.";
+}
+
+configuration! {
+    ClassOptions, "pool classes", ClassOptions { len: 0, count: 0, max: 0 }, requires [len, count],
+    len: Bytes, "Length of each buffer.";
+    count: usize, "Buffers that the pool begins with.";
+    max: usize, "Buffers that the pool grows to. 0: it does not grow.";
 }
 
 configuration! {

@@ -62,7 +62,10 @@ fn bad_tables_are_refused_with_a_remedy() {
     refused::<QueueOptions>("dept = 3", "line 1, column 1");
     refused::<QueueOptions>("Depth = 3", "did you mean `depth`?");
     refused::<QueueOptions>("x = 3", "there are: depth, hint, stall_timeout");
-    refused::<QueueOptions>("hint = 'hott'", "no cache hint `hott`: did you mean `hot`? There are: auto, hot");
+    refused::<QueueOptions>(
+        "hint = 'hott'",
+        "no cache hint `hott`: did you mean `hot`? There are: auto, hot",
+    );
     refused::<QueueOptions>("stall_timeout = '30'", "such as \"50us\"");
     refused::<QueueOptions>("stall_timeout = 30", "such as \"50us\"");
     refused::<QueueOptions>("depth = -1", "-1");
@@ -143,5 +146,5 @@ fn schemas_have_the_keys_their_descriptions_and_defaults() {
     assert!(description.starts_with("Operations in flight"), "{description}");
     let schema = serde_json::to_value(schemars::schema_for!(PoolOptions)).expect("JSON");
     assert_eq!(schema["required"], serde_json::json!(["classes"]));
-    assert!(schema["$defs"]["Class"]["properties"]["len"]["type"].is_array(), "{schema:#}");
+    assert!(schema["$defs"]["ClassOptions"]["properties"]["len"]["type"].is_array(), "{schema:#}");
 }

@@ -122,47 +122,6 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// The sizes of a pool: a list of tables with `len` and `count`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Classes(Vec<Class>);
-
-/// The buffers of one size.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Class {
-    len: usize,
-    count: usize,
-}
-
-crate::configuration! {
-    Class, "pool classes", Class { len: 0, count: 0 }, requires [len, count],
-    len: Bytes, "Length of each buffer.";
-    count: usize, "Number of buffers.";
-}
-
-impl From<Vec<(usize, usize)>> for Classes {
-    fn from(classes: Vec<(usize, usize)>) -> Self {
-        Self(classes.into_iter().map(|(len, count)| Class { len, count }).collect())
-    }
-}
-
-impl From<Classes> for Vec<(usize, usize)> {
-    fn from(classes: Classes) -> Self {
-        classes.0.into_iter().map(|class| (class.len, class.count)).collect()
-    }
-}
-
-impl Serialize for Classes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Classes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::deserialize(deserializer).map(Self)
-    }
-}
-
 /// Values of a type that are written as words.
 macro_rules! words {
     ($type:ident, $what:literal: $($word:literal => $value:expr),+) => {
@@ -240,7 +199,7 @@ mod schemas {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    use super::{Access, Bytes, Class, Classes, EngineName, Right, Time};
+    use super::{Access, Bytes, EngineName, Right, Time};
 
     /// Schemas that are part of the schemas in which they occur.
     macro_rules! inline_schema {
@@ -277,5 +236,4 @@ mod schemas {
         "examples": ["auto", "cpu:threads=2", "doca:03:00.0,depth=64"],
     }));
     inline_schema!(Access, "Access", generator => Vec::<Right>::json_schema(generator));
-    inline_schema!(Classes, "Classes", generator => Vec::<Class>::json_schema(generator));
 }

@@ -22,7 +22,9 @@ pub use headroom::{check_headroom, spawn_thread};
 pub use numa::{NumaNodes, parse_cores};
 pub use operand::{Destination, Source};
 pub use page_memory::PageMemory;
-pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions, WindowPool};
+#[cfg(feature = "serde")]
+pub(crate) use pool::ClassOptions;
+pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions, PoolReport, WindowPool, pools};
 pub use region::Region;
 pub(crate) use registration::{
     allocate, import_no_bytes, register_buffer, register_device, register_read_only, register_window,

@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -42,11 +43,24 @@ struct Waiting {
     next: u64,
     /// Sorted by number.
     tasks: VecDeque<WaitingTask>,
+    /// The longest wait that has ended.
+    longest: Duration,
 }
 
 struct WaitingTask {
     number: u64,
+    since: Instant,
     state: TaskState,
+}
+
+/// The tasks that wait.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Waits {
+    pub(super) tasks: usize,
+    /// The number of the task that has waited longest, and its wait so far.
+    pub(super) oldest: Option<(u64, Duration)>,
+    /// The longest wait so far, whether it has ended or not.
+    pub(super) longest: Duration,
 }
 
 enum TaskState {
@@ -77,17 +91,20 @@ fn thread_number() -> usize {
 }
 
 impl FreeSet {
-    /// Makes a set of `count` blocks, at least 1 and far below 2^32, none of which is free yet. Also returns
-    /// their numbers.
-    pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = u32> + use<>) {
+    /// Makes a set of up to `count` blocks, at least 1 and far below 2^32, none of which is free yet.
+    pub(super) fn new(count: usize) -> Self {
         let words =
             count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(MIN_WORDS)).next_power_of_two();
-        let set = Self {
+        Self {
             words: (0..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             waiting: Mutex::new(Waiting::default()),
-        };
-        // Consecutive blocks go to different words.
-        (set, (0..count).map(move |i| ((i % words) as u32) << POSITION | (i / words) as u32))
+        }
+    }
+
+    /// Returns the number of the block that is made as the `index`th. Consecutive blocks go to different
+    /// words.
+    pub(super) fn number(&self, index: usize) -> u32 {
+        ((index % self.words.len()) as u32) << POSITION | (index / self.words.len()) as u32
     }
 
     /// Returns the bound of the blocks' numbers.
@@ -100,9 +117,20 @@ impl FreeSet {
         self.words.iter().map(|word| (word.load(Ordering::Relaxed) & BLOCKS).count_ones() as usize).sum()
     }
 
-    /// Returns the number of tasks that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.with(|waiting| waiting.waiters_without_block)
+    /// Returns whether a block is free.
+    pub(super) fn has(&self, block: u32) -> bool {
+        let (word, bit) = self.place(block);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Returns the tasks that wait.
+    pub(super) fn waits(&self) -> Waits {
+        self.with(|waiting| {
+            let oldest = waiting.tasks.iter().find(|task| matches!(task.state, TaskState::Waiting(_)));
+            let oldest = oldest.map(|task| (task.number, task.since.elapsed()));
+            let longest = waiting.longest.max(oldest.map_or(Duration::ZERO, |(_, wait)| wait));
+            Waits { tasks: waiting.waiters_without_block, oldest, longest }
+        })
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Waiting) -> R) -> R {
@@ -156,12 +184,14 @@ impl FreeSet {
             let TaskState::Waiting(waker) = std::mem::replace(&mut task.state, TaskState::Has(block)) else {
                 unreachable!("it waits")
             };
-            self.one_waits_less(waiting);
+            let since = task.since;
+            self.one_waits_less(waiting, since);
             Released::Kept(Some(waker))
         })
     }
 
-    fn one_waits_less(&self, waiting: &mut Waiting) {
+    fn one_waits_less(&self, waiting: &mut Waiting, since: Instant) {
+        waiting.longest = waiting.longest.max(since.elapsed());
         waiting.waiters_without_block -= 1;
         if waiting.waiters_without_block == 0 {
             self.set_waited(false);
@@ -219,7 +249,8 @@ impl FreeSet {
             waiting.next += 1;
             waiting.waiters_without_block += 1;
             let waker = waker.take().expect("cloned above");
-            waiting.tasks.push_back(WaitingTask { number, state: TaskState::Waiting(waker) });
+            let since = Instant::now();
+            waiting.tasks.push_back(WaitingTask { number, since, state: TaskState::Waiting(waker) });
             *task = Some(number);
             Poll::Pending
         });
@@ -233,7 +264,7 @@ impl FreeSet {
             let at = waiting.tasks.binary_search_by_key(&task, |task| task.number).ok()?;
             let left = waiting.tasks.remove(at)?;
             if matches!(left.state, TaskState::Waiting(_)) {
-                self.one_waits_less(waiting);
+                self.one_waits_less(waiting, left.since);
             }
             Some(left)
         });
@@ -304,8 +335,8 @@ mod loom_tests {
     #[test]
     fn loom_no_wake_up_is_lost() {
         loom::model(|| {
-            let (set, mut blocks) = FreeSet::new(1);
-            assert!(give_back(&set, blocks.next().expect("one")));
+            let set = FreeSet::new(1);
+            assert!(give_back(&set, set.number(0)));
             let set = Arc::new(set);
             let threads: Vec<_> = (0..2)
                 .map(|_| {
@@ -318,7 +349,7 @@ mod loom_tests {
                 })
                 .collect();
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-            assert_eq!((set.free(), set.waiting()), (1, 0));
+            assert_eq!((set.free(), set.waits().tasks), (1, 0));
         });
     }
 
@@ -326,8 +357,8 @@ mod loom_tests {
     #[test]
     fn loom_a_task_that_leaves_keeps_no_block() {
         loom::model(|| {
-            let (set, mut blocks) = FreeSet::new(1);
-            let block = blocks.next().expect("one");
+            let set = FreeSet::new(1);
+            let block = set.number(0);
             let set = Arc::new(set);
             let mut task = None;
             assert!(set.poll_take(&mut task, Waker::noop()).is_pending());
@@ -339,7 +370,7 @@ mod loom_tests {
                 assert!(give_back(&set, block));
             }
             giver.join().expect("no panic");
-            assert_eq!((set.free(), set.waiting()), (1, 0));
+            assert_eq!((set.free(), set.waits().tasks), (1, 0));
         });
     }
 
@@ -347,8 +378,8 @@ mod loom_tests {
     #[test]
     fn loom_closing_loses_no_block() {
         loom::model(|| {
-            let (set, mut blocks) = FreeSet::new(1);
-            let block = blocks.next().expect("one");
+            let set = FreeSet::new(1);
+            let block = set.number(0);
             let set = Arc::new(set);
             let giver = {
                 let set = Arc::clone(&set);

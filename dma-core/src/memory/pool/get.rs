@@ -72,11 +72,22 @@ impl Future for Take {
         let this = &mut *self;
         let class = Arc::clone(this.pool.class(this.len)?);
         if this.len == 0 {
-            return Poll::Ready(Ok(class.no_bytes(this.pool.0.backend)));
+            return Poll::Ready(Ok(class.no_bytes(this.pool.inner.backend)));
         }
         let mut task = this.waits.take().map(|(_, task)| task);
-        let polled = class.free.poll_take(&mut task, context.waker());
-        let polled = polled.map(|block| Ok(class.range(block, this.len)));
+        let waited = task.is_some();
+        let mut polled =
+            if waited { Poll::Pending } else { class.free.take().map_or(Poll::Pending, Poll::Ready) };
+        if polled.is_pending() && !waited {
+            polled = class.grown().map_or(Poll::Pending, Poll::Ready);
+        }
+        if polled.is_pending() {
+            polled = class.free.poll_take(&mut task, context.waker());
+        }
+        if !waited && task.is_some() {
+            this.pool.inner.watch.begin(&this.pool.inner);
+        }
+        let polled = polled.map(|block| Ok(class.range(block, this.len, this.pool.holder)));
         this.waits = task.map(|task| (class, task));
         polled
     }

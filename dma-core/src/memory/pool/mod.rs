@@ -4,15 +4,19 @@
 mod fork;
 mod free_set;
 mod get;
+mod growth;
+mod holders;
+mod report;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod wait_watch;
 mod windows;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::contract::HUGE_PAGE;
@@ -20,23 +24,40 @@ use crate::memory::no_bytes;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
     Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
-    RawRegion, RegionInfo, Result,
+    RawRegion, RegionInfo, Result, Window,
 };
 use free_set::{FreeSet, Released};
 pub use get::PoolGet;
 use get::Take;
+use growth::Growth;
+use holders::Holders;
+pub use report::{PoolClass, PoolReport, pools};
 pub use windows::WindowPool;
 
 /// Maximum number of buffers of one size.
 const MAX_COUNT: usize = 1 << 24;
 /// Buffers start at multiples of a cache line, so that two buffers never share one.
 const LINE: usize = 64;
+
 /// The sizes of a pool, and the rights of its memory.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    pub(crate) classes: Vec<(usize, usize)>,
+    pub(crate) classes: Vec<ClassOptions>,
     pub(crate) export: Access,
     pub(crate) node: Option<u32>,
+    pub(crate) label: String,
+    pub(crate) wait_warning: Duration,
+}
+
+/// The buffers of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClassOptions {
+    /// The length of each buffer, in bytes.
+    pub(crate) len: usize,
+    /// The number of buffers that the pool begins with.
+    pub(crate) count: usize,
+    /// The number of buffers that the pool grows to; 0 for `count`.
+    pub(crate) max: usize,
 }
 
 impl Default for PoolOptions {
@@ -49,7 +70,13 @@ impl PoolOptions {
     /// Makes options without sizes.
     #[must_use]
     pub const fn new() -> Self {
-        Self { classes: Vec::new(), export: Access::empty(), node: None }
+        Self {
+            classes: Vec::new(),
+            export: Access::empty(),
+            node: None,
+            label: String::new(),
+            wait_warning: Duration::from_secs(5),
+        }
     }
 
     crate::contract::setters::setters! {
@@ -61,13 +88,27 @@ impl PoolOptions {
         /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node). By default, and with `None`, the system
         /// chooses.
         with_node(node: Option<u32>);
+        /// Sets the pool's name in metrics, warnings and [`pools`](crate::pools). Default: its number in the
+        /// process.
+        with_label(label: impl Into<String>);
+        /// Sets the wait for a buffer after which a warning is logged (by `tracing`, from a thread that
+        /// exists only while tasks wait). Default: 5 s. 0: no warning.
+        with_wait_warning(wait_warning: Duration);
     }
 
     /// Adds `count` buffers of up to `len` bytes, both at least 1. Adding a size again increases its number
     /// of buffers.
     #[must_use]
     pub fn with_class(mut self, len: usize, count: usize) -> Self {
-        self.classes.push((len, count));
+        self.classes.push(ClassOptions { len, count, max: 0 });
+        self
+    }
+
+    /// Adds `count` buffers of up to `len` bytes, as [`with_class`](Self::with_class). When all are in use,
+    /// the pool grows by up to `count` at a time, to at most `max`. Only for [`BufferPool::growing`].
+    #[must_use]
+    pub fn with_growing_class(mut self, len: usize, count: usize, max: usize) -> Self {
+        self.classes.push(ClassOptions { len, count, max });
         self
     }
 }
@@ -75,10 +116,11 @@ impl PoolOptions {
 /// Registered buffers that are reused. Allocation and registration, which take microseconds for each buffer,
 /// happen once.
 ///
-/// A pool has a fixed number of buffers of each size of its [`PoolOptions`]. They are ordinary [`BufferMut`]s
-/// of the engine: they split, freeze and move into operations. A buffer returns to the pool when its last
-/// view is dropped, on any thread, even if that is a [`bytes::Bytes`]. A request takes a buffer of the
-/// smallest size that fits, and never one of a larger size.
+/// A pool has a fixed number of buffers of each size of its [`PoolOptions`], unless it is made by
+/// [`growing`](Self::growing). They are ordinary [`BufferMut`]s of the engine: they split, freeze and move
+/// into operations. A buffer returns to the pool when its last view is dropped, on any thread, even if that
+/// is a [`bytes::Bytes`]. A request takes a buffer of the smallest size that fits, and never one of a larger
+/// size.
 ///
 /// - A reused buffer holds the bytes that its last user left; new buffers are zeroed.
 /// - Taking and returning a buffer take no lock and allocate nothing, unless a task waits.
@@ -87,6 +129,10 @@ impl PoolOptions {
 /// - Clones share the buffers. When the last clone is dropped, free buffers are freed at once, and others
 ///   when they return. The memory of one size is deregistered when all buffers of that size have been freed.
 /// - A forked process cannot take buffers from the pool, and leaks those that it has.
+/// - [`classes`](Self::classes) and [`pools`](crate::pools) have the numbers of an exhausted pool: buffers in
+///   use, tasks that wait, and their waits. [`explain`](Self::explain) lists who holds the buffers. Tasks
+///   that hold buffers while they wait for more can wait without end: take the buffers that a task needs
+///   before it works, or give the pool one more than there are tasks.
 ///
 /// ```
 /// use dma_core::{BufferPool, DmaEngineExt, PoolOptions, QueueOptions};
@@ -104,19 +150,33 @@ impl PoolOptions {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct BufferPool(Arc<PoolInner>);
+pub struct BufferPool {
+    inner: Arc<PoolInner>,
+    /// The holder of buffers that are taken by this handle: 0 for none.
+    holder: u32,
+}
 
 struct PoolInner {
     /// Sorted by length.
     classes: Vec<Arc<SizeClass>>,
     backend: &'static str,
+    /// The pool's number in this process.
+    number: u64,
+    label: String,
+    holders: holders::Names,
+    watch: wait_watch::WaitWatch,
 }
 
 /// The buffers of one size.
 struct SizeClass {
     /// The length of each buffer, in bytes.
     len: usize,
-    count: usize,
+    /// The most buffers that there will be.
+    max: usize,
+    /// The number of buffers that have been made.
+    made: AtomicUsize,
+    /// The number of buffers that the pool began with.
+    began_with: usize,
     /// The engine that they are registered with.
     engine: EngineId,
     place: Place,
@@ -125,6 +185,11 @@ struct SizeClass {
     free: FreeSet,
     /// Pointers of the handles of all blocks that have not been freed, by number.
     blocks: Box<[AtomicPtr<RegionInner>]>,
+    holders: Holders,
+    /// The regions that the buffers are parts of.
+    slabs: Mutex<Vec<Region>>,
+    growth: Option<Growth>,
+    /// Requests that found no free buffer.
     exhausted: AtomicU64,
 }
 
@@ -183,7 +248,8 @@ impl SizeClass {
 
     /// Returns the first `len` bytes of a block that was taken from the free set.
     #[inline]
-    fn range(&self, block: u32, len: usize) -> Range {
+    fn range(&self, block: u32, len: usize, holder: u32) -> Range {
+        self.holders.set(block, holder);
         let mut range = Range::whole(Region(self.handle(block)));
         range.len = len;
         range
@@ -196,65 +262,114 @@ impl SizeClass {
         Range::whole(no_bytes::region(id, addr, Access::all(), self.place == Place::Host, None))
     }
 
-    fn exhausted(&self, backend: &'static str) -> Error {
+    /// Returns a block for a request that found none free: a new one, if the class may grow.
+    #[cold]
+    fn grown(self: &Arc<Self>) -> Option<u32> {
         self.exhausted.fetch_add(1, Ordering::Relaxed);
+        self.growth.as_ref()?.grow(self)
+    }
+
+    fn refuse(&self, backend: &'static str) -> Error {
         fail(
             ErrorKind::OutOfResources,
-            format!("all {} buffers of {} bytes are in use", self.count, self.len),
+            format!("all {} buffers of {} bytes are in use", self.made(), self.len),
             backend,
         )
         .with_hint("drop buffers, await `get`, or give the pool more of this size")
     }
 
-    /// Allocates the memory of one size and makes its buffers.
-    fn new<E: DmaEngine + ?Sized>(
+    fn made(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Returns the distance between two blocks.
+    fn stride<E: DmaEngine + ?Sized>(engine: &E, len: usize) -> Option<usize> {
+        len.checked_next_multiple_of(engine.info().limits.preferred_alignment.max(LINE))
+    }
+
+    /// Allocates the memory of `count` blocks.
+    fn slab<E: DmaEngine + ?Sized>(
         engine: &E,
-        len: usize,
-        count: usize,
+        (len, count): (usize, usize),
         options: &PoolOptions,
         place: Place,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Window> {
         let info = engine.info();
-        let align = info.limits.preferred_alignment.max(LINE);
         let too_much = || {
             fail(ErrorKind::InvalidArgument, format!("{count} buffers of {len} bytes"), info.backend)
                 .with_hint("ask for fewer or shorter buffers, at most 2^24 of one size")
         };
-        let stride = len.checked_next_multiple_of(align).ok_or_else(too_much)?;
+        let stride = Self::stride(engine, len).ok_or_else(too_much)?;
         let total = stride.checked_mul(count).filter(|_| count <= MAX_COUNT).ok_or_else(too_much)?;
         let mut request = MemoryRequest::new(total)
             .with_huge_pages(total >= HUGE_PAGE)
             .exportable(options.export)
             .with_node(options.node)
             .with_place(place);
-        request.align = request.align.max(align);
+        request.align = request.align.max(info.limits.preferred_alignment.max(LINE));
         let slab = match place {
             Place::Host => engine.allocate_with(&request)?.share(),
             Place::Device => engine.allocate_window(&request)?,
         };
         crate::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
+        Ok(slab)
+    }
 
-        let (free, numbers) = FreeSet::new(count);
+    /// Makes the buffers of one size.
+    fn new<E: DmaEngine + ?Sized>(
+        engine: &E,
+        class: ClassOptions,
+        options: &PoolOptions,
+        place: Place,
+        growing: Option<&Arc<dyn DmaEngine>>,
+    ) -> Result<Arc<Self>> {
+        let ClassOptions { len, count, max } = class;
+        let backend = engine.info().backend;
+        if max > MAX_COUNT {
+            return Err(fail(ErrorKind::InvalidArgument, format!("{max} buffers of {len} bytes"), backend)
+                .with_hint("let the pool grow to at most 2^24 buffers of one size"));
+        }
+        let slab = Self::slab(engine, (len, count), options, place)?;
+        let free = FreeSet::new(max);
         let class = Arc::new(Self {
             len,
-            count,
+            max,
+            made: AtomicUsize::new(0),
+            began_with: count,
             engine: slab.region().engine_id(),
             place,
             process: fork::Generation::current(),
             blocks: (0..free.numbers()).map(|_| AtomicPtr::default()).collect(),
+            holders: Holders::new(free.numbers()),
+            slabs: Mutex::new(vec![slab.region().clone()]),
+            growth: growing.filter(|_| max > count).map(|engine| Growth::new(engine, count, options)),
             free,
             exhausted: AtomicU64::new(0),
         });
-        for (i, number) in numbers.enumerate() {
-            let block = PoolBlock::new(slab.region().clone(), i * stride, len);
-            let pool_slot = PoolSlot { class: Arc::clone(&class), block: number };
-            let region = Region::of_pool(Box::new(block), info.backend, pool_slot);
-            let ptr = region.0.into_ptr();
-            class.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
-            // SAFETY: the handle was converted to this pointer just above, and is converted back once.
-            PoolSlot::give_back(unsafe { RegionHandle::from_ptr(ptr) });
+        let stride = Self::stride(engine, len).expect("the memory was allocated");
+        for index in 0..count {
+            drop(class.block(&slab, index, index * stride, backend));
         }
+        class.made.store(count, Ordering::Relaxed);
         Ok(class)
+    }
+
+    /// Makes the block with this index, of the memory at `offset` of `slab`. It is free once it is dropped.
+    fn block(
+        self: &Arc<Self>,
+        slab: &Window,
+        index: usize,
+        offset: usize,
+        backend: &'static str,
+    ) -> RegionHandle {
+        let number = self.free.number(index);
+        let block = PoolBlock::new(slab.region().clone(), offset, self.len);
+        let pool_slot = PoolSlot { class: Arc::clone(self), block: number };
+        let region = Region::of_pool(Box::new(block), backend, pool_slot);
+        let ptr = region.0.into_ptr();
+        self.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
+        // SAFETY: the handle was converted to this pointer just above, and is converted back once.
+        unsafe { RegionHandle::from_ptr(ptr) }
     }
 }
 
@@ -307,24 +422,6 @@ fn fail(kind: ErrorKind, message: String, backend: &'static str) -> Error {
     Error::new(kind, message).with_operation("pool").with_backend(backend)
 }
 
-/// The state of the buffers of one size, from [`BufferPool::classes`]. While other threads use the pool, the
-/// numbers are not of exactly the same moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct PoolClass {
-    /// The length of each buffer, in bytes.
-    pub len: usize,
-    /// The number of buffers.
-    pub count: usize,
-    /// Buffers that are in use.
-    pub in_use: usize,
-    /// Tasks that wait for a buffer.
-    pub waiting: usize,
-    /// Calls of [`try_get`](BufferPool::try_get) that found no buffer, so far.
-    pub exhausted: u64,
-}
-
 impl BufferPool {
     /// Allocates the pool's memory from `engine`: one region for each size, in huge pages if the system has
     /// them. May block while the system maps and pins it.
@@ -334,29 +431,76 @@ impl BufferPool {
     /// See [`DmaEngineExt::allocate_with`]; also `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers
     /// of a size, or more than 2^24 of them.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
-        Self::in_place(engine, options, Place::Host)
+        Self::in_place(engine, options, Place::Host, None)
     }
 
-    fn in_place<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions, place: Place) -> Result<Self> {
+    /// Makes a pool as [`new`](Self::new), whose [growing
+    /// classes](PoolOptions::with_growing_class) grow. It keeps the engine open.
+    ///
+    /// A request that finds no free buffer then allocates and registers more of them, and may block
+    /// meanwhile, as `new`. If that fails, a warning is logged, and the pool serves requests with the buffers
+    /// that it has. Growth is tried again after a second. A pool does not shrink.
+    ///
+    /// # Errors
+    ///
+    /// As `new`; `InvalidArgument` for a class that cannot grow to more than 2^24 buffers.
+    pub fn growing(engine: impl DmaEngine + 'static, options: &PoolOptions) -> Result<Self> {
+        let engine: Arc<dyn DmaEngine> = Arc::new(engine);
+        Self::in_place(&engine, options, Place::Host, Some(&engine))
+    }
+
+    /// Returns another handle of this pool. [`explain`](Self::explain) lists the buffers that are taken by it
+    /// under this name, and the time since when.
+    #[must_use]
+    pub fn held_by(&self, name: &str) -> Self {
+        Self { inner: Arc::clone(&self.inner), holder: self.inner.holders.number(name) }
+    }
+
+    fn in_place<E: DmaEngine + ?Sized>(
+        engine: &E,
+        options: &PoolOptions,
+        place: Place,
+        growing: Option<&Arc<dyn DmaEngine>>,
+    ) -> Result<Self> {
         let backend = engine.info().backend;
         let bad =
             |message: String, hint| Err(fail(ErrorKind::InvalidArgument, message, backend).with_hint(hint));
-        let mut sizes = std::collections::BTreeMap::<usize, usize>::new();
-        for &(len, count) in &options.classes {
+        let mut sizes = std::collections::BTreeMap::<usize, ClassOptions>::new();
+        for &ClassOptions { len, count, max } in &options.classes {
             if len == 0 || count == 0 {
                 return bad(format!("{count} buffers of {len} bytes"), "ask for at least 1 buffer of 1 byte");
             }
-            let sum = sizes.entry(len).or_default();
-            *sum = sum.saturating_add(count);
+            let max = if max == 0 { count } else { max };
+            if max < count {
+                return bad(
+                    format!("{count} buffers of {len} bytes that grow to {max}"),
+                    "let the pool grow to at least the number of buffers that it begins with",
+                );
+            }
+            if max > count && growing.is_none() {
+                return bad(
+                    format!("{count} buffers of {len} bytes that grow to {max}"),
+                    "make the pool by `growing`, which keeps the engine open",
+                );
+            }
+            let sum = sizes.entry(len).or_insert(ClassOptions { len, count: 0, max: 0 });
+            sum.count = sum.count.saturating_add(count);
+            sum.max = sum.max.saturating_add(max);
         }
         if sizes.is_empty() {
             return bad("no buffers".to_owned(), "name a size by `PoolOptions::with_class`");
         }
-        let mut pool = PoolInner { classes: Vec::new(), backend };
-        for (len, count) in sizes {
-            pool.classes.push(SizeClass::new(engine, len, count, options, place)?);
+        let mut classes = Vec::new();
+        for class in sizes.into_values() {
+            classes.push(SizeClass::new(engine, class, options, place, growing)?);
         }
-        Ok(Self(Arc::new(pool)))
+        let number = report::next_number();
+        let label = if options.label.is_empty() { number.to_string() } else { options.label.clone() };
+        let watch = wait_watch::WaitWatch::new(options.wait_warning);
+        let inner = PoolInner { classes, backend, number, label, holders: holders::Names::default(), watch };
+        let inner = Arc::new(inner);
+        report::add(&inner);
+        Ok(Self { inner, holder: 0 })
     }
 
     /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. A
@@ -375,11 +519,11 @@ impl BufferPool {
     fn try_take(&self, len: usize) -> Result<Range> {
         let class = self.class(len)?;
         if len == 0 {
-            return Ok(class.no_bytes(self.0.backend));
+            return Ok(class.no_bytes(self.inner.backend));
         }
-        match class.free.take() {
-            Some(block) => Ok(class.range(block, len)),
-            None => Err(class.exhausted(self.0.backend)),
+        match class.free.take().or_else(|| class.grown()) {
+            Some(block) => Ok(class.range(block, len, self.holder)),
+            None => Err(class.refuse(self.inner.backend)),
         }
     }
 
@@ -409,45 +553,42 @@ impl BufferPool {
     fn take_timeout(&self, len: usize, timeout: Duration) -> Result<Range> {
         let class = self.class(len)?;
         if len == 0 {
-            return Ok(class.no_bytes(self.0.backend));
+            return Ok(class.no_bytes(self.inner.backend));
         }
         if let Some(block) = class.free.take() {
-            return Ok(class.range(block, len));
+            return Ok(class.range(block, len, self.holder));
         }
         Take::new(self.clone(), len).wait(timeout).unwrap_or_else(|| {
             let message =
-                format!("all {} buffers of {} bytes were in use for {timeout:?}", class.count, class.len);
-            Err(fail(ErrorKind::TimedOut, message, self.0.backend).with_hint(
+                format!("all {} buffers of {} bytes were in use for {timeout:?}", class.made(), class.len);
+            Err(fail(ErrorKind::TimedOut, message, self.inner.backend).with_hint(
                 "drop buffers, poll the queues that have some, or give the pool more of this size",
             ))
         })
     }
 
+    /// Returns the regions that the buffers are parts of: one for each size, and those that were added by
+    /// growth. None in a process that was forked after the pool was made.
+    #[must_use]
+    pub fn regions(&self) -> Vec<Region> {
+        let classes = self.inner.classes.iter().filter(|class| !class.process.is_over());
+        classes.flat_map(|class| class.slabs.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+    }
+
     /// Returns the length of the longest buffers, in bytes.
     pub(crate) fn longest(&self) -> usize {
-        self.0.classes.last().map_or(0, |class| class.len)
+        self.inner.classes.last().map_or(0, |class| class.len)
     }
 
     /// Returns the engine that the buffers are registered with.
     pub(crate) fn engine(&self) -> Option<EngineId> {
-        self.0.classes.first().map(|class| class.engine)
-    }
-
-    /// Returns the state of the buffers of each size, in the order of the sizes.
-    pub fn classes(&self) -> impl ExactSizeIterator<Item = PoolClass> {
-        self.0.classes.iter().map(|class| PoolClass {
-            len: class.len,
-            count: class.count,
-            in_use: class.count.saturating_sub(class.free.free()),
-            waiting: if class.process.is_over() { 0 } else { class.free.waiting() },
-            exhausted: class.exhausted.load(Ordering::Relaxed),
-        })
+        self.inner.classes.first().map(|class| class.engine)
     }
 
     /// Returns the smallest size that holds `len` bytes.
     #[inline]
     fn class(&self, len: usize) -> Result<&Arc<SizeClass>> {
-        match self.0.classes.iter().find(|class| len <= class.len) {
+        match self.inner.classes.iter().find(|class| len <= class.len) {
             Some(class) if !class.process.is_over() => Ok(class),
             _ => Err(self.refusal(len)),
         }
@@ -455,7 +596,7 @@ impl BufferPool {
 
     #[cold]
     fn refusal(&self, len: usize) -> Error {
-        let backend = self.0.backend;
+        let backend = self.inner.backend;
         let longest = self.longest();
         if len > longest {
             fail(ErrorKind::OutOfRange, format!("a buffer of {len} bytes"), backend)

@@ -176,9 +176,126 @@ fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
 }
 
 #[test]
+fn a_pool_grows_to_its_maximum_and_no_further() {
+    let engine = std::sync::Arc::new(doc_engine());
+    let options = PoolOptions::new().with_growing_class(64, 2, 5).with_class(128, 1);
+    let e = BufferPool::new(&engine, &options).expect_err("it cannot grow");
+    assert!(e.kind() == ErrorKind::InvalidArgument && e.hint().contains("`growing`"), "{e}");
+    let shrinks = PoolOptions::new().with_growing_class(64, 2, 1);
+    let e = BufferPool::growing(Arc::clone(&engine), &shrinks).expect_err("1 is below 2");
+    assert!(e.kind() == ErrorKind::InvalidArgument && !e.hint().is_empty(), "{e}");
+
+    let pool = BufferPool::growing(engine, &options).expect("a pool");
+    let state = |pool: &BufferPool| pool.classes().next().expect("a size");
+    assert_eq!((state(&pool).count, state(&pool).max, state(&pool).grown), (2, 5, 0));
+    let mut held: Vec<_> = (0..5).map(|_| pool.try_get(64).expect("a buffer")).collect();
+    assert_eq!((state(&pool).count, state(&pool).grown, state(&pool).exhausted), (5, 3, 2));
+    for (i, buffer) in held.iter_mut().enumerate() {
+        assert_eq!(buffer[..], [0; 64]);
+        buffer.fill(i as u8 + 1);
+    }
+    assert!(
+        held.iter().enumerate().all(|(i, buffer)| buffer[..] == [i as u8 + 1; 64]),
+        "they share no bytes"
+    );
+    assert_eq!(pool.try_get(64).expect_err("the maximum").kind(), ErrorKind::OutOfResources);
+    let count = Arc::new(Count::default());
+    let mut get = pool.get(64);
+    assert!(poll(&mut get, &count).is_pending());
+    assert_eq!((state(&pool).in_use, state(&pool).waiting, state(&pool).exhausted), (5, 1, 4));
+    held.truncate(3);
+    assert!(matches!(poll(&mut get, &count), Poll::Ready(Ok(_))));
+    drop(held);
+    assert_eq!(state(&pool).in_use, 0);
+    let mut get = pool.get(128);
+    let first = poll(&mut get, &count);
+    assert!(matches!(first, Poll::Ready(Ok(_))));
+    assert!(pool.try_get(128).is_err(), "this size does not grow");
+}
+
+#[test]
+fn a_task_that_waits_is_served_by_growth_of_another_request() {
+    let options = PoolOptions::new().with_growing_class(64, 1, 3);
+    let pool = BufferPool::growing(doc_engine(), &options).expect("a pool");
+    let counts: [Arc<Count>; 4] = Default::default();
+    let mut gets: Vec<_> = (0..4).map(|_| pool.get(64)).collect();
+    let ready: Vec<_> = gets
+        .iter_mut()
+        .zip(&counts)
+        .filter_map(|(get, count)| match poll(get, count) {
+            Poll::Ready(buffer) => Some(buffer.expect("a buffer")),
+            Poll::Pending => None,
+        })
+        .collect();
+    assert_eq!(ready.len(), 3);
+    drop(ready);
+    assert!(matches!(poll(&mut gets[3], &counts[3]), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn an_exhausted_pool_says_who_holds_what() {
+    let label = "explained";
+    let options = PoolOptions::new().with_class(64, 3).with_class(128, 1).with_label(label);
+    let pool = BufferPool::new(&doc_engine(), &options).expect("a pool");
+    let plain = pool.try_get(64).expect("a buffer");
+    assert_eq!(
+        pool.explain(),
+        "pool explained on reference\n  64 bytes: 1 of 3 in use, 0 wait\n    held by no name (see `held_by`): 1\n  128 bytes: 0 of 1 in use, 0 wait"
+    );
+    let (reader, writer) = (pool.held_by("reader"), pool.held_by("writer"));
+    let held = (reader.try_get(64).expect("a buffer"), writer.try_get(64).expect("a buffer"));
+    let mut get = pool.held_by("reader").get(64);
+    assert!(poll(&mut get, &Arc::default()).is_pending());
+    let text = pool.explain();
+    for part in ["64 bytes: 3 of 3 in use, 1 wait, the first for ", "held by reader: 1", "held by writer: 1"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.contains("1 requests found none free"), "{text}");
+    drop(held);
+    let Poll::Ready(Ok(buffer)) = poll(&mut get, &Arc::default()) else { panic!("one is free") };
+    let text = pool.explain();
+    assert!(text.contains("held by reader: 1") && !text.contains("writer"), "{text}");
+    drop((buffer, plain));
+    // A buffer that is taken without a name has no holder any more.
+    let all: Vec<_> = (0..3).map(|_| pool.try_get(64).expect("a buffer")).collect();
+    assert!(!pool.explain().contains("reader"), "{}", pool.explain());
+    drop(all);
+}
+
+#[test]
+fn a_long_wait_is_seen_and_warned_of() {
+    let label = "watched";
+    let options =
+        PoolOptions::new().with_class(64, 1).with_label(label).with_wait_warning(Duration::from_millis(1));
+    let pool = BufferPool::new(&doc_engine(), &options).expect("a pool");
+    let report = || pools().into_iter().find(|pool| pool.label == label).expect("it is listed");
+    let held = pool.try_get(64).expect("a buffer");
+    assert_eq!(report().warnings, 0);
+    let mut get = pool.get(64);
+    assert!(poll(&mut get, &Arc::default()).is_pending());
+    while report().warnings == 0 {
+        std::thread::yield_now();
+    }
+    let class = report().classes[0];
+    assert!(class.current_wait >= Duration::from_millis(1), "{class:?}");
+    assert_eq!((class.waiting, class.in_use, class.exhausted), (1, 1, 1));
+    drop(held);
+    assert!(matches!(poll(&mut get, &Arc::default()), Poll::Ready(Ok(_))));
+    let class = report().classes[0];
+    assert_eq!((class.waiting, class.current_wait), (0, Duration::ZERO));
+    assert!(class.longest_wait >= Duration::from_millis(1), "{class:?}");
+    drop((pool, get));
+    // The thread that watches may hold the pool for a moment.
+    while pools().iter().any(|pool| pool.label == label) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_pool_may_go_before_its_buffers() {
     let pool = pool(64, 70);
-    let class = Arc::clone(&pool.0.classes[0]);
+    let class = Arc::clone(&pool.inner.classes[0]);
     let mut held: Vec<_> = (0..3).map(|_| pool.try_get(64).expect("a buffer")).collect();
     drop(pool);
     // Each block that has not been freed holds a reference to its class.
@@ -197,7 +314,12 @@ fn a_pool_may_go_before_its_buffers() {
 /// same buffer.
 #[test]
 fn threads_share_a_pool() {
-    let pool = pool(64, 5);
+    share(&pool(64, 5));
+    let options = PoolOptions::new().with_growing_class(64, 1, 5);
+    share(&BufferPool::growing(doc_engine(), &options).expect("a pool"));
+}
+
+fn share(pool: &BufferPool) {
     std::thread::scope(|scope| {
         for thread in 1..=4_u8 {
             let pool = pool.clone();

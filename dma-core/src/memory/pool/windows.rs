@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::get::Take;
@@ -37,7 +38,29 @@ impl WindowPool {
     /// See [`BufferPool::new`]; also `Unsupported` if the engine has no device memory, `InvalidArgument` for
     /// a NUMA node.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
-        BufferPool::in_place(engine, options, Place::Device).map(Self)
+        BufferPool::in_place(engine, options, Place::Device, None).map(Self)
+    }
+
+    /// Makes a pool as [`new`](Self::new), whose classes grow as those of [`BufferPool::growing`].
+    ///
+    /// # Errors
+    ///
+    /// As `new` and `BufferPool::growing`.
+    pub fn growing(engine: impl DmaEngine + 'static, options: &PoolOptions) -> Result<Self> {
+        let engine: Arc<dyn DmaEngine> = Arc::new(engine);
+        BufferPool::in_place(&engine, options, Place::Device, Some(&engine)).map(Self)
+    }
+
+    /// Returns another handle of this pool, as [`BufferPool::held_by`].
+    #[must_use]
+    pub fn held_by(&self, name: &str) -> Self {
+        Self(self.0.held_by(name))
+    }
+
+    /// Returns who holds the windows, as [`BufferPool::explain`].
+    #[must_use]
+    pub fn explain(&self) -> String {
+        self.0.explain()
     }
 
     /// Takes a window of `len` bytes like [`BufferPool::try_get`].

@@ -1,8 +1,10 @@
 //! The counts of all meters, for the recorder of the crate `metrics`.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use metrics::{counter, describe_counter, gauge};
+use dma_core::{PoolClass, PoolReport};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use super::Meter;
 use super::report::{Distribution, QueueReport};
@@ -23,11 +25,23 @@ pub(super) fn add(meter: &Arc<Meter>) {
     meters.push(Arc::downgrade(meter));
 }
 
-/// Passes the counts of all meters of this process to the recorder of the crate `metrics`. Call it before
-/// metrics are read, for example when Prometheus asks for them. Copies are not delayed. Without a recorder
-/// the counts are lost, so install it first.
+/// Counts of pools that were published, by the pool's number and the length of the buffers: requests that
+/// found none free, and buffers added.
+static PUBLISHED_POOLS: Mutex<BTreeMap<(u64, usize), Published>> = Mutex::new(BTreeMap::new());
+
+#[derive(Default)]
+struct Published {
+    label: String,
+    exhausted: u64,
+    grown: u64,
+}
+
+/// Passes the counts of all meters and pools of this process to the recorder of the crate `metrics`. Call it
+/// before metrics are read, for example when Prometheus asks for them. Copies are not delayed. Without a
+/// recorder the counts are lost, so install it first.
 ///
-/// Counters, with the labels `engine` (the [label](super::MeterOptions::label)) and `queue` (a number):
+/// Counters of meters, with the labels `engine` (the [label](super::MeterOptions::label)) and `queue` (a
+/// number):
 ///
 /// | name | counts |
 /// |---|---|
@@ -42,10 +56,103 @@ pub(super) fn add(meter: &Arc<Meter>) {
 /// own histograms would need a call for every descriptor. `histogram_quantile` reads them.
 ///
 /// When a meter is dropped, its remaining counts are published.
+///
+/// Metrics of each size of each pool, with the labels `pool` (the
+/// [label](dma_core::PoolOptions::with_label), or the pool's number) and `len` (of a buffer, in bytes). Pools
+/// with the same label are added up, apart from waits, of which the longest counts:
+///
+/// | name | is |
+/// |---|---|
+/// | `dma_pool_buffers`, `dma_pool_max_buffers` | buffers; the number that they may grow to |
+/// | `dma_pool_in_use` | buffers in use |
+/// | `dma_pool_waiting` | tasks that wait for a buffer |
+/// | `dma_pool_current_wait_seconds` | the longest wait of a task that is waiting, 0 if none is |
+/// | `dma_pool_longest_wait_seconds` | the longest wait so far |
+/// | `dma_pool_exhausted_total` | requests that found no free buffer |
+/// | `dma_pool_grown_total` | buffers that were added when all were in use |
+///
+/// `docs/metrics` in the repository has a dashboard for Grafana and alert rules for Prometheus.
 pub fn publish() {
     let meters = METERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // Call the recorder without holding a lock.
     meters.iter().filter_map(Weak::upgrade).for_each(|meter| meter.publish());
+    publish_pools(&dma_core::pools());
+}
+
+/// The metrics of the buffers of one size, of all pools with one label.
+#[derive(Default)]
+struct PoolSum {
+    buffers: usize,
+    max: usize,
+    in_use: usize,
+    waiting: usize,
+    current_wait: f64,
+    longest_wait: f64,
+    exhausted: u64,
+    grown: u64,
+}
+
+impl PoolSum {
+    /// Adds a class, of whose counts some were published before.
+    fn add(&mut self, class: &PoolClass, before: &Published) {
+        self.buffers += class.count;
+        self.max += class.max;
+        self.in_use += class.in_use;
+        self.waiting += class.waiting;
+        self.current_wait = self.current_wait.max(class.current_wait.as_secs_f64());
+        self.longest_wait = self.longest_wait.max(class.longest_wait.as_secs_f64());
+        self.exhausted += class.exhausted.saturating_sub(before.exhausted);
+        self.grown += (class.grown as u64).saturating_sub(before.grown);
+    }
+}
+
+fn publish_pools(pools: &[PoolReport]) {
+    let mut sums = BTreeMap::<(String, usize), PoolSum>::new();
+    {
+        let mut published = PUBLISHED_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        published.retain(|(number, len), published| {
+            let exists = pools.iter().any(|pool| pool.number == *number);
+            if !exists {
+                // The gauges of a pool that was dropped go to 0.
+                sums.entry((std::mem::take(&mut published.label), *len)).or_default();
+            }
+            exists
+        });
+        for pool in pools {
+            for class in &pool.classes {
+                let label = pool.label.clone();
+                let now = Published { label, exhausted: class.exhausted, grown: class.grown as u64 };
+                let before = published.insert((pool.number, class.len), now).unwrap_or_default();
+                sums.entry((pool.label.clone(), class.len)).or_default().add(class, &before);
+            }
+        }
+    }
+    describe_pools();
+    for ((pool, len), sum) in sums {
+        let labels = [("pool", pool), ("len", len.to_string())];
+        gauge!("dma_pool_buffers", &labels).set(sum.buffers as f64);
+        gauge!("dma_pool_max_buffers", &labels).set(sum.max as f64);
+        gauge!("dma_pool_in_use", &labels).set(sum.in_use as f64);
+        gauge!("dma_pool_waiting", &labels).set(sum.waiting as f64);
+        gauge!("dma_pool_current_wait_seconds", &labels).set(sum.current_wait);
+        gauge!("dma_pool_longest_wait_seconds", &labels).set(sum.longest_wait);
+        counter!("dma_pool_exhausted_total", &labels).increment(sum.exhausted);
+        counter!("dma_pool_grown_total", &labels).increment(sum.grown);
+    }
+}
+
+fn describe_pools() {
+    describe_gauge!("dma_pool_buffers", "Buffers of the pool.");
+    describe_gauge!("dma_pool_max_buffers", "Buffers that the pool may grow to.");
+    describe_gauge!("dma_pool_in_use", "Buffers in use.");
+    describe_gauge!("dma_pool_waiting", "Tasks that wait for a buffer.");
+    describe_gauge!(
+        "dma_pool_current_wait_seconds",
+        "The longest wait of a task that is waiting for a buffer; 0 if none is."
+    );
+    describe_gauge!("dma_pool_longest_wait_seconds", "The longest wait for a buffer so far.");
+    describe_counter!("dma_pool_exhausted_total", "Requests that found no free buffer.");
+    describe_counter!("dma_pool_grown_total", "Buffers that were added when all were in use.");
 }
 
 impl Meter {
@@ -74,8 +181,12 @@ fn describe() {
     describe_counter!("dma_doorbells_total", "Doorbells rung.");
     describe_counter!("dma_resets_total", "Device resets that queues recovered from.");
     describe_counter!("dma_latency_seconds_bucket", "Descriptors done within `le` seconds.");
+    describe_counter!("dma_latency_seconds_count", "Descriptors whose latency was measured.");
+    describe_counter!("dma_latency_nanoseconds_total", "Sum of the latencies, in nanoseconds.");
     describe_counter!("dma_size_bytes_bucket", "Descriptors done of at most `le` bytes.");
-    metrics::describe_gauge!("dma_in_flight", "Descriptors in flight.");
+    describe_counter!("dma_size_bytes_sum", "Sum of the lengths of the descriptors done, in bytes.");
+    describe_counter!("dma_size_bytes_count", "Descriptors whose length was measured.");
+    describe_gauge!("dma_in_flight", "Descriptors in flight.");
 }
 
 fn publish_queue(label: &Arc<str>, number: usize, before: Option<&QueueReport>, now: &QueueReport) {

@@ -1,0 +1,76 @@
+//! [`Growth`]: more buffers of a size when all are in use.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{PoolOptions, SizeClass};
+use crate::memory::region::RegionHandle;
+use crate::{DmaEngine, Result};
+
+/// Time between two attempts, if the first one fails.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Makes more buffers of one size.
+pub(super) struct Growth {
+    engine: Arc<dyn DmaEngine>,
+    /// The number of buffers that are added at a time.
+    step: usize,
+    options: PoolOptions,
+    /// The last attempt that failed.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Growth {
+    pub(super) fn new(engine: &Arc<dyn DmaEngine>, step: usize, options: &PoolOptions) -> Self {
+        let (engine, options) = (Arc::clone(engine), options.clone());
+        Self { engine, step, options, failed: Mutex::new(None) }
+    }
+
+    /// Adds buffers and takes one of them. `None` if the class has its maximum, or if the memory cannot be
+    /// had.
+    pub(super) fn grow(&self, class: &Arc<SizeClass>) -> Option<u32> {
+        if class.made() == class.max {
+            return None;
+        }
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_some_and(|at| at.elapsed() < RETRY) {
+            return None;
+        }
+        // Another thread may have grown the class, or released a buffer.
+        if let Some(block) = class.free.take() {
+            return Some(block);
+        }
+        let added = self.add(class);
+        *failed = added.is_err().then(Instant::now);
+        drop(failed);
+        match added {
+            // The others are released here, without the lock, because that wakes tasks.
+            Ok((block, _others)) => block,
+            Err(error) => {
+                let (len, made) = (class.len, class.made());
+                tracing::warn!(%error, len, made, "a pool does not grow");
+                None
+            }
+        }
+    }
+
+    /// Makes buffers: one for the caller, and others.
+    fn add(&self, class: &Arc<SizeClass>) -> Result<(Option<u32>, Vec<RegionHandle>)> {
+        let first = class.made();
+        let count = self.step.min(class.max - first);
+        if count == 0 {
+            return Ok((None, Vec::new()));
+        }
+        let slab = SizeClass::slab(&*self.engine, (class.len, count), &self.options, class.place)?;
+        let stride = SizeClass::stride(&*self.engine, class.len).expect("the memory was allocated");
+        let backend = self.engine.info().backend;
+        let mut blocks: Vec<_> =
+            (0..count).map(|i| class.block(&slab, first + i, i * stride, backend)).collect();
+        class.slabs.lock().unwrap_or_else(PoisonError::into_inner).push(slab.region().clone());
+        class.made.store(first + count, Ordering::Relaxed);
+        // The caller's handle stays a pointer in the class, as those of all blocks that are taken.
+        _ = blocks.swap_remove(0).into_ptr();
+        Ok((Some(class.free.number(first)), blocks))
+    }
+}

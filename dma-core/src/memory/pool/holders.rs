@@ -1,0 +1,75 @@
+//! [`Holders`]: who took each buffer, and when.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The names of a pool's holders. Their numbers count from 1.
+#[derive(Default)]
+pub(super) struct Names(Mutex<Vec<String>>);
+
+impl Names {
+    /// Returns the number of a holder.
+    pub(super) fn number(&self, name: &str) -> u32 {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        u32::try_from(at + 1).unwrap_or(0)
+    }
+
+    /// Returns the name of a holder; `None` for 0.
+    pub(super) fn name(&self, number: u32) -> Option<String> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get((number as usize).checked_sub(1)?).cloned()
+    }
+}
+
+/// The last holder of each block of a size. It costs nothing until a buffer is taken under a name.
+pub(super) struct Holders {
+    numbers: usize,
+    begin: Instant,
+    of_blocks: OnceLock<Box<[Holder]>>,
+}
+
+#[derive(Default)]
+struct Holder {
+    number: AtomicU32,
+    /// Nanoseconds since `begin`.
+    since: AtomicU64,
+}
+
+impl Holders {
+    /// Makes holders of blocks whose numbers are below `numbers`.
+    pub(super) fn new(numbers: usize) -> Self {
+        Self { numbers, begin: Instant::now(), of_blocks: OnceLock::new() }
+    }
+
+    /// Notes that a block is taken.
+    #[inline]
+    pub(super) fn set(&self, block: u32, holder: u32) {
+        if holder != 0 || self.of_blocks.get().is_some() {
+            self.note(block, holder);
+        }
+    }
+
+    #[cold]
+    fn note(&self, block: u32, holder: u32) {
+        let of_blocks = self.of_blocks.get_or_init(|| (0..self.numbers).map(|_| Holder::default()).collect());
+        let of_block = &of_blocks[block as usize];
+        of_block.number.store(holder, Ordering::Relaxed);
+        let since = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        of_block.since.store(since, Ordering::Relaxed);
+    }
+
+    /// Returns the number of a block's holder, and the time for which it has held the block. The time is zero
+    /// if no buffer was taken under a name before.
+    pub(super) fn of(&self, block: u32) -> (u32, Duration) {
+        let Some(of_block) = self.of_blocks.get().map(|of_blocks| &of_blocks[block as usize]) else {
+            return (0, Duration::ZERO);
+        };
+        let since = Duration::from_nanos(of_block.since.load(Ordering::Relaxed));
+        (of_block.number.load(Ordering::Relaxed), self.begin.elapsed().saturating_sub(since))
+    }
+}

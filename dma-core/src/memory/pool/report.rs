@@ -1,0 +1,172 @@
+//! The state of pools, for operators.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::{BufferPool, PoolInner, SizeClass};
+use crate::Place;
+
+/// The pools of this process.
+static POOLS: Mutex<Vec<Weak<PoolInner>>> = Mutex::new(Vec::new());
+
+/// Returns the number of the next pool.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Adds a pool to those that [`pools`] returns.
+pub(super) fn add(pool: &Arc<PoolInner>) {
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|pool| pool.strong_count() > 0);
+    pools.push(Arc::downgrade(pool));
+}
+
+/// Returns the state of all pools of this process, of buffers and of windows.
+#[must_use]
+pub fn pools() -> Vec<PoolReport> {
+    let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // A pool may be dropped here, which runs an engine's code: without the lock.
+    let pools = pools.iter().filter_map(Weak::upgrade);
+    pools
+        .filter(|pool| pool.classes.iter().all(|class| !class.process.is_over()))
+        .map(PoolReport::of)
+        .collect()
+}
+
+/// The state of one pool, from [`pools`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// The pool's number in this process. Pools are numbered from 1, and no number is used again.
+    pub number: u64,
+    /// The pool's name: [`PoolOptions::with_label`](crate::PoolOptions::with_label), or else its number.
+    pub label: String,
+    /// The backend of the pool's engine.
+    pub backend: &'static str,
+    /// The place of the memory.
+    pub place: Place,
+    /// Warnings of long waits that were logged: see
+    /// [`PoolOptions::with_wait_warning`](crate::PoolOptions::with_wait_warning).
+    pub warnings: u64,
+    /// The buffers of each size, in the order of the sizes.
+    pub classes: Vec<PoolClass>,
+}
+
+impl PoolReport {
+    fn of(pool: Arc<PoolInner>) -> Self {
+        Self {
+            number: pool.number,
+            label: pool.label.clone(),
+            backend: pool.backend,
+            place: pool.classes.first().map_or(Place::Host, |class| class.place),
+            warnings: pool.watch.warnings(),
+            classes: pool.classes.iter().map(|class| PoolClass::of(class)).collect(),
+        }
+    }
+}
+
+/// The state of the buffers of one size, from [`BufferPool::classes`]. While other threads use the pool, the
+/// numbers are not of exactly the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PoolClass {
+    /// The length of each buffer, in bytes.
+    pub len: usize,
+    /// The number of buffers.
+    pub count: usize,
+    /// The number of buffers that the pool may grow to.
+    pub max: usize,
+    /// Buffers that are in use.
+    pub in_use: usize,
+    /// Tasks that wait for a buffer.
+    pub waiting: usize,
+    /// The longest wait of a task that is waiting; zero if none is.
+    pub current_wait: Duration,
+    /// The longest wait of a task so far, whether it has ended or not.
+    pub longest_wait: Duration,
+    /// Requests that found no free buffer, so far, by any method.
+    pub exhausted: u64,
+    /// Buffers that were added when all were in use.
+    pub grown: usize,
+}
+
+impl PoolClass {
+    fn of(class: &SizeClass) -> Self {
+        // Only the process that made the pool may take its locks.
+        let waits = if class.process.is_over() { Default::default() } else { class.free.waits() };
+        let count = class.made();
+        Self {
+            len: class.len,
+            count,
+            max: class.max,
+            in_use: count.saturating_sub(class.free.free()),
+            waiting: waits.tasks,
+            current_wait: waits.oldest.map_or(Duration::ZERO, |(_, wait)| wait),
+            longest_wait: waits.longest,
+            exhausted: class.exhausted.load(Ordering::Relaxed),
+            grown: count.saturating_sub(class.began_with),
+        }
+    }
+}
+
+impl BufferPool {
+    /// Returns the state of the buffers of each size, in the order of the sizes.
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = PoolClass> {
+        self.inner.classes.iter().map(|class| PoolClass::of(class))
+    }
+
+    /// Returns a text for people: for each size the buffers in use, the tasks that wait and for how long, and
+    /// who holds the buffers since when, by the names of [`held_by`](Self::held_by). Looks at each buffer, so
+    /// it takes microseconds for thousands.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let pool = &self.inner;
+        let mut text = format!("pool {} on {}", pool.label, pool.backend);
+        for class in &pool.classes {
+            let state = PoolClass::of(class);
+            let PoolClass { len, count, in_use, waiting, exhausted, .. } = state;
+            _ = write!(text, "\n  {len} bytes: {in_use} of {count} in use, {waiting} wait");
+            if waiting > 0 {
+                _ = write!(text, ", the first for {}", rounded(state.current_wait));
+            }
+            if exhausted > 0 {
+                let longest = rounded(state.longest_wait);
+                _ = write!(text, "; {exhausted} requests found none free, the longest wait was {longest}");
+            }
+            for (holder, (held, longest)) in class.held() {
+                let name = pool.holders.name(holder);
+                let name = name.as_deref().unwrap_or("no name (see `held_by`)");
+                _ = write!(text, "\n    held by {name}: {held}");
+                if longest > Duration::ZERO {
+                    _ = write!(text, ", the first for {}", rounded(longest));
+                }
+            }
+        }
+        text
+    }
+}
+
+impl SizeClass {
+    /// Returns the number of buffers that each holder has, and for how long it has held the first of them.
+    fn held(&self) -> BTreeMap<u32, (usize, Duration)> {
+        let mut held = BTreeMap::<u32, (usize, Duration)>::new();
+        for block in (0..self.made()).map(|index| self.free.number(index)).filter(|b| !self.free.has(*b)) {
+            let (holder, time) = self.holders.of(block);
+            let (count, longest) = held.entry(holder).or_default();
+            *count += 1;
+            *longest = time.max(*longest);
+        }
+        held
+    }
+}
+
+/// Writes a duration to the millisecond.
+fn rounded(time: Duration) -> String {
+    format!("{:?}", Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+}

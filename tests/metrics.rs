@@ -1,0 +1,86 @@
+//! All metrics have a help text, and the dashboard and the alert rules name no others.
+
+use std::collections::BTreeSet;
+
+use dma::prelude::*;
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+const DASHBOARD: &str = include_str!("../docs/metrics/dashboard.json");
+const ALERTS: &str = include_str!("../docs/metrics/alerts.yaml");
+
+/// Returns the names of metrics in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("dma_")).collect()
+}
+
+/// Returns the value of a metric, or the sum over several lines.
+fn value(text: &str, begin: &str) -> f64 {
+    let lines = text.lines().filter(|line| line.starts_with(begin));
+    lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect(line)).sum()
+}
+
+#[test]
+fn metrics_have_help_texts_and_a_place_in_the_dashboard() {
+    let prometheus = PrometheusBuilder::new().install_recorder().expect("the only recorder");
+    let engine = dma::open("meter+cpu:threads=0").expect("it opens");
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    let options = PoolOptions::new().with_growing_class(4096, 2, 3).with_label("ingest");
+    let pool = BufferPool::growing(engine.clone(), &options).expect("a pool");
+    let copy = || queue.copy(pool.try_get(64).expect("a buffer"), pool.try_get(64).expect("a buffer"));
+    let held = copy().expect("accepted").wait().expect("done");
+    let third = pool.try_get(64).expect("the pool grows");
+    assert!(pool.try_get(64).is_err());
+    let mut waits = pool.get(64);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(std::pin::Pin::new(&mut waits).poll(&mut context).is_pending());
+
+    dma::layers::meter::publish();
+    let text = prometheus.render();
+    for (begin, expected) in [
+        ("dma_descriptors_total{engine=\"cpu\",queue=\"0\",outcome=\"done\"}", 1.0),
+        ("dma_pool_buffers{pool=\"ingest\",len=\"4096\"}", 3.0),
+        ("dma_pool_max_buffers{pool=\"ingest\"", 3.0),
+        ("dma_pool_in_use{pool=\"ingest\"", 3.0),
+        ("dma_pool_waiting{pool=\"ingest\"", 1.0),
+        ("dma_pool_exhausted_total{pool=\"ingest\"", 3.0),
+        ("dma_pool_grown_total{pool=\"ingest\"", 1.0),
+    ] {
+        assert_eq!(value(&text, begin), expected, "{begin}: {text}");
+    }
+    assert!(value(&text, "dma_pool_current_wait_seconds{") > 0.0, "{text}");
+
+    let typed: BTreeSet<_> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let helped: BTreeSet<_> =
+        text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
+    assert!(typed.len() > 15 && typed.iter().all(|name| name.starts_with("dma_")), "{typed:?}");
+    assert_eq!(typed, helped, "metrics and their help texts");
+    assert_eq!(names(DASHBOARD), typed, "metrics of the dashboard, and metrics");
+    let unknown: Vec<_> = names(ALERTS).into_iter().filter(|name| !typed.contains(name)).collect();
+    assert!(!names(ALERTS).is_empty() && unknown.is_empty(), "the alert rules name {unknown:?}");
+
+    // Counts are published once, and a pool that was dropped has no buffers.
+    drop((held, third));
+    dma::layers::meter::publish();
+    assert_eq!(value(&prometheus.render(), "dma_pool_exhausted_total{"), 3.0);
+    drop(waits);
+    drop(pool);
+    dma::layers::meter::publish();
+    let text = prometheus.render();
+    assert_eq!(value(&text, "dma_pool_buffers{"), 0.0, "{text}");
+    assert_eq!(value(&text, "dma_pool_exhausted_total{"), 3.0, "{text}");
+}
+
+#[test]
+fn the_dashboard_is_one_that_grafana_imports() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64()), "{panel}");
+        assert!(panel["title"].is_string() && panel["gridPos"]["w"].is_u64(), "{panel}");
+        let targets = panel["targets"].as_array().expect("targets");
+        assert!(!targets.is_empty() && targets.iter().all(|target| target["expr"].is_string()), "{panel}");
+    }
+}
