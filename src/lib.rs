@@ -44,7 +44,8 @@
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
 //! | `cuda` | yes | the backend `cuda`: `dma::cuda` |
 //! | `metrics` | no | [`layers::meter`]: counts of `meter+NAME` for the recorder of the crate `metrics` |
-//! | `serde` | no | options, pools and [`EngineName`] read and written by serde; descriptions and counters written |
+//! | `files` | no | `dma::files`: files read into registered memory and written from it, by io_uring |
+//! | `serde` | no | options and engine names read and written by serde; descriptions and counters written |
 //! | `schemars` | no | the schema of the former, for configuration files |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
@@ -69,6 +70,8 @@ pub use dma_cuda as cuda;
 pub use dma_doca as doca;
 #[cfg(feature = "dsa")]
 pub use dma_dsa as dsa;
+#[cfg(feature = "files")]
+pub use dma_files as files;
 #[cfg(feature = "ioat")]
 pub use dma_ioat as ioat;
 pub use dma_ipc as ipc;
@@ -78,6 +81,11 @@ pub use dma_rdma as rdma;
 pub use dma_sim as sim;
 pub use doctor::{Diagnosis, doctor};
 pub use registry::{backends, discover, open, open_name, parse_untrusted, register};
+
+/// The code of the guide, which is compiled and run as tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
 
 /// The traits and types that most programs need.
 pub mod prelude {

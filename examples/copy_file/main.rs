@@ -7,18 +7,22 @@
 //! | `partial.rs` | a file without a name until it is complete |
 //! | `pieces.rs` | SRC cut into chunks and holes |
 //! | `pipeline.rs` | reading, DMA and writing, all three at once |
+//! | `direct.rs` | `--direct`: the same without the page cache, by io_uring |
+//! | `share.rs` | `--share`: by the file system alone |
 //! | `digest.rs` | `--verify` |
 //!
 //! `command.rs` and `disk.rs` are links to files of `dma-copy`.
 
 mod command;
 mod digest;
+mod direct;
 mod disk;
 mod files;
 mod options;
 mod partial;
 mod pieces;
 mod pipeline;
+mod share;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -66,10 +70,13 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<String, Failure> {
     command::handle_signals()?;
     let started = Instant::now();
-    let engine = dma::open(&options.engine)?;
     let source = Source::open(&options.src, "SRC ")?
         .ok_or_else(|| failure!("SRC {} does not exist; check its name", options.src.display()))?;
     let target = Target::create(&options.dst, &options.src, &source)?;
+    if options.share {
+        return share::copy(options, &source, target, started);
+    }
+    let engine = dma::open(&options.engine)?;
     let bar = progress_bar(source.len(), "copying", options.quiet > 0);
     let copied = copy(options, &*engine, &source, target, &bar, started);
     bar.finish_and_clear();
@@ -84,7 +91,8 @@ fn copy(
     bar: &ProgressBar,
     started: Instant,
 ) -> Result<String, Failure> {
-    let copied = pipeline::copy(engine, source, &target, options, bar)?;
+    let copy = if options.direct { direct::copy } else { pipeline::copy };
+    let copied = copy(engine, source, &target, options, bar)?;
     if options.sync {
         target.sync()?;
     }

@@ -10,7 +10,8 @@ use crate::command::parse_size;
 ///
 /// Reading SRC, moving the bytes and writing DST overlap. DST appears under its name only when it is
 /// complete. An existing DST is replaced then, and unchanged if the copy fails. Permission bits are those of
-/// cp, and holes of sparse files stay holes.
+/// cp, and holes of sparse files stay holes. It is not a replacement for cp: it copies one regular file, and
+/// neither directories nor owner, timestamps, extended attributes and ACLs.
 #[derive(Debug, Parser)]
 #[command(name = "copy_file", version, after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -36,6 +37,17 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) verify: bool,
 
+    /// Bypass the page cache (O_DIRECT): for files that are larger than memory or not read again. Reads and
+    /// writes are by io_uring, or by threads where the system forbids it. Chunks that are not a multiple of
+    /// 4K go through the cache
+    #[arg(long)]
+    pub(crate) direct: bool,
+
+    /// Let the file system copy: DST shares SRC's extents if it can (reflink), or else the system copies
+    /// (copy_file_range). No engine moves bytes
+    #[arg(long, conflicts_with_all = ["direct", "verify", "engine", "chunk", "depth"])]
+    pub(crate) share: bool,
+
     /// Sync DST to disk before it gets its name
     #[arg(long)]
     pub(crate) sync: bool,
@@ -50,6 +62,8 @@ Examples:
   copy_file disk.img backup.img                    the best engine that this machine has
   copy_file --verify --sync disk.img backup.img    verified, and safe on its disk
   copy_file --chunk 1M --depth 16 disk.img b.img   longer copies, more in flight
+  copy_file --direct --chunk 1M disk.img b.img     without the page cache
+  copy_file --share disk.img backup.img            in no time, where the file system shares extents
   copy_file --engine sim:seed=7,faults=corrupt@3 --verify disk.img b.img
                                                    a simulated device that corrupts its third copy
 

@@ -31,9 +31,9 @@ const WORKERS: usize = 2;
 /// Attempts to take the lock for writing before a worker sleeps: longer than writing a chunk takes.
 const SPINS: u32 = 4000;
 /// Time after which a device that has work and completes nothing is given up.
-const STALL: Duration = Duration::from_secs(10);
+pub(crate) const STALL: Duration = Duration::from_secs(10);
 /// Longest wait between two checks for an interrupt.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Copied {
@@ -89,7 +89,7 @@ pub(crate) fn copy(
 }
 
 /// Refuses buffers larger than the machine's memory.
-fn check_memory(needed: u64) -> Result<(), Failure> {
+pub(crate) fn check_memory(needed: u64) -> Result<(), Failure> {
     let system = rustix::system::sysinfo();
     let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
     if needed > memory {
@@ -306,6 +306,6 @@ impl Worker<'_, '_> {
 }
 
 /// Adds the offset in SRC to an error.
-fn at(offset: u64, error: dma::Error) -> Failure {
+pub(crate) fn at(offset: u64, error: dma::Error) -> Failure {
     failure!("cannot move the bytes of SRC at {offset}: {error}")
 }

@@ -1,8 +1,8 @@
 //! The model's only source of chance: one seed, one stream per use. Faults have [their
 //! own](super::FaultInjector).
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng as _, SeedableRng as _};
 
 /// Use of a stream of random numbers. Streams are independent: one more report does not change the jitter.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,231 @@
+//! `--direct`: SRC and DST without the page cache, by io_uring.
+//!
+//! One thread submits reads to a file queue, copies of what was read to the engine, and writes of what was
+//! copied to the file queue again. Up to `--depth` chunks are in one of these three states.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use blake3::Hasher;
+use dma::files::{DmaFile, FileQueue, FileQueueOptions, FileTransfer};
+use dma::{
+    BufferMut, BufferPool, DmaEngine, DmaEngineExt, PoolOptions, Queue, QueueOptions, Retry, Transfer,
+};
+use indicatif::ProgressBar;
+
+use crate::command::tries_after;
+use crate::disk::Source;
+use crate::files::Target;
+use crate::options::Options;
+use crate::pieces::{Piece, Pieces};
+use crate::pipeline::{Copied, POLL_INTERVAL, STALL, at, check_memory};
+use crate::{Failure, check_interrupt, digest, failure};
+
+pub(crate) fn copy(
+    engine: &dyn DmaEngine,
+    source: &Source,
+    target: &Target,
+    options: &Options,
+    bar: &ProgressBar,
+) -> Result<Copied, Failure> {
+    let chunks = source.len().div_ceil(options.chunk as u64);
+    let depth = chunks.clamp(1, u64::from(options.depth)) as usize;
+    check_memory(2 * depth as u64 * options.chunk as u64)?;
+    // The length is known, so that no write changes it.
+    target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
+    let pool = BufferPool::new(engine, &PoolOptions::new().with_class(options.chunk, 2 * depth))?;
+    let queue = QueueOptions::new().with_depth(depth).with_drop_timeout(Duration::from_secs(1));
+    let direct = |file: &std::fs::File, name: &str| {
+        let file = file.try_clone().map_err(dma::Error::from).map(DmaFile::from);
+        file.and_then(DmaFile::with_direct).map_err(|e| failure!("{name}: {e}; copy without --direct"))
+    };
+    // At most `depth` chunks are read or written.
+    let file_queue = FileQueueOptions::new().with_depth(depth);
+    let mut copying = Copying {
+        src: direct(&source.file, "SRC")?,
+        dst: direct(target.file(), "DST")?,
+        files: FileQueue::with_pools(&file_queue, &[&pool])?,
+        queue: engine.open_queue(&queue)?,
+        pool,
+        depth,
+        engine,
+        source,
+        target,
+        bar,
+        pieces: Pieces::new(&source.file, source.len(), source.is_sparse(), options.chunk),
+        hasher: options.verify.then(Hasher::new),
+        reads: VecDeque::new(),
+        copies: VecDeque::new(),
+        writes: VecDeque::new(),
+        copied: Copied { data: 0, retries: 0, digest: None },
+    };
+    copying.run()?;
+    let digest = copying.hasher.map(|hasher| hasher.finalize());
+    Ok(Copied { digest, ..copying.copied })
+}
+
+/// The chunks in flight, each of which is read, then copied, then written, in the order of the file.
+struct Copying<'a> {
+    files: FileQueue,
+    queue: Queue,
+    src: DmaFile,
+    dst: DmaFile,
+    pool: BufferPool,
+    depth: usize,
+    engine: &'a dyn DmaEngine,
+    source: &'a Source,
+    target: &'a Target,
+    bar: &'a ProgressBar,
+    pieces: Pieces<'a>,
+    hasher: Option<Hasher>,
+    reads: VecDeque<(u64, FileTransfer<BufferMut>)>,
+    copies: VecDeque<DmaCopy>,
+    writes: VecDeque<FileTransfer<BufferMut>>,
+    copied: Copied,
+}
+
+struct DmaCopy {
+    offset: u64,
+    transfer: Transfer<(BufferMut, BufferMut)>,
+    tries: u32,
+}
+
+impl Copying<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        let mut reading = true;
+        loop {
+            check_interrupt()?;
+            while reading && self.reads.len() + self.copies.len() + self.writes.len() < self.depth {
+                reading = self.read()?;
+            }
+            let moved = self.finish_write(false)? | self.finish_copy()? | self.finish_read(false)?;
+            if moved {
+                continue;
+            }
+            // Wait for the chunk that is the furthest.
+            if !self.writes.is_empty() {
+                self.finish_write(true)?;
+            } else if !self.copies.is_empty() {
+                self.wait_for_device()?;
+            } else if !self.reads.is_empty() {
+                self.finish_read(true)?;
+            } else if !reading {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins to read the next chunk. Returns false at the end of SRC.
+    fn read(&mut self) -> Result<bool, Failure> {
+        match self.pieces.next().map_err(|e| failure!("cannot look for holes in SRC: {e}"))? {
+            None => return Ok(false),
+            Some(Piece::Hole { len }) => {
+                // The digest needs the bytes in order.
+                while self.hasher.is_some() && !self.reads.is_empty() {
+                    self.finish_read(true)?;
+                }
+                if let Some(hasher) = &mut self.hasher {
+                    digest::add_zeros(hasher, len)?;
+                }
+                self.bar.inc(len);
+            }
+            Some(Piece::Data { offset, len }) => {
+                let buffer = self.pool.try_get(len)?;
+                let read = self.files.read_at(&self.src, offset, buffer).map_err(dma::Error::from)?;
+                self.reads.push_back((offset, read));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Submits the copy of the oldest read if it is done, or waits for it. Returns whether it was done.
+    fn finish_read(&mut self, wait: bool) -> Result<bool, Failure> {
+        let Some((offset, read)) = pop_if(&mut self.reads, |(_, read)| is_done(read, wait)) else {
+            return check_interrupt().map(|()| false);
+        };
+        let (src, len) = read.wait().map_err(|e| failure!("cannot read SRC at byte {offset}: {e}"))?;
+        if len < src.len() {
+            let short = std::io::ErrorKind::UnexpectedEof.into();
+            return Err(Failure::from(self.source.explain(offset, &short)));
+        }
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&src);
+        }
+        let dst = self.pool.try_get(len)?;
+        self.submit(offset, src, dst, 0)?;
+        Ok(true)
+    }
+
+    fn submit(&mut self, offset: u64, src: BufferMut, dst: BufferMut, tries: u32) -> Result<(), Failure> {
+        let transfer = self.queue.copy(src, dst).map_err(|e| at(offset, e.into()))?;
+        self.queue.flush();
+        self.copies.push_back(DmaCopy { offset, transfer, tries });
+        Ok(())
+    }
+
+    /// Begins to write the oldest copy if it is done, or submits it again. Returns whether it was done.
+    fn finish_copy(&mut self) -> Result<bool, Failure> {
+        let Some(copy) = pop_if(&mut self.copies, |copy| copy.transfer.is_done()) else { return Ok(false) };
+        let DmaCopy { offset, transfer, tries } = copy;
+        match transfer.wait() {
+            Ok((_, dst)) => {
+                let write = self.files.write_at(&self.dst, offset, dst).map_err(dma::Error::from)?;
+                self.writes.push_back(write);
+            }
+            Err(e) => match e.into_parts() {
+                (error, Some((src, dst))) if tries < tries_after(&error) => {
+                    if error.retry() == Retry::Later {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    self.copied.retries += 1;
+                    self.submit(offset, src, dst, tries + 1)?;
+                }
+                (error, _) => return Err(at(offset, error)),
+            },
+        }
+        Ok(true)
+    }
+
+    /// Takes the oldest write if it is done, or waits for it. Returns whether it was done.
+    fn finish_write(&mut self, wait: bool) -> Result<bool, Failure> {
+        let Some(write) = pop_if(&mut self.writes, |write| is_done(write, wait)) else {
+            return check_interrupt().map(|()| false);
+        };
+        let (dst, _) = write.wait().map_err(|e| {
+            let (error, _) = e.into_parts();
+            match std::error::Error::source(&error).and_then(|e| e.downcast_ref::<std::io::Error>()) {
+                Some(e) => self.target.explain(e),
+                None => failure!("cannot write DST: {error}"),
+            }
+        })?;
+        self.copied.data += dst.len() as u64;
+        self.bar.inc(dst.len() as u64);
+        Ok(true)
+    }
+
+    fn wait_for_device(&mut self) -> Result<(), Failure> {
+        let started = Instant::now();
+        while let Some(oldest) = self.copies.front_mut()
+            && oldest.transfer.wait_for(POLL_INTERVAL).is_err()
+        {
+            check_interrupt()?;
+            if started.elapsed() > STALL {
+                return Err(failure!(
+                    "{} has completed nothing for {STALL:?}; reset the device, or copy with --engine cpu",
+                    self.engine.info().backend
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an operation has ended, and waits a moment for it if asked to.
+fn is_done(transfer: &FileTransfer<BufferMut>, wait: bool) -> bool {
+    if wait { transfer.wait_timeout(POLL_INTERVAL) } else { transfer.is_done() }
+}
+
+/// Takes the oldest one if it is `done`.
+fn pop_if<T>(queue: &mut VecDeque<T>, done: impl FnOnce(&T) -> bool) -> Option<T> {
+    if queue.front().is_some_and(done) { queue.pop_front() } else { None }
+}

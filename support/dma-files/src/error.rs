@@ -1,0 +1,52 @@
+//! [`FileError`]: a failed operation, with its buffer.
+
+use std::fmt;
+
+use dma_core::Error;
+
+/// The error of an operation on a file. It has the operation's buffer.
+pub struct FileError<T> {
+    error: Error,
+    buffer: T,
+}
+
+impl<T> FileError<T> {
+    pub(crate) const fn new(error: Error, buffer: T) -> Self {
+        Self { error, buffer }
+    }
+
+    /// Returns the error.
+    pub const fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Returns the error and the buffer. After a read, the buffer holds undefined bytes where the file was
+    /// not read.
+    pub fn into_parts(self) -> (Error, T) {
+        (self.error, self.buffer)
+    }
+}
+
+impl<T> From<FileError<T>> for Error {
+    fn from(e: FileError<T>) -> Self {
+        e.error
+    }
+}
+
+impl<T> fmt::Debug for FileError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for FileError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for FileError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}

@@ -1,0 +1,134 @@
+//! [`DmaFile`]: a file that queues read and write.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use dma_core::{Error, ErrorKind, Result};
+use rustix::fs::OFlags;
+
+/// Alignment of direct reads and writes, in bytes: address, offset and length. No disk asks for more.
+const DIRECT_ALIGNMENT: usize = 4096;
+
+/// Options of opening a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenFile {
+    /// Opens the file for writing as well. Default: false.
+    pub write: bool,
+    /// Makes the file if there is none, and makes it empty if there is one. Default: false.
+    pub create: bool,
+    /// Bypasses the page cache (`O_DIRECT`). Default: false. Ranges whose address, offset or length is not a
+    /// multiple of 4096 bytes go through the cache, such as the end of most files.
+    pub direct: bool,
+}
+
+impl OpenFile {
+    /// Returns the defaults: the file is opened for reading, by the page cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    dma_core::setters! {
+        with_write(write: bool);
+        with_create(create: bool);
+        with_direct(direct: bool);
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `PermissionDenied` or `Os`, with the path; `Unsupported` if its file system has no direct
+    /// access.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<DmaFile> {
+        let path = path.as_ref();
+        let mut options = OpenOptions::new();
+        let write = self.write || self.create;
+        options.read(true).write(write).create(self.create).truncate(self.create);
+        let named = |e: io::Error| Error::from(e).with_operation(format!("open {}", path.display()));
+        let file = options.open(path).map_err(named)?;
+        let file = DmaFile::from(file);
+        if self.direct {
+            file.with_direct().map_err(|e| e.with_operation(format!("open {}", path.display())))
+        } else {
+            Ok(file)
+        }
+    }
+}
+
+/// An open file. Clones share it.
+#[derive(Clone, Debug)]
+pub struct DmaFile(Arc<Opened>);
+
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    /// The same file, without the page cache.
+    direct: Option<File>,
+}
+
+impl From<File> for DmaFile {
+    /// Takes a file that is open already. Its position does not matter.
+    fn from(file: File) -> Self {
+        Self(Arc::new(Opened { file, direct: None }))
+    }
+}
+
+impl AsFd for DmaFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.file.as_fd()
+    }
+}
+
+impl DmaFile {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenFile::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        OpenFile::new().open(path)
+    }
+
+    /// Returns the same file with direct access: see [`OpenFile::direct`]. It also works for files without a
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the file system has no direct access; `Os` without `/proc`.
+    pub fn with_direct(self) -> Result<Self> {
+        let file = self.0.file.try_clone()?;
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(io::Error::from)?;
+        let write = !(flags & OFlags::RWMODE).is_empty();
+        let mut options = OpenOptions::new();
+        options.read((flags & OFlags::RWMODE) != OFlags::WRONLY).write(write);
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+        let direct = options.open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|e| {
+            if e.kind() == io::ErrorKind::InvalidInput {
+                Error::new(ErrorKind::Unsupported, "the file system has no direct access (O_DIRECT)")
+                    .with_hint("leave direct access out, or use a file on a disk")
+            } else {
+                e.into()
+            }
+        })?;
+        Ok(Self(Arc::new(Opened { file, direct: Some(direct) })))
+    }
+
+    /// Returns whether the file is read and written without the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.0.direct.is_some()
+    }
+
+    /// Returns the descriptor for a transfer of this range.
+    pub(crate) fn descriptor(&self, addr: usize, offset: u64, len: usize) -> RawFd {
+        let aligned = |n: usize| n.is_multiple_of(DIRECT_ALIGNMENT);
+        let whole = aligned(addr) && aligned(len) && offset.is_multiple_of(DIRECT_ALIGNMENT as u64);
+        self.0.direct.as_ref().filter(|_| whole).unwrap_or(&self.0.file).as_raw_fd()
+    }
+}

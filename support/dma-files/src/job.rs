@@ -1,0 +1,249 @@
+//! [`Job`]: one operation, from its submission to its end.
+#![expect(unsafe_code, reason = "operations have the addresses of buffers that their transfers own")]
+
+use std::any::Any;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::file::DmaFile;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Sync,
+}
+
+/// The bytes of an operation's buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) begin: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+// SAFETY: the address is a number to all but the system calls that read and write the bytes. The transfer of
+// the operation owns the buffer until its end, and no reference to the bytes exists until then.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// One operation.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: Kind,
+    pub(crate) file: DmaFile,
+    pub(crate) offset: u64,
+    pub(crate) memory: Memory,
+    /// The registered buffer that the memory is a part of.
+    pub(crate) fixed: Option<u16>,
+    /// The operations in flight of the queue.
+    in_flight: Arc<InFlight>,
+    /// Bytes that were read or written.
+    done: AtomicUsize,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    result: Option<Result<usize, Errno>>,
+    waker: Option<Waker>,
+    /// The buffer, if its owner dropped the transfer.
+    kept: Option<Kept>,
+    cancelled: bool,
+}
+
+struct Kept(Box<dyn Any + Send>);
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+/// The rest of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) descriptor: RawFd,
+    pub(crate) offset: u64,
+    pub(crate) begin: *mut u8,
+    pub(crate) len: usize,
+}
+
+/// The result of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The rest is to be submitted.
+    Continue,
+    Ended,
+}
+
+impl Job {
+    pub(crate) fn new(
+        kind: Kind,
+        (file, offset): (DmaFile, u64),
+        memory: Memory,
+        fixed: Option<u16>,
+        in_flight: Arc<InFlight>,
+    ) -> Self {
+        Self {
+            kind,
+            file,
+            offset,
+            memory,
+            fixed,
+            in_flight,
+            done: AtomicUsize::new(0),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is left to do. The system reads and writes at most 2 GiB at a time.
+    pub(crate) fn part(&self) -> Part {
+        let done = self.done.load(Ordering::Relaxed);
+        let begin = self.memory.begin.as_ptr().wrapping_add(done);
+        let (offset, len) = (self.offset + done as u64, (self.memory.len - done).min(1 << 30));
+        Part { descriptor: self.file.descriptor(begin.addr(), offset, len), offset, begin, len }
+    }
+
+    /// Takes the result of a part, as bytes or an error. Only the thread that completes operations calls
+    /// this.
+    pub(crate) fn advance(&self, result: Result<usize, Errno>) -> Step {
+        let end = match result {
+            Err(Errno::INTR | Errno::AGAIN) if !self.state().cancelled => return Step::Continue,
+            Err(Errno::INTR) => Err(Errno::CANCELED),
+            Err(e) => Err(e),
+            Ok(_) if self.kind == Kind::Sync => Ok(0),
+            Ok(bytes) => {
+                let done = self.done.load(Ordering::Relaxed) + bytes;
+                self.done.store(done, Ordering::Relaxed);
+                if done < self.memory.len && bytes > 0 {
+                    return if self.state().cancelled {
+                        self.end(Err(Errno::CANCELED))
+                    } else {
+                        Step::Continue
+                    };
+                }
+                match self.kind {
+                    // The system wrote nothing and reported no error.
+                    Kind::Write if done < self.memory.len => Err(Errno::IO),
+                    _ => Ok(done),
+                }
+            }
+        };
+        self.end(end)
+    }
+
+    fn end(&self, result: Result<usize, Errno>) -> Step {
+        // First, so that a caller that sees the end finds room for the next operation.
+        self.in_flight.remove();
+        let mut state = self.state();
+        state.result = Some(result);
+        let (waker, kept) = (state.waker.take(), state.kept.take());
+        drop(state);
+        self.ended.notify_all();
+        // Wakers and destructors run without the lock.
+        drop(kept.map(|kept| kept.0));
+        waker.into_iter().for_each(Waker::wake);
+        Step::Ended
+    }
+
+    /// Bytes that were read or written so far.
+    pub(crate) fn done(&self) -> usize {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the end of the operation. Returns whether it has not ended yet.
+    pub(crate) fn cancel(&self) -> bool {
+        let mut state = self.state();
+        state.cancelled = true;
+        state.result.is_none()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state().cancelled
+    }
+
+    /// Returns the result, or sets the waker.
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<usize, Errno>> {
+        let waker = waker.clone();
+        let mut state = self.state();
+        if state.result.is_some() {
+            return state.result;
+        }
+        let old = state.waker.replace(waker);
+        drop(state);
+        drop(old);
+        None
+    }
+
+    pub(crate) fn result(&self) -> Option<Result<usize, Errno>> {
+        self.state().result
+    }
+
+    /// Blocks until the operation has ended.
+    pub(crate) fn wait(&self) -> Result<usize, Errno> {
+        let mut state = self.state();
+        loop {
+            match state.result {
+                Some(result) => return result,
+                None => state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Blocks until the operation has ended, for at most `timeout`. Returns whether it has ended.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
+        let waits = |state: &mut State| state.result.is_none();
+        let waited = self.ended.wait_timeout_while(self.state(), timeout, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
+    }
+
+    /// Keeps a buffer until the operation has ended.
+    pub(crate) fn keep(&self, buffer: impl Any + Send) {
+        let buffer = Kept(Box::new(buffer));
+        let mut state = self.state();
+        if state.result.is_none() {
+            state.kept = Some(buffer);
+        } else {
+            drop(state);
+            drop(buffer);
+        }
+    }
+}
+
+/// The jobs in flight of one queue.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(AtomicUsize);
+
+impl InFlight {
+    /// Adds an operation, unless there are `depth` of them.
+    pub(crate) fn try_add(&self, depth: usize) -> bool {
+        let add = |n: usize| (n < depth).then_some(n + 1);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn remove(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Does the work of a part, and of the rest, by `once`.
+pub(crate) fn run(job: &Arc<Job>, mut once: impl FnMut(&Job) -> Result<usize, Errno>) {
+    while job.advance(if job.is_cancelled() { Err(Errno::CANCELED) } else { once(job) }) == Step::Continue {}
+}

@@ -1,0 +1,60 @@
+//! Memory that files are read into and written from.
+
+use std::ptr::NonNull;
+
+use dma_core::{Buffer, BufferMut, Error, ErrorKind, Region, Result, Window};
+
+mod sealed {
+    pub trait View: Send + 'static {
+        fn region(&self) -> &super::Region;
+        fn offset(&self) -> usize;
+        fn len(&self) -> usize;
+    }
+}
+use sealed::View;
+
+/// Memory that a file is written from: [`BufferMut`], [`Buffer`], [`Window`].
+pub trait FileSource: View {}
+
+/// Memory that a file is read into: [`BufferMut`], [`Window`].
+pub trait FileDestination: View {}
+
+macro_rules! view {
+    ($($view:ty),+) => {$(
+        impl View for $view {
+            fn region(&self) -> &Region {
+                <$view>::region(self)
+            }
+            fn offset(&self) -> usize {
+                <$view>::offset(self)
+            }
+            fn len(&self) -> usize {
+                <$view>::len(self)
+            }
+        }
+    )+};
+}
+view!(BufferMut, Buffer, Window);
+
+impl FileSource for BufferMut {}
+impl FileSource for Buffer {}
+impl FileSource for Window {}
+impl FileDestination for BufferMut {}
+impl FileDestination for Window {}
+
+/// Returns the address of the view's bytes, and their number.
+pub(crate) fn memory<T: View>(view: &T) -> Result<(NonNull<u8>, usize)> {
+    let len = view.len();
+    if len == 0 {
+        return Ok((NonNull::dangling(), 0));
+    }
+    let info = view.region().as_raw().info();
+    let Some(begin) = info.cpu else {
+        return Err(Error::new(ErrorKind::Unsupported, "the CPU cannot reach this memory")
+            .with_hint("read the file into host memory, and copy it to the device by its engine"));
+    };
+    debug_assert!(view.offset() + len <= info.len);
+    // The view lies within the region, so that the sum is not null.
+    let begin = begin.as_ptr().wrapping_add(view.offset());
+    Ok((NonNull::new(begin).unwrap_or(NonNull::dangling()), len))
+}

@@ -1,0 +1,279 @@
+//! [`FileQueue`]: submits operations.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dma_core::{BufferPool, Error, ErrorKind, Result};
+
+use crate::error::FileError;
+use crate::file::DmaFile;
+use crate::job::{InFlight, Job, Kind, Memory};
+use crate::operand::{FileDestination, FileSource, memory};
+use crate::options::{FileQueueOptions, Method};
+use crate::ring::Ring;
+use crate::transfer::FileTransfer;
+use crate::workers::Workers;
+
+/// The longest buffer that io_uring registers, in bytes.
+const MAX_FIXED: usize = 1 << 30;
+
+/// Reads and writes files. Clones share one queue, and any thread may use them.
+///
+/// Dropping the last clone does not wait: operations in flight go on to their ends.
+#[derive(Clone)]
+pub struct FileQueue(Arc<Inner>);
+
+struct Inner {
+    depth: usize,
+    in_flight: Arc<InFlight>,
+    backend: Arc<Backend>,
+    /// Buffers that are registered with io_uring: addresses and lengths, sorted.
+    fixed: Vec<(usize, usize)>,
+    /// Their memory.
+    _pools: Vec<BufferPool>,
+}
+
+/// The method, and the process that it belongs to.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    process: u32,
+    by: ManuallyDrop<By>,
+}
+
+#[derive(Debug)]
+enum By {
+    Ring(Ring),
+    Workers(Workers),
+}
+
+impl Backend {
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    pub(crate) fn cancel(&self, job: &Arc<Job>) {
+        match &*self.by {
+            By::Ring(ring) if self.is_of_this_process() => ring.cancel(job),
+            // A thread sees the request before it begins, and between two parts.
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Backend {
+    #[expect(unsafe_code, reason = "a forked process drops neither the ring nor its threads")]
+    fn drop(&mut self) {
+        // A forked process leaves the ring and the locks to the process that made them.
+        if self.is_of_this_process() {
+            // SAFETY: this is the drop of the only owner.
+            unsafe { ManuallyDrop::drop(&mut self.by) };
+        }
+    }
+}
+
+impl FileQueue {
+    /// Opens a queue.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` or `InvalidArgument` for the options; `Unsupported`, `PermissionDenied` or `Os` if they
+    /// ask for io_uring and the system forbids it; `OutOfMemory` or `OutOfResources`, also without threads.
+    pub fn new(options: &FileQueueOptions) -> Result<Self> {
+        Self::with_pools(options, &[])
+    }
+
+    /// Opens a queue, and registers the memory that these pools have now with io_uring (fixed buffers), so
+    /// that the system looks up their pages once. Other memory can be used as well. The queue keeps the
+    /// pools.
+    ///
+    /// If the system refuses the registration, as it does beyond the limit of locked memory, the queue works
+    /// without: [`has_fixed_buffers`](Self::has_fixed_buffers).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_pools(options: &FileQueueOptions, pools: &[&BufferPool]) -> Result<Self> {
+        let in_flight = Arc::default();
+        let opened = options
+            .validate()
+            .and_then(|()| Self::open(options, &in_flight, pools))
+            .map_err(|e| e.with_operation("open file queue"));
+        let (by, fixed) = opened?;
+        let backend = Arc::new(Backend { process: std::process::id(), by: ManuallyDrop::new(by) });
+        let pools = pools.iter().map(|pool| (*pool).clone()).collect();
+        Ok(Self(Arc::new(Inner { depth: options.depth, in_flight, backend, fixed, _pools: pools })))
+    }
+
+    fn open(
+        options: &FileQueueOptions,
+        in_flight: &Arc<InFlight>,
+        pools: &[&BufferPool],
+    ) -> Result<(By, Vec<(usize, usize)>)> {
+        let workers = || Ok((By::Workers(Workers::new(options.threads)?), Vec::new()));
+        if options.method == Some(Method::Threads) {
+            return workers();
+        }
+        let fixed = fixed_buffers(pools);
+        match Ring::new(options.depth, Arc::clone(in_flight), &fixed) {
+            Ok((ring, true)) => Ok((By::Ring(ring), fixed)),
+            Ok((ring, false)) => Ok((By::Ring(ring), Vec::new())),
+            Err(e) if options.method.is_some() => Err(e),
+            Err(error) => {
+                tracing::info!(%error, "threads read and write files");
+                workers()
+            }
+        }
+    }
+
+    /// Returns the method that the queue uses.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        match &*self.0.backend.by {
+            By::Ring(_) => Method::IoUring,
+            By::Workers(_) => Method::Threads,
+        }
+    }
+
+    /// Returns whether the memory of its pools is registered with io_uring.
+    #[must_use]
+    pub fn has_fixed_buffers(&self) -> bool {
+        !self.0.fixed.is_empty()
+    }
+
+    /// Returns the number of operations in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight.count()
+    }
+
+    /// Reads the file from byte `offset` on until the buffer is full or the file ends.
+    ///
+    /// # Errors
+    ///
+    /// `QueueFull`, or `Unsupported` for memory that the CPU cannot reach and in a forked process, or
+    /// `OutOfRange` for the offset. All have the buffer. Errors of the file come from the [`FileTransfer`].
+    pub fn read_at<D: FileDestination>(
+        &self,
+        file: &DmaFile,
+        offset: u64,
+        buffer: D,
+    ) -> Result<FileTransfer<D>, FileError<D>> {
+        match memory(&buffer) {
+            Ok(bytes) => self.submit(Kind::Read, (file, offset), bytes, buffer),
+            Err(e) => Err(FileError::new(e.with_operation("read a file"), buffer)),
+        }
+    }
+
+    /// Writes the buffer to the file from byte `offset` on, which makes the file longer if need be.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_at`](Self::read_at).
+    pub fn write_at<S: FileSource>(
+        &self,
+        file: &DmaFile,
+        offset: u64,
+        buffer: S,
+    ) -> Result<FileTransfer<S>, FileError<S>> {
+        match memory(&buffer) {
+            Ok(bytes) => self.submit(Kind::Write, (file, offset), bytes, buffer),
+            Err(e) => Err(FileError::new(e.with_operation("write a file"), buffer)),
+        }
+    }
+
+    /// Writes what was written to the file to its disk (`fsync`). Writes that have not ended are not waited
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// `QueueFull`, or `Unsupported` in a forked process.
+    pub fn sync(&self, file: &DmaFile) -> Result<FileTransfer<()>, FileError<()>> {
+        self.submit(Kind::Sync, (file, 0), (NonNull::dangling(), 0), ())
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        (file, offset): (&DmaFile, u64),
+        (begin, len): (NonNull<u8>, usize),
+        buffer: T,
+    ) -> Result<FileTransfer<T>, FileError<T>> {
+        let inner = &*self.0;
+        if let Err(e) = inner.admit(offset, len) {
+            return Err(FileError::new(e.with_operation("submit to a file queue"), buffer));
+        }
+        let (target, memory) = ((file.clone(), offset), Memory { begin, len });
+        let in_flight = Arc::clone(&inner.in_flight);
+        let job = Arc::new(Job::new(kind, target, memory, inner.fixed(begin.addr().get(), len), in_flight));
+        match &*inner.backend.by {
+            By::Ring(ring) => ring.submit(Arc::clone(&job)),
+            By::Workers(workers) => workers.submit(Arc::clone(&job)),
+        }
+        Ok(FileTransfer::new(job, Arc::clone(&inner.backend), buffer))
+    }
+}
+
+impl Inner {
+    /// Checks an operation, and counts it.
+    fn admit(&self, offset: u64, len: usize) -> Result<()> {
+        if !self.backend.is_of_this_process() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the file queue is of the process before the fork",
+            )
+            .with_hint("open the file queue after the fork"));
+        }
+        // The system adds the length, so that the sum must fit as well.
+        if offset.checked_add(len as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("{len} bytes at byte {offset} of a file"))
+                .with_numbers(offset, i64::MAX as u64)
+                .with_hint("files end before byte 2^63"));
+        }
+        if !self.in_flight.try_add(self.depth) {
+            return Err(Error::new(ErrorKind::QueueFull, format!("{} operations are in flight", self.depth))
+                .with_numbers(self.depth as u64, self.depth as u64)
+                .with_hint("wait for one, or open the queue with a larger depth"));
+        }
+        Ok(())
+    }
+
+    /// Returns the registered buffer that these bytes are a part of.
+    fn fixed(&self, begin: usize, len: usize) -> Option<u16> {
+        let after = self.fixed.partition_point(|(first, _)| *first <= begin);
+        let at = after.checked_sub(1)?;
+        let (first, fixed_len) = self.fixed[at];
+        let fits = len > 0 && begin - first + len <= fixed_len;
+        u16::try_from(at).ok().filter(|_| fits)
+    }
+}
+
+/// Returns address and length of the memory of pools, in parts that io_uring registers.
+fn fixed_buffers(pools: &[&BufferPool]) -> Vec<(usize, usize)> {
+    let mut buffers = Vec::new();
+    for region in pools.iter().flat_map(|pool| pool.regions()) {
+        let info = region.as_raw().info();
+        let Some(begin) = info.cpu else { continue };
+        let begin = begin.as_ptr().expose_provenance();
+        for offset in (0..info.len).step_by(MAX_FIXED) {
+            buffers.push((begin + offset, (info.len - offset).min(MAX_FIXED)));
+        }
+    }
+    buffers.sort_unstable();
+    buffers.dedup();
+    // The most that io_uring takes.
+    buffers.truncate(1 << 14);
+    buffers
+}
+
+impl fmt::Debug for FileQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileQueue")
+            .field("method", &self.method())
+            .field("depth", &self.0.depth)
+            .field("in_flight", &self.in_flight())
+            .field("fixed_buffers", &self.0.fixed.len())
+            .finish()
+    }
+}

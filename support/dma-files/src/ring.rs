@@ -1,0 +1,214 @@
+//! [`Ring`]: operations by io_uring.
+//!
+//! Submitters push to the submission queue under a lock. One thread reaps the completions, continues short
+//! reads and writes, and ends operations. The ring refers to each job in flight by a raw pointer, which holds
+//! a reference to the job.
+#![expect(unsafe_code, reason = "shares a ring with the kernel, which reads and writes memory of operations")]
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dma_core::{Error, ErrorKind, Result, spawn_thread};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use rustix::io::Errno;
+
+use crate::job::{InFlight, Job, Kind, Part, Step};
+
+/// User data of requests whose completions are ignored: to cancel, and to wake the thread.
+const IGNORED: u64 = 0;
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    ring: IoUring,
+    /// Held while the submission queue is written.
+    submission: Mutex<()>,
+    in_flight: Arc<InFlight>,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// Makes a ring, and registers buffers with it, if the system takes them. Returns whether it did.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` or `PermissionDenied` if the system forbids io_uring; `OutOfResources`.
+    pub(crate) fn new(
+        depth: usize,
+        in_flight: Arc<InFlight>,
+        buffers: &[(usize, usize)],
+    ) -> Result<(Self, bool)> {
+        // One more for a request to cancel or to wake.
+        let entries = u32::try_from(depth + 1).unwrap_or(u32::MAX).next_power_of_two();
+        let ring = IoUring::builder().build(entries).map_err(refused)?;
+        let registered = !buffers.is_empty() && register(&ring, buffers);
+        let shared =
+            Arc::new(Shared { ring, submission: Mutex::new(()), in_flight, closed: AtomicBool::new(false) });
+        let reaping = Arc::clone(&shared);
+        spawn_thread("dma-files".to_owned(), move || reaping.reap())?;
+        Ok((Self { shared }, registered))
+    }
+
+    /// Submits an operation.
+    pub(crate) fn submit(&self, job: Arc<Job>) {
+        self.shared.submit(job);
+    }
+
+    /// Asks the system to end an operation.
+    pub(crate) fn cancel(&self, job: &Arc<Job>) {
+        let target = Arc::as_ptr(job).expose_provenance() as u64;
+        self.shared.push(&opcode::AsyncCancel::new(target).build().user_data(IGNORED));
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The thread ends behind the last operation, and frees the ring.
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.push(&opcode::Nop::new().build().user_data(IGNORED));
+    }
+}
+
+impl Shared {
+    fn submit(&self, job: Arc<Job>) {
+        let Part { descriptor, offset, begin, len } = job.part();
+        let (fd, len) = (Fd(descriptor), len as u32);
+        let entry = match (job.kind, job.fixed) {
+            (Kind::Read, Some(index)) => opcode::ReadFixed::new(fd, begin, len, index).offset(offset).build(),
+            (Kind::Read, None) => opcode::Read::new(fd, begin, len).offset(offset).build(),
+            (Kind::Write, Some(index)) => {
+                opcode::WriteFixed::new(fd, begin, len, index).offset(offset).build()
+            }
+            (Kind::Write, None) => opcode::Write::new(fd, begin, len).offset(offset).build(),
+            (Kind::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::empty()).build(),
+        };
+        let reference = Arc::into_raw(job).expose_provenance() as u64;
+        self.push(&entry.user_data(reference));
+    }
+
+    /// Pushes one request and submits it.
+    fn push(&self, entry: &squeue::Entry) {
+        loop {
+            {
+                let _turn = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: the lock makes this the only submission queue.
+                let mut queue = unsafe { self.ring.submission_shared() };
+                // SAFETY: the request's memory belongs to a job, which lives until the completion: its
+                // reference is the request's user data.
+                if unsafe { queue.push(entry) }.is_ok() {
+                    break;
+                }
+            }
+            // Full of requests that the system has not taken yet.
+            self.enter();
+        }
+        self.enter();
+    }
+
+    /// Has the system take all requests.
+    fn enter(&self) {
+        loop {
+            match self.ring.submit() {
+                Ok(_) => return,
+                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INTR)) => {}
+                Err(e)
+                    if matches!(
+                        Errno::from_io_error(&e),
+                        Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM)
+                    ) =>
+                {
+                    // The system lacks memory, or has completions that the thread must reap first.
+                    std::thread::yield_now();
+                }
+                Err(error) => {
+                    // The request stays in the queue, and the next call submits it.
+                    tracing::error!(%error, "io_uring takes no requests");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn reap(&self) {
+        loop {
+            // SAFETY: only this thread reaps completions.
+            let completions: Vec<_> = unsafe { self.ring.completion_shared() }.collect();
+            for completion in &completions {
+                if completion.user_data() != IGNORED {
+                    self.complete(completion.user_data(), completion.result());
+                }
+            }
+            if completions.is_empty() {
+                if self.closed.load(Ordering::Acquire) && self.in_flight.count() == 0 {
+                    return;
+                }
+                // SAFETY: waits for one completion, and has no other argument.
+                let waited = unsafe {
+                    self.ring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None)
+                };
+                if let Err(error) = waited
+                    && Errno::from_io_error(&error) != Some(Errno::INTR)
+                {
+                    tracing::debug!(%error, "io_uring does not wait");
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    fn complete(&self, reference: u64, result: i32) {
+        let job = std::ptr::with_exposed_provenance::<Job>(reference as usize);
+        // SAFETY: `submit` converted a reference to this pointer, and the system completes a request once.
+        let job = unsafe { Arc::from_raw(job) };
+        let result = match u32::try_from(result) {
+            Ok(bytes) => Ok(bytes as usize),
+            Err(_) => Err(Errno::from_raw_os_error(-result)),
+        };
+        if job.advance(result) == Step::Continue {
+            self.submit(job);
+        }
+    }
+}
+
+/// Registers buffers, so that the system need not look up their pages for each operation.
+fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
+    let iovecs: Vec<_> = buffers
+        .iter()
+        .map(|&(begin, len)| libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(begin),
+            iov_len: len,
+        })
+        .collect();
+    // SAFETY: the queue keeps the pools, whose memory stays mapped, and the registration ends with the ring.
+    // The system pins the pages: even if they were unmapped, it would write to no other memory.
+    let registered = unsafe { ring.submitter().register_buffers(&iovecs) };
+    if let Err(error) = &registered {
+        tracing::debug!(%error, "io_uring registers no buffers: operations look up their pages");
+    }
+    registered.is_ok()
+}
+
+fn refused(e: io::Error) -> Error {
+    let kind = match Errno::from_io_error(&e) {
+        Some(Errno::NOSYS) => ErrorKind::Unsupported,
+        Some(Errno::PERM | Errno::ACCESS) => ErrorKind::PermissionDenied,
+        Some(Errno::NOMEM | Errno::MFILE | Errno::NFILE) => ErrorKind::OutOfResources,
+        _ => ErrorKind::Os,
+    };
+    let hint = match kind {
+        ErrorKind::OutOfResources => "raise the limits of open files and of locked memory",
+        _ => "allow io_uring in the sandbox or by the sysctl kernel.io_uring_disabled, or use threads",
+    };
+    Error::new(kind, format!("io_uring is not available: {e}")).with_hint(hint)
+}

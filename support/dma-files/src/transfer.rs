@@ -1,0 +1,120 @@
+//! [`FileTransfer`]: an operation that was submitted.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use dma_core::{Error, ErrorKind};
+use rustix::io::Errno;
+
+use crate::error::FileError;
+use crate::job::{Job, Kind};
+use crate::queue::Backend;
+
+/// The buffer of an operation, and the number of bytes that were read or written.
+pub type Finished<T> = Result<(T, usize), FileError<T>>;
+
+/// An operation on a file: await it, or wait for it. Dropping it leaves the operation running, and frees the
+/// buffer at its end.
+#[must_use = "the operation goes on, but its result is lost"]
+pub struct FileTransfer<T: Any + Send> {
+    job: Arc<Job>,
+    backend: Arc<Backend>,
+    buffer: Option<T>,
+}
+
+impl<T: Any + Send> FileTransfer<T> {
+    pub(crate) const fn new(job: Arc<Job>, backend: Arc<Backend>, buffer: T) -> Self {
+        Self { job, backend, buffer: Some(buffer) }
+    }
+
+    /// Returns whether the operation has ended.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.job.result().is_some()
+    }
+
+    /// Blocks until the operation has ended, for at most `timeout`. Returns whether it has ended.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.job.wait_timeout(timeout)
+    }
+
+    /// Blocks until the operation has ended. Returns the buffer and the number of bytes: of a read, fewer
+    /// than the buffer's at the end of the file only.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfResources` if the disk or the quota is full; `Aborted` if it was cancelled; `Os` for other
+    /// errors of the system, with the source. All name the operation, the bytes that were done before, and
+    /// those of the whole operation.
+    pub fn wait(mut self) -> Finished<T> {
+        let result = self.job.wait();
+        self.finish(result)
+    }
+
+    /// Asks the system to end the operation, which then ends as `Aborted` unless it is done before. Await the
+    /// operation, or wait for it, to get the buffer. Reads and writes of regular files that have begun go on.
+    pub fn cancel(&self) {
+        if self.job.cancel() {
+            self.backend.cancel(&self.job);
+        }
+    }
+
+    fn finish(&mut self, result: Result<usize, Errno>) -> Finished<T> {
+        let buffer = self.buffer.take().expect("a transfer ends once");
+        match result {
+            Ok(bytes) => Ok((buffer, bytes)),
+            Err(errno) => Err(FileError::new(explain(&self.job, errno), buffer)),
+        }
+    }
+}
+
+fn explain(job: &Job, errno: Errno) -> Error {
+    let (done, len) = (job.done() as u64, job.memory.len as u64);
+    let operation = match job.kind {
+        Kind::Read => format!("read {len} bytes of a file at {}", job.offset),
+        Kind::Write => format!("write {len} bytes of a file at {}", job.offset),
+        Kind::Sync => "sync a file".to_owned(),
+    };
+    let error = match errno {
+        Errno::CANCELED => Error::new(ErrorKind::Aborted, "the operation was cancelled"),
+        Errno::NOSPC | Errno::DQUOT => Error::new(ErrorKind::OutOfResources, "no space is left for the file")
+            .with_hint("free some space, or raise the quota")
+            .with_source(std::io::Error::from(errno)),
+        errno => std::io::Error::from(errno).into(),
+    };
+    let error = if job.kind == Kind::Sync { error } else { error.with_numbers(done, len) };
+    error.with_operation(operation)
+}
+
+impl<T: Any + Send + Unpin> Future for FileTransfer<T> {
+    type Output = Finished<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.job.poll(context.waker()) {
+            Some(result) => Poll::Ready(self.finish(result)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T: Any + Send> Drop for FileTransfer<T> {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.job.keep(buffer);
+        }
+    }
+}
+
+impl<T: Any + Send> fmt::Debug for FileTransfer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileTransfer")
+            .field("kind", &self.job.kind)
+            .field("is_done", &self.is_done())
+            .finish()
+    }
+}

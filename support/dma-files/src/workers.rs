@@ -1,0 +1,113 @@
+//! [`Workers`]: operations by threads with blocking calls, where the system forbids io_uring.
+#![expect(unsafe_code, reason = "the system reads and writes memory of operations")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use dma_core::{Result, spawn_thread};
+use rustix::io::Errno;
+
+use crate::job::{Job, Kind, Part, run};
+
+/// Threads that read and write. They start when they are needed, and end with the queue.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: VecDeque<Arc<Job>>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl Workers {
+    /// Makes up to `most` threads, of which the first starts here.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn_thread`].
+    pub(crate) fn new(most: usize) -> Result<Self> {
+        let workers = Self { shared: Arc::default(), most };
+        workers.shared.state().threads = 1;
+        workers.start()?;
+        Ok(workers)
+    }
+
+    /// Starts a thread, which is counted already.
+    fn start(&self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        spawn_thread("dma-files".to_owned(), move || shared.work()).map(drop)
+    }
+
+    /// Submits an operation.
+    pub(crate) fn submit(&self, job: Arc<Job>) {
+        let mut state = self.shared.state();
+        state.jobs.push_back(job);
+        let start = state.jobs.len() > state.idle && state.threads < self.most;
+        state.threads += usize::from(start);
+        drop(state);
+        self.shared.changed.notify_one();
+        if start && let Err(error) = self.start() {
+            self.shared.state().threads -= 1;
+            tracing::debug!(%error, "file queues have fewer threads than they may");
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                run(&job, once);
+                drop(job);
+                state = self.state();
+            } else if state.closed {
+                return;
+            } else {
+                state.idle += 1;
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+/// Reads or writes once.
+fn once(job: &Job) -> std::result::Result<usize, Errno> {
+    let Part { descriptor, offset, begin, len } = job.part();
+    // Checked when the operation was submitted.
+    let at = offset.cast_signed();
+    let moved = match job.kind {
+        // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
+        Kind::Read => unsafe { libc::pread(descriptor, begin.cast(), len, at) },
+        // SAFETY: as above.
+        Kind::Write => unsafe { libc::pwrite(descriptor, begin.cast_const().cast(), len, at) },
+        // SAFETY: takes a descriptor only, which the job keeps open.
+        Kind::Sync => unsafe { libc::fsync(descriptor) as isize },
+    };
+    usize::try_from(moved).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+}

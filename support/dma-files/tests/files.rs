@@ -1,0 +1,346 @@
+//! Files through queues of both methods: contents, short reads, errors, cancellation, forks, sandboxes.
+#![expect(unsafe_code, reason = "forks, and installs a seccomp filter")]
+
+use std::io::Write;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use dma_core::{BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions};
+use dma_files::{DmaFile, FileQueue, FileQueueOptions, Method, OpenFile};
+use futures_lite::future::block_on;
+use proptest::prelude::*;
+
+const METHODS: [Method; 2] = [Method::IoUring, Method::Threads];
+
+fn engine() -> impl DmaEngine + Clone {
+    std::sync::Arc::new(dma_cpu::CpuEngine::open(&dma_cpu::CpuOptions::default()).expect("it opens"))
+}
+
+/// Returns a queue of `method`; `None` where the system forbids it.
+fn queue(method: Method, pools: &[&BufferPool]) -> Option<FileQueue> {
+    let options = FileQueueOptions::new().with_method(Some(method)).with_depth(8).with_threads(2);
+    match FileQueue::with_pools(&options, pools) {
+        Ok(queue) => {
+            assert_eq!(queue.method(), method);
+            Some(queue)
+        }
+        Err(e) => {
+            assert_eq!(method, Method::IoUring);
+            assert!(!e.hint().is_empty() && e.message().contains("io_uring"), "{e}");
+            eprintln!("left out: {e}");
+            None
+        }
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(bytes).expect("written");
+    file
+}
+
+fn buffer(engine: &impl DmaEngine, bytes: &[u8]) -> BufferMut {
+    let mut buffer = engine.allocate(bytes.len()).expect("memory");
+    buffer.copy_from_slice(bytes);
+    buffer
+}
+
+#[test]
+fn reads_end_when_the_buffer_is_full_or_the_file_ends() {
+    let engine = engine();
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(50_000, 4)).expect("a pool");
+    let content = bytes(100_000);
+    let named = file_of(&content);
+    for method in METHODS {
+        let Some(files) = queue(method, &[&pool]) else { continue };
+        let file = DmaFile::open(named.path()).expect("it opens");
+        for (offset, len, expected) in [
+            (0, 50_000, 50_000),
+            (7, 1, 1),
+            (60_001, 50_000, 39_999),
+            (100_000, 5, 0),
+            (200_000, 5, 0),
+            (5, 0, 0),
+        ] {
+            // A buffer of the pool, and one that is not registered with the ring.
+            for buffer in [pool.try_get(len).expect("free"), engine.allocate(len).expect("memory")] {
+                let read = files.read_at(&file, offset, buffer).expect("submitted");
+                let (buffer, n) = read.wait().expect("it reads");
+                assert_eq!(n, expected, "{method:?}: {len} bytes at {offset}");
+                assert!(
+                    n == 0 || buffer[..n] == content[offset as usize..][..n],
+                    "{method:?}: {len} at {offset}"
+                );
+            }
+        }
+        let window = engine.allocate(1000).expect("memory").share();
+        let (window, n) = block_on(files.read_at(&file, 3, window).expect("submitted")).expect("it reads");
+        let mut read = [0; 1000];
+        window.read_at(0, &mut read).expect("in range");
+        assert!(n == 1000 && read == content[3..1003]);
+        assert_eq!(files.in_flight(), 0);
+    }
+    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Writes at random places, all in flight at once, with the oracle of a vector.
+    #[test]
+    fn files_have_what_was_written(
+        writes in proptest::collection::vec((0..40_usize, 1..9_usize, any::<u8>()), 1..20),
+        (direct, method) in (any::<bool>(), proptest::sample::select(METHODS.to_vec())),
+    ) {
+        const UNIT: usize = 4096;
+        let engine = engine();
+        let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(9 * UNIT, 8)).expect("a pool");
+        let Some(files) = queue(method, &[&pool]) else { return Ok(()) };
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let path = folder.path().join("file");
+        let open = OpenFile::new().with_create(true).with_direct(direct);
+        let file = match open.open(&path) {
+            Err(e) if direct && e.kind() == ErrorKind::Unsupported => return Ok(()),
+            file => file.expect("it opens"),
+        };
+        prop_assert_eq!(file.is_direct(), direct);
+        let mut oracle = Vec::new();
+        for batch in writes.chunks(8) {
+            // Writes in flight together have no order: those that overlap another are left out.
+            let mut in_flight = Vec::new();
+            let mut taken: Vec<std::ops::Range<usize>> = Vec::new();
+            for &(unit, units, value) in batch {
+                // Some are not at multiples of a block.
+                let (begin, len) = (unit * UNIT + usize::from(value % 3 == 0), units * UNIT);
+                if taken.iter().any(|other| begin < other.end && other.start < begin + len) {
+                    continue;
+                }
+                taken.push(begin..begin + len);
+                let mut buffer = pool.try_get(len).expect("free");
+                buffer.fill(value);
+                in_flight.push(files.write_at(&file, begin as u64, buffer).expect("room"));
+                oracle.resize(oracle.len().max(begin + len), 0);
+                oracle[begin..begin + len].fill(value);
+            }
+            for write in in_flight {
+                let (buffer, written) = write.wait().expect("it writes");
+                prop_assert_eq!(buffer.len(), written);
+            }
+        }
+        block_on(files.sync(&file).expect("room")).expect("synced");
+        prop_assert!(std::fs::read(&path).expect("readable") == oracle);
+        let read = files.read_at(&file, 0, engine.allocate(oracle.len() + UNIT).expect("memory")).expect("room");
+        let (buffer, n) = read.wait().expect("it reads");
+        prop_assert!(n == oracle.len() && buffer[..n] == oracle);
+    }
+}
+
+#[test]
+fn refused_operations_return_the_buffer_with_a_remedy() {
+    let engine = engine();
+    let named = file_of(&bytes(100));
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let file = DmaFile::open(named.path()).expect("it opens");
+        let e = files.read_at(&file, u64::MAX, buffer(&engine, &[7; 10])).expect_err("no such byte");
+        let (e, same) = e.into_parts();
+        assert!(e.kind() == ErrorKind::OutOfRange && !e.hint().is_empty() && same[..] == [7; 10], "{e}");
+        // Opened for reading only.
+        let e = files
+            .write_at(&file, 0, buffer(&engine, &[7; 10]))
+            .expect("submitted")
+            .wait()
+            .expect_err("read-only");
+        let (e, same) = e.into_parts();
+        assert!(e.kind() == ErrorKind::Os && e.to_string().contains("write 10 bytes of a file at 0"), "{e}");
+        assert!(same[..] == [7; 10] && std::error::Error::source(&e).is_some());
+        assert_eq!(files.in_flight(), 0);
+    }
+    for options in [
+        FileQueueOptions::new().with_depth(0),
+        FileQueueOptions::new().with_depth(5000),
+        FileQueueOptions::new().with_threads(0),
+    ] {
+        let e = FileQueue::new(&options).expect_err("makes no sense");
+        assert!(!e.hint().is_empty(), "{e}");
+    }
+    assert_eq!(DmaFile::open("/nowhere/at/all").expect_err("none").kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_full_disk_is_an_error_with_the_remedy() {
+    let engine = engine();
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let full = OpenFile::new().with_write(true).open("/dev/full").expect("Linux has it");
+        let e = files
+            .write_at(&full, 0, buffer(&engine, &[1; 5000]))
+            .expect("submitted")
+            .wait()
+            .expect_err("full");
+        let (e, same) = e.into_parts();
+        assert!(e.kind() == ErrorKind::OutOfResources && e.hint().contains("free some space"), "{e}");
+        assert_eq!((e.requested(), e.limit(), same.len()), (Some(0), Some(5000), 5000), "{e}");
+    }
+}
+
+/// Returns a pipe: a file whose reads wait until something is written, and the other end.
+fn pipe() -> (DmaFile, std::fs::File) {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    // SAFETY: the descriptors are new, and nothing else owns them.
+    let [reads, writes] = ends.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
+    (reads.into(), writes)
+}
+
+#[test]
+fn a_full_queue_returns_the_buffer() {
+    let engine = engine();
+    let Some(files) = queue(Method::IoUring, &[]) else { return };
+    let (reads, mut writes) = pipe();
+    let memory = || engine.allocate(1).expect("memory");
+    let waiting: Vec<_> = (0..8).map(|_| files.read_at(&reads, 0, memory()).expect("room")).collect();
+    let e = files.read_at(&reads, 0, memory()).expect_err("full");
+    assert_eq!((e.error().kind(), files.in_flight()), (ErrorKind::QueueFull, 8));
+    writes.write_all(&[1; 8]).expect("written");
+    for read in waiting {
+        assert_eq!(read.wait().expect("it reads").0[..], [1]);
+    }
+    assert_eq!(files.in_flight(), 0);
+}
+
+#[test]
+fn a_cancelled_read_ends_and_returns_its_buffer() {
+    let engine = engine();
+    let Some(files) = queue(Method::IoUring, &[]) else { return };
+    let (reads, writes) = pipe();
+    let read = files.read_at(&reads, 0, engine.allocate(100).expect("memory")).expect("room");
+    assert!(!read.is_done());
+    read.cancel();
+    let (e, buffer) = read.wait().expect_err("cancelled").into_parts();
+    assert_eq!((e.kind(), buffer.len(), files.in_flight()), (ErrorKind::Aborted, 100, 0));
+    drop(writes);
+}
+
+#[test]
+fn the_buffer_of_a_dropped_transfer_is_kept_until_its_end() {
+    let engine = engine();
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(100, 1)).expect("a pool");
+    let in_use = || pool.classes().map(|class| class.in_use).sum::<usize>();
+    for method in METHODS {
+        let Some(files) = queue(method, &[&pool]) else { continue };
+        let (reads, mut writes) = pipe();
+        // A pipe takes no offset: pread of the threads fails at once, and the buffer comes back as well.
+        drop(files.read_at(&reads, 0, pool.try_get(3).expect("free")).expect("room"));
+        if method == Method::IoUring {
+            assert_eq!(in_use(), 1, "the system may still write to it");
+        }
+        // The queue may go before its operations.
+        drop(files);
+        writes.write_all(b"abc").expect("written");
+        while in_use() > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_forked_process_uses_neither_ring_nor_threads() {
+    let engine = engine();
+    let named = file_of(&bytes(100));
+    let file = DmaFile::open(named.path()).expect("it opens");
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let (first, second) = (engine.allocate(10).expect("memory"), engine.allocate(10).expect("memory"));
+        // SAFETY: the child makes only calls that are permitted in a forked process here, and exits without
+        // running destructors of others.
+        match unsafe { libc::fork() } {
+            -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                let refused = files.read_at(&file, 0, first);
+                let refused = matches!(&refused, Err(e) if e.error().kind() == ErrorKind::Unsupported);
+                drop(files);
+                // SAFETY: `_exit` only ends the process.
+                unsafe { libc::_exit(i32::from(!refused)) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: the status is a local variable.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0, "the child was not refused, or died");
+            }
+        }
+        let (_, n) = files.read_at(&file, 0, second).expect("room").wait().expect("it reads");
+        assert_eq!(n, 10);
+    }
+}
+
+/// Makes `io_uring_setup` fail with this error number for this thread and those that it starts.
+fn forbid_io_uring(errno: i32) {
+    /// Loads a word of the call's description, compares it, returns. From linux/bpf_common.h.
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let mut filter = [
+        step(LOAD, 0, 0),
+        step(JUMP_IF_EQUAL, 1, libc::SYS_io_uring_setup as u32),
+        step(RETURN, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: takes numbers only. Without the right to gain privileges a filter needs none.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the program and its filter live until the kernel has copied them.
+    let installed =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(installed, 0, "{}", std::io::Error::last_os_error());
+}
+
+const ERRNO: &str = "DMA_TEST_ERRNO";
+
+/// The child process of the test below.
+#[test]
+#[ignore = "a part of the other test, in a process of its own"]
+fn child() {
+    let Ok(errno) = std::env::var(ERRNO) else { return };
+    forbid_io_uring(errno.parse().expect("a number"));
+    let files = FileQueue::new(&FileQueueOptions::new()).expect("threads");
+    assert_eq!(files.method(), Method::Threads);
+    let content = bytes(10_000);
+    let named = file_of(&content);
+    let file = OpenFile::new().with_write(true).open(named.path()).expect("it opens");
+    let engine = engine();
+    let (buffer, n) = files
+        .read_at(&file, 0, engine.allocate(20_000).expect("memory"))
+        .expect("room")
+        .wait()
+        .expect("it reads");
+    assert!(n == 10_000 && buffer[..n] == content);
+    files.write_at(&file, 10_000, buffer).expect("room").wait().expect("it writes");
+    let mut end = [0; 5];
+    named.as_file().read_exact_at(&mut end, 10_000).expect("written");
+    assert_eq!(end, content[..5]);
+    let io_uring = FileQueueOptions::new().with_method(Some(Method::IoUring));
+    let e = FileQueue::new(&io_uring).expect_err("forbidden");
+    assert!(e.hint().contains("kernel.io_uring_disabled"), "{e}");
+    println!("refused: {:?}", e.kind());
+}
+
+#[test]
+fn threads_read_and_write_where_a_sandbox_forbids_io_uring() {
+    for (errno, kind) in [(libc::EPERM, "PermissionDenied"), (libc::ENOSYS, "Unsupported")] {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+        let output = command.env(ERRNO, errno.to_string()).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains(&format!("refused: {kind}")), "{text}{error}");
+    }
+}
