@@ -190,7 +190,9 @@ impl Dpu<'_> {
         let retries = self.mover.as_ref().map_or(0, Mover::retries);
         // The copy is complete even if the host does not receive this.
         let _ = session.send(&Message::Status { total: plan.size, retries });
-        session.linger();
+        if plan.is_last {
+            session.linger();
+        }
         Ok(retries)
     }
 

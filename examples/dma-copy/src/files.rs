@@ -102,8 +102,8 @@ pub(crate) struct Target {
 impl Target {
     /// Creates the partial copy, or opens the one that an earlier copy left. The complete copy has `size`
     /// bytes, and the permissions `mode` before the umask.
-    pub(crate) fn create(options: &Options, size: u64, mode: u16) -> Result<Self, Failure> {
-        let (path, keep) = (&*options.file, options.resume);
+    pub(crate) fn create(options: &Options, path: &Path, size: u64, mode: u16) -> Result<Self, Failure> {
+        let keep = options.resume;
         let shown = path.display();
         let name = match path.file_name() {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,

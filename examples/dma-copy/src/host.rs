@@ -178,7 +178,9 @@ impl Host<'_> {
         target.publish()?;
         // The copy is complete even if the other side does not receive this.
         let _ = session.send(&Message::Status { total: plan.size, retries: 0 });
-        session.linger();
+        if plan.is_last {
+            session.linger();
+        }
         Ok(arrivals.ended.unwrap_or(0))
     }
 

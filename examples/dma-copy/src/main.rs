@@ -35,7 +35,8 @@ mod probe;
 mod protocol;
 mod session;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -110,32 +111,52 @@ fn copy(options: &Options) -> Result<String, Failure> {
         true => None,
         false => Some(dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?),
     };
-    let source = Source::open(&options.file, "").map_err(|message| failure!(Starting, "{message}"))?;
-    let session = Session::start(channel::open(options)?, options);
-    let started = Instant::now();
-    let copied = negotiate::negotiate(options, source, &session).and_then(|(plan, file)| {
-        let message = if plan.sender == options.role() { "sending" } else { "receiving" };
-        let bar = progress_bar(plan.size, message, options.quiet > 0);
-        bar.set_position(plan.from);
-        let copied = match (options.role(), engine.as_deref()) {
-            (Role::Dpu, Some(engine)) => dpu::copy(engine, &plan, &file, &session, &bar, options),
-            (_, engine) => host::copy(engine, &plan, &file, &session, &bar),
-        };
-        bar.finish_and_clear();
-        if copied.is_err() {
-            file.give_up();
-        }
-        copied.map(|retries| (plan, retries))
-    });
-    match copied {
-        Ok((plan, retries)) => {
-            Ok(summary(&plan, retries, started.elapsed(), engine.as_ref().map(|e| e.info())))
-        }
-        Err(failure) => {
-            session.abort(&failure);
-            Err(failure)
-        }
+    let mut sources = Vec::new();
+    for file in &options.files {
+        sources.push(Source::open(file, "").map_err(|message| failure!(Starting, "{message}"))?);
     }
+    let session = Session::start(channel::open(options)?, options);
+    let mut following = sources.len() as u32;
+    let mut last = String::new();
+    for (file, source) in options.files.iter().zip(sources) {
+        if !last.is_empty() && options.quiet < 2 {
+            // The copy is complete even if nobody reads this.
+            let _ = writeln!(std::io::stdout(), "{last}");
+        }
+        following -= 1;
+        last = match copy_file(options, engine.as_deref(), (file, following), source, &session) {
+            Ok(summary) => summary,
+            Err(failure) => {
+                session.abort(&failure);
+                return Err(failure);
+            }
+        };
+    }
+    Ok(last)
+}
+
+/// Copies one file, which `following` more files follow, and returns the summary.
+fn copy_file(
+    options: &Options,
+    engine: Option<&dyn dma::DmaEngine>,
+    (file, following): (&Path, u32),
+    source: Option<Source>,
+    session: &Session,
+) -> Result<String, Failure> {
+    let started = Instant::now();
+    let (plan, file) = negotiate::negotiate(options, (file, following), source, session)?;
+    let message = if plan.sender == options.role() { "sending" } else { "receiving" };
+    let bar = progress_bar(plan.size, message, options.quiet > 0);
+    bar.set_position(plan.from);
+    let copied = match (options.role(), engine) {
+        (Role::Dpu, Some(engine)) => dpu::copy(engine, &plan, &file, session, &bar, options),
+        (_, engine) => host::copy(engine, &plan, &file, session, &bar),
+    };
+    bar.finish_and_clear();
+    if copied.is_err() {
+        file.give_up();
+    }
+    Ok(summary(&plan, copied?, started.elapsed(), engine.map(dma::DmaEngine::info)))
 }
 
 /// Starts logging. Levels are those of DOCA's log.

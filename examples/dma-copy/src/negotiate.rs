@@ -1,5 +1,6 @@
 //! Agreement on the copy: direction, block size, checksum, first byte.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::digest::Running;
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) mode: u16,
     /// Position of the first byte to copy. The receiver has the bytes before it.
     pub(crate) from: u64,
+    /// True if no file follows.
+    pub(crate) is_last: bool,
 }
 
 impl Plan {
@@ -47,8 +50,8 @@ impl Plan {
     }
 
     /// The plan for two Hellos, without `from`. Both sides compute the same.
-    fn of(mine: &Hello, theirs: &Hello, options: &Options) -> Result<Self, Failure> {
-        let file = options.file.display();
+    fn of(mine: &Hello, theirs: &Hello, file: &Path) -> Result<Self, Failure> {
+        let file = file.display();
         if mine.role == theirs.role {
             return Err(failure!(
                 Agreeing,
@@ -71,6 +74,16 @@ impl Plan {
                 theirs.role,
                 theirs.window,
                 theirs.chunk
+            ));
+        }
+        if mine.following != theirs.following {
+            return Err(failure!(
+                Agreeing,
+                "behind this file the {} has {} more, and the {} {}; give --file equally often on both sides",
+                mine.role,
+                mine.following,
+                theirs.role,
+                theirs.following
             ));
         }
         let (sender, size, mode) = match (mine.file, theirs.file) {
@@ -97,7 +110,8 @@ impl Plan {
         };
         let checksum = mine.checksum.max(theirs.checksum);
         let (block, slots) = (fit(block)?, fit(slots)?);
-        Ok(Self { sender, size, block, slots, checksum, stream: mine.stream, mode, from: 0 })
+        let is_last = mine.following == 0;
+        Ok(Self { sender, size, block, slots, checksum, stream: mine.stream, mode, from: 0, is_last })
     }
 }
 
@@ -114,8 +128,10 @@ impl LocalFile {
     }
 }
 
+/// Agrees on the copy of `file`, which `following` more files follow.
 pub(crate) fn negotiate(
     options: &Options,
+    (file, following): (&Path, u32),
     source: Option<Source>,
     session: &Session,
 ) -> Result<(Plan, LocalFile), Failure> {
@@ -128,6 +144,7 @@ pub(crate) fn negotiate(
         window: options.window,
         chunk: options.chunk,
         mode: source.as_ref().map_or(0, Source::mode),
+        following,
     };
     // The host sends first, because the DPU cannot know that a connection is a host's before it receives a
     // message.
@@ -141,7 +158,7 @@ pub(crate) fn negotiate(
     if mine.role == Role::Dpu {
         session.send(&Message::Hello(mine))?;
     }
-    let mut plan = Plan::of(&mine, &theirs, options)?;
+    let mut plan = Plan::of(&mine, &theirs, file)?;
     tracing::info!(?plan, "agreed");
     match source {
         Some(source) => {
@@ -149,7 +166,7 @@ pub(crate) fn negotiate(
             Ok((plan, LocalFile::Source(Arc::new(source))))
         }
         None => {
-            let target = Target::create(options, plan.size, plan.mode)?;
+            let target = Target::create(options, file, plan.size, plan.mode)?;
             let begun = offer_resume(&target, &plan, session);
             if begun.is_err() {
                 target.give_up();

@@ -59,9 +59,10 @@ impl FromStr for Carrier {
     after_help = EXAMPLES
 )]
 pub(crate) struct Options {
-    /// The file to send if it exists, else to receive
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    /// The file to send if it exists, else to receive. Given several times, as often on the other side, the
+    /// files are copied one after another
+    #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
 
     /// The DMA device, such as 03:00.0: the same as --engine doca:ADDRESS, and the device of a comch channel
     #[arg(short, long, value_name = "ADDRESS")]
@@ -161,6 +162,9 @@ Examples, one command for each side, in two terminals or on two machines:
   dma-copy --role host -e rdma:mlx5_0 -c tcp:10.0.0.2:4711 --secret-file key -f disk.img
                                                          between two hosts by RDMA; with -e stream, without it
 
+  dma-copy --role dpu  -f one.copy -f two.copy
+  dma-copy --role host -f one.img -f two.img             two files in one session
+
 Sizes are bytes, or with K, M or G (1024 each). A FILE for --json has the long names of options as keys:
   {\"doca_general_flags\": {\"log-level\": 60},
    \"doca_program_flags\": {\"file\": \"disk.img\", \"pci-addr\": \"03:00.0\", \"rep-pci\": \"b1:00.0\"}}
@@ -178,12 +182,18 @@ impl Options {
         // The file's options come first, so that those of the command line override them, and clap checks
         // both.
         let mut all = args;
+        let mut files_of_json = 0;
         if let Some(path) = json_of(&all) {
             let from_file = read_json(&path).map_err(fail)?;
+            let is_file = |arg: &&OsString| arg.to_string_lossy().starts_with("--file=");
+            files_of_json = from_file.iter().filter(is_file).count();
             let at = all.len().min(1);
             all.splice(at..at, from_file);
         }
-        let options = Self::from_arg_matches(&Self::command().try_get_matches_from(all)?)?;
+        let mut options = Self::from_arg_matches(&Self::command().try_get_matches_from(all)?)?;
+        if options.files.len() > files_of_json {
+            options.files.drain(..files_of_json);
+        }
         if options.role == Some(Role::Host) && options.rep_pci.is_some() {
             return Err(fail("--rep-pci is for the DPU, and --role says host; leave one out".to_owned()));
         }
@@ -281,6 +291,12 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
                 (false, serde_json::Value::Bool(false)) => {}
                 (true, serde_json::Value::Number(number)) => args.push(format!("--{key}={number}").into()),
                 (true, serde_json::Value::String(text)) => args.push(format!("--{key}={text}").into()),
+                (true, serde_json::Value::Array(texts))
+                    if key == "file" && texts.iter().all(serde_json::Value::is_string) =>
+                {
+                    let texts = texts.iter().filter_map(serde_json::Value::as_str);
+                    args.extend(texts.map(|text| OsString::from(format!("--file={text}"))));
+                }
                 (false, _) => {
                     return Err(format!(
                         "--json {shown}: `{key}` is {value}, and it is a switch; give true or false"

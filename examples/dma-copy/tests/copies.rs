@@ -49,6 +49,39 @@ fn every_size_arrives_whole_both_ways() {
 }
 
 #[test]
+fn several_files_are_copied_in_one_session() {
+    let place = Place::new();
+    for engine in ["cpu", "sim:profile=bluefield3", "stream"] {
+        // The second file goes the other way.
+        let lengths = [100_000, 0, 50_001];
+        for (i, len) in lengths.iter().enumerate() {
+            place.file(&format!("src{i}"), *len);
+        }
+        let (host, dpu) = place.pair_of(
+            Side::Host,
+            &format!("-e {engine} {SMALL} -f src0 -f dst1 -f src2"),
+            &format!("-e {engine} {SMALL} -f dst0 -f src1 -f dst2"),
+        );
+        for ended in [&host, &dpu] {
+            assert!(ended.status.success() && ended.err.is_empty(), "{ended:?}");
+            assert_eq!(ended.out.lines().count(), lengths.len(), "a summary of each: {ended:?}");
+        }
+        for (i, len) in lengths.iter().enumerate() {
+            let (a, b) = if i == 1 { ("DPU", "host") } else { ("host", "DPU") };
+            let line = host.out.lines().nth(i).expect("a line");
+            assert!(line.starts_with(&format!("copied {len} bytes from {a} to {b} in ")), "{line}");
+            assert_same(&place.path(&format!("src{i}")), &place.path(&format!("dst{i}")));
+            fs::remove_file(place.path(&format!("dst{i}"))).expect("removed");
+        }
+    }
+    let (host, dpu) = place.pair_of(Side::Host, "-f src0 -f src1", "-f dst0");
+    for ended in [host, dpu] {
+        ended.failed(&["give --file equally often on both sides"]);
+    }
+    assert!(!place.path("dst0").exists());
+}
+
+#[test]
 fn every_chunk_window_and_checksum() {
     let place = Place::new();
     place.file("src", 3_000_001);

@@ -36,11 +36,11 @@ fn message() -> impl Strategy<Value = Message> {
         any::<bool>(),
         size(),
         size(),
-        0..=MAX_MODE,
+        (0..=MAX_MODE, any::<u32>()),
     )
-        .prop_map(|(role, file, checksum, resume, stream, window, chunk, mode)| {
+        .prop_map(|(role, file, checksum, resume, stream, window, chunk, (mode, following))| {
             let mode = if file.is_some() { mode } else { 0 };
-            Message::Hello(Hello { role, file, checksum, resume, stream, window, chunk, mode })
+            Message::Hello(Hello { role, file, checksum, resume, stream, window, chunk, mode, following })
         });
     let export = (any::<u64>(), size(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300))
         .prop_map(|(address, len, block, descriptor)| {

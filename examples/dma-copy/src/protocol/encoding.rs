@@ -46,12 +46,13 @@ impl Message {
         };
         match self {
             Self::Hello(hello) => {
-                let Hello { role, file, checksum, resume, stream, window, chunk, mode } = *hello;
+                let Hello { role, file, checksum, resume, stream, window, chunk, mode, following } = *hello;
                 let (has_file, resume, stream) = (file.is_some().into(), resume.into(), stream.into());
                 let small = [role as u8, has_file, checksum as u8, resume, stream];
                 let (window, chunk, mode) = (window.to_le_bytes(), chunk.to_le_bytes(), mode.to_le_bytes());
                 let (version, len) = (VERSION.to_le_bytes(), file.unwrap_or(0).to_le_bytes());
-                put(1, &[&MAGIC, &version, &small, &len, &window, &chunk, &mode]);
+                let following = following.to_le_bytes();
+                put(1, &[&MAGIC, &version, &small, &len, &window, &chunk, &mode, &following]);
             }
             Self::Resume { len, digest } => put(2, &[&len.to_le_bytes(), digest]),
             Self::ResumeAnswer { from } => put(3, &[&from.to_le_bytes()]),
@@ -157,7 +158,9 @@ impl Hello {
         if mode > if has_file { MAX_MODE } else { 0 } {
             return Err(DecodeError::OutOfRange { what: "the permissions of the file", value: mode.into() });
         }
-        Ok(Self { role, file: has_file.then_some(size), checksum, resume, stream, window, chunk, mode })
+        let following = u32::from_le_bytes(fields.array()?);
+        let file = has_file.then_some(size);
+        Ok(Self { role, file, checksum, resume, stream, window, chunk, mode, following })
     }
 }
 

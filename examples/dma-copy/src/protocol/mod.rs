@@ -19,6 +19,8 @@
 //! receiver    Status               the copy has its name
 //! ```
 //!
+//! If files follow, the same begins again with the Hellos.
+//!
 //! With `--engine stream` no Export is sent. The bytes of a block precede its Filled:
 //!
 //! ```text
@@ -40,7 +42,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 /// The version of this protocol. Sides of different versions refuse each other.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 const MAGIC: [u8; 4] = *b"DCPY";
 /// Maximum length of a message in bytes: an export descriptor and the other fields.
 pub(crate) const MAX_MESSAGE: usize = MAX_DESCRIPTOR + 64;
@@ -216,6 +218,8 @@ pub(crate) struct Hello {
     pub(crate) chunk: u64,
     /// Permissions of that file: the lowest nine bits of its mode, 0 if there is none.
     pub(crate) mode: u16,
+    /// The number of files that follow in this session.
+    pub(crate) following: u32,
 }
 
 /// The host's memory.

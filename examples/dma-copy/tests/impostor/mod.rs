@@ -68,6 +68,7 @@ pub(crate) fn hello(role: Role, file: Option<u64>) -> Hello {
         window: 16 << 10,
         chunk: 4096,
         mode: 0,
+        following: 0,
     }
 }
 
