@@ -63,11 +63,13 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Makes an HTML page, or SVG and PNG plots, of results.
     #[command(
-        after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/"
+        after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/\n  dma-bench report host1.json host2.json host3.json -o fleet.html"
     )]
     Report {
-        /// A results file, or the name of saved results; - for standard input.
-        results: PathBuf,
+        /// A results file, or the name of saved results; - for standard input. With several, of one campaign
+        /// on several machines, the page has the answers of all side by side.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
         /// The page to write.
         #[arg(short = 'o', long = "output", value_name = "FILE")]
         output: Option<PathBuf>,

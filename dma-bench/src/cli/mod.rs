@@ -89,15 +89,23 @@ fn command(command: Command) -> Result<u8, Failure> {
         Command::Run(arguments) => measure(&arguments),
         Command::Report { results, output, plots } => {
             let (page, plots) = (output.as_deref(), plots.as_deref());
-            let input = Named { option: "the results", path: &results };
-            let results = load(&results)?;
+            let inputs: Vec<_> = results.iter().map(|path| Named { option: "the results", path }).collect();
+            if plots.is_some() && results.len() > 1 {
+                return Err((USAGE, "--plots is for one results file: name one, or leave it out".to_owned()));
+            }
+            let named_results: Vec<_> =
+                results.iter().map(|path| Ok((name_of(path), load(path)?))).collect::<Result<_, _>>()?;
             if page.is_none() && plots.is_none() {
                 return Err((USAGE, "nothing to write: give --output FILE or --plots FOLDER".to_owned()));
             }
             let named = page.map(|path| Named { option: "--output", path });
             let folder = plots.map(|path| Named { option: "--plots", path });
-            files::check(&[input], named.as_slice(), folder).map_err(usage)?;
-            match write_report(&results, page, plots).as_slice() {
+            files::check(&inputs, named.as_slice(), folder).map_err(usage)?;
+            let written = match named_results.as_slice() {
+                [(_, only)] => write_report(only, page, plots),
+                several => write_merged(several, page),
+            };
+            match written.as_slice() {
                 [] => Ok(0),
                 all => Err(failed(all.join("\ndma-bench: "))),
             }
@@ -310,6 +318,17 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
 }
 
 /// Writes the page and the plots. Returns the errors.
+/// Returns the name of a machine on a page of several: that of its results file.
+fn name_of(path: &Path) -> String {
+    let named = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
+    path.file_stem().map_or_else(|| path.display().to_string(), named)
+}
+
+fn write_merged(machines: &[(String, Results)], page: Option<&Path>) -> Vec<String> {
+    let write = |path| write_file(path, report::merged(machines)?.as_bytes());
+    page.and_then(|path| write(path).err()).into_iter().collect()
+}
+
 fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Vec<String> {
     let write_page = |path| -> Result<(), String> { write_file(path, report::page(results)?.as_bytes()) };
     let page = page.and_then(|path| write_page(path).err());

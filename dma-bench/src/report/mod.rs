@@ -12,7 +12,7 @@ mod theme;
 use std::path::Path;
 
 use self::draw::Plot;
-pub(crate) use self::page::{compared, page};
+pub(crate) use self::page::{compared, merged, page};
 use crate::files::{refused, write_file};
 use crate::results::Results;
 

@@ -35,39 +35,66 @@ pub(super) fn whole(title: &str, body: Markup) -> String {
 
 /// Returns an HTML page with everything in it.
 pub(crate) fn page(results: &Results) -> Result<String, String> {
-    let measured = results.with_figures(false).any(|m| !m.cell.is_baseline());
-    let modelled = results.engines.iter().any(|e| e.model.is_some());
     let body = html! {
         h1 { "DMA engines against memcpy" }
+        (body(results, "")?)
+    };
+    Ok(whole(&format!("dma-bench: {}", results.campaign.name), body))
+}
+
+/// Returns one HTML page of the results of several machines, each of which has a name: the answers of all,
+/// side by side, and then everything of each.
+pub(crate) fn merged(machines: &[(String, Results)]) -> Result<String, String> {
+    let id = |at: usize| format!("machine-{}", at + 1);
+    let mut parts = Vec::new();
+    for (at, (name, results)) in machines.iter().enumerate() {
+        let body = body(results, &format!("{}-", id(at)))?;
+        parts.push(html! { section id=(id(at)) { h1 { (name) } (body) } });
+    }
+    let body = html! {
+        h1 { "DMA engines against memcpy, on " (machines.len()) " machines" }
+        @for (at, (name, results)) in machines.iter().enumerate() {
+            h2 { a href=(format!("#{}", id(at))) { (name) } ": " (results.machine.cpu) ", " (results.machine.cpus) " CPUs" }
+            (answer(&results.summary))
+        }
+        @for part in parts { (part) }
+    };
+    Ok(whole("dma-bench: several machines", body))
+}
+
+/// Returns everything of one machine. `prefix` begins the names of its sections.
+fn body(results: &Results, prefix: &str) -> Result<Markup, String> {
+    let measured = results.with_figures(false).any(|m| !m.cell.is_baseline());
+    let modelled = results.engines.iter().any(|e| e.model.is_some());
+    Ok(html! {
         (answer(&results.summary))
         @for note in results.stopped().into_iter().chain(results.notes()) { div.note { (note) } }
         (machine(results))
         @if measured {
-            h2 #measured { "Measured" }
+            h2 id=(format!("{prefix}measured")) { "Measured" }
             (verdicts(results, false))
-            (plots(&questions(results, false))?)
+            (plots(&questions(results, false), prefix)?)
             details { summary { "All figures" } (figures(results, false)) }
         } @else if !modelled {
             p.dim { (NO_PLOT) "." }
         }
         @if modelled {
-            h2 #models { "Models" }
+            h2 id=(format!("{prefix}models")) { "Models" }
             div.note {
                 b { "Not measured." } " These devices are simulated. Each models the device named beside it, with the source of its figures: "
                 @for e in &results.engines { @if let Some(model) = &e.model { code { (e.name) } ": " (model) ". " } }
                 "The memcpy beside them was measured on this machine."
             }
             (verdicts(results, true))
-            (plots(&questions(results, true))?)
+            (plots(&questions(results, true), prefix)?)
             details { summary { "All figures of models" } (figures(results, true)) }
         }
         (knees(results))
         (costs(results))
         (published(results))
         (troubles(results))
-        (how(results))
-    };
-    Ok(whole(&format!("dma-bench: {}", results.campaign.name), body))
+        (how(results, prefix))
+    })
 }
 
 /// Renders the summary. Indented lines belong to the one before.
@@ -91,22 +118,22 @@ fn machine(results: &Results) -> Markup {
 }
 
 /// Renders the first plot of each question, and the others behind a fold.
-fn plots(questions: &[Question]) -> Result<Markup, String> {
+fn plots(questions: &[Question], prefix: &str) -> Result<Markup, String> {
     Ok(html! { @for q in questions {
         @if let [first, others @ ..] = q.plots.as_slice() {
-            (figure(first)?)
+            (figure(first, prefix)?)
             @if !others.is_empty() {
                 details {
                     summary { "More of: " (q.title) " (" (others.len()) ")" }
-                    @for plot in others { (figure(plot)?) }
+                    @for plot in others { (figure(plot, prefix)?) }
                 }
             }
         }
     } })
 }
 
-fn figure(plot: &Plot) -> Result<Markup, String> {
-    Ok(html! { figure id=(plot.id) {
+fn figure(plot: &Plot, prefix: &str) -> Result<Markup, String> {
+    Ok(html! { figure id=(format!("{prefix}{}", plot.id)) {
         h3 { (plot.title) (tag(plot.model)) }
         p.explain { (plot.note) }
         div.plot {
@@ -126,7 +153,7 @@ fn troubles(results: &Results) -> Markup {
     } }
 }
 
-fn how(results: &Results) -> Markup {
+fn how(results: &Results, prefix: &str) -> Markup {
     let (m, c) = (&results.machine, &results.campaign);
     let left_out: u64 = results.cells.iter().filter(|m| !m.cell.is_baseline()).map(|m| m.left_out).sum();
     let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
@@ -145,7 +172,7 @@ fn how(results: &Results) -> Markup {
         rows.push((e.name.clone(), format!("{}, version {}, {} clock", e.device, e.version, e.clock)));
     }
     html! {
-        h2 #how { "Conditions of the measurement" }
+        h2 id=(format!("{prefix}how")) { "Conditions of the measurement" }
         p {
             "Each sample of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
             (c.samples) " samples of about " (nanos(c.seconds * 1e9)) " each, in up to " (c.planned_passes()) " passes over all cells"

@@ -31,6 +31,26 @@ fn the_page_is_whole_small_and_loads_nothing() {
 }
 
 #[test]
+fn the_page_of_several_machines_has_each_of_them_once() {
+    let mut other = sample();
+    other.machine.cpu = "another processor".to_owned();
+    other.summary = vec!["another answer".to_owned()];
+    let machines = [("host<1>".to_owned(), sample()), ("host2".to_owned(), other)];
+    let page = merged(&machines).unwrap();
+    assert!(page.contains("host&lt;1&gt;") && !page.contains("host<1>"));
+    for part in ["on 2 machines", "href=\"#machine-2\"", "another processor", "another answer"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let one = super::page(&sample()).unwrap();
+    assert_eq!(svgs(&page), 2 * svgs(&one), "the plots of both");
+    let mut ids: Vec<_> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(count > 10 && ids.len() == count, "every name of a section is its own");
+}
+
+#[test]
 fn texts_of_a_file_are_never_markup() {
     let mut results = sample();
     let evil = "<img onerror=alert(1)>&\"'";
