@@ -47,6 +47,9 @@
 //! | `files` | no | `dma::files`: files read into registered memory and written from it, by io_uring |
 //! | `serde` | no | options and engine names read and written by serde; descriptions and counters written |
 //! | `schemars` | no | the schema of the former, for configuration files |
+//! | `arrow` | no | `arrow_buffer::Buffer` from [`Buffer`], without a copy |
+//! | `compio`, `tokio-uring` | no | [`Buffer`] and [`BufferMut`] in files and sockets of these runtimes |
+//! | `vm-memory` | no | `HostMemory::from_guest_region`: memory of a virtual machine |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
 //!
 //! With `serde`, a configuration file has sizes and durations as people write them (`"64K"`, `"50us"`).

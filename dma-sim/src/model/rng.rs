@@ -14,7 +14,7 @@ pub(super) enum Use {
 }
 
 /// A stream of random numbers.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Stream(ChaCha8Rng);
 
 impl Default for Stream {

@@ -9,6 +9,8 @@ mod sealed {
         fn region(&self) -> &super::Region;
         fn offset(&self) -> usize;
         fn len(&self) -> usize;
+        /// Fails if the CPU may not write the bytes.
+        fn check_writable(&self) -> super::Result<()>;
     }
 }
 use sealed::View;
@@ -20,7 +22,7 @@ pub trait FileSource: View {}
 pub trait FileDestination: View {}
 
 macro_rules! view {
-    ($($view:ty),+) => {$(
+    ($($view:ty, $check_writable:expr);+) => {$(
         impl View for $view {
             fn region(&self) -> &Region {
                 <$view>::region(self)
@@ -31,10 +33,14 @@ macro_rules! view {
             fn len(&self) -> usize {
                 <$view>::len(self)
             }
+            fn check_writable(&self) -> Result<()> {
+                $check_writable(self)
+            }
         }
     )+};
 }
-view!(BufferMut, Buffer, Window);
+// A write of no bytes only checks.
+view!(BufferMut, |_| Ok(()); Buffer, |_| Ok(()); Window, |window: &Self| window.write_at(0, &[]));
 
 impl FileSource for BufferMut {}
 impl FileSource for Buffer {}

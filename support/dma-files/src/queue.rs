@@ -153,14 +153,15 @@ impl FileQueue {
     /// # Errors
     ///
     /// `QueueFull`, or `Unsupported` for memory that the CPU cannot reach and in a forked process, or
-    /// `OutOfRange` for the offset. All have the buffer. Errors of the file come from the [`FileTransfer`].
+    /// `AccessDenied` for memory that is registered to be read only, or `OutOfRange` for the offset. All have
+    /// the buffer. Errors of the file come from the [`FileTransfer`].
     pub fn read_at<D: FileDestination>(
         &self,
         file: &DmaFile,
         offset: u64,
         buffer: D,
     ) -> Result<FileTransfer<D>, FileError<D>> {
-        match memory(&buffer) {
+        match buffer.check_writable().and_then(|()| memory(&buffer)) {
             Ok(bytes) => self.submit(Kind::Read, (file, offset), bytes, buffer),
             Err(e) => Err(FileError::new(e.with_operation("read a file"), buffer)),
         }
@@ -170,7 +171,7 @@ impl FileQueue {
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at).
+    /// As [`read_at`](Self::read_at), except for `AccessDenied`.
     pub fn write_at<S: FileSource>(
         &self,
         file: &DmaFile,

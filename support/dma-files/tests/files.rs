@@ -6,7 +6,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use dma_core::{BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions};
+use dma_core::{Access, BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, PoolOptions};
 use dma_files::{DmaFile, FileQueue, FileQueueOptions, Method, OpenFile};
 use futures_lite::future::block_on;
 use proptest::prelude::*;
@@ -159,7 +159,14 @@ fn refused_operations_return_the_buffer_with_a_remedy() {
         let (e, same) = e.into_parts();
         assert!(e.kind() == ErrorKind::Os && e.to_string().contains("write 10 bytes of a file at 0"), "{e}");
         assert!(same[..] == [7; 10] && std::error::Error::source(&e).is_some());
-        assert_eq!(files.in_flight(), 0);
+        let read_only = dma_core::MemoryRequest::new(0).with_access(Access::READ);
+        let memory = HostMemory::from_owner(vec![1; 64]);
+        let window = engine.register_window(memory, &read_only).expect("registered");
+        let e = files.read_at(&file, 0, window.clone()).expect_err("read-only memory");
+        assert_eq!(e.error().kind(), ErrorKind::AccessDenied);
+        let mut bytes = [0; 64];
+        window.read_at(0, &mut bytes).expect("in range");
+        assert_eq!((bytes, files.in_flight()), ([1; 64], 0));
     }
     for options in [
         FileQueueOptions::new().with_depth(0),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::elf::{
-    DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, FileHeader64, SHT_DYNSYM, STB_GLOBAL,
+    DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, FileHeader64, Machine, SHT_DYNSYM, STB_GLOBAL,
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
@@ -14,7 +14,7 @@ use crate::LoadError;
 type Header = FileHeader64<Endianness>;
 
 /// The processor of this program, as ELF numbers it.
-pub(crate) const MACHINE: u16 = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
+pub(crate) const MACHINE: Machine = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
 /// Length of a header for 64 bits, in bytes.
 const HEADER: usize = 64;
 
@@ -94,9 +94,9 @@ impl Elf {
                     name.map(|name| String::from_utf8_lossy(name).into_owned())
                         .ok_or_else(|| "a name is outside of its table".to_owned())
                 };
-                match entry.tag32(endian) {
-                    Some(DT_NEEDED) => elf.needed.push(text()?),
-                    Some(DT_RPATH | DT_RUNPATH) => elf.search.extend(directories(&text()?, path)),
+                match entry.tag(endian) {
+                    DT_NEEDED => elf.needed.push(text()?),
+                    DT_RPATH | DT_RUNPATH => elf.search.extend(directories(&text()?, path)),
                     _ => {}
                 }
             }
@@ -121,7 +121,8 @@ fn check_start(start: &[u8]) -> Result<(), Unfit> {
     }
     let &[_, _, _, _, class, order, .., _] = start else { return Err(too_short()) };
     let Some(&[low, high]) = start.get(18..20) else { return Err(too_short()) };
-    let machine = if order == 2 { u16::from_be_bytes([low, high]) } else { u16::from_le_bytes([low, high]) };
+    let machine =
+        Machine(if order == 2 { u16::from_be_bytes([low, high]) } else { u16::from_le_bytes([low, high]) });
     if (class, machine) != (2, MACHINE) {
         let bits = if class == 1 { "32" } else { "64" };
         let reason = format!(
@@ -138,7 +139,7 @@ fn too_short() -> Unfit {
     Unfit::Bad("it is too short".to_owned())
 }
 
-fn processor(machine: u16) -> String {
+fn processor(machine: Machine) -> String {
     match machine {
         EM_X86_64 => "x86-64".to_owned(),
         EM_AARCH64 => "AArch64".to_owned(),
@@ -146,7 +147,7 @@ fn processor(machine: u16) -> String {
         object::elf::EM_ARM => "ARM".to_owned(),
         object::elf::EM_RISCV => "RISC-V".to_owned(),
         object::elf::EM_PPC64 => "PowerPC".to_owned(),
-        other => format!("processor {other} of ELF's list"),
+        Machine(other) => format!("processor {other} of ELF's list"),
     }
 }
 

@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 
 use object::elf::{
     DT_HASH, DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, ELFCLASS64, ELFDATA2LSB,
-    ELFDATA2MSB, ELFMAG, ELFOSABI_NONE, ET_DYN, EV_CURRENT, FileHeader64, Ident, PF_R, PF_W, PT_DYNAMIC,
-    PT_GNU_STACK, PT_LOAD, ProgramHeader64, Sym64,
+    ELFDATA2MSB, ELFMAG, ELFOSABI_NONE, ET_DYN, EV_CURRENT, FileFlags, FileHeader64, Ident, PF_R, PF_W,
+    PT_DYNAMIC, PT_GNU_STACK, PT_LOAD, ProgramHeader64, SHN_UNDEF, Sym64,
 };
-use object::{Endian, Endianness, U16, U32, U64, pod};
+use object::{Endian, Endianness, I64, U16, U32, U64, pod};
 
 use crate::elf::{Elf, MACHINE, Unfit};
 use crate::loaded::is_loaded;
@@ -274,17 +274,17 @@ fn listing(files: &[&Path]) -> Vec<u8> {
         },
         e_type: U16::new(e, ET_DYN),
         e_machine: U16::new(e, MACHINE),
-        e_version: U32::new(e, EV_CURRENT.into()),
+        e_version: U32::new(e, EV_CURRENT.0.into()),
         e_entry: U64::new(e, 0),
         e_phoff: U64::new(e, segments_at as u64),
         e_shoff: U64::new(e, 0),
-        e_flags: U32::new(e, 0),
+        e_flags: U32::new(e, FileFlags(0)),
         e_ehsize: U16::new(e, segments_at as u16),
         e_phentsize: U16::new(e, size_of::<ProgramHeader64<Endianness>>() as u16),
         e_phnum: U16::new(e, SEGMENTS as u16),
         e_shentsize: U16::new(e, 0),
         e_shnum: U16::new(e, 0),
-        e_shstrndx: U16::new(e, 0),
+        e_shstrndx: U16::new(e, SHN_UNDEF),
     }));
     let segments = [
         (PT_LOAD, 0, strings_at + strings.len(), PAGE),
@@ -307,7 +307,7 @@ fn listing(files: &[&Path]) -> Vec<u8> {
     }
     library.resize(dynamic_at, 0);
     for (tag, value) in entries {
-        let (d_tag, d_val) = (U64::new(e, tag.into()), U64::new(e, value as u64));
+        let (d_tag, d_val) = (I64::new(e, tag), U64::new(e, value as u64));
         library.extend_from_slice(pod::bytes_of(&Dyn64 { d_tag, d_val }));
     }
     library.resize(hash_at, 0);

@@ -1,0 +1,279 @@
+//! Buffers in the traits and types of other crates, each by a feature of its name.
+#![expect(unsafe_code, reason = "promises about the memory of buffers to other crates")]
+
+#[cfg(feature = "compio")]
+mod compio {
+    use std::mem::MaybeUninit;
+
+    use compio_buf::{IoBuf, IoBufMut, SetLen};
+
+    use crate::{Buffer, BufferMut};
+
+    /// Files and sockets of compio are written from the buffer.
+    impl IoBuf for Buffer {
+        fn as_init(&self) -> &[u8] {
+            self
+        }
+    }
+
+    /// Files and sockets of compio are written from the buffer.
+    impl IoBuf for BufferMut {
+        fn as_init(&self) -> &[u8] {
+            self
+        }
+    }
+
+    impl SetLen for BufferMut {
+        /// Changes nothing: all bytes of a buffer are initialized, and its length is fixed.
+        unsafe fn set_len(&mut self, len: usize) {
+            debug_assert!(len <= self.len());
+        }
+    }
+
+    /// Files and sockets of compio are read into the buffer. The result of the read says how many bytes it
+    /// has: [`buf_len`](IoBuf::buf_len) is always that of the buffer.
+    impl IoBufMut for BufferMut {
+        fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+            let bytes: &mut [u8] = self;
+            let (begin, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+            // SAFETY: the same bytes with the same lifetime. The trait's users write initialized bytes only.
+            unsafe { std::slice::from_raw_parts_mut(begin, len) }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::io::Read;
+
+        use super::*;
+        use crate::DmaEngineExt;
+        use crate::conformance::doc_engine;
+
+        #[test]
+        fn a_buffer_is_one_of_compio() {
+            let mut buffer = doc_engine().allocate(8).expect("memory");
+            assert_eq!((buffer.buf_len(), buffer.buf_capacity()), (8, 8));
+            buffer.as_uninit()[..3].write_copy_of_slice(b"abc");
+            // SAFETY: all bytes of a buffer are initialized.
+            unsafe { buffer.set_len(3) };
+            assert_eq!(buffer.as_init(), b"abc\0\0\0\0\0");
+            let slice = IoBuf::slice(buffer, 1..3);
+            assert_eq!(slice.as_init(), b"bc");
+            let buffer = compio_buf::IntoInner::into_inner(slice).freeze();
+            let mut text = String::new();
+            let read = IoBuf::into_reader(buffer).read_to_string(&mut text).expect("text");
+            assert_eq!((read, &text[..3]), (8, "abc"));
+        }
+    }
+}
+
+#[cfg(feature = "tokio-uring")]
+mod tokio_uring {
+    use tokio_uring::buf::{IoBuf, IoBufMut};
+
+    use crate::{Buffer, BufferMut};
+
+    // SAFETY: the memory is registered and does not move with the buffer, and the buffer keeps it.
+    unsafe impl IoBuf for Buffer {
+        fn stable_ptr(&self) -> *const u8 {
+            self.as_ptr()
+        }
+
+        fn bytes_init(&self) -> usize {
+            self.len()
+        }
+
+        fn bytes_total(&self) -> usize {
+            self.len()
+        }
+    }
+
+    // SAFETY: the memory is registered and does not move with the buffer, and the buffer keeps it.
+    unsafe impl IoBuf for BufferMut {
+        fn stable_ptr(&self) -> *const u8 {
+            self.as_ptr()
+        }
+
+        fn bytes_init(&self) -> usize {
+            self.len()
+        }
+
+        fn bytes_total(&self) -> usize {
+            self.len()
+        }
+    }
+
+    // SAFETY: as above; the buffer is the only view of its bytes.
+    unsafe impl IoBufMut for BufferMut {
+        fn stable_mut_ptr(&mut self) -> *mut u8 {
+            self.as_mut_ptr()
+        }
+
+        /// Changes nothing: all bytes of a buffer are initialized, and its length is fixed.
+        unsafe fn set_init(&mut self, pos: usize) {
+            debug_assert!(pos <= self.len());
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use tokio_uring::buf::BoundedBuf;
+
+        use super::*;
+        use crate::DmaEngineExt;
+        use crate::conformance::doc_engine;
+
+        #[test]
+        fn files_of_tokio_uring_are_written_from_buffers_and_read_into_them() {
+            // A sandbox may forbid io_uring.
+            let Ok(runtime) = tokio_uring::Runtime::new(&tokio_uring::builder()) else { return };
+            let engine = doc_engine();
+            let named = tempfile::NamedTempFile::new().expect("a file");
+            runtime.block_on(async {
+                let file = tokio_uring::fs::File::from_std(named.reopen().expect("it opens"));
+                let mut source = engine.allocate(1000).expect("memory");
+                source.fill(7);
+                let (result, source) = file.write_all_at(source.freeze(), 0).await;
+                result.expect("written");
+                let destination = engine.allocate(2000).expect("memory");
+                let (result, mut destination) = file.read_at(destination, 100).await;
+                assert_eq!(result.expect("read"), 900);
+                assert!(destination[..900] == source[..900] && destination[900..] == [0; 1100]);
+                destination.fill(9);
+                let (result, slice) = file.read_at(destination.slice(10..20), 0).await;
+                assert_eq!(result.expect("read"), 10);
+                let destination = slice.into_inner();
+                assert!(destination[9..21] == [9, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 9]);
+                file.close().await.expect("closed");
+            });
+        }
+    }
+}
+
+#[cfg(feature = "arrow")]
+mod arrow {
+    use std::panic::AssertUnwindSafe;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    use crate::Buffer;
+
+    impl From<Buffer> for arrow_buffer::Buffer {
+        /// Makes an Arrow buffer of the same memory, without a copy. It keeps the memory registered. The
+        /// memory of engines and pools has the alignment of all of Arrow's types.
+        fn from(buffer: Buffer) -> Self {
+            let (begin, len) = (NonNull::from(&buffer[..]).cast(), buffer.len());
+            // The bytes never change, so that a panic leaves nothing half done.
+            let owner = Arc::new(AssertUnwindSafe(buffer));
+            // SAFETY: the owner keeps the bytes, which are initialized and never written while it lives.
+            unsafe { Self::from_custom_allocation(begin, len, owner) }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::conformance::doc_engine;
+        use crate::{BufferPool, PoolOptions};
+
+        #[test]
+        fn an_arrow_buffer_keeps_the_memory_and_returns_it_to_the_pool() {
+            let pool = BufferPool::new(&doc_engine(), &PoolOptions::new().with_class(64, 1)).expect("a pool");
+            let in_use = || pool.classes().map(|class| class.in_use).sum::<usize>();
+            let mut buffer = pool.try_get(24).expect("free");
+            for (i, number) in buffer.chunks_exact_mut(8).enumerate() {
+                number.copy_from_slice(&(i as i64 - 1).to_ne_bytes());
+            }
+            let begin = buffer.as_ptr();
+            let arrow = arrow_buffer::Buffer::from(buffer.freeze());
+            assert_eq!(arrow.as_ptr(), begin);
+            let numbers = arrow_buffer::ScalarBuffer::<i64>::new(arrow.clone(), 1, 2);
+            assert_eq!(numbers[..], [0, 1]);
+            drop(arrow);
+            assert_eq!(in_use(), 1);
+            std::thread::spawn(move || drop(numbers)).join().expect("no panic");
+            assert_eq!(in_use(), 0);
+            let empty = arrow_buffer::Buffer::from(pool.try_get(0).expect("no bytes").freeze());
+            assert!(empty.is_empty());
+        }
+    }
+}
+
+#[cfg(feature = "vm-memory")]
+mod guest_memory {
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    use vm_memory::GuestMemoryRegion;
+    use vm_memory::bitmap::Bitmap;
+    use vm_memory::mmap::GuestRegionMmap;
+
+    use crate::{Error, ErrorKind, HostMemory, Result};
+
+    impl HostMemory {
+        /// Takes a region of a virtual machine's memory, which the guest may access at any time.
+        /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers it. Writes of a
+        /// device, and of the [`Window`](crate::Window), do not mark pages in the region's bitmap of dirty
+        /// pages.
+        ///
+        /// # Errors
+        ///
+        /// `AccessDenied` if this process maps the region without the rights to read and to write.
+        pub fn from_guest_region<B: Bitmap + Send + Sync + 'static>(
+            region: Arc<GuestRegionMmap<B>>,
+        ) -> Result<Self> {
+            let both = libc::PROT_READ | libc::PROT_WRITE;
+            if region.prot() & both != both {
+                return Err(Error::new(
+                    ErrorKind::AccessDenied,
+                    "the region is not mapped to be read and written",
+                )
+                .with_operation("register guest memory")
+                .with_hint("map it with PROT_READ and PROT_WRITE"));
+            }
+            let begin = NonNull::new(region.as_ptr()).expect("no region is mapped at 0");
+            let len = usize::try_from(region.len()).expect("it is mapped");
+            // SAFETY: the region is mapped to be read and written while the owner lives. It is shared with
+            // the guest and with others of this process, which access it by volatile accesses.
+            Ok(unsafe { Self::from_shared(begin, len, region) })
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use vm_memory::{Bytes, GuestAddress, MmapRegion};
+
+        use super::*;
+        use crate::conformance::doc_engine;
+        use crate::{DmaEngineExt, MemoryRequest, QueueOptions};
+
+        #[test]
+        fn a_device_copies_to_guest_memory() {
+            let engine = doc_engine();
+            let region = MmapRegion::new(8192).expect("mapped");
+            let region: Arc<GuestRegionMmap> =
+                Arc::new(GuestRegionMmap::new(region, GuestAddress(0x1000)).expect("in range"));
+            let memory = HostMemory::from_guest_region(Arc::clone(&region)).expect("writable");
+            let window = engine.register_window(memory, &MemoryRequest::new(0)).expect("registered");
+            assert_eq!(window.len(), 8192);
+            let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+            let mut source = engine.allocate(100).expect("memory");
+            source.fill(7);
+            queue.copy(source, window.slice(4000..4100)).expect("accepted").wait().expect("done");
+            let mut bytes = [0; 102];
+            region.read_slice(&mut bytes, vm_memory::MemoryRegionAddress(3999)).expect("in range");
+            assert!(bytes[0] == 0 && bytes[1..101] == [7; 100] && bytes[101] == 0);
+            drop(window);
+            assert_eq!(Arc::strong_count(&region), 1, "the registration has ended");
+        }
+
+        #[test]
+        fn a_region_that_may_not_be_written_is_refused() {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let region = MmapRegion::build(None, 4096, libc::PROT_READ, flags).expect("mapped");
+            let region: GuestRegionMmap = GuestRegionMmap::new(region, GuestAddress(0)).expect("in range");
+            let e = HostMemory::from_guest_region(Arc::new(region)).expect_err("read-only");
+            assert!(e.kind() == ErrorKind::AccessDenied && !e.hint().is_empty(), "{e}");
+        }
+    }
+}
