@@ -58,6 +58,7 @@
 //!
 //! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and
 //! `sim`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod auto;
 mod doctor;

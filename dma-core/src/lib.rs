@@ -28,6 +28,7 @@
 //! by name.
 //!
 #![doc = include_str!("../docs/compile_time_checks.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "serde")]
 #[doc(hidden)]

@@ -4,6 +4,7 @@
 //! - [`verify`] checks the bytes of another engine's copies.
 //! - [`meter`] counts another engine's descriptors, with their latencies and sizes.
 //! - [`record`] writes a trace of another engine's operations, and reads it; [`replay`] runs it on an engine.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod auto;
 #[cfg(feature = "serde")]
