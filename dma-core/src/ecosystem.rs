@@ -119,7 +119,6 @@ mod tokio_uring {
     mod tests {
         use tokio_uring::buf::BoundedBuf;
 
-        use super::*;
         use crate::DmaEngineExt;
         use crate::conformance::doc_engine;
 
@@ -172,7 +171,6 @@ mod arrow {
 
     #[cfg(test)]
     mod tests {
-        use super::*;
         use crate::conformance::doc_engine;
         use crate::{BufferPool, PoolOptions};
 
@@ -204,7 +202,6 @@ mod guest_memory {
     use std::ptr::NonNull;
     use std::sync::Arc;
 
-    use vm_memory::GuestMemoryRegion;
     use vm_memory::bitmap::Bitmap;
     use vm_memory::mmap::GuestRegionMmap;
 
@@ -223,16 +220,16 @@ mod guest_memory {
             region: Arc<GuestRegionMmap<B>>,
         ) -> Result<Self> {
             let both = libc::PROT_READ | libc::PROT_WRITE;
-            if region.prot() & both != both {
+            let begin = NonNull::new(region.as_ptr()).filter(|_| region.prot() & both == both);
+            let Some(begin) = begin else {
                 return Err(Error::new(
                     ErrorKind::AccessDenied,
                     "the region is not mapped to be read and written",
                 )
                 .with_operation("register guest memory")
                 .with_hint("map it with PROT_READ and PROT_WRITE"));
-            }
-            let begin = NonNull::new(region.as_ptr()).expect("no region is mapped at 0");
-            let len = usize::try_from(region.len()).expect("it is mapped");
+            };
+            let len = region.size();
             // SAFETY: the region is mapped to be read and written while the owner lives. It is shared with
             // the guest and with others of this process, which access it by volatile accesses.
             Ok(unsafe { Self::from_shared(begin, len, region) })
