@@ -36,7 +36,7 @@ impl Found {
                 Item::Fn(function) if function.sig.abi.is_some() => {
                     // Callbacks are not exported.
                     let marked = function.attrs.iter().any(|attribute| !attribute.path().is_ident("doc"));
-                    if function.sig.unsafety.is_none() || marked {
+                    if !matches!(function.sig.safety, syn::Safety::Unsafe(_)) || marked {
                         self.elsewhere.push(function.sig.ident.to_string());
                     }
                 }

@@ -76,7 +76,7 @@ fn methods_that_rely_on_an_address_are_unsafe() {
         let of = &of.path.segments.last().unwrap().ident;
         for item in &block.items {
             if let syn::ImplItem::Fn(method) = item
-                && method.sig.unsafety.is_some()
+                && matches!(method.sig.safety, syn::Safety::Unsafe(_))
             {
                 unsafe_methods.push(format!("{of}::{}", method.sig.ident));
             }

@@ -379,7 +379,7 @@ fn a_failure_halts_the_channel_and_attaching_again_helps() {
     }
     channel.flush();
     assert_eq!((channel.process(), channel.process()), (-1, -1));
-    assert_eq!(ENDED.take(), [], "on a halted channel nothing is called back");
+    assert!(ENDED.take().is_empty(), "on a halted channel nothing is called back");
     assert_eq!(channel.copy(5, memory.at(0), memory.at(64), 64), 0, "it is built all the same");
     channel.flush();
     assert_eq!(channel.process(), -1);
@@ -405,7 +405,7 @@ fn other_faults() {
     let channel = Channel::new("0000:81:04.2");
     assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
     channel.flush();
-    assert_eq!(channel.ended(3), [], "its completion is lost");
+    assert!(channel.ended(3).is_empty(), "its completion is lost");
     assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), 0);
     channel.flush();
     assert_eq!(channel.ended(1), [1, 2], "the next makes up for it");
@@ -422,7 +422,7 @@ fn other_faults() {
     assert_eq!(channel.ended(1), [1]);
     assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), 0);
     channel.flush();
-    assert_eq!(channel.ended(5), [], "stuck");
+    assert!(channel.ended(5).is_empty(), "stuck");
     drop(channel);
     let channel = Channel::new("0000:81:04.4");
     assert_eq!(channel.copy(3, memory.at(0), memory.at(64), 64), 0);
@@ -435,7 +435,7 @@ fn other_faults() {
     }
     channel.flush();
     channel.ended(5);
-    assert_eq!(channel.ended(5), [], "nothing comes from a device that is gone");
+    assert!(channel.ended(5).is_empty(), "nothing comes from a device that is gone");
     drop(channel);
     assert_eq!(Channel::try_new("0000:83:04.0").err(), Some(-1), "gone for good");
 }
