@@ -510,12 +510,12 @@ mod tests {
         assert_eq!(struck("fail@3", 0), [3]);
         assert_eq!(struck("fail@2-4", 0), [2, 3, 4]);
         assert_eq!(struck("fail@every=4", 0), [4, 8]);
-        assert_eq!(struck("fail@3:ch=1", 0), []);
+        assert!(struck("fail@3:ch=1", 0).is_empty());
         assert_eq!(struck("fail@3:ch=1", 1), [3]);
         assert_eq!(struck("fail@t=0s", 0), [1], "once");
-        assert_eq!(struck("fail@t=10s", 0), [], "later");
+        assert!(struck("fail@t=10s", 0).is_empty(), "later");
         assert_eq!(struck("fail:p=1", 0).len(), 10);
-        assert_eq!(struck("fail:p=0", 0), []);
+        assert!(struck("fail:p=0", 0).is_empty());
     }
 
     #[test]
