@@ -103,6 +103,49 @@ fn assert_same(a: &Path, b: &Path) {
 }
 
 #[test]
+fn copies_without_the_page_cache_and_by_the_file_system_are_the_same() {
+    let place = Place::new();
+    for args in [
+        "--direct",
+        "--direct --verify --chunk 64K --depth 3",
+        "--direct --chunk 5000 --engine sim:profile=bluefield3,seed=3,faults=fail:p=0.05",
+        "--share",
+    ] {
+        for len in [0, 1, CHUNK, 5 * CHUNK + 1, 1_000_003] {
+            let src = place.file("src", len);
+            let output = place.run(&format!("{args} src dst"));
+            // File systems in memory may have no direct access.
+            if args.contains("--direct") && stderr(&output).contains("copy without --direct") {
+                continue;
+            }
+            assert!(output.status.success(), "{args}, {len} bytes: {}", stderr(&output));
+            assert!(
+                fs::read(place.path("dst")).expect("a copy") == fs::read(&src).expect("SRC"),
+                "{args}: {len}"
+            );
+            assert_eq!(place.names().len(), 2, "{args}: nothing else is left");
+            fs::remove_file(place.path("dst")).expect("removed");
+        }
+        // Data, a hole, and data.
+        let mut sparse = File::create(place.path("src")).expect("a file");
+        sparse.write_all(&sample(CHUNK)).expect("written");
+        sparse.seek(SeekFrom::Start(4 << 20)).expect("a hole");
+        sparse.write_all(&sample(CHUNK + 5)).expect("written");
+        let output = place.run(&format!("{args} src dst"));
+        if output.status.success() {
+            assert!(
+                fs::read(place.path("dst")).expect("a copy") == fs::read(place.path("src")).expect("SRC"),
+                "{args}"
+            );
+            let blocks = |name: &str| fs::metadata(place.path(name)).expect("metadata").blocks();
+            assert!(blocks("dst") <= blocks("src") + 64, "{args}: the hole stays one");
+            fs::remove_file(place.path("dst")).expect("removed");
+        }
+    }
+    place.refuses("--share --verify src dst", &["cannot be used with"]);
+}
+
+#[test]
 fn every_size_arrives_whole() {
     let place = Place::new();
     for len in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 7 * CHUNK + 13, 100 * CHUNK] {
