@@ -329,7 +329,7 @@ fn json_has_the_options_of_the_original() {
         (r#"{"doca_program_flags": {"fiel": "x"}}"#, "no option `fiel`"),
         (r#"{"doca_program_flags": {"version": true}}"#, "no option `version`"),
         (r#"{"doca_program_flags": 3}"#, "`doca_program_flags` is 3; make it an object"),
-        (r#"{"doca_program_flags": {"file": ["x"]}}"#, "give it a text or a number"),
+        (r#"{"doca_program_flags": {"chunk": ["x"]}}"#, "give it a text or a number"),
         (r#"{"doca_program_flags": {"file": true}}"#, "`file` is true; give it a text or a number"),
         (
             r#"{"doca_program_flags": {"file": "x", "resume": "yes"}}"#,
