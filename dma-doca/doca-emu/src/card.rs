@@ -9,7 +9,7 @@ use dma_sim::model::{
 };
 
 use crate::c_abi::{Outcome, c, require};
-use crate::config::{CardConfig, Clock, Found, Order};
+use crate::config::{CardConfig, Clock, DestinationData, Found, Order};
 use crate::pe::Timer;
 
 const MAX_BUF_SIZE: u64 = 2 << 20;
@@ -38,6 +38,10 @@ pub(crate) struct Limits {
     /// Tasks that one context can have in flight; others are refused with `AGAIN`.
     pub(crate) queue_depth: u32,
     pub(crate) over_limit: Found,
+    /// A copy writes over the data of its destination, not behind it.
+    pub(crate) replaces: bool,
+    /// Memory that one side of the card exported can be copied on that side.
+    pub(crate) self_import: bool,
 }
 
 impl Card {
@@ -56,6 +60,12 @@ impl Card {
             max_tasks: config.max_tasks.unwrap_or(profile.depth),
             queue_depth: config.queue_depth.unwrap_or(Profile::DEPTH_MAX),
             over_limit: config.over_limit.unwrap_or(Found::Engine),
+            replaces: match config.destination_data {
+                Some(data) => data == DestinationData::Replace,
+                // Programs of these generations submit a destination again as it is, on cards.
+                None => cfg!(workq),
+            },
+            self_import: config.self_import.unwrap_or(ideal),
         };
         profile.max_task = limits.max_buf_size;
         profile.max_segments = limits.max_list_len;

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::descriptor::MAX_SERIAL;
 use dma_sim::model::{FaultPlan, Profile};
 use dma_standin::config::{faults, one_line, profile, tables};
 use serde::Deserialize;
@@ -52,6 +53,16 @@ pub(crate) enum Order {
     Submitted,
 }
 
+/// Effect of a copy on a destination that already has data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DestinationData {
+    /// The copy writes behind it.
+    Append,
+    /// The copy writes over it.
+    Replace,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CardConfig {
@@ -71,6 +82,9 @@ pub(crate) struct CardConfig {
     pub(crate) queue_depth: Option<u32>,
     pub(crate) max_contexts: Option<u32>,
     pub(crate) over_limit: Option<Found>,
+    pub(crate) destination_data: Option<DestinationData>,
+    /// Memory that one side of the card exported can be copied on that side.
+    pub(crate) self_import: Option<bool>,
     pub(crate) memlock: Option<Size>,
     #[serde(default)]
     pub(crate) create_contention: bool,
@@ -275,6 +289,9 @@ impl CardConfig {
             if let Some(value) = value.filter(|value| *value > Profile::DEPTH_MAX) {
                 return Err(format!("{key} is {value}; the maximum is {}", Profile::DEPTH_MAX));
             }
+        }
+        if self.serial.len() > MAX_SERIAL {
+            return Err(format!("serial has {} bytes; the most is {MAX_SERIAL}", self.serial.len()));
         }
         Ok(self)
     }

@@ -3,26 +3,33 @@
 use std::time::Duration;
 
 use dma_ipc::{Export, RemoteError};
-use serde::{Deserialize, Serialize};
 
 use crate::c_abi::{Outcome, c};
+use crate::config::Side;
+use crate::dev::Dev;
 
-/// First bytes of a descriptor. JSON follows, and a checksum of all before, in 4 bytes.
-const MARK: [u8; 8] = *b"DOCAEMUX";
-const MAX: usize = 4096;
+/// First bytes of a descriptor. The fields follow, little-endian, then the serial number and the bytes for
+/// `dma_ipc`, each behind its length in one byte, and a checksum of all before, in 4 bytes.
+const MARK: [u8; 4] = *b"EMX1";
+/// The most bytes of a card's serial number, so that a descriptor has at most [`MAX`].
+pub(crate) const MAX_SERIAL: usize = 40;
+/// The most bytes of a descriptor. Programs read real ones into buffers of 256 bytes.
+const MAX: usize = 150;
 /// Time limit for importers' copies when an export is revoked.
 const REVOKE_WAITS: Duration = Duration::from_secs(5);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pci,
     Rdma,
     Event,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) kind: Kind,
+    /// Side of the card that exported it.
+    pub(crate) side: Side,
     pub(crate) addr: u64,
     pub(crate) len: u64,
     pub(crate) access: u32,
@@ -34,10 +41,23 @@ pub(crate) struct Descriptor {
 
 impl Descriptor {
     fn encode(&self) -> Vec<u8> {
+        let kind = match self.kind {
+            Kind::Pci => 0,
+            Kind::Rdma => 1,
+            Kind::Event => 2,
+        };
         let mut out = MARK.to_vec();
-        // Writing to memory does not fail.
-        let _ = serde_json::to_writer(&mut out, self);
+        out.extend([kind, (self.side == Side::Dpu).into()]);
+        out.extend(self.addr.to_le_bytes());
+        out.extend(self.len.to_le_bytes());
+        out.extend(self.access.to_le_bytes());
+        for bytes in [self.serial.as_bytes(), &self.remote] {
+            // The configuration limits the serial number, and `dma_ipc` its bytes.
+            out.push(bytes.len() as u8);
+            out.extend(bytes);
+        }
         out.extend(crc32fast::hash(&out).to_le_bytes());
+        debug_assert!(out.len() <= MAX, "{} bytes", out.len());
         out
     }
 
@@ -45,12 +65,46 @@ impl Descriptor {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_last_chunk::<4>()?;
         let sound = bytes.len() <= MAX && u32::from_le_bytes(*sum) == crc32fast::hash(body);
-        serde_json::from_slice(body.strip_prefix(&MARK).filter(|_| sound)?).ok()
+        let rest = body.strip_prefix(&MARK).filter(|_| sound)?;
+        let (&[kind, dpu], rest) = rest.split_first_chunk()?;
+        let kind = match kind {
+            0 => Kind::Pci,
+            1 => Kind::Rdma,
+            2 => Kind::Event,
+            _ => return None,
+        };
+        let side = match dpu {
+            0 => Side::Host,
+            1 => Side::Dpu,
+            _ => return None,
+        };
+        let (addr, rest) = rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (access, rest) = rest.split_first_chunk()?;
+        let (serial, rest) = with_length(rest)?;
+        let (remote, rest) = with_length(rest)?;
+        rest.is_empty().then_some(())?;
+        Some(Self {
+            kind,
+            side,
+            addr: u64::from_le_bytes(*addr),
+            len: u64::from_le_bytes(*len),
+            access: u32::from_le_bytes(*access),
+            serial: String::from_utf8(serial.to_vec()).ok()?,
+            remote: remote.to_vec(),
+        })
     }
+}
+
+/// Splits off the bytes behind a length of one byte.
+fn with_length(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*len))
 }
 
 pub(crate) struct Exported {
     pub(crate) kind: Kind,
+    pub(crate) side: Side,
     pub(crate) serial: String,
     /// The descriptor, which C may read until the export is revoked.
     pub(crate) bytes: Box<[u8]>,
@@ -58,18 +112,25 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// Describes `len` bytes that have the address `addr`, which `export` lets the other side reach.
+    /// Describes `len` bytes that have the address `addr`, which `export` lets the other side reach, for the
+    /// card of `dev`.
     pub(crate) fn new(
         kind: Kind,
-        serial: &str,
+        dev: &Dev,
         (addr, len): (usize, usize),
         access: u32,
         export: Option<Export>,
     ) -> Self {
         let remote = export.as_ref().map(|export| export.blob().to_vec()).unwrap_or_default();
-        let (addr, len, serial) = (addr as u64, len as u64, serial.to_owned());
-        let descriptor = Descriptor { kind, addr, len, access, serial: serial.clone(), remote };
-        Self { kind, serial, bytes: descriptor.encode().into(), export }
+        let (addr, len, side) = (addr as u64, len as u64, dev.function().side);
+        let serial = dev.card().config.serial.clone();
+        let descriptor = Descriptor { kind, side, addr, len, access, serial: serial.clone(), remote };
+        Self { kind, side, serial, bytes: descriptor.encode().into(), export }
+    }
+
+    /// True if it is the descriptor of this kind for the card and the side of `dev`.
+    pub(crate) fn is_for(&self, kind: Kind, dev: &Dev) -> bool {
+        self.kind == kind && self.side == dev.function().side && self.serial == dev.card().config.serial
     }
 
     /// Revokes the export. On return no importer accesses the memory.
@@ -88,14 +149,24 @@ mod tests {
 
     fn descriptor() -> Descriptor {
         let (serial, remote) = ("SER1".to_owned(), vec![7; 56]);
-        Descriptor { kind: Kind::Pci, addr: 0x7f00_0000_1000, len: 99, access: 0x21, serial, remote }
+        let (kind, side, addr) = (Kind::Pci, Side::Host, 0x7f00_0000_1000);
+        Descriptor { kind, side, addr, len: 99, access: 0x21, serial, remote }
+    }
+
+    #[test]
+    fn the_longest_is_as_short_as_real_ones() {
+        let longest = Descriptor { serial: "S".repeat(MAX_SERIAL), ..descriptor() };
+        assert!(longest.encode().len() <= 150);
+        assert_eq!(Descriptor::parse(&longest.encode()), Some(longest));
     }
 
     #[test]
     fn an_encoded_value_parses_to_itself() {
         for kind in [Kind::Pci, Kind::Rdma, Kind::Event] {
-            let descriptor = Descriptor { kind, ..descriptor() };
-            assert_eq!(Descriptor::parse(&descriptor.encode()), Some(descriptor));
+            for side in [Side::Host, Side::Dpu] {
+                let descriptor = Descriptor { kind, side, ..descriptor() };
+                assert_eq!(Descriptor::parse(&descriptor.encode()), Some(descriptor));
+            }
         }
     }
 

@@ -52,6 +52,47 @@ fn a_copy_moves_the_data_and_grows_the_destination() {
 }
 
 #[test]
+fn a_destination_with_data_is_appended_to_or_replaced() {
+    for (config, data_len, first) in [
+        ("", 2, "DOCA_ERROR_IO_FAILED"),
+        ("destination_data = \"append\"", 2, "DOCA_ERROR_IO_FAILED"),
+        ("destination_data = \"replace\"", 1, "DOCA_SUCCESS"),
+    ] {
+        let rig = Rig::new(config, 4);
+        // One buffer that the data fill, and a list with room for both copies.
+        for (full, len) in [(true, 100), (false, 50)] {
+            rig.src.write(0, &pattern(len));
+            let dst = rig.to(0, 60);
+            ok!(doca_buf_chain_list(dst, rig.to(200, 40)));
+            let task = rig.task(rig.from(0, len), dst, 1);
+            for round in 0..2 {
+                ok!(doca_task_submit(task));
+                rig.until(1);
+                let expected = if full && round == 1 { first } else { "DOCA_SUCCESS" };
+                assert_eq!(rig.seen.take(), [(1, expected)], "{config:?}, round {round}");
+            }
+            let both = [rig.dst.read(0, 60), rig.dst.read(200, 40)].concat();
+            if full {
+                assert_eq!(both, pattern(100));
+                rig.free(task);
+                if data_len == 2 {
+                    rig.drain();
+                    ok!(doca_ctx_start(rig.ctx));
+                }
+            } else {
+                let last = get!(doca_buf_get_next_in_list(dst));
+                let lens: [usize; 2] = [get!(doca_buf_get_data_len(dst)), get!(doca_buf_get_data_len(last))];
+                assert_eq!(lens.iter().sum::<usize>(), data_len * len, "{config:?}");
+                let appended = [pattern(50), pattern(50)].concat();
+                assert_eq!(both[..data_len * len], appended[..data_len * len], "{config:?}");
+                rig.free(task);
+            }
+        }
+        rig.close();
+    }
+}
+
+#[test]
 fn lists_are_gathered_and_scattered() {
     let rig = Rig::new("", 4);
     rig.src.write(0, &pattern(10_000));

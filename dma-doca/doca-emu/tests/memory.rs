@@ -534,6 +534,49 @@ fn shape(head: *mut c::doca_buf) -> Vec<*mut c::doca_buf> {
     bufs
 }
 
+/// A host's copy from its own export fails on a BlueField-3, as a user reported; the DPU's works.
+#[test]
+fn an_export_is_copied_on_its_own_side_where_the_card_does_that() {
+    for (card, own) in [
+        ("", "DOCA_SUCCESS"),
+        ("self_import = false", "DOCA_ERROR_IO_FAILED"),
+        ("profile = \"bluefield3\"\nclock = \"virtual\"", "DOCA_ERROR_IO_FAILED"),
+        ("profile = \"bluefield3\"\nclock = \"virtual\"\nself_import = true", "DOCA_SUCCESS"),
+    ] {
+        for (from, expected) in [("03:00.1", own), ("3b:00.0", "DOCA_SUCCESS")] {
+            let rig = Rig::new(card, 1);
+            let exporter = rig::open(from);
+            let memory = Memory::new(64);
+            memory.write(0, &[9; 64]);
+            let mmap = rig::map(exporter, &memory, c::DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+            let (mut desc, mut len) = (ptr::null(), 0);
+            ok!(doca_mmap_export_pci(mmap, exporter, &mut desc, &mut len));
+            assert!(len <= 150, "a descriptor of {len} bytes, where NVIDIA's programs have buffers of 256");
+            let mut remote = ptr::null_mut();
+            ok!(doca_mmap_create_from_export(ptr::null(), desc, len, rig.dev, &mut remote));
+            let there = get!(doca_buf_inventory_buf_get_by_args(
+                rig.inventory,
+                remote,
+                memory.at(0),
+                64,
+                memory.at(0),
+                64,
+            ));
+            let task = rig.task(there, rig.to(0, 64), 1);
+            ok!(doca_task_submit(task));
+            rig.until(1);
+            assert_eq!(rig.seen.take(), [(1, expected)], "{card:?}, from {from}");
+            let copied = if expected == "DOCA_SUCCESS" { 9 } else { 0 };
+            assert_eq!(rig.dst.read(0, 64), [copied; 64]);
+            rig.free(task);
+            ok!(doca_mmap_destroy(remote));
+            ok!(doca_mmap_destroy(mmap));
+            ok!(doca_dev_close(exporter));
+            rig.close();
+        }
+    }
+}
+
 #[test]
 fn lists_are_chained_and_unchained() {
     let rig = Rig::new("", 1);

@@ -152,12 +152,31 @@ impl Buf {
         Ok(Segment { key, addr: DeviceAddr(self.data.get() as u64), len: self.data_len.get() })
     }
 
-    /// The room behind its data, for a device that the memory is registered with.
+    /// The room for a copy by a device that the memory is registered with: behind its data, or from their
+    /// beginning on a card that replaces them.
     #[inline]
     pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
-        let from = self.data.get().wrapping_add(self.data_len.get());
-        Ok(Segment { key, addr: DeviceAddr(from as u64), len: self.room_len() as usize })
+        let (from, len) = self.room_on(dev);
+        Ok(Segment { key, addr: DeviceAddr(from as u64), len: len as usize })
+    }
+
+    /// Address and length of [`room`](Self::room).
+    #[inline]
+    pub(crate) fn room_on(&self, dev: &Dev) -> (usize, u64) {
+        let kept = if dev.card().limits.replaces { 0 } else { self.data_len.get() };
+        let from = self.data.get().wrapping_add(kept);
+        let end = self.head.get().wrapping_add(self.len.get());
+        (from, end.saturating_sub(from) as u64)
+    }
+
+    /// Counts `len` bytes that `dev` copied to its list as the data of that.
+    #[inline]
+    pub(crate) fn copied(&self, dev: &Dev, len: u64) {
+        if dev.card().limits.replaces {
+            self.iter().for_each(|buf| buf.data_len.set(0));
+        }
+        self.grow_list(len);
     }
 
     #[inline]

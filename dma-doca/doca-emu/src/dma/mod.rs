@@ -124,7 +124,7 @@ impl Dma {
         if report.end == End::Done
             && let Ok(dst) = dst.get()
         {
-            dst.grow_list(body.len.get());
+            dst.copied(&self.dev, body.len.get());
         }
         src.unpin();
         dst.unpin();
@@ -194,9 +194,10 @@ impl Context for Dma {
         let (len, room) = if listed {
             require(src.count().max(dst.count()) <= limits.max_list_len, INVALID)?;
             let sum = |sum: u64, len| sum.saturating_add(len);
-            (src.iter().map(Buf::data_len).fold(0, sum), dst.iter().map(Buf::room_len).fold(0, sum))
+            let room = |buf: &Buf| buf.room_on(&self.dev).1;
+            (src.iter().map(Buf::data_len).fold(0, sum), dst.iter().map(room).fold(0, sum))
         } else {
-            (src.data_len(), dst.room_len())
+            (src.data_len(), dst.room_on(&self.dev).1)
         };
         if how.validate {
             self.validate(src, dst, len, room)?;

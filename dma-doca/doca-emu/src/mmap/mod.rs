@@ -259,13 +259,12 @@ impl Setup {
         require(kind == Kind::Rdma || dev.function().export, c::DOCA_ERROR_NOT_SUPPORTED)?;
         require(self.chunks.len() == 1 && self.access & wanted != 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         self.register(0)?;
-        let serial = &dev.card().config.serial;
-        let made = self.exports.iter().position(|made| made.serial == *serial && made.kind == kind);
+        let made = self.exports.iter().position(|made| made.is_for(kind, dev));
         let place = made.unwrap_or(self.exports.len());
         if made.is_none() {
             let chunk = &self.chunks[0];
             let export = if kind == Kind::Pci { Some(self.export_chunk(chunk)?) } else { None };
-            let made = Exported::new(kind, serial, (chunk.addr, chunk.len), self.access, export);
+            let made = Exported::new(kind, dev, (chunk.addr, chunk.len), self.access, export);
             self.exports.push(made);
         }
         Ok(&self.exports[place].bytes)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dma_core::Access;
 use dma_ipc::mappings::{Mapped, mapped};
 use dma_ipc::{Import, RemoteError};
-use dma_sim::model::{RegionError, RegionKey, RegionSpec, Rights};
+use dma_sim::model::{FarMemory, PeerError, RegionError, RegionKey, RegionSpec, Rights};
 
 use crate::c_abi::{INVALID, Outcome, c, require};
 use crate::descriptor::{Descriptor, Kind};
@@ -177,13 +177,28 @@ pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU
     } else {
         Rights::REMOTE_READ
     };
-    let memory = Arc::clone(&import) as Arc<dyn dma_sim::model::FarMemory>;
+    let reachable = dev.card().limits.self_import || descriptor.side != dev.function().side;
+    let memory = if reachable { Arc::clone(&import) as Arc<dyn FarMemory> } else { Arc::new(OwnSide) };
     let spec = RegionSpec::far(descriptor.addr, descriptor.len, registered.rights, memory);
     // SAFETY: the region has no memory of this process.
     let key = unsafe { dev.card().engine().register(spec) }.map_err(|_| INVALID)?;
     registered.keys.push((Arc::clone(dev), key));
     registered.at = Place::Far(import);
     Ok(registered)
+}
+
+/// Memory that the importer's own side exported, on a card that reaches only the other side's.
+#[derive(Debug)]
+struct OwnSide;
+
+impl FarMemory for OwnSide {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), PeerError> {
+        Err(PeerError::Gone)
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), PeerError> {
+        Err(PeerError::Gone)
+    }
 }
 
 fn native(error: RemoteError) -> c::doca_error_t {

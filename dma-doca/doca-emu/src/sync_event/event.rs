@@ -198,12 +198,11 @@ impl Event {
             sdk_log!(ERROR, "sync event: memory of the program cannot be exported");
             return Err(c::DOCA_ERROR_NOT_SUPPORTED);
         };
-        let serial = &dev.card().config.serial;
         let mut exports = self.exports.borrow_mut();
-        let made = exports.iter().position(|made| made.serial == *serial);
+        let made = exports.iter().position(|made| made.is_for(Export::Event, dev));
         let place = made.unwrap_or(exports.len());
         if made.is_none() {
-            exports.push(Exported::new(Export::Event, serial, (0, 0), 0, Some(Value::export(memory)?)));
+            exports.push(Exported::new(Export::Event, dev, (0, 0), 0, Some(Value::export(memory)?)));
         }
         Ok((exports[place].bytes.as_ptr(), exports[place].bytes.len()))
     }

@@ -211,9 +211,19 @@ int main(void)
 		CHECK(poll(&waits, 1, 10000) == 1);
 	}
 	OK(doca_workq_event_handle_clear(workq, handle));
-	/* The destination has no room behind its data: the device fails the job, and the context with it. */
+	/* The destination had data, which were replaced. */
+	OK(next(workq, &event));
+	CHECK(event.user_data.u64 == 1 && event.result.u64 == DOCA_SUCCESS);
+	CHECK(memcmp(source + SIZE, target, SIZE) == 0);
+	OK(doca_buf_get_data_len(dst[0], &data_len));
+	CHECK(data_len == SIZE);
+
+	/* The destination has less room than the source has data: the device fails the job, and the context with it. */
+	OK(doca_buf_inventory_buf_by_addr(inventory, to, target, SIZE / 2, &near));
+	OK(copy(workq, ctx, src[1], near, 1));
 	IS(DOCA_ERROR_IO_FAILED, next(workq, &event));
 	CHECK(event.user_data.u64 == 1 && event.result.u64 != DOCA_SUCCESS);
+	OK(doca_buf_refcount_rm(near, NULL));
 	IS(DOCA_ERROR_BAD_STATE, copy(workq, ctx, src[2], dst[1], 2));
 	OK(doca_ctx_workq_rm(ctx, workq));
 	OK(doca_ctx_stop(ctx));
