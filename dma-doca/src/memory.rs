@@ -6,11 +6,10 @@ use std::ptr::NonNull;
 use dma_core::{Error, ErrorKind, MemoryRequest, Result};
 use dma_ipc::{Pages, SharedMemory, available_memory};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
 
 use crate::error::BACKEND;
 
-/// The smallest page size of supported machines: mappings are aligned to it.
-const PAGE: usize = 4096;
 /// A huge page, on x86-64 and BlueField's processors.
 const HUGE: usize = 2 << 20;
 
@@ -61,7 +60,9 @@ impl Private {
     fn new(request: &MemoryRequest) -> Result<Self> {
         let align = if request.huge_pages { request.align.max(HUGE) } else { request.align };
         let too_long = || request.clone().with_align(align).out_of_memory().with_backend(BACKEND);
-        let round = if request.huge_pages { HUGE } else { PAGE };
+        // 4 KiB on x86-64. DPUs boot kernels with pages of 4 or 64 KiB.
+        let page = page_size();
+        let round = if request.huge_pages { HUGE } else { page };
         let len = request.len.checked_next_multiple_of(round).ok_or_else(too_long)?;
         // The device pins all of it: the kernel would kill this process, or another, rather than return an
         // error.
@@ -71,7 +72,7 @@ impl Private {
             return Err(request.out_of_memory().with_backend(BACKEND).with_numbers(len as u64, available));
         }
         // A larger mapping contains an address of stricter alignment.
-        let mapped = if align > PAGE { len.checked_add(align).ok_or_else(too_long)? } else { len };
+        let mapped = if align > page { len.checked_add(align).ok_or_else(too_long)? } else { len };
         if isize::try_from(mapped).is_err() {
             return Err(too_long());
         }
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn memory_is_aligned_and_zeroed() {
-        for (align, export) in [(1, false), (4096, true), (1 << 16, false), (4 << 20, true)] {
+        let page = page_size();
+        for (align, export) in [(1, false), (4096, true), (page, true), (2 * page, false), (4 << 20, true)] {
             let mut request = MemoryRequest::new(10_000).with_align(align);
             if export {
                 request = request.exportable(dma_core::Access::READ);
