@@ -37,7 +37,7 @@ has "$spdk/libspdk_env_dpdk.so" 'soname: \[libspdk_env_dpdk\.so\.17\]'
 # Tests for hardware run on the installed SDK. With `linked` no library is searched for.
 for features in "" linked; do
     echo "--- the tests for hardware, on the stand-ins${features:+, $features}"
-    DMA_DOCA_LIB_DIR=$doca cargo test --locked -p dma-doca --features "$features" --test conformance_loaded -- --ignored hardware
+    DMA_DOCA_LIB_DIR=$doca cargo run --locked --profile test -p dma-doca --features "$features" --example test_card -- dpu --tests alone
     DMA_SPDK_LIB_DIR=$spdk cargo test --locked -p dma-ioat --features "$features" --test hardware -- --ignored
 done
 

@@ -1,12 +1,12 @@
-//! The conformance suite on the stand-in SDK, installed and loaded like a real one; and on a card, if there
-//! is one.
+//! The conformance suite on the stand-in SDK, installed and loaded like a real one. The example `test_card`
+//! runs it on a card.
 
 #[path = "../../tests/stand_ins/mod.rs"]
 mod support;
 
 use std::sync::LazyLock;
 
-use dma_core::{DmaEngine, conformance};
+use dma_core::DmaEngine;
 use dma_doca::{DocaEngine, DocaOptions};
 
 fn engine() -> DocaEngine {
@@ -24,21 +24,4 @@ fn an_installations_prefix_will_do() {
     let engine = DocaEngine::open(&options).unwrap();
     assert_eq!(engine.info().version, "DOCA 3.0.0058");
     assert_eq!(dma_doca::discover_with(&options).unwrap().len(), 6);
-}
-
-/// `DMA_DOCA_TEST_DEVICE=03:00.0 cargo test -p dma-doca --release -- --ignored hardware`; without the
-/// variable, the first device that has DMA.
-#[test]
-#[ignore = "needs a BlueField: an installed DOCA SDK and a device with DMA"]
-fn hardware() {
-    let mut options = DocaOptions::new();
-    if let Ok(address) = std::env::var("DMA_DOCA_TEST_DEVICE") {
-        options = options.with_address(address.parse().unwrap());
-    }
-    let engine = DocaEngine::open(&options).unwrap_or_else(|e| panic!("no BlueField to test: {e}"));
-    println!("{:#?}", engine.info());
-    for (name, case) in conformance::CASES {
-        println!("{name}");
-        case(&engine);
-    }
 }
