@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs that were written for Intel DSA run on the stand-in, unmodified: DPDK's `dpdk-test` with its own driver
-# (dmadev_autotest, which fails if a byte of the stand-in is wrong), and `accel-config list`. The test of dma-dsa for the
-# hardware runs there, too.
+# (dmadev_autotest, which fails if a byte of the stand-in is wrong), `accel-config list`, and accel-config's own `dsa_test`,
+# by the cases of its runner. The test of dma-dsa for the hardware runs there, too.
 #
 # The programs come from Debian's packages, unpacked below the target directory: nothing is installed, and no right is
 # needed. Exits with 77 ("skipped") where they cannot be had, or on another processor than x86-64.
@@ -33,7 +33,7 @@ done
 
 echo "--- Debian's packages"
 command -v apt-get >/dev/null || skip "apt-get is not there, and so are no programs for DSA"
-wanted=(dpdk-dev librte-dma-idxd23 librte-mempool-ring23 accel-config)
+wanted=(dpdk-dev librte-dma-idxd23 librte-mempool-ring23 accel-config accel-config-test)
 needed=$(LC_ALL=C apt-get -s -q install --no-install-recommends "${wanted[@]}" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p') ||
     skip "apt-get does not know the packages ${wanted[*]} (DPDK 22.11, of Debian 12)"
 # Those that hold programs and libraries.
@@ -91,4 +91,44 @@ for line in '"dev":"dsa0"' '"dev":"wq0.1"' '"mode":"shared"' '"size":8' '"dev":"
         exit 1
     }
 done
+echo "--- accel-config: dsa_test"
+# The cases of its runner, dsa_user_test_runner.sh, without DIF, which the stand-in lacks: each operation alone and in batches
+# of 16, with and without block-on-fault, on a dedicated (0) and a shared work queue (1).
+cat >"$prefix/cases" <<'END'
+case_() {
+    if "$program" "$@" >/dev/null 2>&1; then passed=$((passed + 1)); else echo "failed: dsa_test $*"; fi
+}
+program=$1 passed=0
+shift
+for operation; do
+    for queue in 0 1; do
+        for flag in 0 1; do
+            for size in 1 4096 65536 1048576 2097152; do
+                case_ -w $queue -l $size -f $flag -o "$operation" t200
+                # There is no batch of drains.
+                [ "$operation" = 0x2 ] || case_ -w $queue -l $size -f $flag -o 0x1 -b "$operation" -c 16 t2000
+            done
+        done
+    done
+done
+echo "passed: $passed"
+END
+queues=$'[[queue]]\nmode = "dedicated"\n[[queue]]\nmode = "shared"'
+cases() { # CONFIG OPERATION...
+    # shellcheck disable=SC2016 # for the inner shell
+    DSA_EMU="$1"$'\n'"$queues" timeout 600 "$run" sh -c 'export LD_LIBRARY_PATH=$1; shift; exec sh "$@"' sh \
+        "$libraries" "$prefix/cases" "$root/usr/libexec/accel-config/test/dsa_test" "${@:2}" >"$prefix/log" || true
+}
+cases "" 0x0 0x2 0x3 0x4 0x5 0x6 0x9 0x10 0x11 0x20
+if ! grep -qx 'passed: 380' "$prefix/log" || grep -q failed "$prefix/log"; then
+    cat "$prefix/log"
+    exit 1
+fi
+cases "faults = 'corrupt@7'" 0x3
+if ! grep -q '^failed: dsa_test .* -o 0x1 -b 0x3' "$prefix/log"; then
+    cat "$prefix/log"
+    echo "dsa_test does not notice a wrong byte" >&2
+    exit 1
+fi
+echo "380 cases pass"
 echo "programs for DSA find it on the stand-in"
