@@ -43,7 +43,8 @@ mod tests {
         let record = RecordOptions::new("a.trace").with_buffer(5000).with_engine("cpu");
         let text = toml::to_string(&record).expect("TOML");
         assert_eq!(toml::from_str::<RecordOptions>(&text).expect(&text), record);
-        for (text, expected) in [("sampel = 3", "did you mean `sample`?"), ("sample = '3'", "expected u64")] {
+        for (text, expected) in [("samples = 3", "did you mean `sample`?"), ("sample = '3'", "expected u64")]
+        {
             let error = toml::from_str::<VerifyOptions>(text).expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
