@@ -74,7 +74,7 @@ fn bad_tables_are_refused_with_a_remedy() {
     refused::<MemoryRequest>("align = 1", "missing field `len`");
     refused::<MemoryRequest>("len = -1", "a size in bytes, such as 65536");
     refused::<MemoryRequest>("len = '2MB'", "a size in bytes, such as 65536");
-    refused::<MemoryRequest>("len = 1\naccess = ['READ', 'WRITTE']", "no right `WRITTE`");
+    refused::<MemoryRequest>("len = 1\naccess = ['READ', 'RIGHT']", "no right `RIGHT`");
     refused::<MemoryRequest>("len = 1\nplace = 'hots'", "did you mean `host`?");
     refused::<PoolOptions>("", "missing field `classes`");
     refused::<PoolOptions>("classes = [{ len = 1 }]", "missing field `count`");
