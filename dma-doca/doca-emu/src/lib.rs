@@ -80,6 +80,9 @@
 //! - Submitting a submitted task is `BAD_STATE`. A submitted task that is freed returns to its pool after its
 //!   callback, as NVIDIA's Secure Channel application relies on. Its buffers cannot be changed in the
 //!   meantime.
+//! - `doca_dma_set_ordered_completions` of 3.2 has the ends of a context's tasks reported in the order of
+//!   their submission. It orders reports alone: a task may still run before an earlier one has ended. It is
+//!   off unless set, and `BAD_STATE` while the context runs.
 //! - A context that fails accepts tasks until the program has been told, and flushes them.
 //! - A context without configured tasks does not start: `BAD_STATE`. Stopping an idle one succeeds, because
 //!   NVIDIA's samples rely on that. Stopping a stopping one is `IN_PROGRESS`.

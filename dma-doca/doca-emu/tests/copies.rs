@@ -172,6 +172,45 @@ fn without_a_doorbell_nothing_starts() {
     rig.close();
 }
 
+/// The call came with DOCA 3.2.
+#[test]
+fn reports_come_in_the_order_of_submission_on_request() {
+    for ordered in [None, Some(0), Some(1)] {
+        let card = "profile = \"bluefield3\"\nclock = \"virtual\"\nfaults = \"slow@1:for=1ms\"";
+        rig::configure(card);
+        let rig = Rig::idle(rig::open("0000:03:00.0"), 8);
+        if let Some(ordered) = ordered {
+            ok!(doca_dma_set_ordered_completions(rig.dma, ordered));
+        }
+        ok!(doca_ctx_start(rig.ctx));
+        fails!(DOCA_ERROR_BAD_STATE, doca_dma_set_ordered_completions(rig.dma, 1));
+        let tasks: Vec<_> = (0..8).map(|i| rig.copy(i * 64, 64, i as u64)).collect();
+        for task in &tasks {
+            ok!(doca_task_submit_ex(*task, c::DOCA_TASK_SUBMIT_FLAG_NONE));
+        }
+        code!(doca_ctx_flush_tasks(rig.ctx));
+        rig.until(8);
+        let seen: Vec<u64> = rig.seen.take().iter().map(|(task, _)| *task).collect();
+        // The first task takes longest.
+        assert_eq!(seen.is_sorted(), ordered == Some(1), "{ordered:?}: {seen:?}");
+        assert_eq!(seen.len(), 8);
+        // A context that fails reports in order too.
+        let src = code!(doca_dma_task_memcpy_get_src(tasks[3].cast())).cast_mut();
+        ok!(doca_buf_set_data(src, rig.src.at(0), 0));
+        for task in &tasks {
+            let dst = code!(doca_dma_task_memcpy_get_dst(task.cast()));
+            ok!(doca_buf_reset_data_len(dst));
+            ok!(doca_task_submit_ex(*task, c::DOCA_TASK_SUBMIT_FLAG_NONE));
+        }
+        code!(doca_ctx_flush_tasks(rig.ctx));
+        rig.until(8);
+        let seen: Vec<u64> = rig.seen.take().iter().map(|(task, _)| *task).collect();
+        assert!(ordered != Some(1) || seen.is_sorted(), "{seen:?}");
+        tasks.iter().for_each(|task| rig.free(*task));
+        rig.close();
+    }
+}
+
 #[test]
 fn a_coalesced_tail_never_reports() {
     for config in ["", "profile = \"bluefield3\"\nclock = \"virtual\""] {

@@ -81,6 +81,10 @@ struct doca_buf *doca_dma_task_memcpy_get_dst(const struct doca_dma_task_memcpy 
 DOCA_EXPERIMENTAL
 doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma **gpu_dma);
 
+/* Since DOCA 3.2. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable);
+
 #ifdef __cplusplus
 }
 #endif

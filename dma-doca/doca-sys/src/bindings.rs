@@ -1231,6 +1231,7 @@ unsafe extern "C" {
     pub fn doca_dma_task_memcpy_set_dst(task: *mut doca_dma_task_memcpy, dst: *mut doca_buf);
     pub fn doca_dma_task_memcpy_get_dst(task: *const doca_dma_task_memcpy) -> *mut doca_buf;
     pub fn doca_dma_get_gpu_handle(dma: *mut doca_dma, gpu_dma: *mut *mut doca_gpu_dma) -> doca_error_t;
+    pub fn doca_dma_set_ordered_completions(dma: *mut doca_dma, enable: u8) -> doca_error_t;
     pub fn doca_sync_event_create(event: *mut *mut doca_sync_event) -> doca_error_t;
     pub fn doca_sync_event_create_from_export(
         dev: *mut doca_dev,

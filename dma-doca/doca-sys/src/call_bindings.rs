@@ -281,6 +281,7 @@ pub type doca_dma_task_memcpy_get_src = unsafe extern "C" fn(task: *const doca_d
 pub type doca_dma_task_memcpy_set_dst = unsafe extern "C" fn(task: *mut doca_dma_task_memcpy, dst: *mut doca_buf);
 pub type doca_dma_task_memcpy_get_dst = unsafe extern "C" fn(task: *const doca_dma_task_memcpy) -> *mut doca_buf;
 pub type doca_dma_get_gpu_handle = unsafe extern "C" fn(dma: *mut doca_dma, gpu_dma: *mut *mut doca_gpu_dma) -> doca_error_t;
+pub type doca_dma_set_ordered_completions = unsafe extern "C" fn(dma: *mut doca_dma, enable: u8) -> doca_error_t;
 pub type doca_sync_event_create = unsafe extern "C" fn(event: *mut *mut doca_sync_event) -> doca_error_t;
 pub type doca_sync_event_create_from_export = unsafe extern "C" fn(dev: *mut doca_dev, data: *const u8, sz: usize, event: *mut *mut doca_sync_event) -> doca_error_t;
 pub type doca_sync_event_cap_is_create_from_export_supported = unsafe extern "C" fn(devinfo: *const doca_devinfo) -> doca_error_t;

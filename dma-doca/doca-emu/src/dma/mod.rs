@@ -314,6 +314,14 @@ c_calls! {
         task.make(|| dma.get()?.alloc(src, dst, user_data))
     }
     fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
+    /// Of DOCA 3.2: has tasks reported in the order of their submission, or as they end. `BAD_STATE` unless
+    /// idle.
+    fn doca_dma_set_ordered_completions(dma: Handle<Dma>, enable: u8) {
+        let dma = dma.get()?;
+        dma.ctx().require_idle()?;
+        dma.queue.set_ordered(enable != 0);
+        Ok(())
+    }
     /// `BAD_STATE`, because the stand-in has no GPU that a context's data path could be on.
     fn doca_dma_get_gpu_handle(dma: Handle<Dma>, gpu_dma: Out<*mut c::doca_gpu_dma>) {
         dma.get().and(gpu_dma.check()).and(Err(c::DOCA_ERROR_BAD_STATE))

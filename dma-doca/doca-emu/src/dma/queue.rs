@@ -67,6 +67,8 @@ pub(super) struct Queue {
     staged: RefCell<Vec<Staged>>,
     /// Ends that are not reported yet.
     reports: RefCell<VecDeque<Report>>,
+    /// Tasks in the order of their submission, if they are reported in that order.
+    order: RefCell<Option<VecDeque<u32>>>,
     lists: RefCell<(Vec<Segment>, Vec<Segment>)>,
 }
 
@@ -77,8 +79,14 @@ impl Queue {
             channel: Cell::new(None),
             staged: RefCell::default(),
             reports: RefCell::default(),
+            order: RefCell::default(),
             lists: RefCell::default(),
         }
+    }
+
+    /// Has tasks reported in the order of their submission, if nothing is in flight.
+    pub(super) fn set_ordered(&self, ordered: bool) {
+        *self.order.borrow_mut() = ordered.then(VecDeque::new);
     }
 
     pub(super) fn open(&self) -> Outcome {
@@ -101,12 +109,14 @@ impl Queue {
         let card = self.dev.card();
         if !flush && !card.eager {
             self.staged.borrow_mut().push(task);
+            self.note(task.task);
             return Ok(());
         }
         let channel = self.channel.get().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         let mut engine = card.engine();
         self.give_staged(&mut engine, channel, lists);
         self.give(&mut engine, channel, &task, lists)?;
+        self.note(task.task);
         if flush {
             // The channel exists.
             let _ = engine.doorbell(channel);
@@ -173,6 +183,40 @@ impl Queue {
         Ok(())
     }
 
+    /// Remembers the place of a task that was taken.
+    #[inline]
+    fn note(&self, task: u32) {
+        if let Some(order) = &mut *self.order.borrow_mut() {
+            order.push_back(task);
+        }
+    }
+
+    /// The next end that may be reported.
+    #[inline]
+    fn take(&self) -> Option<Report> {
+        let mut reports = self.reports.borrow_mut();
+        match &mut *self.order.borrow_mut() {
+            None => reports.pop_front(),
+            Some(order) => {
+                let first = order.front()?;
+                let place = reports.iter().position(|report| report.task == *first)?;
+                order.pop_front();
+                reports.remove(place)
+            }
+        }
+    }
+
+    /// An end may be reported.
+    fn has_report(&self) -> bool {
+        let reports = self.reports.borrow();
+        match &*self.order.borrow() {
+            None => !reports.is_empty(),
+            Some(order) => {
+                order.front().is_some_and(|first| reports.iter().any(|report| report.task == *first))
+            }
+        }
+    }
+
     fn report(&self, report: Report) {
         self.reports.borrow_mut().push_back(report);
     }
@@ -197,28 +241,26 @@ impl Queue {
 
     #[inline]
     pub(super) fn next(&self) -> Option<Report> {
-        if let Some(report) = self.reports.borrow_mut().pop_front() {
-            return Some(report);
-        }
-        self.poll()
+        self.take().or_else(|| self.poll())
     }
 
     fn poll(&self) -> Option<Report> {
         let channel = self.channel.get()?;
         let card = self.dev.card();
         let mut engine = card.engine();
+        self.collect(&mut engine, channel);
         if card.clock == Clock::Virtual {
             for _ in 0..EVENTS_PER_CALL {
-                if engine.has_completion(channel) || engine.running(channel) == 0 {
+                if self.has_report() || engine.running(channel) == 0 {
                     break;
                 }
                 let Some(at) = engine.next_event() else { break };
                 engine.advance(at);
+                self.collect(&mut engine, channel);
             }
         }
-        self.collect(&mut engine, channel);
         drop(engine);
-        self.reports.borrow_mut().pop_front()
+        self.take()
     }
 
     pub(super) fn stop(&self) {
@@ -243,13 +285,13 @@ impl Queue {
     /// When there will be a report.
     pub(super) fn ready(&self) -> Ready {
         let Some(channel) = self.channel.get() else { return Ready::WhenWoken };
-        if !self.reports.borrow().is_empty() {
+        if self.has_report() {
             return Ready::Now;
         }
         let card = self.dev.card();
         let mut engine = card.engine();
         self.collect(&mut engine, channel);
-        if !self.reports.borrow().is_empty() {
+        if self.has_report() {
             return Ready::Now;
         }
         if engine.running(channel) == 0 {
