@@ -171,11 +171,27 @@ impl QueueState {
 
     #[inline]
     fn drain(&mut self) -> Option<DeferredCallbacks> {
+        if self.awaited_tokens > 0 && !self.ended.is_empty() {
+            self.report_tokens();
+        }
         if self.ended.is_empty() && self.planner.log_events.is_empty() {
             None
         } else {
             Some(self.drain_ended())
         }
+    }
+
+    /// Reports the tokens of slots that have just ended. Slots without another waiter need no callback.
+    fn report_tokens(&mut self) {
+        let Self { ended, waiters, planner, tokens, awaited_tokens, .. } = self;
+        ended.retain(|slot| {
+            let (op, waiter) = (&mut planner.ops[*slot as usize], &mut waiters[*slot as usize]);
+            let Some(token) = waiter.token.take_if(|_| op.has_ended()) else { return true };
+            *awaited_tokens -= 1;
+            tokens.push(token);
+            op.has_waiter = waiter.waker.is_some();
+            op.has_waiter
+        });
     }
 
     /// Collects the events for the log.
@@ -203,10 +219,6 @@ impl QueueState {
             }
             op.has_waiter = false;
             let waiter = &mut self.waiters[slot as usize];
-            if let Some(token) = waiter.token.take() {
-                self.awaited_tokens -= 1;
-                self.tokens.push(token);
-            }
             callbacks.wake.extend(waiter.waker.take());
             if let Some(operands) = waiter.parked.take() {
                 callbacks.drop.push(operands);
@@ -585,7 +597,9 @@ impl Queue {
         self.take_tokens(tokens)
     }
 
-    fn take_tokens(&self, tokens: &mut Vec<u64>) -> usize {
+    /// Appends tokens as [`poll_tokens`](Self::poll_tokens) does, without polling: those of operations that
+    /// ended in earlier polls, such as of [`Driver::run`].
+    pub fn take_tokens(&self, tokens: &mut Vec<u64>) -> usize {
         let ended = &mut self.shared.borrow_mut().tokens;
         let count = ended.len();
         tokens.append(ended);
