@@ -2,7 +2,8 @@
 # Every example of every package runs without arguments and succeeds. `copy_file` and `pci_proxy` need arguments; readme.sh
 # and kernel.sh run them.
 # The DPU's example runs beside the host's, and `dma-copy` too. The example of a backend also builds as a separate project
-# that depends on `dma` only.
+# that depends on `dma` only. The C interface is installed, and a C program builds on it; the tests of dma-c run all of its
+# examples.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 shopt -s nullglob
@@ -71,6 +72,19 @@ done
 echo >&3
 wait "$host"
 echo "$((ran + 2)) examples ran"
+
+echo "--- a C program, as README.md builds it"
+dma-c/install "$dir/prefix"
+export PKG_CONFIG_PATH=$dir/prefix/lib/pkgconfig LD_LIBRARY_PATH=$dir/prefix/lib
+if command -v pkg-config >/dev/null; then
+    read -ra flags <<<"$(pkg-config --cflags --libs dma)"
+else
+    echo "skipped: pkg-config, which is not there; the C program is built with its flags"
+    flags=(-I"$dir/prefix/include" -L"$dir/prefix/lib" -ldma)
+fi
+cc -std=c99 dma-c/examples/first_copy.c -o "$dir/first_copy" "${flags[@]}"
+[[ "$("$dir/first_copy" cpu | tail -n 1)" == "1048576 bytes copied" ]]
+unset PKG_CONFIG_PATH LD_LIBRARY_PATH
 
 echo "--- dma-copy, as README.md starts it"
 dma_copy() { timeout "$seconds" cargo run --locked --release --quiet -p dma-copy -- "$@"; }

@@ -17,7 +17,7 @@ if [[ "${1:-}" =~ ^(address|thread)$ ]]; then
     shift
 fi
 packages=("$@")
-((${#packages[@]})) || packages=(dma-core dma-ipc dma-cpu dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat dma-dsa-emu dma-dsa dma-rdma-emu dma-rdma dma-cuda-emu dma-cuda dma-layers dma-copy)
+((${#packages[@]})) || packages=(dma-core dma-ipc dma-cpu dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat dma-dsa-emu dma-dsa dma-rdma-emu dma-rdma dma-cuda-emu dma-cuda dma-layers dma-c dma-copy)
 nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     echo "skipped: no nightly compiler (rustup toolchain install nightly)"
     exit 77

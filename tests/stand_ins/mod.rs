@@ -43,6 +43,11 @@ pub(crate) fn rdma_emu_prefix() -> PathBuf {
     install("engines/dma-rdma/rdma-emu", &[])
 }
 
+/// The directory under which the stand-in for NVIDIA's driver lies: as [`doca_emu_prefix`].
+pub(crate) fn cuda_emu_prefix() -> PathBuf {
+    install("engines/dma-cuda/cuda-emu", &[])
+}
+
 fn install(package: &str, options: &[&str]) -> PathBuf {
     let name = Path::new(package).file_name().expect("a directory");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));

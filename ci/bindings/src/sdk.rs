@@ -25,7 +25,7 @@ pub(crate) struct Sdk {
 }
 
 /// All of them.
-pub(crate) const ALL: &[Sdk] = &[DOCA, WORKQ, SPDK];
+pub(crate) const ALL: &[Sdk] = &[DOCA, WORKQ, SPDK, DMA];
 
 const DOCA: Sdk = Sdk {
     dir: "dma-doca/doca-sys",
@@ -120,6 +120,19 @@ const SPDK: Sdk = Sdk {
             pub type __va_list_tag = ::core::ffi::c_void;\n",
         ),
     ],
+};
+
+/// This project's own header. The library takes its types and those of its functions from the declarations.
+const DMA: Sdk = Sdk {
+    dir: "dma-c",
+    include: "include",
+    output: "src/header/bindings.rs",
+    prefix: "dma_",
+    constants: "DMA_",
+    headers: &["dma.h"],
+    uncalled: "",
+    defines: &[],
+    by_hand: &[],
 };
 
 const HEAD: &str = r#"//! The declarations of the headers in `INCLUDE/`, by the names that they have there.

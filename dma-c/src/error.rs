@@ -1,0 +1,308 @@
+//! Status codes, and the description of a thread's last failure.
+#![expect(unsafe_code, reason = "functions that C calls")]
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+use dma::{Error, ErrorKind, OpError, Retry};
+
+use crate::arguments::{Out, OutArray, OutStruct};
+use crate::header::*;
+
+pub(crate) const OK: dma_status = DMA_OK as dma_status;
+
+/// Kinds and their codes, in one place.
+macro_rules! kinds {
+    ($($kind:ident = $code:ident),+ $(,)?) => {
+        /// Returns the code of a kind.
+        pub(crate) const fn status_of(kind: ErrorKind) -> dma_status {
+            (match kind {
+                $(ErrorKind::$kind => $code,)+
+                _ => DMA_INTERNAL,
+            }) as dma_status
+        }
+
+        /// Returns the kind of a code.
+        pub(crate) const fn kind_of(status: dma_status) -> Option<ErrorKind> {
+            $(if status == $code as dma_status {
+                return Some(ErrorKind::$kind);
+            })+
+            None
+        }
+    };
+}
+kinds! {
+    InvalidArgument = DMA_INVALID_ARGUMENT,
+    OutOfRange = DMA_OUT_OF_RANGE,
+    LengthMismatch = DMA_LENGTH_MISMATCH,
+    Overlap = DMA_OVERLAP,
+    AccessDenied = DMA_ACCESS_DENIED,
+    WrongEngine = DMA_WRONG_ENGINE,
+    Unsupported = DMA_UNSUPPORTED,
+    QueueFull = DMA_QUEUE_FULL,
+    InUse = DMA_IN_USE,
+    OutOfMemory = DMA_OUT_OF_MEMORY,
+    OutOfResources = DMA_OUT_OF_RESOURCES,
+    NotFound = DMA_NOT_FOUND,
+    PermissionDenied = DMA_PERMISSION_DENIED,
+    TimedOut = DMA_TIMED_OUT,
+    DeviceFault = DMA_DEVICE_FAULT,
+    Aborted = DMA_ABORTED,
+    DeviceLost = DMA_DEVICE_LOST,
+    Revoked = DMA_REVOKED,
+    Closed = DMA_CLOSED,
+    Malformed = DMA_MALFORMED,
+    VersionMismatch = DMA_VERSION_MISMATCH,
+    MissingSdk = DMA_MISSING_SDK,
+    Os = DMA_OS,
+}
+
+const fn retry_code(retry: Retry) -> dma_retry {
+    (match retry {
+        Retry::Now => DMA_RETRY_NOW,
+        Retry::FewTimes => DMA_RETRY_FEW_TIMES,
+        Retry::AfterProgress => DMA_RETRY_AFTER_PROGRESS,
+        Retry::Later => DMA_RETRY_LATER,
+        _ => DMA_RETRY_NEVER,
+    }) as dma_retry
+}
+
+/// Returns the retry advice for a code.
+pub(crate) const fn retry_of(status: dma_status) -> dma_retry {
+    match kind_of(status) {
+        Some(kind) => retry_code(kind.retry()),
+        None => DMA_RETRY_NEVER as dma_retry,
+    }
+}
+
+/// The library's version.
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => panic!("a version without NUL"),
+};
+
+/// Returns a status in a few words.
+fn text_of(status: dma_status) -> &'static CStr {
+    static TEXTS: LazyLock<Vec<CString>> = LazyLock::new(|| {
+        (0..=DMA_OS as dma_status)
+            .map(|status| c_string(kind_of(status).map_or("done", |kind| kind.as_str())))
+            .collect()
+    });
+    match usize::try_from(status).ok().and_then(|at| TEXTS.get(at)) {
+        Some(text) => text,
+        None if status == DMA_INTERNAL as dma_status => c"defect of the library",
+        None => c"unknown status",
+    }
+}
+
+/// A failed operation: the error, and for a batch the copies that failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    copies: Vec<dma_failure>,
+}
+
+impl Failure {
+    /// Returns the failure, and the operands if the device no longer uses them.
+    pub(crate) fn with_operands<T>(e: OpError<T>) -> (Self, Option<T>) {
+        let copies = e.failures().iter().map(|failure| dma_failure {
+            index: failure.index as u64,
+            status: status_of(failure.error.kind()),
+            native: failure.error.native().map_or(0, |native| native.code),
+        });
+        let copies = copies.collect();
+        let (error, operands) = e.into_parts();
+        (Self { error, copies }, operands)
+    }
+}
+
+impl<T> From<OpError<T>> for Failure {
+    fn from(e: OpError<T>) -> Self {
+        Self::with_operands(e).0
+    }
+}
+
+/// The thread's last failure, and the strings that C reads.
+#[derive(Default)]
+struct Last {
+    failure: Option<LastFailure>,
+    strings: [CString; 3],
+}
+
+enum LastFailure {
+    Of(Failure),
+    Panic(String),
+}
+
+thread_local!(static LAST: RefCell<Last> = RefCell::default());
+
+/// Stores a failure of this thread and returns its code.
+pub(crate) fn fail(failure: Failure) -> dma_status {
+    let status = status_of(failure.error.kind());
+    store(LastFailure::Of(failure));
+    status
+}
+
+fn store(failure: LastFailure) {
+    // While a thread ends, its last failure may be gone already.
+    let _ = LAST.try_with(|last| last.borrow_mut().failure.replace(failure));
+}
+
+/// Runs the body of a function of the header. Returns its status, and stores its error or its panic.
+#[inline]
+pub(crate) fn guard(body: impl FnOnce() -> Result<(), Error>) -> dma_status {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => OK,
+        Ok(Err(error)) => fail_call(error),
+        Err(panic) => panicked(panic),
+    }
+}
+
+#[cold]
+fn fail_call(error: Error) -> dma_status {
+    fail(Failure { error, copies: Vec::new() })
+}
+
+#[cold]
+fn panicked(panic: Box<dyn Any + Send>) -> dma_status {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    store(LastFailure::Panic(format!("a defect of the library: {text}")));
+    // Dropping the payload may panic again.
+    std::mem::forget(panic);
+    DMA_INTERNAL as dma_status
+}
+
+/// Makes a C string of a text, without the NULs that it may have.
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// Describes the thread's last failure. The strings live until the next call, or the next failure.
+pub(crate) fn last_error() -> dma_error {
+    LAST.with_borrow_mut(|last| {
+        let mut described = dma_error {
+            size: size_of::<dma_error>(),
+            status: OK,
+            retry: DMA_RETRY_NEVER as dma_retry,
+            native: 0,
+            reserved: 0,
+            requested: 0,
+            limit: 0,
+            text: c"".as_ptr(),
+            remedy: c"".as_ptr(),
+            native_name: c"".as_ptr(),
+        };
+        last.strings = match &last.failure {
+            None => Default::default(),
+            Some(LastFailure::Panic(text)) => {
+                described.status = DMA_INTERNAL as dma_status;
+                [c_string(text), c_string("report it to the project"), CString::default()]
+            }
+            Some(LastFailure::Of(Failure { error, .. })) => {
+                described.status = status_of(error.kind());
+                described.retry = retry_code(error.retry());
+                (described.requested, described.limit) =
+                    error.requested().zip(error.limit()).unwrap_or_default();
+                let native = error.native();
+                described.native = native.map_or(0, |native| native.code);
+                let name = native.map_or("", |native| &native.name);
+                [c_string(&error.to_string()), c_string(error.hint()), c_string(name)]
+            }
+        };
+        [described.text, described.remedy, described.native_name] =
+            last.strings.each_ref().map(|s| s.as_ptr());
+        described
+    })
+}
+
+/// Calls `f` with the failed copies of the batch whose completion is the thread's last failure.
+pub(crate) fn with_last_failures(f: impl FnOnce(&[dma_failure])) {
+    LAST.with_borrow(|last| match &last.failure {
+        Some(LastFailure::Of(Failure { copies, .. })) => f(copies),
+        _ => f(&[]),
+    });
+}
+
+#[rustfmt::skip]
+pub(crate) mod calls {
+    use std::ffi::c_char;
+
+    use super::*;
+    use crate::header::c_calls;
+
+    c_calls! {
+        fn dma_last_error(error: *mut dma_error) -> dma_status {
+            // `guard` would replace the failure.
+            // SAFETY: the caller keeps to the header.
+            match unsafe { OutStruct::new("error", error) } {
+                Ok(out) => {
+                    out.write(last_error());
+                    OK
+                }
+                Err(e) => status_of(e.kind()),
+            }
+        }
+
+        fn dma_last_failures(failures: *mut dma_failure, capacity: usize, count: *mut usize) -> dma_status {
+            // `guard` would replace the failure.
+            let write = || {
+                // SAFETY: the caller keeps to the header.
+                let count = unsafe { Out::new("count", count) }?;
+                // SAFETY: the caller keeps to the header.
+                let mut out = unsafe { OutArray::new("failures", failures, capacity) }?;
+                with_last_failures(|copies| {
+                    copies.iter().for_each(|copy| out.push(*copy));
+                    count.write(copies.len());
+                });
+                Ok(())
+            };
+            write().map_or_else(|e: Error| status_of(e.kind()), |()| OK)
+        }
+
+        fn dma_status_text(status: dma_status) -> *const c_char {
+            text_of(status).as_ptr()
+        }
+
+        fn dma_status_retry(status: dma_status) -> dma_retry {
+            retry_of(status)
+        }
+
+        fn dma_abi_version() -> u32 {
+            DMA_ABI_VERSION
+        }
+
+        fn dma_version() -> *const c_char {
+            VERSION.as_ptr()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_code_of_its_own() {
+        for status in 1..DMA_INTERNAL as dma_status {
+            if let Some(kind) = kind_of(status) {
+                assert_eq!(status_of(kind), status);
+                assert_eq!(retry_of(status), retry_code(kind.retry()));
+            } else {
+                assert!(status > DMA_OS as dma_status, "{status} has no kind");
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_is_a_status() {
+        let status = guard(|| panic!("of a test"));
+        assert_eq!(status, DMA_INTERNAL as dma_status);
+        let error = last_error();
+        assert_eq!((error.status, error.retry), (status, 0));
+        LAST.with_borrow(|last| assert!(last.strings[0].to_str().unwrap().ends_with("of a test")));
+    }
+}

@@ -1,0 +1,360 @@
+//! Handles: numbers that name objects, and that stay invalid after their object was closed.
+//!
+//! A table has slots that are never freed. A slot has a generation, which is odd while it holds an object. A
+//! handle is the generation and the index of the slot, so no two objects have the same handle. A thread that
+//! uses an object pins its slot, and closing needs a slot without pins.
+#![expect(unsafe_code, reason = "shares the contents of slots, and guards them by atomics")]
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dma::{Error, ErrorKind, Result};
+
+/// Slots in a chunk, and chunks in a table.
+const CHUNK: u32 = 1024;
+const CHUNKS: usize = 1024;
+
+/// One generation, in a slot's state.
+const GENERATION: u64 = 1 << 32;
+/// The bit of the state that means exclusive use. The bits below count pins.
+const EXCLUSIVE: u64 = 1 << 31;
+/// Looks at a slot that another thread pins, before the object counts as in use. A pin by a stale handle
+/// lasts for a few instructions.
+const TRIES: u32 = 100;
+
+/// An object in use is in its slot.
+const HELD: &str = "a slot in use holds an object";
+
+/// A slot: the generation in the upper half of the state, pins in the lower half.
+struct Slot<T> {
+    state: AtomicU64,
+    value: UnsafeCell<Option<T>>,
+}
+
+type Chunk<T> = [Slot<T>; CHUNK as usize];
+
+/// The objects of one kind.
+pub(crate) struct Table<T: 'static> {
+    /// The kind, for messages.
+    what: &'static str,
+    /// The bit that is set in the index of every handle of this table.
+    mark: u32,
+    chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+/// Slots without an object.
+struct Free {
+    list: Vec<u32>,
+    /// The first slot that was never used.
+    next: u32,
+}
+
+// SAFETY: threads share the value by pins only, which need `T: Sync`, and take it or use it alone under an
+// exclusive pin, which needs `T: Send`.
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+
+/// A shared use of an object.
+pub(crate) struct Pin<'a, T> {
+    slot: &'a Slot<T>,
+}
+
+/// The only use of an object.
+pub(crate) struct Exclusive<'a, T: 'static> {
+    table: &'a Table<T>,
+    index: u32,
+    slot: &'a Slot<T>,
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new(what: &'static str) -> Self {
+        Self::marked(what, 0)
+    }
+
+    /// Makes a table whose handles have the bit `mark` in their index. It is above the bits of indices and
+    /// below that of [`EXCLUSIVE`].
+    pub(crate) const fn marked(what: &'static str, mark: u32) -> Self {
+        let free = Mutex::new(Free { list: Vec::new(), next: 0 });
+        Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free }
+    }
+
+    /// Stores an object and returns its handle.
+    pub(crate) fn insert(&self, value: T) -> Result<u64> {
+        let index = {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            match free.list.pop() {
+                Some(index) => index,
+                None if free.next < CHUNK * CHUNKS as u32 => {
+                    let index = free.next;
+                    if index.is_multiple_of(CHUNK) {
+                        let chunk = Box::leak(Self::new_chunk());
+                        self.chunks[(index / CHUNK) as usize].store(chunk, Ordering::Release);
+                    }
+                    free.next += 1;
+                    index
+                }
+                None => {
+                    let most = u64::from(CHUNK) * CHUNKS as u64;
+                    let message = format!("{most} objects of the kind {} are open", self.what);
+                    return Err(
+                        Error::new(ErrorKind::OutOfResources, message).with_hint("close some of them")
+                    );
+                }
+            }
+        };
+        let slot = self.at(index).expect("the chunk exists");
+        // SAFETY: the slot has an even generation, so no handle leads to it. Only this call has its index.
+        unsafe { *slot.value.get() = Some(value) };
+        // Only pins of stale handles come and go at the same time.
+        let before = slot.state.fetch_add(GENERATION, Ordering::Release);
+        Ok((before & !(GENERATION - 1)).wrapping_add(GENERATION) | u64::from(index | self.mark))
+    }
+
+    /// Makes a chunk without moving it over the stack, which may be small in a C program's thread.
+    fn new_chunk() -> Box<Chunk<T>> {
+        let slot = || Slot { state: AtomicU64::new(0), value: UnsafeCell::new(None) };
+        let slots: Box<[_]> = std::iter::repeat_with(slot).take(CHUNK as usize).collect();
+        slots.try_into().unwrap_or_else(|_| unreachable!("a chunk has this length"))
+    }
+
+    /// Returns the slot of an index, if its chunk exists.
+    #[inline]
+    fn at(&self, index: u32) -> Option<&Slot<T>> {
+        let chunk = self.chunks.get((index / CHUNK) as usize)?.load(Ordering::Acquire);
+        // SAFETY: NULL, or a chunk that is never freed.
+        unsafe { chunk.as_ref() }.map(|chunk| &chunk[(index % CHUNK) as usize])
+    }
+
+    #[cold]
+    fn no_object(&self, id: u64) -> Error {
+        let what = self.what;
+        let message =
+            if id == 0 { format!("no {what}: the handle is 0") } else { format!("{id:#x} is not a {what}") };
+        Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("use a handle that the library has written, and check that the call succeeded")
+    }
+
+    #[cold]
+    fn closed(&self, id: u64, state: u64) -> Error {
+        if id & GENERATION == 0 || id >> 32 > state >> 32 {
+            // The library has never written this number.
+            return self.no_object(id);
+        }
+        Error::new(ErrorKind::Closed, format!("the {} {id:#x} was closed before", self.what))
+            .with_hint("forget the handle when you close it")
+    }
+
+    #[cold]
+    fn in_use(&self) -> Error {
+        let message = format!("another thread is in a call with this {}", self.what);
+        Error::new(ErrorKind::InUse, message).with_hint("let one thread at a time call it")
+    }
+
+    /// Returns whether a handle is of this table.
+    #[inline]
+    pub(crate) const fn has_mark(&self, id: u64) -> bool {
+        id as u32 & self.mark != 0
+    }
+
+    /// Shares the object of a handle.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for no handle; `Closed`; `InUse` while another thread closes it.
+    #[inline]
+    pub(crate) fn get(&self, id: u64) -> Result<Pin<'_, T>> {
+        if let Some(slot) = self.at(id as u32 & !self.mark) {
+            let state = slot.state.fetch_add(1, Ordering::Acquire);
+            // The generation is that of the handle, and odd, and the slot is not in exclusive use.
+            if (state ^ id) >> 31 == 0 && state & GENERATION != 0 {
+                return Ok(Pin { slot });
+            }
+            slot.state.fetch_sub(1, Ordering::Release);
+            return Err(self.not_shared(id, state));
+        }
+        Err(self.no_object(id))
+    }
+
+    #[cold]
+    fn not_shared(&self, id: u64, state: u64) -> Error {
+        let is_current = (state ^ id) >> 32 == 0 && state & GENERATION != 0;
+        if is_current { self.in_use() } else { self.closed(id, state) }
+    }
+
+    /// Takes the object of a handle for this thread alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get); `InUse` while another thread uses it.
+    #[inline]
+    pub(crate) fn exclusive(&self, id: u64) -> Result<Exclusive<'_, T>> {
+        let index = id as u32 & !self.mark;
+        let slot = self.at(index).ok_or_else(|| self.no_object(id))?;
+        let idle = id & !(GENERATION - 1);
+        if idle & GENERATION == 0 {
+            return Err(self.no_object(id));
+        }
+        let mut tries = 0;
+        loop {
+            match slot.state.compare_exchange(idle, idle | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(Exclusive { table: self, index, slot }),
+                Err(state) if (state ^ id) >> 32 != 0 => return Err(self.closed(id, state)),
+                Err(state) if state & EXCLUSIVE != 0 || tries == TRIES => return Err(self.in_use()),
+                Err(_) => tries += 1,
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl<T> Deref for Pin<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: nothing changes a slot while it is pinned.
+        unsafe { &*self.slot.value.get() }.as_ref().expect(HELD)
+    }
+}
+
+impl<T> Drop for Pin<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl<T> Exclusive<'_, T> {
+    fn value(&mut self) -> &mut Option<T> {
+        // SAFETY: this thread alone uses the slot, and `self` is borrowed uniquely.
+        unsafe { &mut *self.slot.value.get() }
+    }
+
+    /// Closes the handle and returns the object.
+    pub(crate) fn remove(mut self) -> T {
+        // Dropping `self` closes the handle, because the slot is empty.
+        self.value().take().expect(HELD)
+    }
+
+    /// Closes the handle and passes the object to `end`. If `end` returns the object with an error, the
+    /// handle stays open.
+    pub(crate) fn remove_if<R, E>(mut self, end: impl FnOnce(T) -> Result<R, (T, E)>) -> Result<R, E> {
+        let value = self.value().take().expect(HELD);
+        end(value).map_err(|(value, e)| {
+            *self.value() = Some(value);
+            e
+        })
+    }
+}
+
+impl<T> Deref for Exclusive<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this thread alone uses the slot.
+        unsafe { &*self.slot.value.get() }.as_ref().expect(HELD)
+    }
+}
+
+impl<T> DerefMut for Exclusive<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this thread alone uses the slot, and `self` is borrowed uniquely.
+        unsafe { &mut *self.slot.value.get() }.as_mut().expect(HELD)
+    }
+}
+
+impl<T> Drop for Exclusive<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.value().is_some() {
+            self.slot.state.fetch_sub(EXCLUSIVE, Ordering::Release);
+        } else {
+            self.close();
+        }
+    }
+}
+
+impl<T> Exclusive<'_, T> {
+    /// Begins the next generation of an empty slot.
+    #[cold]
+    fn close(&self) {
+        let state = self.slot.state.fetch_add(GENERATION - EXCLUSIVE, Ordering::Release);
+        // A slot whose generations are used up rests.
+        if state >> 32 < u64::from(u32::MAX) - 2 {
+            self.table.free.lock().unwrap_or_else(PoisonError::into_inner).list.push(self.index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind<T>(result: Result<T>) -> ErrorKind {
+        result.err().expect("an error").kind()
+    }
+
+    #[test]
+    fn closed_handles_never_lead_to_another_object() {
+        static TABLE: Table<String> = Table::new("text");
+        let first = TABLE.insert("a".to_owned()).unwrap();
+        assert_eq!(&**TABLE.get(first).unwrap(), "a");
+        assert_eq!(TABLE.exclusive(first).unwrap().remove(), "a");
+        let second = TABLE.insert("b".to_owned()).unwrap();
+        assert_eq!((first as u32, first == second), (second as u32, false), "the slot is used again");
+        assert_eq!(kind(TABLE.get(first)), ErrorKind::Closed);
+        assert_eq!(kind(TABLE.exclusive(first)), ErrorKind::Closed);
+        for wrong in [0, 1, u64::MAX, second + 1, second + GENERATION, second + 2 * GENERATION] {
+            assert_eq!(kind(TABLE.get(wrong)), ErrorKind::InvalidArgument, "{wrong:#x}");
+            assert_eq!(kind(TABLE.exclusive(wrong)), ErrorKind::InvalidArgument, "{wrong:#x}");
+        }
+        assert_eq!(&**TABLE.get(second).unwrap(), "b");
+    }
+
+    #[test]
+    fn objects_in_use_are_not_closed() {
+        static TABLE: Table<u32> = Table::marked("number", 1 << 30);
+        let id = TABLE.insert(7).unwrap();
+        assert_ne!(id as u32 & 1 << 30, 0);
+        let (one, other) = (TABLE.get(id).unwrap(), TABLE.get(id).unwrap());
+        drop(one);
+        assert_eq!(kind(TABLE.exclusive(id)), ErrorKind::InUse);
+        drop(other);
+        let alone = TABLE.exclusive(id).unwrap();
+        assert_eq!(kind(TABLE.get(id)), ErrorKind::InUse);
+        assert_eq!(kind(TABLE.exclusive(id)), ErrorKind::InUse);
+        drop(alone);
+        assert_eq!(*TABLE.get(id).unwrap(), 7);
+    }
+
+    #[test]
+    fn threads_that_use_and_close_objects_never_meet_a_foreign_one() {
+        static TABLE: Table<Vec<u64>> = Table::new("list");
+        let shared = std::sync::Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                let shared = &shared;
+                scope.spawn(move || {
+                    for i in 0..5_000_u64 {
+                        let mark = thread << 32 | i;
+                        let id = TABLE.insert(vec![mark; 3]).unwrap();
+                        shared.lock().unwrap().push((id, mark));
+                        let (other, expected) = shared.lock().unwrap()[i as usize / 2];
+                        if let Ok(list) = TABLE.get(other) {
+                            assert_eq!(**list, [expected; 3]);
+                        }
+                        if i % 3 > 0 {
+                            while TABLE.exclusive(id).map(Exclusive::remove).is_err() {}
+                            assert_eq!(kind(TABLE.get(id)), ErrorKind::Closed);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,340 @@
+//! A queue for one thread at a time.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use dma::{Answer, Counters, Driver, Error, ErrorKind, Queue, Result, Transfer, Window};
+
+use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
+use crate::arguments::{OutArray, invalid};
+use crate::batch::{self, List};
+use crate::error::Failure;
+use crate::header::*;
+use crate::region::window;
+
+/// An operation in flight. Rare ones are boxed, because entries are moved.
+enum Op {
+    Copy(Transfer<(Window, Window)>),
+    Batch(Transfer<List>, dma_batch),
+    Other(Box<OtherOp>),
+}
+
+enum OtherOp {
+    CopyList(Transfer<(Vec<Window>, Vec<Window>)>),
+    CopyToBoth(Transfer<(Window, Window, Window)>),
+    Fill(Transfer<Vec<Window>>),
+    Compare(Transfer<(Window, Window), Option<usize>>),
+    Crc32c(Transfer<Window, u32>),
+    CopyCrc32c(Transfer<(Window, Window), u32>),
+}
+
+/// Evaluates an expression with the transfer of an operation. `$op` is a reference, and `$boxed` makes one of
+/// the box in it.
+macro_rules! with_transfer {
+    ($op:expr, $boxed:ident, $transfer:ident => $value:expr) => {
+        match $op {
+            Op::Copy($transfer) => $value,
+            Op::Batch($transfer, _) => $value,
+            Op::Other(other) => match other.$boxed() {
+                OtherOp::CopyList($transfer) => $value,
+                OtherOp::CopyToBoth($transfer) => $value,
+                OtherOp::Fill($transfer) => $value,
+                OtherOp::Compare($transfer) => $value,
+                OtherOp::Crc32c($transfer) => $value,
+                OtherOp::CopyCrc32c($transfer) => $value,
+            },
+        }
+    };
+}
+
+impl Op {
+    /// Returns the result of an operation that has ended.
+    #[inline]
+    fn end(self) -> Result<u64, Failure> {
+        match self {
+            Self::Copy(transfer) => done(transfer),
+            Self::Batch(transfer, batch) => match transfer.wait() {
+                Ok(list) => {
+                    batch::put_back(batch, Some(list));
+                    Ok(0)
+                }
+                Err(e) => {
+                    let (failure, list) = Failure::with_operands(e);
+                    batch::put_back(batch, list);
+                    Err(failure)
+                }
+            },
+            Self::Other(other) => match *other {
+                OtherOp::CopyList(transfer) => done(transfer),
+                OtherOp::CopyToBoth(transfer) => done(transfer),
+                OtherOp::Fill(transfer) => done(transfer),
+                OtherOp::Compare(transfer) => {
+                    let (_, difference) = transfer.wait()?;
+                    Ok(difference.map_or(u64::MAX, |at| at as u64))
+                }
+                OtherOp::Crc32c(transfer) => Ok(transfer.wait()?.1.into()),
+                OtherOp::CopyCrc32c(transfer) => Ok(transfer.wait()?.1.into()),
+            },
+        }
+    }
+}
+
+#[inline]
+fn done<T: 'static, R: Answer>(transfer: Transfer<T, R>) -> Result<u64, Failure> {
+    transfer.wait()?;
+    Ok(0)
+}
+
+/// An entry for an operation. Its index is the token of the transfer.
+struct Entry {
+    token: u64,
+    cancelled: bool,
+    op: Option<Op>,
+}
+
+/// A queue, with its operations in flight.
+pub(super) struct Local {
+    /// `None` once stopped.
+    queue: Option<Queue>,
+    driver: Option<Driver>,
+    entries: Vec<Entry>,
+    free: Vec<usize>,
+    /// Entries whose operations have ended. The first `taken` of them were reported.
+    ended: Vec<u64>,
+    taken: usize,
+    depth: usize,
+    /// The counters at the stop.
+    last_counters: Counters,
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Closed, "the queue was stopped before").with_hint("open another queue")
+}
+
+impl Local {
+    pub(super) fn new(queue: Queue) -> Self {
+        Self {
+            depth: queue.depth(),
+            queue: Some(queue),
+            driver: None,
+            entries: Vec::new(),
+            free: Vec::new(),
+            ended: Vec::new(),
+            taken: 0,
+            last_counters: Counters::default(),
+        }
+    }
+
+    #[inline]
+    fn queue(&self) -> Result<&Queue> {
+        self.queue.as_ref().ok_or_else(stopped)
+    }
+
+    /// Returns the queue if it has room. An operation that the queue has executed at once also counts until its
+    /// completion is received.
+    #[inline]
+    fn room(&self) -> Result<&Queue> {
+        let queue = self.queue()?;
+        // Without a free slot, the queue itself refuses, and tells whether its device is stalled.
+        if self.entries.len() - self.free.len() >= self.depth && queue.available() > 0 {
+            return Err(Error::bare(ErrorKind::QueueFull));
+        }
+        Ok(queue)
+    }
+
+    /// Stores an operation that was submitted.
+    #[inline]
+    fn keep(&mut self, token: u64, op: Op) {
+        let at = self.free.pop().unwrap_or(self.entries.len());
+        if let Some(queue) = &self.queue {
+            with_transfer!(&op, as_ref, transfer => queue.set_token(transfer, at as u64));
+        }
+        let entry = Entry { token, cancelled: false, op: Some(op) };
+        match self.entries.get_mut(at) {
+            Some(free) => *free = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Ends the operation of an entry. Returns its completion, unless it was cancelled.
+    #[inline]
+    fn complete(&mut self, at: usize) -> Option<dma_completion> {
+        let entry = &mut self.entries[at];
+        let (op, token, cancelled) = (entry.op.take()?, entry.token, entry.cancelled);
+        self.free.push(at);
+        let ended = op.end();
+        (!cancelled).then(|| completion(token, ended))
+    }
+
+    /// Moves the tokens of ended operations to the list, without polling, if the list is used up.
+    fn refill(&mut self, poll: impl FnOnce(&Queue, &mut Vec<u64>)) {
+        if self.taken == self.ended.len() {
+            self.ended.clear();
+            self.taken = 0;
+            if let Some(queue) = &self.queue {
+                poll(queue, &mut self.ended);
+            }
+        }
+    }
+
+    fn take_ended(&mut self, out: &mut OutArray<dma_completion>) {
+        while !out.is_full() && self.taken < self.ended.len() {
+            let at = self.ended[self.taken] as usize;
+            self.taken += 1;
+            if let Some(completion) = self.complete(at) {
+                out.push(completion);
+            }
+        }
+    }
+
+    /// Removes an entry from the list of those that have ended. Returns whether it was in the list.
+    fn remove_ended(&mut self, at: usize) -> bool {
+        let found = self.ended[self.taken..].iter().position(|ended| *ended == at as u64);
+        if let Some(found) = found {
+            self.ended.remove(self.taken + found);
+        }
+        found.is_some()
+    }
+
+    pub(super) fn close(mut self, timeout: Duration) -> Result<()> {
+        let ended = self.stop(timeout);
+        // Returns the lists of batches.
+        for at in 0..self.entries.len() {
+            if let Some(op) = self.entries[at].op.take() {
+                // Nobody asks for the result.
+                let _ = op.end();
+            }
+        }
+        ended
+    }
+}
+
+impl Operations for Local {
+    #[inline]
+    fn copy(&mut self, copy: &dma_copy) -> Result<()> {
+        let transfer = self.room()?.copy(window(&copy.src)?, window(&copy.dst)?)?;
+        self.keep(copy.token, Op::Copy(transfer));
+        Ok(())
+    }
+
+    fn submit(&mut self, request: Request, token: u64) -> Result<()> {
+        let queue = self.room()?;
+        let op = match request {
+            Request::CopyList(src, dst) => OtherOp::CopyList(queue.copy(src, dst)?),
+            Request::CopyToBoth(src, dst, also) => OtherOp::CopyToBoth(queue.copy_to_both(src, dst, also)?),
+            Request::Fill(dst, pattern) => OtherOp::Fill(queue.fill(dst, pattern)?),
+            Request::Compare(a, b) => OtherOp::Compare(queue.compare(a, b)?),
+            Request::Crc32c(src, seed) => OtherOp::Crc32c(queue.crc32c(src, seed)?),
+            Request::CopyCrc32c(src, dst, seed) => OtherOp::CopyCrc32c(queue.copy_crc32c(src, dst, seed)?),
+        };
+        self.keep(token, Op::Other(Box::new(op)));
+        Ok(())
+    }
+
+    fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
+        let queue = self.room()?;
+        let transfer = match queue.submit(batch::take(batch)?) {
+            Ok(transfer) => transfer,
+            Err(e) => {
+                let (error, list) = e.into_parts();
+                batch::put_back(batch, list);
+                return Err(error);
+            }
+        };
+        self.keep(token, Op::Batch(transfer, batch));
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        self.queue().map(Queue::fence)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.queue().map(Queue::flush)
+    }
+
+    fn cancel(&mut self, token: u64) -> Result<()> {
+        let mut found = false;
+        for entry in &mut self.entries {
+            if entry.op.is_some() && entry.token == token && !entry.cancelled {
+                (entry.cancelled, found) = (true, true);
+            }
+        }
+        if found { Ok(()) } else { Err(no_token(token)) }
+    }
+
+    fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()> {
+        self.refill(|queue, ended| _ = queue.poll_tokens(ended));
+        self.take_ended(out);
+        Ok(())
+    }
+
+    fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
+        loop {
+            let mut in_time = Ok(());
+            self.refill(|queue, ended| in_time = queue.wait_tokens(ended, deadline).map(drop));
+            self.take_ended(out);
+            if out.written() > 0 || self.free.len() == self.entries.len() {
+                return Ok(());
+            }
+            in_time.map_err(|_| timed_out())?;
+        }
+    }
+
+    fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion> {
+        let is_it = |entry: &Entry| entry.op.is_some() && entry.token == token && !entry.cancelled;
+        let at = self.entries.iter().position(is_it).ok_or_else(|| no_token(token))?;
+        if !self.remove_ended(at) {
+            let Some(op) = &mut self.entries[at].op else { return Err(no_token(token)) };
+            with_transfer!(op, as_mut, transfer => transfer.wait_until(deadline)).map_err(|_| timed_out())?;
+            if let Some(queue) = &self.queue {
+                queue.take_tokens(&mut self.ended);
+            }
+            self.remove_ended(at);
+        }
+        self.complete(at).ok_or_else(|| no_token(token))
+    }
+
+    fn descriptor(&mut self) -> Result<c_int> {
+        if self.driver.is_none() {
+            self.driver = Some(self.queue()?.driver()?);
+        }
+        self.driver.as_ref().map(AsRawFd::as_raw_fd).ok_or_else(stopped)
+    }
+
+    fn arm(&mut self) -> Result<usize> {
+        let queue = self.queue.as_ref().ok_or_else(stopped)?;
+        let driver = self.driver.as_ref();
+        driver
+            .ok_or_else(|| {
+                invalid("no descriptor was requested").with_hint("call dma_queue_descriptor first")
+            })?
+            .run()?;
+        queue.take_tokens(&mut self.ended);
+        Ok(self.ended.len() - self.taken)
+    }
+
+    fn counters(&mut self) -> Counters {
+        self.queue.as_ref().map_or(self.last_counters, Queue::counters)
+    }
+
+    fn depth(&mut self) -> (usize, usize) {
+        (self.depth, self.queue.as_ref().map_or(0, Queue::available))
+    }
+
+    fn stop(&mut self, timeout: Duration) -> Result<()> {
+        self.driver = None;
+        if let Some(queue) = self.queue.take() {
+            self.last_counters = queue.close(timeout);
+            // All transfers are over.
+            let known = self.ended.split_off(self.taken);
+            self.taken = 0;
+            self.ended = known;
+            let in_flight = (0..self.entries.len()).filter(|at| self.entries[*at].op.is_some());
+            let rest: Vec<_> = in_flight.map(|at| at as u64).filter(|at| !self.ended.contains(at)).collect();
+            self.ended.extend(rest);
+        }
+        expect_ended(&self.last_counters)
+    }
+}

@@ -1,0 +1,381 @@
+//! Queues.
+#![expect(unsafe_code, reason = "functions that C calls")]
+
+mod local;
+mod shared;
+
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+use dma::prelude::*;
+use dma::{Counters, Error, Result};
+
+use crate::arguments::{Out, OutArray, OutStruct, invalid, options, reference, slice};
+use crate::engine;
+use crate::error::{Failure, fail, guard};
+use crate::handles::Table;
+use crate::header::*;
+use crate::region::window;
+use local::Local;
+use shared::Shared;
+
+/// The bit in the index of a shared queue's handle.
+const SHARED_MARK: u32 = 1 << 30;
+
+static LOCAL: Table<OneThread> = Table::new("queue");
+static SHARED: Table<Shared> = Table::marked("shared queue", SHARED_MARK);
+
+/// A queue that threads use one at a time.
+struct OneThread(Local);
+
+// SAFETY: all values that share the queue's state (its transfers and its driver) are inside of this one, and
+// nothing in it belongs to a thread. So the whole can move to another thread.
+unsafe impl Send for OneThread {}
+// SAFETY: `Local` is reached by `Table::exclusive` only, which makes a unique reference.
+unsafe impl Sync for OneThread {}
+
+/// An operation that is not a plain copy, with its operands.
+enum Request {
+    CopyList(Vec<Window>, Vec<Window>),
+    CopyToBoth(Window, Window, Window),
+    Fill(Vec<Window>, [u8; 8]),
+    Compare(Window, Window),
+    Crc32c(Window, u32),
+    CopyCrc32c(Window, Window, u32),
+}
+
+/// The calls of a queue, for one thread or shared.
+trait Operations {
+    fn copy(&mut self, copy: &dma_copy) -> Result<()>;
+    fn submit(&mut self, request: Request, token: u64) -> Result<()>;
+    fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()>;
+    fn fence(&mut self) -> Result<()>;
+    fn flush(&mut self) -> Result<()>;
+    fn cancel(&mut self, token: u64) -> Result<()>;
+    fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()>;
+    fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()>;
+    fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion>;
+    fn descriptor(&mut self) -> Result<c_int>;
+    fn arm(&mut self) -> Result<usize>;
+    fn counters(&mut self) -> Counters;
+    fn depth(&mut self) -> (usize, usize);
+    fn stop(&mut self, timeout: Duration) -> Result<()>;
+}
+
+/// Evaluates an expression with the queue of a handle.
+macro_rules! with {
+    ($handle:expr, $queue:ident => $value:expr) => {
+        if SHARED.has_mark($handle.id) {
+            let pin = SHARED.get($handle.id)?;
+            let mut shared = &*pin;
+            let $queue = &mut shared;
+            $value
+        } else {
+            let mut exclusive = LOCAL.exclusive($handle.id)?;
+            let $queue = &mut exclusive.0;
+            $value
+        }
+    };
+}
+
+/// Returns the windows of a list.
+fn windows(ranges: &[dma_range]) -> Result<Vec<Window>> {
+    ranges.iter().map(window).collect()
+}
+
+/// Makes the completion of an operation. A failure becomes the thread's last one.
+#[inline]
+fn completion(token: u64, ended: Result<u64, Failure>) -> dma_completion {
+    match ended {
+        Ok(result) => dma_completion { token, result, status: crate::error::OK, native: 0 },
+        Err(failure) => failed(token, failure),
+    }
+}
+
+#[cold]
+fn failed(token: u64, failure: Failure) -> dma_completion {
+    let native = failure.error.native().map_or(0, |native| native.code);
+    dma_completion { token, result: 0, status: fail(failure), native }
+}
+
+fn no_token(token: u64) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no operation in flight has the token {token:#x}"))
+        .with_hint("its completion may have been received or given up already")
+}
+
+fn timed_out() -> Error {
+    Error::new(ErrorKind::TimedOut, "no operation has ended in time")
+        .with_hint("wait again, or stop the queue")
+}
+
+/// Returns an error if a device may still access memory after a queue was stopped.
+fn expect_ended(counters: &Counters) -> Result<()> {
+    if counters.abandoned == 0 {
+        return Ok(());
+    }
+    let message = format!("{} operations did not end", counters.abandoned);
+    Err(Error::new(ErrorKind::TimedOut, message)
+        .with_operation("stop queue")
+        .with_hint("their regions stay in use, because the device may still access them"))
+}
+
+fn deadline(timeout_ms: u32) -> Instant {
+    Instant::now() + Duration::from_millis(timeout_ms.into())
+}
+
+fn queue_options(options: &dma_queue_options) -> Result<QueueOptions> {
+    let hint = match options.hint {
+        DMA_CACHE_AUTO => CacheHint::Auto,
+        DMA_CACHE_HOT => CacheHint::Hot,
+        DMA_CACHE_COLD => CacheHint::Cold,
+        hint => return Err(invalid(format!("hint {hint} of dma_queue_options"))),
+    };
+    let plain = QueueOptions::new().with_depth(options.depth).with_hint(hint);
+    Ok(match options.stall_timeout_ms {
+        0 => plain,
+        millis => plain.with_stall_timeout(Duration::from_millis(millis.into())),
+    })
+}
+
+fn open(engine: dma_engine, options: &dma_queue_options) -> Result<dma_queue> {
+    let engine = engine::get(engine)?;
+    let queue_options = queue_options(options)?;
+    let id = if options.lanes == 0 {
+        LOCAL.insert(OneThread(Local::new(engine.engine.open_queue(&queue_options)?)))
+    } else {
+        let options = SharedQueueOptions::new().with_lanes(options.lanes as usize).with_queue(queue_options);
+        SHARED.insert(Shared::new(engine.engine.open_shared_queue(&options)?))
+    };
+    id.map(|id| dma_queue { id })
+}
+
+fn close(queue: dma_queue, timeout: Duration) -> Result<()> {
+    // Operands may call the program's functions when they are dropped, so the handle is closed before.
+    if SHARED.has_mark(queue.id) {
+        SHARED.exclusive(queue.id)?.remove().close(timeout)
+    } else {
+        LOCAL.exclusive(queue.id)?.remove().0.close(timeout)
+    }
+}
+
+fn counters(counts: Counters) -> dma_counters {
+    dma_counters {
+        size: size_of::<dma_counters>(),
+        submitted: counts.submitted,
+        completed: counts.completed,
+        failed: counts.failed,
+        aborted: counts.aborted,
+        abandoned: counts.abandoned,
+        in_flight: counts.in_flight,
+        bytes: counts.bytes,
+        full: counts.full,
+        descriptors: counts.descriptors,
+        doorbells: counts.doorbells,
+        polls: counts.polls,
+        resets: counts.resets,
+    }
+}
+
+#[rustfmt::skip]
+pub(crate) mod calls {
+    use super::*;
+    use crate::header::c_calls;
+
+    c_calls! {
+        fn dma_queue_open(engine: dma_engine, options: *const dma_queue_options, queue: *mut dma_queue) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("queue", queue) }?;
+                // SAFETY: the caller keeps to the header.
+                out.write(open(engine, &unsafe { super::options("options", options) }?)?);
+                Ok(())
+            })
+        }
+
+        fn dma_queue_stop(queue: dma_queue, timeout_ms: u32) -> dma_status {
+            guard(|| with!(queue, queue => queue.stop(Duration::from_millis(timeout_ms.into()))))
+        }
+
+        fn dma_queue_close(queue: dma_queue, timeout_ms: u32) -> dma_status {
+            guard(|| close(queue, Duration::from_millis(timeout_ms.into())))
+        }
+
+        fn dma_queue_copy(queue: dma_queue, copies: *const dma_copy, count: usize, accepted: *mut usize) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::optional("accepted", accepted) }?;
+                if let Some(out) = &out {
+                    out.write(0);
+                }
+                // SAFETY: the caller keeps to the header.
+                let copies = unsafe { slice("copies", copies, count) }?;
+                let mut done = 0;
+                let submitted = with!(queue, queue => copies.iter().try_for_each(|copy| {
+                    queue.copy(copy)?;
+                    done += 1;
+                    Ok(())
+                }));
+                if let Some(out) = &out {
+                    out.write(done);
+                }
+                submitted
+            })
+        }
+
+        fn dma_queue_copy_list(queue: dma_queue, src: *const dma_range, src_count: usize, dst: *const dma_range, dst_count: usize, token: u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let src = windows(unsafe { slice("src", src, src_count) }?)?;
+                // SAFETY: the caller keeps to the header.
+                let dst = windows(unsafe { slice("dst", dst, dst_count) }?)?;
+                with!(queue, queue => queue.submit(Request::CopyList(src, dst), token))
+            })
+        }
+
+        fn dma_queue_copy_to_both(queue: dma_queue, src: *const dma_range, dst: *const dma_range, also: *const dma_range, token: u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let src = window(unsafe { reference("src", src) }?)?;
+                // SAFETY: the caller keeps to the header.
+                let dst = window(unsafe { reference("dst", dst) }?)?;
+                // SAFETY: the caller keeps to the header.
+                let also = window(unsafe { reference("also", also) }?)?;
+                with!(queue, queue => queue.submit(Request::CopyToBoth(src, dst, also), token))
+            })
+        }
+
+        fn dma_queue_fill(queue: dma_queue, dst: *const dma_range, dst_count: usize, pattern: *const u8, token: u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let dst = windows(unsafe { slice("dst", dst, dst_count) }?)?;
+                // SAFETY: the caller keeps to the header.
+                let pattern = *unsafe { reference("pattern", pattern.cast::<[u8; 8]>()) }?;
+                with!(queue, queue => queue.submit(Request::Fill(dst, pattern), token))
+            })
+        }
+
+        fn dma_queue_compare(queue: dma_queue, a: *const dma_range, b: *const dma_range, token: u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let a = window(unsafe { reference("a", a) }?)?;
+                // SAFETY: the caller keeps to the header.
+                let b = window(unsafe { reference("b", b) }?)?;
+                with!(queue, queue => queue.submit(Request::Compare(a, b), token))
+            })
+        }
+
+        fn dma_queue_crc32c(queue: dma_queue, src: *const dma_range, seed: u32, token: u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let src = window(unsafe { reference("src", src) }?)?;
+                with!(queue, queue => queue.submit(Request::Crc32c(src, seed), token))
+            })
+        }
+
+        fn dma_queue_copy_crc32c(queue: dma_queue, src: *const dma_range, dst: *const dma_range, seed: u32, token: u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let src = window(unsafe { reference("src", src) }?)?;
+                // SAFETY: the caller keeps to the header.
+                let dst = window(unsafe { reference("dst", dst) }?)?;
+                with!(queue, queue => queue.submit(Request::CopyCrc32c(src, dst, seed), token))
+            })
+        }
+
+        fn dma_queue_submit(queue: dma_queue, batch: dma_batch, token: u64) -> dma_status {
+            guard(|| with!(queue, queue => queue.submit_batch(batch, token)))
+        }
+
+        fn dma_queue_fence(queue: dma_queue) -> dma_status {
+            guard(|| with!(queue, queue => queue.fence()))
+        }
+
+        fn dma_queue_flush(queue: dma_queue) -> dma_status {
+            guard(|| with!(queue, queue => queue.flush()))
+        }
+
+        fn dma_queue_cancel(queue: dma_queue, token: u64) -> dma_status {
+            guard(|| with!(queue, queue => queue.cancel(token)))
+        }
+
+        fn dma_queue_poll(queue: dma_queue, completions: *mut dma_completion, capacity: usize, count: *mut usize) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let count = unsafe { Out::new("count", count) }?;
+                // SAFETY: the caller keeps to the header.
+                let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
+                with!(queue, queue => queue.poll(&mut out))?;
+                count.write(out.written());
+                Ok(())
+            })
+        }
+
+        fn dma_queue_wait(queue: dma_queue, completions: *mut dma_completion, capacity: usize, timeout_ms: u32, count: *mut usize) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let count = unsafe { Out::new("count", count) }?;
+                if capacity == 0 {
+                    return Err(invalid("a wait for completions without a place for them"));
+                }
+                // SAFETY: the caller keeps to the header.
+                let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
+                with!(queue, queue => queue.wait(&mut out, deadline(timeout_ms)))?;
+                count.write(out.written());
+                Ok(())
+            })
+        }
+
+        fn dma_queue_wait_for(queue: dma_queue, token: u64, timeout_ms: u32, completion: *mut dma_completion) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("completion", completion) }?;
+                out.write(with!(queue, queue => queue.wait_for(token, deadline(timeout_ms)))?);
+                Ok(())
+            })
+        }
+
+        fn dma_queue_descriptor(queue: dma_queue, fd: *mut c_int) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("fd", fd) }?;
+                out.write(with!(queue, queue => queue.descriptor())?);
+                Ok(())
+            })
+        }
+
+        fn dma_queue_arm(queue: dma_queue, ready: *mut usize) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("ready", ready) }?;
+                out.write(with!(queue, queue => queue.arm())?);
+                Ok(())
+            })
+        }
+
+        fn dma_queue_counters(queue: dma_queue, counters: *mut dma_counters) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { OutStruct::new("counters", counters) }?;
+                out.write(super::counters(with!(queue, queue => queue.counters())));
+                Ok(())
+            })
+        }
+
+        fn dma_queue_depth(queue: dma_queue, depth: *mut usize, available: *mut usize) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let depth = unsafe { Out::optional("depth", depth) }?;
+                // SAFETY: the caller keeps to the header.
+                let available = unsafe { Out::optional("available", available) }?;
+                let numbers = with!(queue, queue => queue.depth());
+                if let Some(depth) = depth {
+                    depth.write(numbers.0);
+                }
+                if let Some(available) = available {
+                    available.write(numbers.1);
+                }
+                Ok(())
+            })
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! A queue that any number of threads share.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
+use crate::arguments::{OutArray, invalid};
+use crate::batch::{self, List};
+use crate::error::Failure;
+use crate::header::*;
+use crate::region::window;
+
+/// An operation in flight. It keeps its operands until it is dropped, when its completion is received.
+type Op = Pin<Box<dyn Future<Output = Result<u64, Failure>> + Send>>;
+
+/// A transfer, and its operands once it has ended.
+struct Running<T: Send + 'static, R: Answer> {
+    transfer: SharedTransfer<T, R>,
+    operands: Option<T>,
+    /// Separates the operands from the result.
+    split: fn(R::With<T>) -> (T, u64),
+}
+
+/// No field is ever pinned.
+impl<T: Send + 'static, R: Answer> Unpin for Running<T, R> {}
+
+impl<T: Send + 'static, R: Answer> Future for Running<T, R> {
+    type Output = Result<u64, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(ended) = Pin::new(&mut self.transfer).poll(context) else { return Poll::Pending };
+        Poll::Ready(match ended {
+            Ok(ended) => {
+                let (operands, result) = (self.split)(ended);
+                self.operands = Some(operands);
+                Ok(result)
+            }
+            Err(e) => {
+                let (failure, operands) = Failure::with_operands(e);
+                self.operands = operands;
+                Err(failure)
+            }
+        })
+    }
+}
+
+fn op<T: Send + 'static, R: Answer>(transfer: SharedTransfer<T, R>, split: fn(R::With<T>) -> (T, u64)) -> Op {
+    Box::pin(Running { transfer, operands: None, split })
+}
+
+fn without_result<T: Send + 'static>(transfer: SharedTransfer<T>) -> Op {
+    op(transfer, |operands| (operands, 0))
+}
+
+/// A batch in flight. When it is dropped, its list returns to the batch, or is lost if it never ended.
+struct RunningBatch {
+    running: Running<List, ()>,
+    batch: dma_batch,
+}
+
+impl Future for RunningBatch {
+    type Output = Result<u64, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.running).poll(context)
+    }
+}
+
+impl Drop for RunningBatch {
+    fn drop(&mut self) {
+        batch::put_back(self.batch, self.running.operands.take());
+    }
+}
+
+/// The state of an entry.
+enum Phase {
+    Free,
+    /// It is polled when its waker was called.
+    Waiting(Op),
+    /// A thread polls it.
+    Polling,
+    Ended(Result<u64, Failure>, Op),
+}
+
+struct Entry {
+    token: u64,
+    cancelled: bool,
+    phase: Phase,
+    /// Its waker was called while a thread polled it, or since it waits.
+    woken: bool,
+    waker: Waker,
+}
+
+/// The operations in flight. Nothing is polled or dropped while it is locked, because that may call functions
+/// of the program.
+#[derive(Default)]
+struct State {
+    entries: Vec<Entry>,
+    free: Vec<usize>,
+    /// Entries to poll.
+    woken: VecDeque<usize>,
+    /// Entries that have ended.
+    ended: VecDeque<usize>,
+    event: Option<Arc<OwnedFd>>,
+    /// The event is to be signalled.
+    armed: bool,
+}
+
+#[derive(Default)]
+struct InFlight {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The waker of an entry.
+struct EntryWaker {
+    in_flight: Weak<InFlight>,
+    at: usize,
+}
+
+impl Wake for EntryWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(in_flight) = self.in_flight.upgrade() else { return };
+        let mut state = in_flight.lock();
+        let entry = &mut state.entries[self.at];
+        let waits = matches!(entry.phase, Phase::Waiting(_)) && !entry.woken;
+        entry.woken = true;
+        if waits {
+            state.woken.push_back(self.at);
+            in_flight.signal(state);
+        }
+    }
+}
+
+impl InFlight {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads that wait or sleep.
+    fn signal(&self, mut state: MutexGuard<'_, State>) {
+        let event = if std::mem::take(&mut state.armed) { state.event.clone() } else { None };
+        drop(state);
+        self.changed.notify_all();
+        if let Some(event) = event {
+            // It fails only if the counter is at its maximum, and then it is readable.
+            let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Adds an operation, and polls it once, which registers its waker.
+    fn add(self: &Arc<Self>, token: u64, op: Op) {
+        let mut state = self.lock();
+        let at = state.free.pop().unwrap_or(state.entries.len());
+        if at == state.entries.len() {
+            let waker = Arc::new(EntryWaker { in_flight: Arc::downgrade(self), at }).into();
+            state.entries.push(Entry { token, cancelled: false, phase: Phase::Free, woken: false, waker });
+        }
+        let entry = &mut state.entries[at];
+        (entry.token, entry.cancelled, entry.woken, entry.phase) = (token, false, false, Phase::Polling);
+        let waker = entry.waker.clone();
+        drop(state);
+        self.poll_op(at, op, &waker);
+    }
+
+    /// Polls an operation whose entry is `Polling`.
+    fn poll_op(&self, at: usize, mut op: Op, waker: &Waker) {
+        let polled = op.as_mut().poll(&mut Context::from_waker(waker));
+        let mut state = self.lock();
+        match polled {
+            Poll::Ready(ended) => {
+                state.entries[at].phase = Phase::Ended(ended, op);
+                state.ended.push_back(at);
+                self.signal(state);
+            }
+            Poll::Pending => {
+                let entry = &mut state.entries[at];
+                entry.phase = Phase::Waiting(op);
+                if entry.woken {
+                    state.woken.push_back(at);
+                    self.signal(state);
+                }
+            }
+        }
+    }
+
+    /// Polls the operations whose wakers were called.
+    fn advance(&self) {
+        let mut state = self.lock();
+        // Operations that are woken again in the meantime are polled by the next call.
+        for _ in 0..state.woken.len() {
+            let Some(at) = state.woken.pop_front() else { break };
+            let entry = &mut state.entries[at];
+            entry.woken = false;
+            match std::mem::replace(&mut entry.phase, Phase::Polling) {
+                Phase::Waiting(op) => {
+                    let waker = entry.waker.clone();
+                    drop(state);
+                    self.poll_op(at, op, &waker);
+                    state = self.lock();
+                }
+                other => entry.phase = other,
+            }
+        }
+    }
+}
+
+/// An operation that has ended, to be handled when nothing is locked.
+struct Ended {
+    token: u64,
+    result: Result<u64, Failure>,
+    is_cancelled: bool,
+    op: Op,
+}
+
+impl Ended {
+    /// Frees the operands, and returns the completion, unless it was given up.
+    fn complete(self) -> Option<dma_completion> {
+        drop(self.op);
+        (!self.is_cancelled).then(|| completion(self.token, self.result))
+    }
+}
+
+impl State {
+    /// Frees an entry, if it has ended.
+    fn take(&mut self, at: usize) -> Option<Ended> {
+        let entry = &mut self.entries[at];
+        match std::mem::replace(&mut entry.phase, Phase::Free) {
+            Phase::Ended(result, op) => {
+                self.free.push(at);
+                Some(Ended { token: entry.token, result, is_cancelled: entry.cancelled, op })
+            }
+            other => {
+                entry.phase = other;
+                None
+            }
+        }
+    }
+}
+
+/// A shared queue, with its operations in flight.
+pub(super) struct Shared {
+    queue: SharedQueue,
+    in_flight: Arc<InFlight>,
+}
+
+impl Shared {
+    pub(super) fn new(queue: SharedQueue) -> Self {
+        Self { queue, in_flight: Arc::default() }
+    }
+
+    fn take_ended(&self, out: &mut OutArray<dma_completion>) {
+        while !out.is_full() {
+            let mut state = self.in_flight.lock();
+            let Some(at) = state.ended.pop_front() else { return };
+            let ended = state.take(at);
+            drop(state);
+            if let Some(completion) = ended.and_then(Ended::complete) {
+                out.push(completion);
+            }
+        }
+    }
+
+    /// Advances operations until `look` returns a value or the deadline has passed.
+    fn until<R>(
+        &self,
+        deadline: Instant,
+        mut look: impl FnMut(&mut State) -> Result<Option<R>>,
+    ) -> Result<R> {
+        loop {
+            self.in_flight.advance();
+            let mut state = self.in_flight.lock();
+            if let Some(found) = look(&mut state)? {
+                return Ok(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(timed_out());
+            }
+            if state.woken.is_empty() {
+                drop(self.in_flight.changed.wait_timeout(state, left));
+            } else {
+                drop(state);
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    pub(super) fn close(self, timeout: Duration) -> Result<()> {
+        let ended = (&mut &self).stop(timeout);
+        self.in_flight.advance();
+        ended
+    }
+}
+
+impl Operations for &Shared {
+    fn copy(&mut self, copy: &dma_copy) -> Result<()> {
+        let transfer = self.queue.copy(window(&copy.src)?, window(&copy.dst)?)?;
+        self.in_flight.add(copy.token, without_result(transfer));
+        Ok(())
+    }
+
+    fn submit(&mut self, request: Request, token: u64) -> Result<()> {
+        let queue = &self.queue;
+        let op = match request {
+            Request::CopyList(src, dst) => without_result(queue.copy(src, dst)?),
+            Request::CopyToBoth(src, dst, also) => without_result(queue.copy_to_both(src, dst, also)?),
+            Request::Fill(dst, pattern) => without_result(queue.fill(dst, pattern)?),
+            Request::Compare(a, b) => op(queue.compare(a, b)?, |(operands, difference)| {
+                (operands, difference.map_or(u64::MAX, |at| at as u64))
+            }),
+            Request::Crc32c(src, seed) => {
+                op(queue.crc32c(src, seed)?, |(operands, crc)| (operands, crc.into()))
+            }
+            Request::CopyCrc32c(src, dst, seed) => {
+                op(queue.copy_crc32c(src, dst, seed)?, |(operands, crc)| (operands, crc.into()))
+            }
+        };
+        self.in_flight.add(token, op);
+        Ok(())
+    }
+
+    fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
+        let transfer = match self.queue.submit(batch::take(batch)?) {
+            Ok(transfer) => transfer,
+            Err(e) => {
+                let (error, list) = OpError::into_parts(e);
+                batch::put_back(batch, list);
+                return Err(error);
+            }
+        };
+        let running = Running { transfer, operands: None, split: |list| (list, 0) };
+        let op = Box::pin(RunningBatch { running, batch });
+        self.in_flight.add(token, op);
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "a fence on a shared queue")
+            .with_hint("receive the completion of an operation before you submit one that depends on it"))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn cancel(&mut self, token: u64) -> Result<()> {
+        let mut found = false;
+        for entry in &mut self.in_flight.lock().entries {
+            if !matches!(entry.phase, Phase::Free) && entry.token == token && !entry.cancelled {
+                (entry.cancelled, found) = (true, true);
+            }
+        }
+        if found { Ok(()) } else { Err(no_token(token)) }
+    }
+
+    fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()> {
+        self.in_flight.advance();
+        self.take_ended(out);
+        Ok(())
+    }
+
+    fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
+        loop {
+            let idle = self.until(deadline, |state| {
+                let idle = state.free.len() == state.entries.len();
+                Ok((idle || !state.ended.is_empty()).then_some(idle))
+            })?;
+            self.take_ended(out);
+            // Another thread may have received the completion, or it was given up.
+            if idle || out.written() > 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion> {
+        let ended = self.until(deadline, |state| {
+            let is_it = |entry: &Entry| {
+                !matches!(entry.phase, Phase::Free) && entry.token == token && !entry.cancelled
+            };
+            let at = state.entries.iter().position(is_it).ok_or_else(|| no_token(token))?;
+            Ok(state.take(at).inspect(|_| state.ended.retain(|ended| *ended != at)))
+        })?;
+        ended.complete().ok_or_else(|| no_token(token))
+    }
+
+    fn descriptor(&mut self) -> Result<c_int> {
+        let mut state = self.in_flight.lock();
+        if state.event.is_none() {
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            state.event = Some(Arc::new(event.map_err(|e| Error::of_system_call("eventfd", e.into()))?));
+        }
+        state.event.as_ref().map(|event| event.as_raw_fd()).ok_or_else(|| invalid("no descriptor"))
+    }
+
+    fn arm(&mut self) -> Result<usize> {
+        let mut state = self.in_flight.lock();
+        let event = state.event.clone();
+        let event = event.ok_or_else(|| {
+            invalid("no descriptor was requested").with_hint("call dma_queue_descriptor first")
+        })?;
+        state.armed = true;
+        // It fails if the event was not signalled.
+        let _ = rustix::io::read(&*event, &mut [0; 8]);
+        drop(state);
+        self.in_flight.advance();
+        let state = self.in_flight.lock();
+        // Operations that ask to be polled again are not counted: the event was signalled for them.
+        Ok(state.ended.len())
+    }
+
+    fn counters(&mut self) -> Counters {
+        self.queue.counters()
+    }
+
+    fn depth(&mut self) -> (usize, usize) {
+        (self.queue.depth(), self.queue.available())
+    }
+
+    fn stop(&mut self, timeout: Duration) -> Result<()> {
+        let counters = self.queue.close(timeout);
+        self.in_flight.advance();
+        expect_ended(&counters)
+    }
+}

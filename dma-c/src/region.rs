@@ -1,0 +1,321 @@
+//! Regions.
+#![expect(unsafe_code, reason = "functions that C calls, and memory of C programs")]
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use dma::prelude::*;
+use dma::{DeviceAddr, DeviceMemory, Error, Place, Result, racy_copy};
+
+use crate::arguments::{Out, OutStruct, invalid, options, slice};
+use crate::error::guard;
+use crate::handles::{Pin, Table};
+use crate::header::*;
+use crate::{engine, header};
+
+/// A region of the program.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) window: Window,
+    /// The memory has an owner that the library calls.
+    owned: bool,
+}
+
+static REGIONS: Table<Region> = Table::new("region");
+
+/// Returns the region of a handle.
+#[inline]
+pub(crate) fn get(region: dma_region) -> Result<Pin<'static, Region>> {
+    REGIONS.get(region.id)
+}
+
+/// Returns the window of a range.
+#[inline(always)]
+pub(crate) fn window(range: &dma_range) -> Result<Window> {
+    let region = get(range.region)?;
+    if fits(range, region.window.len()) {
+        Ok(region.window.slice(range.offset..range.offset + range.len))
+    } else {
+        Err(out_of_range(range, region.window.len()))
+    }
+}
+
+#[inline]
+fn fits(range: &dma_range, len: usize) -> bool {
+    range.offset.checked_add(range.len).is_some_and(|end| end <= len)
+}
+
+/// Returns the first byte, if the CPU can reach it.
+fn cpu_address(window: &Window) -> Option<NonNull<u8>> {
+    window.region().as_raw().info().cpu
+}
+
+#[cold]
+fn out_of_range(range: &dma_range, len: usize) -> Error {
+    let message = format!("{} bytes at {} of a region of {len}", range.len, range.offset);
+    Error::new(ErrorKind::OutOfRange, message)
+        .with_numbers(range.len as u64, len.saturating_sub(range.offset) as u64)
+}
+
+fn insert(window: Window, owned: bool) -> Result<dma_region> {
+    REGIONS.insert(Region { window, owned }).map(|id| dma_region { id })
+}
+
+/// Converts rights, of which there may be none.
+pub(crate) fn access(rights: u32) -> Result<Access> {
+    Access::from_bits(rights)
+        .ok_or_else(|| invalid(format!("rights {rights:#x}")).with_hint("use DMA_READ, DMA_WRITE or both"))
+}
+
+/// Checks the length of memory that is registered.
+fn check_len(len: usize) -> Result<()> {
+    if isize::try_from(len).is_ok() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::OutOfRange, format!("{len} bytes, more than an address space holds"))
+        .with_numbers(len as u64, isize::MAX as u64))
+}
+
+/// The owner of registered memory.
+struct Owner {
+    release: unsafe extern "C" fn(context: *mut c_void),
+    context: *mut c_void,
+}
+
+// SAFETY: the header says that any thread may call the function with this pointer.
+unsafe impl Send for Owner {}
+// SAFETY: a shared owner exposes nothing.
+unsafe impl Sync for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: the program has registered the function for this call with this pointer, once the memory is
+        // not used any more. The memory's region drops the owner then.
+        unsafe { (self.release)(self.context) };
+    }
+}
+
+/// Registers memory of the program.
+///
+/// # Safety
+///
+/// The memory is as the header says.
+unsafe fn register(
+    engine: dma_engine,
+    memory: *mut c_void,
+    len: usize,
+    rights: u32,
+    owner: impl FnOnce() -> Option<Owner>,
+) -> Result<dma_region> {
+    let start = NonNull::new(memory.cast::<u8>()).ok_or_else(|| invalid("memory is NULL"))?;
+    check_len(len)?;
+    let exports = rights & (DMA_EXPORT_READ | DMA_EXPORT_WRITE);
+    let request = MemoryRequest::new(0)
+        .with_access(access(rights & !exports)?)
+        // The rights of exports are the same ones, two bits higher.
+        .exportable(access(exports / DMA_EXPORT_READ)?);
+    let engine = engine::get(engine)?;
+    // The owner stays with this function until the memory is registered, so that a failure does not release
+    // the memory.
+    let keeper = Keeper::default();
+    // SAFETY: the program promises that the memory stays mapped until the region is closed, or its owner was
+    // called, and no Rust code has references to it.
+    let memory = unsafe { HostMemory::from_shared(start, len, keeper.clone()) };
+    let window = engine.engine.register_window(memory, &request)?;
+    let owner = owner();
+    let owned = owner.is_some();
+    let region = insert(window, owned)?;
+    keeper.keep(owner);
+    Ok(region)
+}
+
+/// A place for the owner, which the registered memory has from the beginning.
+#[derive(Clone, Default)]
+struct Keeper(std::sync::Arc<std::sync::OnceLock<Owner>>);
+
+impl Keeper {
+    /// Drops the owner together with the memory.
+    fn keep(self, owner: Option<Owner>) {
+        if let Some(owner) = owner {
+            // The place is empty, because it is filled here only.
+            let _ = self.0.set(owner);
+        }
+    }
+}
+
+fn request(len: usize, options: &dma_memory_options) -> Result<MemoryRequest> {
+    if options.flags & !(DMA_HUGE_PAGES | DMA_ON_NODE) != 0 {
+        return Err(invalid(format!("flags {:#x} of dma_memory_options", options.flags)));
+    }
+    let place = match options.place {
+        header::DMA_PLACE_HOST => Place::Host,
+        header::DMA_PLACE_DEVICE => Place::Device,
+        place => {
+            let hint = "use DMA_PLACE_HOST or DMA_PLACE_DEVICE";
+            return Err(invalid(format!("place {place} of dma_memory_options")).with_hint(hint));
+        }
+    };
+    let rights = if options.rights == 0 { Access::all() } else { access(options.rights)? };
+    let align = if options.align == 0 { 4096 } else { options.align };
+    let request = MemoryRequest::new(len).with_align(align).with_access(rights).with_place(place);
+    Ok(request
+        .exportable(access(options.export_rights)?)
+        .with_huge_pages(options.flags & DMA_HUGE_PAGES != 0)
+        .with_node((options.flags & DMA_ON_NODE != 0).then_some(options.node)))
+}
+
+fn close(region: dma_region) -> Result<()> {
+    let region = REGIONS.exclusive(region.id)?;
+    if region.owned {
+        drop(region.remove());
+        return Ok(());
+    }
+    let ended = region.remove_if(|Region { window, owned }| {
+        window.deregister().map_err(|(window, e)| (Region { window, owned }, e))
+    });
+    ended.map(drop)
+}
+
+#[rustfmt::skip]
+pub(crate) mod calls {
+    use super::*;
+    use crate::header::c_calls;
+
+    c_calls! {
+        fn dma_region_allocate(engine: dma_engine, len: usize, options: *const dma_memory_options, region: *mut dma_region) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("region", region) }?;
+                // SAFETY: the caller keeps to the header.
+                let options = unsafe { super::options("options", options) }?;
+                let window = engine::get(engine)?.engine.allocate_window(&request(len, &options)?)?;
+                out.write(insert(window, false)?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_register(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("region", region) }?;
+                // SAFETY: the caller keeps to the header.
+                out.write(unsafe { register(engine, memory, len, rights, || None) }?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_register_owned(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, release: dma_release, context: *mut c_void, region: *mut dma_region) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("region", region) }?;
+                let release = release.ok_or_else(|| invalid("release is NULL"))?;
+                let owner = || Some(Owner { release, context });
+                // SAFETY: the caller keeps to the header.
+                out.write(unsafe { register(engine, memory, len, rights, owner) }?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_register_device(engine: dma_engine, address: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("region", region) }?;
+                check_len(len)?;
+                let request = MemoryRequest::new(0).with_access(access(rights)?);
+                // SAFETY: the program promises that the memory stays allocated until the region is closed.
+                let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(address), len, ()) };
+                let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
+                out.write(insert(window, false)?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_register_dmabuf(engine: dma_engine, fd: c_int, offset: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("region", region) }?;
+                check_len(len)?;
+                let request = MemoryRequest::new(0).with_access(access(rights)?);
+                if fd < 0 {
+                    return Err(invalid(format!("file descriptor {fd}")));
+                }
+                // SAFETY: the program keeps the file open during the call. If it is not open, the duplication
+                // fails.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+                let fd = fd.map_err(|e| invalid("fd is no open file").with_source(e))?;
+                // SAFETY: the program promises that others access these bytes by DMA only.
+                let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
+                let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
+                out.write(insert(window, false)?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_describe(region: dma_region, info: *mut dma_region_info) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { OutStruct::new("info", info) }?;
+                let region = get(region)?;
+                let window = &region.window;
+                out.write(dma_region_info {
+                    size: size_of::<dma_region_info>(),
+                    len: window.len(),
+                    memory: cpu_address(window).map_or(std::ptr::null_mut(), |start| start.as_ptr().cast()),
+                    rights: window.region().access().bits(),
+                    reserved: 0,
+                });
+                Ok(())
+            })
+        }
+
+        fn dma_region_read(region: dma_region, offset: usize, to: *mut c_void, len: usize) -> dma_status {
+            guard(|| {
+                let region = get(region)?;
+                let window = &region.window;
+                if to.is_null() && len > 0 {
+                    return Err(invalid("to is NULL"));
+                }
+                // Checks that the CPU can reach the memory.
+                window.read_at(offset.min(window.len()), &mut [])?;
+                let range = dma_range { region: dma_region { id: 0 }, offset, len };
+                let (Some(start), true) = (cpu_address(window), fits(&range, window.len())) else {
+                    return Err(out_of_range(&range, window.len()));
+                };
+                // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
+                // program provides `len` bytes at `to`. A racy copy makes no references to either.
+                unsafe { racy_copy::copy(to.cast(), start.as_ptr().wrapping_add(offset), len) };
+                Ok(())
+            })
+        }
+
+        fn dma_region_write(region: dma_region, offset: usize, from: *const c_void, len: usize) -> dma_status {
+            guard(|| {
+                let region = get(region)?;
+                check_len(len)?;
+                // SAFETY: the caller keeps to the header.
+                let from = unsafe { slice("from", from.cast::<u8>(), len) }?;
+                region.window.write_at(offset, from)
+            })
+        }
+
+        fn dma_region_import(engine: dma_engine, bytes: *const c_void, len: usize, region: *mut dma_region) -> dma_status {
+            guard(|| {
+                // SAFETY: the caller keeps to the header.
+                let out = unsafe { Out::new("region", region) }?;
+                if bytes.is_null() {
+                    return Err(invalid("bytes is NULL"));
+                }
+                // SAFETY: the caller keeps to the header.
+                let descriptor = ExportDescriptor::from_bytes(unsafe { slice("bytes", bytes.cast::<u8>(), len) }?)?;
+                let window = engine::get(engine)?.engine.import(&descriptor)?;
+                out.write(insert(window, false)?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_close(region: dma_region) -> dma_status {
+            guard(|| close(region))
+        }
+    }
+}
