@@ -141,7 +141,7 @@ fn calls_of_a_thread_that_ends_are_refused() {
     let ended = std::thread::spawn(|| {
         // Values of a thread are dropped in reverse order, so this one outlives those of the driver.
         LAST.set(Some(AtTheEnd(sender)));
-        drop(Driver::new());
+        let _driver = Driver::new();
     });
     ended.join().expect("no panic");
     assert_eq!(code.recv(), Ok(4), "CUDA_ERROR_DEINITIALIZED");
