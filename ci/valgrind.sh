@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat` and
-# `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know.
+# `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. Three C programs run on
+# dma.h, too, whose misuses are among them.
 #
 # valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
 # cannot be had.
@@ -35,7 +36,8 @@ if [[ -z "$valgrind" ]]; then
     valgrind="$valgrind --extra-debuginfo-path=$prefix/usr/lib/debug"
 fi
 
-cargo build --locked --example 02_choose_engine
+# Together, so that both have the same features of the engines.
+cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine
 dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
 engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
@@ -54,6 +56,20 @@ for engine in cpu sim auto doca ioat rdma; do
     grep '^1 of 1 engines' "$prefix/log" || {
         cat "$prefix/log"
         echo "$engine does not copy under valgrind" >&2
+        exit 1
+    }
+done
+
+# The library by its own name.
+ln -sf "$target/debug/libdma_c.so" "$prefix/libdma.so.0"
+for program in "every_call cpu sim:seed=7" misuse broken_devices; do
+    echo "--- $program"
+    read -r name engines <<<"$program"
+    cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/libdma.so.0" -Wl,-rpath,"$prefix"
+    # shellcheck disable=SC2086 # words of a command
+    timeout "$seconds" $valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
+        --errors-for-leak-kinds=definite "$prefix/$name" $engines </dev/null || {
+        echo "$name under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
         exit 1
     }
 done

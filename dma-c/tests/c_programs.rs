@@ -198,22 +198,3 @@ fn the_library_exports_the_header_and_nothing_else() {
     let dynamic = expect_success(&"readelf", &dynamic.expect("readelf of the C compiler's tools"));
     assert!(dynamic.contains("soname: [libdma.so.0]") && dynamic.contains("NODELETE"), "{dynamic}");
 }
-
-#[test]
-fn memcheck_finds_nothing() {
-    // ci/install.sh installs it. Without it, this test has nothing to run.
-    if !has("valgrind") {
-        return;
-    }
-    let programs = [
-        (build("cc", "c99", "tests/c/every_call.c", &[]), &["cpu", "sim:seed=7"][..]),
-        (build("cc", "c99", "tests/c/misuse.c", &[]), &[]),
-    ];
-    for (program, args) in programs {
-        let mut command = Command::new("valgrind");
-        command.args(["-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"]);
-        command.args(["--errors-for-leak-kinds=definite"]).arg(program).args(args);
-        let output = command.output().expect("it starts");
-        expect_success(&command, &output);
-    }
-}
