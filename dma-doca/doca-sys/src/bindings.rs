@@ -77,17 +77,17 @@ pub const DOCA_ERROR_SKIPPED: doca_error = 30;
 pub type doca_error = ::core::ffi::c_uint;
 pub use self::doca_error as doca_error_t;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct _IO_marker {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct _IO_codecvt {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct _IO_wide_data {
     _unused: [u8; 0],
 }
@@ -160,7 +160,7 @@ pub const DOCA_MTU_SIZE_4K_BYTES: doca_mtu_size = 4;
 pub const DOCA_MTU_SIZE_RAW_ETHERNET: doca_mtu_size = 5;
 pub type doca_mtu_size = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_log_backend {
     _unused: [u8; 0],
 }
@@ -174,12 +174,12 @@ pub const DOCA_LOG_LEVEL_TRACE: doca_log_level = 70;
 pub type doca_log_level = ::core::ffi::c_uint;
 pub type log_flush_callback = ::core::option::Option<unsafe extern "C" fn(buf: *mut ::core::ffi::c_char)>;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_argp_cmd {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_argp_param {
     _unused: [u8; 0],
 }
@@ -200,27 +200,27 @@ pub type doca_argp_dpdk_cb_t = ::core::option::Option<
 pub type doca_argp_validation_cb_t =
     ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> doca_error_t>;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_buf {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dev {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dev_rep {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_devinfo {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_devinfo_rep {
     _unused: [u8; 0],
 }
@@ -229,12 +229,12 @@ pub const DOCA_DEVINFO_REP_FILTER_NET: doca_devinfo_rep_filter = 2;
 pub const DOCA_DEVINFO_REP_FILTER_EMULATED: doca_devinfo_rep_filter = 4;
 pub type doca_devinfo_rep_filter = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dpa {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_mmap {
     _unused: [u8; 0],
 }
@@ -243,22 +243,22 @@ pub type doca_mmap_memrange_free_cb_t = ::core::option::Option<
     unsafe extern "C" fn(addr: *mut ::core::ffi::c_void, len: usize, cookie: *mut ::core::ffi::c_void),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_buf_inventory {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_buf_pool {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_ctx {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_gpu {
     _unused: [u8; 0],
 }
@@ -276,17 +276,17 @@ pub type doca_ctx_state_changed_callback_t = ::core::option::Option<
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_pe {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_task {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_task_batch {
     _unused: [u8; 0],
 }
@@ -315,37 +315,37 @@ pub type doca_task_completion_cb_t = ::core::option::Option<
     unsafe extern "C" fn(task: *mut doca_task, task_user_data: doca_data, ctx_user_data: doca_data),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_client {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_connection {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_event_connection_status_changed {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_event_consumer {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_event_msg_recv {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_server {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_task_send {
     _unused: [u8; 0],
 }
@@ -384,22 +384,22 @@ pub type doca_comch_event_consumer_cb_t = ::core::option::Option<
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_consumer {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_consumer_completion {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_consumer_task_post_recv {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dpa_thread {
     _unused: [u8; 0],
 }
@@ -413,17 +413,17 @@ pub type doca_comch_consumer_task_post_recv_completion_cb_t = ::core::option::Op
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_producer {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comch_producer_task_send {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dpa_completion {
     _unused: [u8; 0],
 }
@@ -436,17 +436,17 @@ pub type doca_comch_producer_task_send_completion_cb_t = ::core::option::Option<
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dma {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dma_task_memcpy {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_gpu_dma {
     _unused: [u8; 0],
 }
@@ -458,17 +458,17 @@ pub type doca_dma_task_memcpy_completion_cb_t = ::core::option::Option<
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_graph {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_graph_instance {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_graph_node {
     _unused: [u8; 0],
 }
@@ -482,12 +482,12 @@ pub type doca_graph_completion_cb_t = ::core::option::Option<
 pub type doca_graph_user_node_cb_t =
     ::core::option::Option<unsafe extern "C" fn(cookie: *mut ::core::ffi::c_void) -> doca_error_t>;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_mmap_advise {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_mmap_advise_task_invalidate_cache {
     _unused: [u8; 0],
 }
@@ -499,47 +499,47 @@ pub type doca_mmap_advise_task_invalidate_cache_completion_cb_t = ::core::option
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_dpa_sync_event {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_gpu_sync_event {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event_remote_net {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event_task_get {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event_task_notify_add {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event_task_notify_set {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event_task_wait_eq {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_sync_event_task_wait_neq {
     _unused: [u8; 0],
 }

@@ -58,17 +58,17 @@ pub const SPDK_VERSION_MINOR_STRING: &[u8; 4] = b".09\0";
 pub const SPDK_VERSION_PATCH_STRING: &[u8; 1] = b"\0";
 pub const SPDK_VERSION_STRING: &[u8; 16] = b"SPDK v26.09-emu\0";
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct _IO_marker {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct _IO_codecvt {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct _IO_wide_data {
     _unused: [u8; 0],
 }
@@ -160,7 +160,7 @@ const _: () = {
         [::core::mem::offset_of!(spdk_env_opts, reserved2) - 121usize];
 };
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct spdk_mem_map {
     _unused: [u8; 0],
 }
@@ -194,7 +194,7 @@ const _: () = {
         [::core::mem::offset_of!(spdk_mem_map_ops, are_contiguous) - 8usize];
 };
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct spdk_mempool {
     _unused: [u8; 0],
 }
@@ -217,7 +217,7 @@ pub type spdk_mempool_mem_cb_t = ::core::option::Option<
     ),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct spdk_ring {
     _unused: [u8; 0],
 }
@@ -249,7 +249,7 @@ const _: () = {
         [::core::mem::offset_of!(spdk_pci_id, subdevice_id) - 10usize];
 };
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct spdk_pci_driver {
     _unused: [u8; 0],
 }
@@ -384,7 +384,7 @@ pub type spdk_pci_enum_cb = ::core::option::Option<
     unsafe extern "C" fn(enum_ctx: *mut ::core::ffi::c_void, dev: *mut spdk_pci_device) -> ::core::ffi::c_int,
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct spdk_ioat_chan {
     _unused: [u8; 0],
 }

@@ -37,12 +37,12 @@ pub type doca_mmap_memrange_free_cb_t = ::core::option::Option<
     unsafe extern "C" fn(addr: *mut ::core::ffi::c_void, len: usize, opaque: *mut ::core::ffi::c_void),
 >;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comm_channel_ep_t {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_comm_channel_addr_t {
     _unused: [u8; 0],
 }
@@ -50,7 +50,7 @@ pub type doca_event_channel_t = doca_event_handle_t;
 pub const DOCA_CC_MSG_FLAG_NONE: doca_comm_channel_msg_flags = 0;
 pub type doca_comm_channel_msg_flags = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct doca_workq {
     _unused: [u8; 0],
 }
