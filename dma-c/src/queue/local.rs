@@ -131,8 +131,8 @@ impl Local {
         self.queue.as_ref().ok_or_else(stopped)
     }
 
-    /// Returns the queue if it has room. An operation that the queue has executed at once also counts until its
-    /// completion is received.
+    /// Returns the queue if it has room. An operation that the queue has executed at once counts, too, until
+    /// its completion is received.
     #[inline]
     fn room(&self) -> Result<&Queue> {
         let queue = self.queue()?;

@@ -106,7 +106,10 @@ impl Oracle {
         assert_eq!(*program.source, initial(0), "a device wrote what it may only read");
         let before = initial(LEN);
         for (at, byte) in self.target.iter().enumerate() {
-            assert!(byte.flight > 0 || program.peek(at) == before[at], "byte {at} was written without a task");
+            assert!(
+                byte.flight > 0 || program.peek(at) == before[at],
+                "byte {at} was written without a task"
+            );
         }
     }
 }
