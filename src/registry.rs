@@ -292,7 +292,7 @@ mod tests {
         assert!(says("auto:device=sim|cpu").contains("that is no device for `auto`"));
         assert!(says("auto:device=smi").contains("did you mean `sim`?"));
         assert!(says("auto:device=sim:seed=1;color=red").contains("profile"));
-        assert!(says("auto:device=sim:seed=1,depth=4").contains("device, prefer"));
+        assert!(says("auto:device=sim:seed=1,depth=4").contains("auto:device=sim:seed=1;depth=4"));
         assert!(says("cpu:thread=2").contains("threads"));
         assert!(says("sim:color=red").contains("profile"));
         for (feature, there) in [("doca", cfg!(feature = "doca")), ("ioat", cfg!(feature = "ioat"))] {
