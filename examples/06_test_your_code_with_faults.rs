@@ -37,7 +37,7 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
 /// below would fail within the first few seeds.
 fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> bool {
     const TRIES: u32 = 20;
-    const FAULTS: u32 = 3;
+    const FAULTS: u32 = 5;
     match error.retry() {
         Retry::Never => false,
         Retry::FewTimes => {

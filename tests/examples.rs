@@ -12,7 +12,7 @@ const WITH_ARGUMENTS: [&str; 2] = ["copy_file", "11_copy_dpu"];
 const SHARED: &str = "common";
 
 /// The beginning of each example's last line.
-const LAST_LINES: [(&str, &str); 15] = [
+const LAST_LINES: [(&str, &str); 16] = [
     ("01_first_copy", "cpu copied and filled 1572864 bytes in 2 operations"),
     ("02_choose_engine", "3 of 6 engines opened"),
     ("03_scatter_gather", "sim:profile=ioat: lists of up to 1 segments; 2 operations took "),
@@ -31,6 +31,7 @@ const LAST_LINES: [(&str, &str); 15] = [
     ),
     ("15_checksummed_storage", "sim:profile=dsa: CRC-32C "),
     ("16_device_memory", "32 blocks went to device memory and back, by 4 windows"),
+    ("17_configured_server", "516484 bytes stored"),
 ];
 
 #[test]
