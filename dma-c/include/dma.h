@@ -287,7 +287,8 @@ dma_status dma_region_allocate(dma_engine engine, size_t len, const dma_memory_o
 dma_status dma_region_register(dma_engine engine, void *memory, size_t len, uint32_t rights, dma_region *region);
 
 /* Called once no device uses the memory any more, by any thread in any function of the library, or by a
- * thread of the library. It must not close or use the queue whose function calls it. */
+ * thread of the library. It must not close or use the queue whose function calls it. It returns: no C++
+ * exception and no longjmp leaves it. */
 typedef void (*dma_release)(void *context);
 
 /* Registers memory as dma_region_register does, with its owner. dma_region_close then succeeds at once,

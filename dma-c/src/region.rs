@@ -77,11 +77,14 @@ fn check_len(len: usize) -> Result<()> {
         .with_numbers(len as u64, isize::MAX as u64))
 }
 
-/// The owner of registered memory.
-struct Owner {
-    release: unsafe extern "C" fn(context: *mut c_void),
+/// The function of a program that takes memory back, and its argument.
+struct Release {
+    function: unsafe extern "C" fn(context: *mut c_void),
     context: *mut c_void,
 }
+
+/// The owner of registered memory. Dropping it calls the function.
+struct Owner(Release);
 
 // SAFETY: the header says that any thread may call the function with this pointer.
 unsafe impl Send for Owner {}
@@ -92,7 +95,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: the program has registered the function for this call with this pointer, once the memory is
         // not used any more. The memory's region drops the owner then.
-        unsafe { (self.release)(self.context) };
+        unsafe { (self.0.function)(self.0.context) };
     }
 }
 
@@ -106,7 +109,7 @@ unsafe fn register(
     memory: *mut c_void,
     len: usize,
     rights: u32,
-    owner: impl FnOnce() -> Option<Owner>,
+    release: Option<Release>,
 ) -> Result<dma_region> {
     let start = NonNull::new(memory.cast::<u8>()).ok_or_else(|| invalid("memory is NULL"))?;
     check_len(len)?;
@@ -123,10 +126,9 @@ unsafe fn register(
     // called, and no Rust code has references to it.
     let memory = unsafe { HostMemory::from_shared(start, len, keeper.clone()) };
     let window = engine.engine.register_window(memory, &request)?;
-    let owner = owner();
-    let owned = owner.is_some();
-    let region = insert(window, owned)?;
-    keeper.keep(owner);
+    let region = insert(window, release.is_some())?;
+    // Nothing fails from here on, so the memory has its owner.
+    keeper.keep(release.map(Owner));
     Ok(region)
 }
 
@@ -200,7 +202,7 @@ pub(crate) mod calls {
                 // SAFETY: the caller keeps to the header.
                 let out = unsafe { Out::new("region", region) }?;
                 // SAFETY: the caller keeps to the header.
-                out.write(unsafe { register(engine, memory, len, rights, || None) }?);
+                out.write(unsafe { register(engine, memory, len, rights, None) }?);
                 Ok(())
             })
         }
@@ -209,10 +211,10 @@ pub(crate) mod calls {
             guard(|| {
                 // SAFETY: the caller keeps to the header.
                 let out = unsafe { Out::new("region", region) }?;
-                let release = release.ok_or_else(|| invalid("release is NULL"))?;
-                let owner = || Some(Owner { release, context });
+                let function = release.ok_or_else(|| invalid("release is NULL"))?;
+                let release = Some(Release { function, context });
                 // SAFETY: the caller keeps to the header.
-                out.write(unsafe { register(engine, memory, len, rights, owner) }?);
+                out.write(unsafe { register(engine, memory, len, rights, release) }?);
                 Ok(())
             })
         }
@@ -316,6 +318,42 @@ pub(crate) mod calls {
 
         fn dma_region_close(region: dma_region) -> dma_status {
             guard(|| close(region))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registration_that_fails_does_not_release_the_memory() {
+        static BYTES: [u8; 64] = [0; 64];
+        extern "C" fn fail(_context: *mut c_void) {
+            panic!("the memory is still the program's");
+        }
+        let mut engine = dma_engine { id: 0 };
+        // SAFETY: a name and a place.
+        assert_eq!(unsafe { crate::dma_open_abi(DMA_ABI_VERSION, c"cpu".as_ptr(), 0, &raw mut engine) }, 0);
+        let memory = BYTES.as_ptr().cast_mut().cast::<c_void>();
+        let mut regions = Vec::new();
+        let full = loop {
+            let mut region = dma_region { id: 0 };
+            // SAFETY: static memory, to be read only.
+            match unsafe { crate::dma_region_register(engine, memory, 64, DMA_READ, &raw mut region) } {
+                crate::error::OK => regions.push(region),
+                status => break status,
+            }
+        };
+        assert_eq!(full, DMA_OUT_OF_RESOURCES as dma_status);
+        let mut region = dma_region { id: 0 };
+        let (release, place): (dma_release, _) = (Some(fail), &raw mut region);
+        // SAFETY: as above.
+        let status =
+            unsafe { crate::dma_region_register_owned(engine, memory, 64, DMA_READ, release, memory, place) };
+        assert_eq!(status, full);
+        for region in regions {
+            close(region).unwrap();
         }
     }
 }
