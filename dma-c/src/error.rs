@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -137,18 +137,23 @@ enum LastFailure {
     Panic(String),
 }
 
-thread_local!(static LAST: RefCell<Last> = RefCell::default());
+thread_local! {
+    static LAST: RefCell<Last> = RefCell::default();
+    /// The status of a failure after `LAST` was destroyed, in destructors of the thread's other data.
+    static LATE: Cell<dma_status> = const { Cell::new(OK) };
+}
 
 /// Stores a failure of this thread and returns its code.
 pub(crate) fn fail(failure: Failure) -> dma_status {
     let status = status_of(failure.error.kind());
-    store(LastFailure::Of(failure));
+    store(status, LastFailure::Of(failure));
     status
 }
 
-fn store(failure: LastFailure) {
-    // While a thread ends, its last failure may be gone already.
-    let _ = LAST.try_with(|last| last.borrow_mut().failure.replace(failure));
+fn store(status: dma_status, failure: LastFailure) {
+    if LAST.try_with(|last| last.borrow_mut().failure.replace(failure)).is_err() {
+        LATE.set(status);
+    }
 }
 
 /// Runs the body of a function of the header. Returns its status, and stores its error or its panic.
@@ -170,10 +175,11 @@ fn fail_call(error: Error) -> dma_status {
 fn panicked(panic: Box<dyn Any + Send>) -> dma_status {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    store(LastFailure::Panic(format!("a defect of the library: {text}")));
+    let status = DMA_INTERNAL as dma_status;
+    store(status, LastFailure::Panic(format!("a defect of the library: {text}")));
     // Dropping the payload may panic again.
     std::mem::forget(panic);
-    DMA_INTERNAL as dma_status
+    status
 }
 
 /// Makes a C string of a text, without the NULs that it may have.
@@ -181,21 +187,27 @@ pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
+/// Describes a failure of which the status alone is known.
+fn described(status: dma_status) -> dma_error {
+    dma_error {
+        size: size_of::<dma_error>(),
+        status,
+        retry: retry_of(status),
+        native: 0,
+        reserved: 0,
+        requested: 0,
+        limit: 0,
+        text: if status == OK { c"" } else { text_of(status) }.as_ptr(),
+        remedy: c"".as_ptr(),
+        native_name: c"".as_ptr(),
+    }
+}
+
 /// Describes the thread's last failure. The strings live until the next call, or the next failure.
 pub(crate) fn last_error() -> dma_error {
-    LAST.with_borrow_mut(|last| {
-        let mut described = dma_error {
-            size: size_of::<dma_error>(),
-            status: OK,
-            retry: DMA_RETRY_NEVER as dma_retry,
-            native: 0,
-            reserved: 0,
-            requested: 0,
-            limit: 0,
-            text: c"".as_ptr(),
-            remedy: c"".as_ptr(),
-            native_name: c"".as_ptr(),
-        };
+    let describe = |last: &RefCell<Last>| {
+        let last = &mut *last.borrow_mut();
+        let mut described = described(OK);
         last.strings = match &last.failure {
             None => Default::default(),
             Some(LastFailure::Panic(text)) => {
@@ -216,15 +228,17 @@ pub(crate) fn last_error() -> dma_error {
         [described.text, described.remedy, described.native_name] =
             last.strings.each_ref().map(|s| s.as_ptr());
         described
-    })
+    };
+    LAST.try_with(describe).unwrap_or_else(|_| described(LATE.get()))
 }
 
-/// Calls `f` with the failed copies of the batch whose completion is the thread's last failure.
-pub(crate) fn with_last_failures(f: impl FnOnce(&[dma_failure])) {
-    LAST.with_borrow(|last| match &last.failure {
-        Some(LastFailure::Of(Failure { copies, .. })) => f(copies),
-        _ => f(&[]),
-    });
+/// Returns the failed copies of the batch whose completion is the thread's last failure.
+fn last_failures() -> Vec<dma_failure> {
+    let read = |last: &RefCell<Last>| match &last.borrow().failure {
+        Some(LastFailure::Of(Failure { copies, .. })) => copies.clone(),
+        _ => Vec::new(),
+    };
+    LAST.try_with(read).unwrap_or_default()
 }
 
 #[rustfmt::skip]
@@ -254,10 +268,9 @@ pub(crate) mod calls {
                 let count = unsafe { Out::new("count", count) }?;
                 // SAFETY: the caller keeps to the header.
                 let mut out = unsafe { OutArray::new("failures", failures, capacity) }?;
-                with_last_failures(|copies| {
-                    copies.iter().for_each(|copy| out.push(*copy));
-                    count.write(copies.len());
-                });
+                let copies = last_failures();
+                copies.iter().for_each(|copy| out.push(*copy));
+                count.write(copies.len());
                 Ok(())
             };
             write().map_or_else(|e: Error| status_of(e.kind()), |()| OK)

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
-const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-g"];
+const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-pthread"];
 
 /// A directory with the libraries under their own names.
 static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -1,5 +1,6 @@
 /* One line for each misuse that the library can tell: every one is a status, and has a text. */
 #include "check.h"
+#include <pthread.h>
 
 static dma_range range(dma_region region, size_t offset, size_t len) {
   dma_range r;
@@ -301,6 +302,32 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   OK(dma_region_close(reader));
 }
 
+/* Destructors of a thread's data, which run after those of the library's own. */
+static void at_the_end_of_a_thread(void *queue) {
+  dma_failure failure;
+  size_t count;
+  OK(dma_queue_close(*(dma_queue *)queue, 1000));
+  FAILS(DMA_CLOSED, dma_queue_close(*(dma_queue *)queue, 1000));
+  CHECK(dma_last_failures(&failure, 1, &count) == DMA_OK && count == 0);
+}
+
+static pthread_key_t key;
+
+static void *thread_with_a_queue(void *engine) {
+  static dma_queue queue;
+  OK(dma_queue_open(*(dma_engine *)engine, NULL, &queue));
+  FAILS(DMA_INVALID_ARGUMENT, dma_close(engine_of(0)));
+  CHECK(pthread_setspecific(key, &queue) == 0);
+  return NULL;
+}
+
+static void threads(dma_engine engine) {
+  pthread_t thread;
+  CHECK(pthread_key_create(&key, at_the_end_of_a_thread) == 0);
+  CHECK(pthread_create(&thread, NULL, thread_with_a_queue, &engine) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void) {
   dma_engine engine, other;
   dma_error error;
@@ -320,6 +347,7 @@ int main(void) {
   regions(engine);
   submissions(engine, other, 0);
   submissions(engine, other, 2);
+  threads(engine);
   OK(dma_close(engine));
   OK(dma_close(other));
   puts(checks_failed ? "wrong" : "right");
