@@ -131,13 +131,19 @@ impl Local {
         self.queue.as_ref().ok_or_else(stopped)
     }
 
+    /// Returns the number of operations whose completion was not received.
+    #[inline]
+    fn in_flight(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
     /// Returns the queue if it has room. An operation that the queue has executed at once counts, too, until
     /// its completion is received.
     #[inline]
     fn room(&self) -> Result<&Queue> {
         let queue = self.queue()?;
         // Without a free slot, the queue itself refuses, and tells whether its device is stalled.
-        if self.entries.len() - self.free.len() >= self.depth && queue.available() > 0 {
+        if self.in_flight() >= self.depth && queue.available() > 0 {
             return Err(Error::bare(ErrorKind::QueueFull));
         }
         Ok(queue)
@@ -275,7 +281,7 @@ impl Operations for Local {
             let mut in_time = Ok(());
             self.refill(|queue, ended| in_time = queue.wait_tokens(ended, deadline).map(drop));
             self.take_ended(out);
-            if out.written() > 0 || self.free.len() == self.entries.len() {
+            if out.written() > 0 || self.in_flight() == 0 {
                 return Ok(());
             }
             in_time.map_err(|_| timed_out())?;
@@ -320,7 +326,8 @@ impl Operations for Local {
     }
 
     fn depth(&mut self) -> (usize, usize) {
-        (self.depth, self.queue.as_ref().map_or(0, Queue::available))
+        let room = self.depth.saturating_sub(self.in_flight());
+        (self.depth, self.queue.as_ref().map_or(0, |queue| queue.available().min(room)))
     }
 
     fn stop(&mut self, timeout: Duration) -> Result<()> {

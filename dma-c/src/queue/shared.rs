@@ -103,6 +103,10 @@ struct Entry {
 /// of the program.
 #[derive(Default)]
 struct State {
+    /// Operations whose completion was not received, and [`Place`]s.
+    places: usize,
+    /// The queue refuses operations.
+    stopped: bool,
     entries: Vec<Entry>,
     free: Vec<usize>,
     /// Entries to poll.
@@ -118,6 +122,23 @@ struct State {
 struct InFlight {
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// Room for an operation that is about to be submitted.
+struct Place<'a>(&'a Arc<InFlight>);
+
+impl Place<'_> {
+    fn fill(self, token: u64, op: Op) {
+        let in_flight = self.0;
+        std::mem::forget(self);
+        in_flight.add(token, op);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.lock().places -= 1;
+    }
 }
 
 /// The waker of an entry.
@@ -240,6 +261,7 @@ impl State {
         match std::mem::replace(&mut entry.phase, Phase::Free) {
             Phase::Ended(result, op) => {
                 self.free.push(at);
+                self.places -= 1;
                 Some(Ended { token: entry.token, result, is_cancelled: entry.cancelled, op })
             }
             other => {
@@ -259,6 +281,19 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(queue: SharedQueue) -> Self {
         Self { queue, in_flight: Arc::default() }
+    }
+
+    /// Returns room for an operation, if the queue has it. An operation that the queue has executed at once
+    /// counts, too, until its completion is received.
+    fn room(&self) -> Result<Place<'_>> {
+        let mut state = self.in_flight.lock();
+        // Once stopped or without a free slot, the queue itself refuses, and tells whether its device is
+        // stalled.
+        if state.places >= self.queue.depth() && !state.stopped && self.queue.available() > 0 {
+            return Err(Error::bare(ErrorKind::QueueFull));
+        }
+        state.places += 1;
+        Ok(Place(&self.in_flight))
     }
 
     fn take_ended(&self, out: &mut OutArray<dma_completion>) {
@@ -307,13 +342,14 @@ impl Shared {
 
 impl Operations for &Shared {
     fn copy(&mut self, copy: &dma_copy) -> Result<()> {
+        let room = self.room()?;
         let transfer = self.queue.copy(window(&copy.src)?, window(&copy.dst)?)?;
-        self.in_flight.add(copy.token, without_result(transfer));
+        room.fill(copy.token, without_result(transfer));
         Ok(())
     }
 
     fn submit(&mut self, request: Request, token: u64) -> Result<()> {
-        let queue = &self.queue;
+        let (room, queue) = (self.room()?, &self.queue);
         let op = match request {
             Request::CopyList(src, dst) => without_result(queue.copy(src, dst)?),
             Request::CopyToBoth(src, dst, also) => without_result(queue.copy_to_both(src, dst, also)?),
@@ -328,11 +364,12 @@ impl Operations for &Shared {
                 op(queue.copy_crc32c(src, dst, seed)?, |(operands, crc)| (operands, crc.into()))
             }
         };
-        self.in_flight.add(token, op);
+        room.fill(token, op);
         Ok(())
     }
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
+        let room = self.room()?;
         let transfer = match self.queue.submit(batch::take(batch)?) {
             Ok(transfer) => transfer,
             Err(e) => {
@@ -342,8 +379,7 @@ impl Operations for &Shared {
             }
         };
         let running = Running { transfer, operands: None, split: |list| (list, 0) };
-        let op = Box::pin(RunningBatch { running, batch });
-        self.in_flight.add(token, op);
+        room.fill(token, Box::pin(RunningBatch { running, batch }));
         Ok(())
     }
 
@@ -427,10 +463,12 @@ impl Operations for &Shared {
     }
 
     fn depth(&mut self) -> (usize, usize) {
-        (self.queue.depth(), self.queue.available())
+        let (depth, places) = (self.queue.depth(), self.in_flight.lock().places);
+        (depth, self.queue.available().min(depth.saturating_sub(places)))
     }
 
     fn stop(&mut self, timeout: Duration) -> Result<()> {
+        self.in_flight.lock().stopped = true;
         let counters = self.queue.close(timeout);
         self.in_flight.advance();
         expect_ended(&counters)

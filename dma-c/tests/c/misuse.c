@@ -302,6 +302,43 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   OK(dma_region_close(reader));
 }
 
+/* A program that never receives completions fills its queue. */
+static void unreceived(dma_engine engine, uint32_t lanes) {
+  dma_queue_options options;
+  dma_queue queue;
+  dma_region src, dst;
+  dma_copy one;
+  dma_completion done;
+  dma_status status = DMA_OK;
+  size_t depth, available, count, accepted = 0;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.depth = 4;
+  options.lanes = lanes;
+  OK(dma_queue_open(engine, &options, &queue));
+  OK(dma_region_allocate(engine, 64, NULL, &src));
+  OK(dma_region_allocate(engine, 64, NULL, &dst));
+  OK(dma_queue_depth(queue, &depth, &available));
+  CHECK(available == depth);
+  one = copy(range(src, 0, 64), range(dst, 0, 64));
+  while (status == DMA_OK && accepted <= depth) {
+    status = dma_queue_copy(queue, &one, 1, NULL);
+    accepted += status == DMA_OK;
+    OK(dma_queue_poll(queue, NULL, 0, &count));
+  }
+  CHECK(status == DMA_QUEUE_FULL && accepted == depth);
+  OK(dma_queue_depth(queue, &depth, &available));
+  CHECK(available == 0);
+  OK(dma_queue_wait(queue, &done, 1, 20000, &count));
+  OK(dma_queue_depth(queue, NULL, &available));
+  CHECK(available == 1);
+  OK(dma_queue_copy(queue, &one, 1, NULL));
+  FAILS(DMA_QUEUE_FULL, dma_queue_copy(queue, &one, 1, NULL));
+  OK(dma_queue_close(queue, 20000));
+  OK(dma_region_close(src));
+  OK(dma_region_close(dst));
+}
+
 /* Destructors of a thread's data, which run after those of the library's own. */
 static void at_the_end_of_a_thread(void *queue) {
   dma_failure failure;
@@ -347,6 +384,8 @@ int main(void) {
   regions(engine);
   submissions(engine, other, 0);
   submissions(engine, other, 2);
+  unreceived(engine, 0);
+  unreceived(engine, 2);
   threads(engine);
   OK(dma_close(engine));
   OK(dma_close(other));
