@@ -642,6 +642,7 @@ impl Planner {
                         Err(error) => {
                             // This drops the query.
                             self.refused(token, error);
+                            self.pass_on_fence(fenced);
                             self.end_if_over(slot, ended);
                             return Advance::Ended;
                         }

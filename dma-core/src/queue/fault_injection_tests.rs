@@ -857,6 +857,21 @@ fn a_fence_outlives_the_refusal_of_what_carries_it() {
         assert_eq!(rig.run(&[-len]), (vec![refused], vec![]));
         assert_eq!(rig.run(&[14]), (vec![None], vec![(14, true)]));
     }
+    // The same for an operation with a result, of one descriptor or of several.
+    for (len, behind) in [(12, 13), (100, 13), (12, 100), (100, 100)] {
+        rig.refuse(if len == 12 { 12 } else { 64 });
+        lock(&rig.script).taken.clear();
+        let first = rig.copy(11);
+        rig.queue.fence();
+        let crc = rig.queue.crc32c(rig.pair(len).0, 0).expect("room");
+        rig.queue.flush();
+        let last = rig.copy(behind);
+        crc.wait().expect_err("it is refused");
+        first.wait().expect("done");
+        last.wait().expect("done");
+        let taken = lock(&rig.script).taken.clone();
+        assert_eq!(taken[..2], [(11, false), (behind.min(64), true)]);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Longest operation of the executor.
-const LIMIT: usize = 100;
+pub(super) const LIMIT: usize = 100;
 const SOON: Duration = Duration::from_secs(5);
 
 /// What the engine observes, and faults to inject.
@@ -42,7 +42,7 @@ impl Script {
 /// The reference engine with an executor that is observed. Imported memory is memory that the CPU cannot
 /// reach.
 #[derive(Debug)]
-struct Spy {
+pub(super) struct Spy {
     inner: ReferenceEngine,
     script: Arc<Script>,
 }
@@ -172,10 +172,14 @@ unsafe impl InlineExecutor for SpyExecutor {
 fn spy() -> Spy {
     let mut options = ReferenceOptions::default();
     (options.native, options.inline_limit, options.depth) = (true, LIMIT, 8);
-    Spy { inner: ReferenceEngine::new(options), script: Arc::default() }
+    Spy::of(ReferenceEngine::new(options))
 }
 
 impl Spy {
+    pub(super) fn of(inner: ReferenceEngine) -> Self {
+        Self { inner, script: Arc::default() }
+    }
+
     fn queue(&self) -> Queue {
         self.open_queue(&QueueOptions::new().with_drop_timeout(SOON)).expect("a queue")
     }
@@ -185,7 +189,7 @@ impl Spy {
         self.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).expect("a queue")
     }
 
-    fn window(&self, len: usize) -> Window {
+    pub(super) fn window(&self, len: usize) -> Window {
         self.allocate(len).expect("memory").share()
     }
 
@@ -194,7 +198,7 @@ impl Spy {
     }
 
     /// Memory that the CPU cannot reach.
-    fn hidden(&self, len: usize) -> Window {
+    pub(super) fn hidden(&self, len: usize) -> Window {
         let rights = Access::READ | Access::WRITE;
         let descriptor = ExportDescriptor::new("spy", rights, len as u64, b"any").expect("well formed");
         self.import(&descriptor).expect("it imports")

@@ -5,6 +5,8 @@ mod admission_tests;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
 #[cfg(all(test, not(loom)))]
+mod fence_tests;
+#[cfg(all(test, not(loom)))]
 mod inline_tests;
 mod transfer;
 
