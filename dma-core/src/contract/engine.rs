@@ -274,8 +274,9 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// For every descriptor: its regions belong to this queue's engine and grant the access; its segments lie
     /// inside them; it respects the engine's capabilities and limits; it names no written byte twice. Until
     /// its completion (or permanently, if there is none), the regions stay registered, the source is not
-    /// written, and the destination is neither read nor written. Memory shared with a peer is an exception:
-    /// if the peer accesses it, its bytes are undefined.
+    /// written, and the destination is neither read nor written. The bytes of a [`Window`](crate::Window) are
+    /// an exception: peers, other queues and other threads may access them at the same time, and they are
+    /// undefined then. An engine whose copies the CPU makes therefore uses [`racy_copy`](crate::racy_copy).
     ///
     /// # Errors
     ///
@@ -319,12 +320,15 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 ///
 /// The safe API uses it as follows:
 /// - Only for operations of 1 to [`max_len`](Self::max_len) bytes on memory that the CPU can reach
-///   ([`RegionInfo::cpu`]). A batch of copies, or a copy of lists, may have up to 32 times as many bytes in
-///   total. This bounds the time that submitting takes.
+///   ([`RegionInfo::cpu`]). A batch of copies, or an operation of lists, may have up to 32 times as many
+///   bytes in total, and one side of a copy of lists may have longer segments. This bounds the time that
+///   submitting takes.
 /// - A [`Queue`](crate::Queue) uses it only while nothing is in flight, so every fence holds. A
 ///   [`SharedQueue`](crate::SharedQueue), which has no order, may use it at any time, and from several
 ///   threads at once.
-/// - Not after the queue was closed, after [`RawQueue::stop`], or after the engine has panicked.
+/// - Not after the queue was closed, after [`RawQueue::stop`], or after the engine has panicked. A call by
+///   another thread of a [`SharedQueue`](crate::SharedQueue) may have begun before, so an executor must not
+///   depend on its queue.
 ///
 /// # Safety
 ///
@@ -344,8 +348,8 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     ///
     /// The segments lie inside regions of the queue's engine that grant the access and that the CPU can
     /// reach. No written byte is named twice. During the call, the regions stay registered, the source is not
-    /// written, and the destination is neither read nor written. Memory shared with a peer is an exception:
-    /// if the peer accesses it, its bytes are undefined.
+    /// written, and the destination is neither read nor written. The bytes of a [`Window`](crate::Window) are
+    /// an exception, as in [`RawQueue::submit`].
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64;
 
     /// Copies `len` bytes, at least 1, as [`execute`](Self::execute) does for [`Operation::Copy`].
