@@ -351,7 +351,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_behind_a_fence_sees_what_is_before_it(
+    fn operations_behind_a_fence_see_those_before_it(
         device in device(),
         len in prop_oneof![2_usize..60, 60_usize..250],
         ops in prop::collection::vec((op(), any::<bool>(), 0_usize..4), 1..40),
