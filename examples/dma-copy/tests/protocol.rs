@@ -408,8 +408,8 @@ fn the_first_message_is_checked() {
     };
     let good = encoded(&Message::Hello(hello(Role::Host, Some(1))));
     let mut newer = good.clone();
-    newer[5] = 4;
-    not_ours(&newer, &["speaks version 4", "the same release"]);
+    newer[5] = 5;
+    not_ours(&newer, &["speaks version 5", "the same release"]);
     let mut other = good;
     other[1] = b'X';
     not_ours(&other, &["the other program is not dma-copy"]);
