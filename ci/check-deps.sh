@@ -31,8 +31,8 @@ core_known=(
     bitflags bytes cfg-if crc32fast crossbeam-utils
     crc32c rustc_version semver # The CRC-32C of operations whose device has none; the latter two at build time.
     rustix linux-raw-sys
-    libc                          # Declarations of pread and pwrite: rustix takes slices, and a window has none.
-    strsim                        # The closest name, in errors.
+    libc                                    # Declarations of pread and pwrite: rustix takes slices, and a window has none.
+    strsim                                  # The closest name, in errors.
     serde serde_core serde_derive humantime # The feature serde alone.
     # The feature schemars alone.
     schemars schemars_derive dyn-clone ref-cast ref-cast-impl serde_derive_internals serde_json itoa memchr zmij

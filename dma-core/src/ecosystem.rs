@@ -53,7 +53,9 @@ mod compio {
         fn a_buffer_is_one_of_compio() {
             let mut buffer = doc_engine().allocate(8).expect("memory");
             assert_eq!((buffer.buf_len(), buffer.buf_capacity()), (8, 8));
-            buffer.as_uninit()[..3].write_copy_of_slice(b"abc");
+            for (slot, byte) in buffer.as_uninit().iter_mut().zip(b"abc") {
+                slot.write(*byte);
+            }
             // SAFETY: all bytes of a buffer are initialized.
             unsafe { buffer.set_len(3) };
             assert_eq!(buffer.as_init(), b"abc\0\0\0\0\0");
