@@ -106,7 +106,8 @@ impl CudaQueue {
             return;
         }
         let (dsts, srcs, lens, stream) = (&mut self.dsts, &mut self.srcs, &mut self.lens, self.stream.handle);
-        let mut taken = number;
+        // The call may fail before it copies: then nothing was taken.
+        let mut taken = 0;
         // SAFETY: the arrays have one length, and name memory by the promise of the caller of `submit`.
         let issued =
             self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
@@ -262,8 +263,8 @@ impl CudaQueue {
     }
 }
 
-/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has them. `taken` is the
-/// number that it took.
+/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has them. Adds the number
+/// that it took to `taken`.
 ///
 /// # Safety
 ///
@@ -277,7 +278,6 @@ unsafe fn copy(
     stream: Handle,
     taken: &mut usize,
 ) -> c_int {
-    *taken = 0;
     let calls = dsts.chunks_mut(CALL_LEN).zip(srcs.chunks_mut(CALL_LEN)).zip(lens.chunks_mut(CALL_LEN));
     for ((dsts, srcs), lens) in calls {
         let number = dsts.len();

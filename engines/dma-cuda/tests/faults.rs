@@ -1,9 +1,11 @@
 //! Failures of the stand-in's devices and refusals of its driver: what the caller gets, and that no memory is
 //! reused that a device may still write.
-#![expect(unsafe_code, reason = "forks, and waits for the child")]
+#![expect(unsafe_code, reason = "forks, waits for the child, and stands in for a call of the driver")]
 
 mod support;
 
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dma_core::{DmaEngineExt, ErrorKind, MemoryRequest, Queue, QueueOptions};
@@ -67,6 +69,41 @@ fn a_copy_that_the_driver_refuses_fails_and_the_queue_goes_on() {
     }
     let counters = queue.close(Duration::from_secs(1));
     assert_eq!((counters.failed, counters.in_flight, counters.abandoned), (4, 0, 0), "{counters:?}");
+}
+
+/// The next push of a context fails.
+static PUSH_FAILS: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn push(context: usize) -> c_int {
+    if PUSH_FAILS.swap(false, Ordering::Relaxed) {
+        return 2;
+    }
+    // SAFETY: the caller's argument.
+    unsafe { (support::driver(FAULTY).cuCtxPushCurrent_v2)(context) }
+}
+
+#[test]
+fn copies_whose_context_is_not_pushed_are_refused() {
+    let mut driver = support::driver(FAULTY);
+    driver.cuCtxPushCurrent_v2 = push;
+    let engine = CudaEngine::open_with(&driver, &support::options(5)).unwrap();
+    let queue = queue(&engine);
+    let filled = |byte| {
+        let mut buffer = engine.allocate(64).unwrap();
+        buffer.fill(byte);
+        buffer
+    };
+    let refused: Vec<_> = (0..4).map(|_| queue.copy(filled(7), filled(1)).unwrap()).collect();
+    PUSH_FAILS.store(true, Ordering::Relaxed);
+    queue.flush();
+    assert!(!PUSH_FAILS.load(Ordering::Relaxed), "the doorbell pushes the context");
+    for transfer in refused {
+        assert_eq!(transfer.wait().unwrap_err().error().kind(), ErrorKind::OutOfMemory);
+    }
+    let (_, target) = queue.copy(filled(7), filled(1)).unwrap().wait().unwrap();
+    assert_eq!(target[..], [7; 64]);
+    let counters = queue.close(Duration::from_secs(1));
+    assert_eq!((counters.completed, counters.failed, counters.abandoned), (1, 4, 0), "{counters:?}");
 }
 
 /// Copies until the device fails: the memory in flight is abandoned, and everything else ends with
