@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The NIXL plugin runs in NIXL's own wheels, the oldest 1.x that it accepts and the newest, as PyPI has them: the slots of
+# the table are those of NIXL's own plugins; NIXL reads and calls what the plugin declares; random transfers within a
+# process and between two are right; a transfer to a peer that is killed fails.
+#
+#   ci/nixl.sh            what CI runs
+#   ci/nixl.sh full       10,000 transfers over cpu, doca and dsa on their stand-ins, and 100 peers killed
+#
+# Exits with 77 ("skipped") where the wheels cannot be had. dma-c/tests/nixl_plugin.rs needs no wheel.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+oldest=1.0.0 newest=1.5.1
+seconds=600 # for one program; they take some seconds
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+prefix=$target/ci-nixl
+mkdir -p "$prefix"
+
+command -v python3 >/dev/null || skip "there is no Python"
+python3 -m pip --version >/dev/null 2>&1 || skip "there is no pip"
+# Without dependencies: these are PyTorch and 3 GB of CUDA.
+wheel() { # DIRECTORY PACKAGE
+    [[ -e "$prefix/$1/installed" ]] && return
+    rm -rf "${prefix:?}/$1"
+    timeout 300 python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+        --root-user-action=ignore --target "$prefix/$1" "$2" >"$prefix/log" 2>&1 ||
+        skip "pip cannot install $2: $(tail -n 1 "$prefix/log")"
+    touch "$prefix/$1/installed"
+}
+wheel numpy numpy
+for version in "$oldest" "$newest"; do
+    wheel "$version" "nixl-cu12==$version"
+done
+# The oldest wheel imports PyTorch, which these programs do not use.
+mkdir -p "$prefix/torch"
+echo >"$prefix/torch/torch.py"
+
+dma-c/nixl/install "$prefix/plugin"
+tests=dma-c/tests/nixl
+in_wheel() { # VERSION PROGRAM [ARGUMENT...]
+    local version=$1
+    shift
+    NIXL_PLUGIN_DIR=$prefix/plugin NIXL_LOG_LEVEL=ERROR PYTHONDONTWRITEBYTECODE=1 \
+        PYTHONPATH=$prefix/$version:$prefix/numpy:$prefix/torch \
+        timeout "$seconds" "${runner[@]}" python3 "$@" </dev/null 2>"$prefix/log" || {
+        echo "$* in nixl-cu12 $version: exit status $? (124: ran for more than $seconds s)" >&2
+        cat "$prefix/log" >&2
+        exit 1
+    }
+}
+runner=()
+
+if [[ "${1:-}" == full ]]; then
+    dma-doca/doca-emu/install "$prefix/doca"
+    engines/dma-dsa/dsa-emu/install "$prefix/dsa"
+    DMA_DOCA_LIB_DIR=$(dirname "$(find "$prefix/doca" -name 'libdoca_common.so' | head -n 1)")
+    export DMA_DOCA_LIB_DIR
+    for version in "$oldest" "$newest"; do
+        for engine in cpu doca; do
+            in_wheel "$version" "$tests/transfers.py" "$engine" 10000 7
+        done
+        runner=("$prefix/dsa/bin/dsa-emu-run")
+        in_wheel "$version" "$tests/transfers.py" dsa 10000 7
+        runner=()
+        in_wheel "$version" "$tests/kills.py" 100 7
+    done
+    exit
+fi
+
+for version in "$oldest" "$newest"; do
+    echo "--- nixl-cu12 $version"
+    python3 "$tests/slots.py" "$prefix/$version/.nixl_cu12.mesonpy.libs/plugins/libplugin_POSIX.so"
+    in_wheel "$version" "$tests/canary.py" "sim:profile=bluefield3,clock=real"
+    for engine in cpu sim:seed=7; do
+        in_wheel "$version" "$tests/transfers.py" "$engine" 200 "$RANDOM"
+    done
+    in_wheel "$version" "$tests/kills.py" 4 "$RANDOM"
+done

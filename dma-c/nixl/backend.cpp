@@ -1,0 +1,633 @@
+#include "backend.hpp"
+
+#include "peer.hpp"
+#include <dma.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <poll.h>
+#include <set>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace dma_nixl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// Copies to other processes up to this many bytes happen within the call, because waking a thread takes longer.
+constexpr size_t INLINE_BYTES = 256 << 10;
+// Part of a larger copy, which one thread makes at a time.
+constexpr size_t SLICE_BYTES = 1 << 20;
+// A peer whose mailbox stays full for this time does not receive.
+constexpr milliseconds MAILBOX_PATIENCE{5000};
+// Notifications that the user has not taken. The rest waits in the senders.
+constexpr size_t MAX_NOTIFICATIONS = 1 << 16;
+// A gap between two polls counts for at most this time, so that a stopped process does not take its device for stalled.
+constexpr milliseconds MAX_GAP{100};
+
+void log(const std::string &text) { std::fprintf(stderr, "dma-nixl: %s\n", text.c_str()); }
+
+// Describes the thread's last failure of dma.h, with its remedy.
+std::string last_error() {
+  dma_error error{};
+  error.size = sizeof error;
+  return dma_last_error(&error) == DMA_OK ? error.text : "unknown failure";
+}
+
+// Logs a failure of dma.h, and returns its status for NIXL.
+Status failure_of(dma_status status) {
+  log(last_error());
+  switch (status) {
+  case DMA_INVALID_ARGUMENT:
+  case DMA_OUT_OF_RANGE:
+  case DMA_LENGTH_MISMATCH:
+  case DMA_OVERLAP:
+    return INVALID;
+  case DMA_UNSUPPORTED:
+    return NOT_SUPPORTED;
+  case DMA_ACCESS_DENIED:
+  case DMA_PERMISSION_DENIED:
+  case DMA_IN_USE:
+    return NOT_ALLOWED;
+  case DMA_ABORTED:
+    return CANCELLED;
+  default:
+    return BACKEND;
+  }
+}
+
+// Memory that the user has registered.
+struct Region {
+  uintptr_t address;
+  size_t len;
+  MemoryType type;
+  dma_region handle;
+};
+
+// NIXL's memory: a region of this process, or a peer's.
+struct Piece final : Memory {
+  std::shared_ptr<Region> region; // null for a peer's
+  std::shared_ptr<Peer> peer;
+  uintptr_t address;
+  size_t len;
+  MemoryType type;
+
+  bool contains(const Range &range) const {
+    return range.address >= address && range.address - address <= len && range.len <= len - (range.address - address);
+  }
+};
+
+// Who goes on with a transfer.
+enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS };
+
+// A transfer. The lock of the engine guards its state.
+struct Transfer final : Handle {
+  // Constant once prepared.
+  Direction direction{};
+  std::set<std::shared_ptr<Region>> regions;
+  size_t bytes = 0;
+  std::shared_ptr<Peer> peer; // null within the process
+  std::vector<iovec> local, remote;
+  std::string agent;
+
+  dma_batch batch{};
+  bool revoked = false; // A region was deregistered.
+  Status status = NOT_POSTED;
+  Runner runner = Runner::NONE;
+  bool cancelled = false;
+  bool notifies = false;
+  std::string message;
+
+  // A copy to another process. Threads take slices of it; the one that ends the last slice sends the notification.
+  Position next{};
+  size_t running = 0; // Threads with a slice, or with the notification.
+  Outcome failure{};
+  Clock::time_point mailbox_deadline{}; // Set once the mailbox was full.
+
+  // Whether a thread can go on with it.
+  bool has_work() const { return runner == Runner::THREADS && (!next.is_end(local) || running == 0); }
+  bool waits_for_mailbox() const { return mailbox_deadline != Clock::time_point{}; }
+};
+
+class Backend final : public Engine {
+public:
+  explicit Backend(const InitParameters &init) : Engine(init) {
+    failed = !open(*init.options);
+    if (!failed)
+      thread_ = std::thread([this] { run(); });
+  }
+
+  ~Backend() override {
+    if (thread_.joinable()) {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ended_ = true;
+      }
+      wake();
+      thread_.join();
+    }
+    if (queue_.id != 0 && dma_queue_close(queue_, 1000) != DMA_OK)
+      log(last_error());
+    for (Transfer *transfer : transfers_)
+      if (transfer->batch.id != 0)
+        (void)dma_batch_close(transfer->batch);
+    if (engine_.id != 0)
+      (void)dma_close(engine_);
+  }
+
+  bool is_remote() const override { return true; }
+  bool is_local() const override { return true; }
+  bool has_notifications() const override { return true; }
+
+  MemoryTypes memory_types() const override {
+    return capabilities_ & DMA_CAN_REGISTER_DEVICE ? MemoryTypes{DRAM, VRAM} : MemoryTypes{DRAM};
+  }
+
+  Status register_memory(const DescribedRange &range, const MemoryType &type, Memory *&memory) override {
+    dma_region handle{};
+    dma_status status = DMA_UNSUPPORTED;
+    if (type == DRAM)
+      status = dma_region_register(engine_, reinterpret_cast<void *>(range.address), range.len, DMA_READ | DMA_WRITE, &handle);
+    else if (type == VRAM)
+      status = dma_region_register_device(engine_, range.address, range.len, DMA_READ | DMA_WRITE, &handle);
+    else
+      return NOT_SUPPORTED;
+    if (status != DMA_OK)
+      return failure_of(status);
+    auto piece = std::make_unique<Piece>();
+    piece->region = std::make_shared<Region>(Region{range.address, range.len, type, handle});
+    piece->address = range.address;
+    piece->len = range.len;
+    piece->type = type;
+    memory = piece.release();
+    return SUCCESS;
+  }
+
+  // NIXL ignores a refusal, and its user may free the memory then. So this waits for the transfers that use the region, and
+  // takes its memory away from prepared ones.
+  Status deregister_memory(Memory *memory) override {
+    const std::unique_ptr<Piece> piece(static_cast<Piece *>(memory));
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (Transfer *transfer : std::vector<Transfer *>(transfers_.begin(), transfers_.end())) {
+      if (!transfers_.count(transfer) || !transfer->regions.count(piece->region))
+        continue;
+      transfer->revoked = true;
+      wait(lock, *transfer);
+      if (transfers_.count(transfer))
+        close_batch(*transfer);
+    }
+    const dma_status status = dma_region_close(piece->region->handle);
+    if (status != DMA_OK) {
+      log(last_error());
+      log("the device of engine " + engine_name_ + " never answered, and may still write to memory that the program is about to "
+          "free; the program is ended because of that");
+      std::abort();
+    }
+    return SUCCESS;
+  }
+
+  Status connect(const std::string &agent_name) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return agent_name == agent || peers_.count(agent_name) ? SUCCESS : NOT_FOUND;
+  }
+
+  Status disconnect(const std::string &agent_name) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    peers_.erase(agent_name);
+    return SUCCESS;
+  }
+
+  Status unload(Memory *memory) override {
+    delete memory;
+    return SUCCESS;
+  }
+
+  Status prepare(const Direction &direction, const List<MemoryRange> &local, const List<MemoryRange> &remote,
+                 const std::string &agent_name, Handle *&handle, const PostOptions *) const override {
+    if (local.size() == 0 || local.size() != remote.size() || direction > WRITE)
+      return INVALID;
+    auto transfer = std::make_unique<Transfer>();
+    transfer->direction = direction;
+    transfer->agent = agent_name;
+    std::vector<dma_copy> copies;
+    for (size_t at = 0; at < local.size(); at++) {
+      const auto *ours = static_cast<const Piece *>(local[at].memory), *theirs = static_cast<const Piece *>(remote[at].memory);
+      if (!ours || !theirs || !ours->region || local[at].len != remote[at].len || !ours->contains(local[at]) ||
+          !theirs->contains(remote[at])) {
+        log("piece " + std::to_string(at) + " of a transfer is not within registered memory, or its lengths differ");
+        return INVALID;
+      }
+      if (at > 0 && theirs->peer != transfer->peer)
+        return INVALID;
+      transfer->peer = theirs->peer;
+      transfer->regions.insert(ours->region);
+      transfer->bytes += local[at].len;
+      if (theirs->peer) {
+        if (const Status status = check_peer(agent_name, *theirs, *ours))
+          return status;
+        transfer->local.push_back({reinterpret_cast<void *>(local[at].address), local[at].len});
+        transfer->remote.push_back({reinterpret_cast<void *>(remote[at].address), remote[at].len});
+        continue;
+      }
+      transfer->regions.insert(theirs->region);
+      const dma_range from{ours->region->handle, local[at].address - ours->address, local[at].len};
+      const dma_range to{theirs->region->handle, remote[at].address - theirs->address, remote[at].len};
+      copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
+    }
+    if (!copies.empty()) {
+      const dma_status status = dma_batch_create(copies.data(), copies.size(), &transfer->batch);
+      if (status != DMA_OK)
+        return failure_of(status);
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    transfers_.insert(transfer.get());
+    handle = transfer.release();
+    return SUCCESS;
+  }
+
+  Status post(const Direction &, const List<MemoryRange> &, const List<MemoryRange> &, const std::string &, Handle *&handle,
+              const PostOptions *options) const override {
+    Transfer &transfer = *static_cast<Transfer *>(handle);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (transfer.runner != Runner::NONE)
+      return ACTIVE;
+    if (transfer.revoked) {
+      log("a transfer with memory that was deregistered");
+      return INVALID;
+    }
+    transfer.notifies = options && options->has_notification;
+    transfer.message = transfer.notifies ? options->notification : "";
+    transfer.status = IN_PROGRESS;
+    if (transfer.batch.id != 0) {
+      submit(transfer);
+      progress();
+      return transfer.status;
+    }
+    transfer.next = {};
+    transfer.failure = {};
+    transfer.mailbox_deadline = {};
+    transfer.runner = Runner::THREADS;
+    if (transfer.bytes <= INLINE_BYTES)
+      while (transfer.has_work() && !transfer.waits_for_mailbox())
+        work(lock, transfer);
+    if (transfer.runner == Runner::THREADS) {
+      jobs_.push_back(&transfer);
+      wake();
+    }
+    return transfer.status;
+  }
+
+  Status check(Handle *handle) const override {
+    Transfer &transfer = *static_cast<Transfer *>(handle);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (transfer.has_work())
+      work(lock, transfer);
+    else if (transfer.runner != Runner::NONE)
+      progress();
+    return transfer.status;
+  }
+
+  // NIXL loses the handle if this fails, so it waits.
+  Status release(Handle *handle) const override {
+    const std::unique_ptr<Transfer> transfer(static_cast<Transfer *>(handle));
+    std::unique_lock<std::mutex> lock(mutex_);
+    transfer->cancelled = true;
+    wait(lock, *transfer);
+    transfers_.erase(transfer.get());
+    close_batch(*transfer);
+    return SUCCESS;
+  }
+
+  Status describe(const Memory *, std::string &text) const override {
+    text = "1";
+    return SUCCESS;
+  }
+
+  Status describe_connection(std::string &text) const override {
+    text = describe_process(mailbox_.name());
+    return SUCCESS;
+  }
+
+  // A peer that cannot be used is an error of its transfers only, because NIXL would drop what other backends know of it.
+  Status load_connection(const std::string &agent_name, const std::string &text) override {
+    auto peer = std::make_shared<Peer>(text);
+    if (peer->usable().status != SUCCESS)
+      log("agent " + agent_name + " cannot be used: " + peer->usable().reason);
+    std::lock_guard<std::mutex> lock(mutex_);
+    peers_[agent_name] = std::move(peer);
+    return SUCCESS;
+  }
+
+  Status load_remote(const DescribedRange &range, const MemoryType &type, const std::string &agent_name,
+                     Memory *&memory) override {
+    if (range.text != "1")
+      return MISMATCH;
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto peer = peers_.find(agent_name);
+    if (peer == peers_.end())
+      return NOT_FOUND;
+    auto piece = std::make_unique<Piece>();
+    piece->peer = peer->second;
+    piece->address = range.address;
+    piece->len = range.len;
+    piece->type = type;
+    memory = piece.release();
+    return SUCCESS;
+  }
+
+  Status load_local(Memory *registered, Memory *&memory) override {
+    memory = new Piece(*static_cast<Piece *>(registered));
+    return SUCCESS;
+  }
+
+  Status take_notifications(Notifications &notifications) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    progress();
+    const bool was_full = notifications_.size() >= MAX_NOTIFICATIONS;
+    for (auto &notification : notifications_)
+      notifications.push_back(std::move(notification));
+    notifications_.clear();
+    if (was_full)
+      wake();
+    return SUCCESS;
+  }
+
+  Status notify(const std::string &agent_name, const std::string &message) const override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (agent_name == agent) {
+      notifications_.emplace_back(agent, message);
+      return SUCCESS;
+    }
+    const auto found = peers_.find(agent_name);
+    if (found == peers_.end())
+      return NOT_FOUND;
+    const std::shared_ptr<Peer> peer = found->second;
+    lock.unlock();
+    const auto deadline = Clock::now() + MAILBOX_PATIENCE;
+    for (;;) {
+      const Outcome sent = peer->usable().status ? peer->usable() : mailbox_.send(*peer, agent, message);
+      if (sent.status == IN_PROGRESS && Clock::now() < deadline) {
+        std::this_thread::sleep_for(milliseconds(1));
+        continue;
+      }
+      return report(agent_name, sent);
+    }
+  }
+
+private:
+  bool open(const Options &options) {
+    std::string ptrace;
+    engine_name_ = default_options()["engine"];
+    for (const auto &[name, value] : options) {
+      if (name == "engine")
+        engine_name_ = value;
+      else if (name == "ptrace")
+        ptrace = value;
+      else if (name == "stall_ms" && !value.empty() && value.size() < 9 && value.find_first_not_of("0123456789") == value.npos)
+        stall_limit_ = milliseconds(std::stoul(value));
+      else {
+        log("option " + name + "=" + value + "; the options are engine=NAME, ptrace=any, stall_ms=MILLISECONDS");
+        return false;
+      }
+    }
+    if (!ptrace.empty() && ptrace != "any") {
+      log("option ptrace=" + ptrace + "; its only value is any");
+      return false;
+    }
+    if (ptrace == "any" && prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 && errno != EINVAL) {
+      log("option ptrace=any: " + std::generic_category().message(errno));
+      return false;
+    }
+    dma_engine_info info{};
+    info.size = sizeof info;
+    if (dma_open(engine_name_.c_str(), &engine_) != DMA_OK || dma_engine_describe(engine_, &info) != DMA_OK ||
+        dma_queue_open(engine_, nullptr, &queue_) != DMA_OK) {
+      log(last_error());
+      return false;
+    }
+    capabilities_ = info.capabilities;
+    if (!(capabilities_ & DMA_CAN_REGISTER)) {
+      log("engine " + engine_name_ + " cannot register memory of the program");
+      return false;
+    }
+    if (mailbox_.usable().status || event_.get() < 0) {
+      log(event_.get() < 0 ? "eventfd fails" : mailbox_.usable().reason);
+      return false;
+    }
+    return true;
+  }
+
+  // Whether a transfer between a region and a peer's memory is possible.
+  Status check_peer(const std::string &agent_name, const Piece &theirs, const Piece &ours) const {
+    if (theirs.type != DRAM || ours.type != DRAM) {
+      log("agent " + agent_name + ": between processes, DRAM only");
+      return NOT_SUPPORTED;
+    }
+    return report(agent_name, theirs.peer->usable());
+  }
+
+  static Status report(const std::string &agent_name, const Outcome &outcome) {
+    if (outcome.status == SUCCESS)
+      return SUCCESS;
+    log("agent " + agent_name + ": " + outcome.reason);
+    return outcome.status == IN_PROGRESS ? BACKEND : outcome.status;
+  }
+
+  void wake() const {
+    const uint64_t one = 1;
+    // It fails only if the counter is at its maximum, and then it is readable.
+    (void)!write(event_.get(), &one, sizeof one);
+  }
+
+  void close_batch(Transfer &transfer) const {
+    if (transfer.batch.id != 0 && dma_batch_close(transfer.batch) != DMA_OK)
+      log(last_error());
+    transfer.batch = {};
+  }
+
+  // Ends a transfer. The functions below are called with the lock.
+  void end(Transfer &transfer, Status status) const {
+    if (transfer.runner == Runner::THREADS)
+      jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &transfer), jobs_.end());
+    transfer.status = status;
+    transfer.runner = Runner::NONE;
+    changed_.notify_all();
+  }
+
+  void submit(Transfer &transfer) const {
+    const dma_status status = dma_queue_submit(queue_, transfer.batch, reinterpret_cast<uint64_t>(&transfer));
+    if (status == DMA_QUEUE_FULL) {
+      if (transfer.runner != Runner::QUEUE_IS_FULL)
+        waiting_.push_back(&transfer);
+      transfer.runner = Runner::QUEUE_IS_FULL;
+    } else if (status != DMA_OK) {
+      end(transfer, failure_of(status));
+    } else {
+      if (on_device_++ == 0)
+        idle_for_ = {};
+      bytes_on_device_ += transfer.bytes;
+      transfer.runner = Runner::DEVICE;
+    }
+  }
+
+  // Takes completions, and submits transfers that found the queue full. Stops the queue of a device that stalls.
+  void progress() const {
+    const auto now = Clock::now();
+    idle_for_ += std::min<Clock::duration>(now - last_poll_, MAX_GAP);
+    last_poll_ = now;
+    // With a capacity of 1, the last error is that of this completion.
+    dma_completion done;
+    size_t count = 0;
+    while (dma_queue_poll(queue_, &done, 1, &count) == DMA_OK && count == 1) {
+      Transfer &transfer = *reinterpret_cast<Transfer *>(done.token);
+      on_device_--;
+      bytes_on_device_ -= transfer.bytes;
+      idle_for_ = {};
+      if (done.status == DMA_OK && transfer.notifies)
+        notifications_.emplace_back(agent, transfer.message);
+      end(transfer, done.status == DMA_OK ? SUCCESS : failure_of(done.status));
+    }
+    while (!waiting_.empty()) {
+      Transfer &transfer = *waiting_.front();
+      submit(transfer);
+      if (transfer.runner == Runner::QUEUE_IS_FULL)
+        break;
+      waiting_.pop_front();
+    }
+    // A slow device copies 100 MB/s at least.
+    if (on_device_ > 0 && idle_for_ > stall_limit_ + milliseconds(bytes_on_device_ / 100'000)) {
+      log("the device of engine " + engine_name_ + " is stalled; its queue is stopped, and all its transfers fail");
+      if (dma_queue_stop(queue_, 0) != DMA_OK)
+        log(last_error());
+      idle_for_ = {};
+    }
+  }
+
+  // Waits until nothing accesses a transfer's memory on behalf of it.
+  void wait(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
+    unsigned polls = 0;
+    while (transfer.runner != Runner::NONE) {
+      if (transfer.runner == Runner::THREADS) {
+        if (transfer.has_work())
+          work(lock, transfer);
+        if (transfer.runner == Runner::THREADS && (!transfer.has_work() || transfer.waits_for_mailbox()))
+          changed_.wait_for(lock, milliseconds(1));
+        continue;
+      }
+      progress();
+      if (transfer.runner == Runner::NONE)
+        break;
+      lock.unlock();
+      if (++polls > 1000)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      else
+        std::this_thread::yield();
+      lock.lock();
+    }
+  }
+
+  // Goes on with a transfer to another process that has work. Releases the lock in the meantime. Afterwards the transfer may
+  // have ended, and its owner may have freed it unless it is the caller.
+  void work(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
+    if (transfer.cancelled || transfer.failure.status)
+      transfer.next = {transfer.local.size(), 0};
+    transfer.running++;
+    if (!transfer.next.is_end(transfer.local)) {
+      const Position begin = transfer.next;
+      const size_t len = transfer.next.advance(transfer.local, SLICE_BYTES);
+      lock.unlock();
+      const Outcome copied = transfer.peer->copy(transfer.direction, transfer.local, transfer.remote, begin, len);
+      lock.lock();
+      if (copied.status)
+        transfer.failure = copied;
+    }
+    if (transfer.running > 1 || !(transfer.next.is_end(transfer.local) || transfer.failure.status)) {
+      transfer.running--;
+      return;
+    }
+    Outcome outcome = transfer.failure;
+    if (transfer.notifies && !transfer.cancelled && !outcome.status) {
+      lock.unlock();
+      outcome = mailbox_.send(*transfer.peer, agent, transfer.message);
+      lock.lock();
+      const auto now = Clock::now();
+      if (outcome.status == IN_PROGRESS && !transfer.waits_for_mailbox())
+        transfer.mailbox_deadline = now + MAILBOX_PATIENCE;
+      if (outcome.status == IN_PROGRESS && now < transfer.mailbox_deadline && !transfer.cancelled) {
+        transfer.running--;
+        return;
+      }
+    }
+    transfer.running--;
+    end(transfer, transfer.cancelled ? CANCELLED : report(transfer.agent, outcome));
+  }
+
+  // The thread: receives notifications, and makes copies to other processes.
+  void run() {
+    for (;;) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (ended_)
+        return;
+      std::pair<std::string, std::string> notification;
+      while (notifications_.size() < MAX_NOTIFICATIONS && mailbox_.receive(notification))
+        notifications_.push_back(std::move(notification));
+      const bool is_full = notifications_.size() >= MAX_NOTIFICATIONS;
+      int timeout_ms = -1;
+      const auto job = std::find_if(jobs_.begin(), jobs_.end(), [](const Transfer *each) { return each->has_work(); });
+      if (job != jobs_.end()) {
+        Transfer &transfer = **job;
+        // Transfers take turns. One whose peer's mailbox is full is tried again every millisecond.
+        timeout_ms = transfer.waits_for_mailbox() && jobs_.size() == 1 ? 1 : 0;
+        std::rotate(job, job + 1, jobs_.end());
+        work(lock, transfer);
+      }
+      lock.unlock();
+      pollfd sources[] = {{event_.get(), POLLIN, 0}, {is_full ? -1 : mailbox_.descriptor(), POLLIN, 0}};
+      if (poll(sources, 2, timeout_ms) > 0 && sources[0].revents) {
+        uint64_t wakes;
+        (void)!read(event_.get(), &wakes, sizeof wakes);
+      }
+    }
+  }
+
+  std::string engine_name_;
+  dma_engine engine_{};
+  uint32_t capabilities_ = 0;
+  milliseconds stall_limit_{30'000};
+  Mailbox mailbox_;
+  File event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+
+  // Guards everything below, and the transfers.
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  dma_queue queue_{};
+  mutable std::set<Transfer *> transfers_;
+  mutable std::deque<Transfer *> waiting_, jobs_;
+  mutable size_t on_device_ = 0, bytes_on_device_ = 0;
+  mutable Clock::duration idle_for_{};
+  mutable Clock::time_point last_poll_ = Clock::now();
+  mutable Notifications notifications_;
+  std::map<std::string, std::shared_ptr<Peer>> peers_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+} // namespace
+
+Options default_options() { return {{"engine", "cpu"}, {"ptrace", ""}, {"stall_ms", "30000"}}; }
+
+Engine *create_engine(const InitParameters &init) { return new Backend(init); }
+
+} // namespace dma_nixl

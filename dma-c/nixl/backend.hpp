@@ -1,0 +1,17 @@
+// The engine that NIXL drives: an engine of dma.h for copies within the process, and system calls for other processes.
+#pragma once
+#include "interface.hpp"
+
+#include <string>
+
+namespace dma_nixl {
+
+constexpr const char *PLUGIN = "DMA";
+
+// The options and their defaults.
+Options default_options();
+
+// Makes an engine, or returns null. Writes the reason to stderr.
+Engine *create_engine(const InitParameters &init);
+
+} // namespace dma_nixl

@@ -1,0 +1,693 @@
+// NIXL as the plugin sees it: calls by the number of the slot, and members by their offsets, without the plugin's
+// declarations. ci/nixl.sh compares the slots with NIXL's own plugins.
+//
+//   host PLUGIN LIBNIXL NAME [LIBCUDA]    the test NAME; "refused": the plugin refuses this libnixl
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <string>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+using Text = std::string;
+using Options = std::unordered_map<Text, Text>;
+using Notes = std::vector<std::pair<Text, Text>>;
+using Bytes = std::vector<unsigned char>;
+
+static int wrong;
+static void check(bool holds, int line, const char *what) {
+  if (!holds) {
+    std::printf("line %d: %s\n", line, what);
+    std::fflush(stdout);
+    wrong = 1;
+  }
+}
+#define CHECK(condition) check((condition), __LINE__, #condition)
+
+// Statuses, types and operations, as numbers of NIXL.
+enum { IN_PROGRESS = 1, DONE = 0, INVALID = -2, FAILED = -3, NOT_FOUND = -4, MISMATCH = -5, ACTIVE = -7, UNSUPPORTED = -9, GONE = -10 };
+enum : unsigned { HOST = 0, GPU = 1, FILES = 4 };
+enum : unsigned { READ = 0, WRITE = 1 };
+
+// Slots of the engine's table, by NIXL's names. slots.py reads this list.
+enum Slot {
+  destructor = 0,
+  deletingDestructor = 1,
+  supportsRemote = 2,
+  supportsLocal = 3,
+  supportsNotif = 4,
+  getSupportedMems = 5,
+  registerMem = 6,
+  deregisterMem = 7,
+  connect_ = 8,
+  disconnect = 9,
+  unloadMD = 10,
+  prepXfer = 11,
+  postXfer = 12,
+  checkXfer = 13,
+  releaseReqH = 14,
+  prepMemView = 15,
+  prepMemView_ = 16,
+  releaseMemView = 17,
+  getPublicData = 18,
+  getConnInfo = 19,
+  loadRemoteConnInfo = 20,
+  loadRemoteMD = 21,
+  loadLocalMD = 22,
+  getNotifs = 23,
+  genNotif = 24,
+  queryMem = 25,
+  estimateXferCost = 26,
+};
+
+using Object = void *;
+
+template <typename Result, typename... Arguments> static Result call(Object object, Slot slot, Arguments... arguments) {
+  auto table = *static_cast<void ***>(object);
+  return reinterpret_cast<Result (*)(Object, Arguments...)>(table[slot])(object, arguments...);
+}
+
+static unsigned char *member(Object object, size_t offset) { return static_cast<unsigned char *>(object) + offset; }
+
+// A place of memory: address, length, device, and a text or the plugin's memory.
+struct Described {
+  uint64_t words[3];
+  Text text;
+};
+struct Place {
+  uint64_t words[3];
+  Object memory;
+};
+// A list of places: a table that is never used, the type of memory, and a vector.
+struct List {
+  void *table = nullptr;
+  uint64_t type = HOST;
+  std::vector<Place> places = {};
+};
+struct Post {
+  Text note;
+  bool has_note;
+  Text custom;
+};
+
+struct Plugin {
+  int version;
+  Object (*create)(const void *);
+  void (*destroy)(Object);
+  const char *(*name)();
+  const char *(*release)();
+  Options (*options)();
+  std::vector<unsigned> (*types)();
+};
+static const Plugin *plugin;
+
+class Agent {
+public:
+  explicit Agent(Text name, Options options = {}) : name(std::move(name)), options(std::move(options)) {
+    alignas(8) unsigned char init[128] = {};
+    new (init) Text(this->name);
+    new (init + 32) Text("DMA");
+    const Options *given = &this->options;
+    std::memcpy(init + 64, &given, 8);
+    init[72] = 1;
+    const uint64_t delay = 100;
+    std::memcpy(init + 80, &delay, 8);
+    engine = plugin->create(init);
+    reinterpret_cast<Text *>(init)->~Text();
+    reinterpret_cast<Text *>(init + 32)->~Text();
+  }
+  ~Agent() {
+    if (engine)
+      plugin->destroy(engine);
+  }
+  bool failed() const { return *member(engine, 160) != 0; }
+
+  int add(void *memory, size_t len, Object &out, unsigned type = HOST) {
+    const Described place{{reinterpret_cast<uint64_t>(memory), len, 0}, ""};
+    return call<int, const Described &, const unsigned &, Object &>(engine, registerMem, place, type, out);
+  }
+  Object add(Bytes &bytes) {
+    Object out = nullptr;
+    CHECK(add(bytes.data(), bytes.size(), out) == DONE);
+    return out;
+  }
+  Object local(Object memory) {
+    Object out = nullptr;
+    CHECK((call<int, Object, Object &>(engine, loadLocalMD, memory, out) == DONE));
+    return out;
+  }
+  int remove(Object memory) { return call<int>(engine, deregisterMem, memory); }
+  void unload(Object memory) { CHECK(call<int>(engine, unloadMD, memory) == DONE); }
+  int prepare(unsigned operation, const List &ours, const List &theirs, const Text &peer, Object &handle) {
+    return call<int, const unsigned &, const List &, const List &, const Text &, Object &, const Post *>(
+        engine, prepXfer, operation, ours, theirs, peer, handle, nullptr);
+  }
+  int post(unsigned operation, const List &ours, const List &theirs, const Text &peer, Object &handle, const Text &note = "") {
+    const Post options{note, !note.empty(), ""};
+    return call<int, const unsigned &, const List &, const List &, const Text &, Object &, const Post *>(
+        engine, postXfer, operation, ours, theirs, peer, handle, &options);
+  }
+  int state(Object handle) { return call<int>(engine, checkXfer, handle); }
+  int wait(Object handle, double seconds = 30) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    int now;
+    while ((now = state(handle)) == IN_PROGRESS && std::chrono::steady_clock::now() < end)
+      usleep(20);
+    return now;
+  }
+  int free(Object handle) { return call<int>(engine, releaseReqH, handle); }
+  Notes notes() {
+    Notes out;
+    CHECK((call<int, Notes &>(engine, getNotifs, out) == DONE));
+    return out;
+  }
+  Notes wait_notes(size_t count) {
+    Notes all;
+    for (int round = 0; round < 100'000 && all.size() < count; round++, usleep(50))
+      for (auto &note : notes())
+        all.push_back(note);
+    return all;
+  }
+  int notify(const Text &peer, const Text &note) {
+    return call<int, const Text &, const Text &>(engine, genNotif, peer, note);
+  }
+  Text address() {
+    Text text;
+    CHECK((call<int, Text &>(engine, getConnInfo, text) == DONE));
+    return text;
+  }
+  Text describe(Object memory) {
+    Text text;
+    CHECK((call<int, Object, Text &>(engine, getPublicData, memory, text) == DONE));
+    return text;
+  }
+  int meet(const Text &peer, const Text &address) {
+    return call<int, const Text &, const Text &>(engine, loadRemoteConnInfo, peer, address);
+  }
+  int import(const Text &peer, uint64_t address, size_t len, const Text &text, Object &out, unsigned type = HOST) {
+    const Described place{{address, len, 0}, text};
+    return call<int, const Described &, const unsigned &, const Text &, Object &>(engine, loadRemoteMD, place, type, peer, out);
+  }
+
+  const Text name;
+  const Options options;
+  Object engine;
+};
+
+// Fills memory, which stays in its place.
+static void fill(Bytes &bytes, unsigned seed) {
+  for (size_t at = 0; at < bytes.size(); at++)
+    bytes[at] = static_cast<unsigned char>((at + seed) * 2654435761u >> 13);
+}
+
+static Bytes pattern(size_t len, unsigned seed) {
+  Bytes bytes(len);
+  fill(bytes, seed);
+  return bytes;
+}
+
+static List places(const void *start, const std::vector<std::pair<size_t, size_t>> &ranges, Object memory) {
+  List list;
+  for (const auto &[at, len] : ranges)
+    list.places.push_back({{reinterpret_cast<uint64_t>(start) + at, len, 0}, memory});
+  return list;
+}
+
+static void table() {
+  CHECK(plugin->version == 1);
+  CHECK(!std::strcmp(plugin->name(), "DMA"));
+  CHECK(std::strchr(plugin->release(), '.') != nullptr);
+  CHECK(plugin->options().count("engine") == 1);
+  CHECK((plugin->types() == std::vector<unsigned>{HOST, GPU}));
+  Agent agent("me", {{"engine", "cpu"}});
+  CHECK(!agent.failed());
+  CHECK(*reinterpret_cast<Text *>(member(agent.engine, 8)) == "DMA");
+  CHECK(*reinterpret_cast<Options *>(member(agent.engine, 40)) == agent.options);
+  CHECK(!std::memcmp(member(agent.engine, 96), Bytes(64, 0).data(), 64)); // an empty vector, and a mutex
+  CHECK(*reinterpret_cast<Text *>(member(agent.engine, 168)) == "me");
+  for (const Slot slot : {supportsRemote, supportsLocal, supportsNotif})
+    CHECK(call<bool>(agent.engine, slot));
+  CHECK(call<std::vector<unsigned>>(agent.engine, getSupportedMems) == std::vector<unsigned>{HOST});
+  Object none = nullptr;
+  CHECK((call<int, Object, Object &, Object>(agent.engine, prepMemView, nullptr, none, nullptr) == UNSUPPORTED));
+  CHECK((call<int, Object, Object &, Object>(agent.engine, prepMemView_, nullptr, none, nullptr) == UNSUPPORTED));
+  call<void, Object>(agent.engine, releaseMemView, nullptr);
+  CHECK((call<int, Object, Object>(agent.engine, queryMem, nullptr, nullptr) == UNSUPPORTED));
+  CHECK((call<int, Object, Object>(agent.engine, estimateXferCost, nullptr, nullptr) == UNSUPPORTED));
+  CHECK((call<int, const Text &>(agent.engine, connect_, agent.name) == DONE));
+  CHECK((call<int, const Text &>(agent.engine, connect_, "nobody") == NOT_FOUND));
+  CHECK((call<int, const Text &>(agent.engine, disconnect, "nobody") == DONE));
+  CHECK(agent.notify("nobody", "note") == NOT_FOUND);
+  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}})
+    CHECK(Agent("bad", bad).failed());
+}
+
+static void within_a_process(const char *engine) {
+  Agent agent("me", {{"engine", engine}});
+  CHECK(!agent.failed());
+  constexpr size_t LEN = 1 << 20, PIECES = 64, STEP = LEN / PIECES;
+  Bytes left = pattern(LEN, 1), right = pattern(LEN, 2);
+  const Bytes first = left;
+  const Object l = agent.add(left), r = agent.add(right), view = agent.local(r);
+  std::vector<std::pair<size_t, size_t>> from, to;
+  for (size_t at = 0; at < PIECES; at++) {
+    from.push_back({at * STEP + at, STEP / 2 + at});
+    to.push_back({(PIECES - 1 - at) * STEP, STEP / 2 + at});
+  }
+  const List ours = places(left.data(), from, l), theirs = places(right.data(), to, view);
+  Object handle = nullptr;
+  CHECK(agent.prepare(WRITE, ours, theirs, "me", handle) == DONE);
+  CHECK(agent.notes().empty());
+  for (int round = 0; round < 3; round++) {
+    const Text note = round == 1 ? "" : "round " + std::to_string(round);
+    std::fill(right.begin(), right.end(), 0);
+    const int posted = agent.post(WRITE, ours, theirs, "me", handle, note);
+    CHECK(posted == DONE || posted == IN_PROGRESS);
+    CHECK(agent.wait(handle) == DONE && agent.state(handle) == DONE && agent.state(handle) == DONE);
+    for (size_t at = 0; at < PIECES; at++)
+      CHECK(std::equal(&left[from[at].first], &left[from[at].first] + from[at].second, &right[to[at].first]));
+    CHECK(left == first);
+    CHECK(agent.notes() == (note.empty() ? Notes{} : Notes{{"me", note}}));
+  }
+  CHECK(agent.free(handle) == DONE);
+
+  // The other direction.
+  fill(right, 3);
+  const Bytes second = right;
+  CHECK(agent.prepare(READ, ours, theirs, "me", handle) == DONE);
+  CHECK(agent.post(READ, ours, theirs, "me", handle) >= DONE);
+  CHECK(agent.wait(handle) == DONE);
+  for (size_t at = 0; at < PIECES; at++)
+    CHECK(std::equal(&left[from[at].first], &left[from[at].first] + from[at].second, &right[to[at].first]));
+  CHECK(right == second);
+
+  // Many transfers, more than a queue has places.
+  std::vector<Object> handles(3000);
+  for (Object &other : handles) {
+    CHECK(agent.prepare(WRITE, places(left.data(), {{0, 64}}, l), places(right.data(), {{64, 64}}, view), "me", other) == DONE);
+    const int posted = agent.post(WRITE, {}, {}, "me", other);
+    CHECK(posted == DONE || posted == IN_PROGRESS);
+  }
+  for (const Object other : handles) {
+    CHECK(agent.wait(other) == DONE);
+    CHECK(agent.free(other) == DONE);
+  }
+
+  // Ranges that are not registered, of other lengths, and too few.
+  Object bad = nullptr;
+  CHECK(agent.prepare(WRITE, places(left.data(), {{0, 8}}, l), places(right.data(), {{0, 9}}, view), "me", bad) == INVALID);
+  CHECK(agent.prepare(WRITE, places(left.data(), {{LEN - 4, 8}}, l), places(right.data(), {{0, 8}}, view), "me", bad) == INVALID);
+  CHECK(agent.prepare(WRITE, places(left.data(), {{0, 8}}, l), places(right.data() - 1, {{0, 8}}, view), "me", bad) == INVALID);
+  CHECK(agent.prepare(WRITE, places(left.data(), {{0, 8}, {8, 8}}, l), places(right.data(), {{0, 8}}, view), "me", bad) == INVALID);
+  CHECK(agent.prepare(WRITE, {}, {}, "me", bad) == INVALID);
+  CHECK(agent.add(left.data(), 8, bad, FILES) == UNSUPPORTED);
+  CHECK(bad == nullptr);
+
+  // Memory that is deregistered is taken from prepared transfers.
+  agent.unload(view);
+  CHECK(agent.remove(r) == DONE);
+  CHECK(agent.post(READ, ours, theirs, "me", handle) == INVALID);
+  CHECK(agent.free(handle) == DONE);
+  CHECK(agent.remove(l) == DONE);
+}
+
+// NIXL ignores a refusal of these two, so they wait.
+static void deregistering_and_releasing_wait() {
+  for (const bool release : {false, true}) {
+    Agent agent("me", {{"engine", "sim:profile=bluefield3,clock=real"}});
+    constexpr size_t LEN = 64 << 20;
+    Bytes from = pattern(LEN, 1), to(LEN);
+    const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+    Object handle = nullptr;
+    CHECK(agent.prepare(WRITE, places(from.data(), {{0, LEN}}, l), places(to.data(), {{0, LEN}}, view), "me", handle) == DONE);
+    CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
+    CHECK(agent.post(WRITE, {}, {}, "me", handle) == ACTIVE);
+    CHECK(release ? agent.free(handle) == DONE : agent.remove(r) == DONE);
+    CHECK(from == to);
+    if (!release)
+      CHECK(agent.state(handle) == DONE && agent.free(handle) == DONE);
+    CHECK(release ? agent.remove(r) == DONE : true);
+    CHECK(agent.remove(l) == DONE);
+    agent.unload(view);
+  }
+}
+
+// A device that does not answer: its queue is stopped, and its transfers fail. Then memory can be deregistered, unless the
+// device never lets go of it.
+static void transfers_of_a_stuck_device_fail() {
+  for (const unsigned first : {0, 1, 2}) {
+    Agent agent("me", {{"engine", "sim:faults=stick@1"}, {"stall_ms", "200"}});
+    Bytes from = pattern(4096, 1), to(4096);
+    const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+    Object handle = nullptr;
+    CHECK(agent.prepare(WRITE, places(from.data(), {{0, 4096}}, l), places(to.data(), {{0, 4096}}, view), "me", handle) == DONE);
+    CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
+    if (first == 0)
+      CHECK(agent.wait(handle) < 0);
+    else if (first == 1)
+      CHECK(agent.remove(r) == DONE);
+    if (first != 2) {
+      CHECK(agent.state(handle) < 0);
+      CHECK(agent.post(WRITE, {}, {}, "me", handle) < 0);
+    }
+    CHECK(agent.free(handle) == DONE);
+    if (first != 1)
+      CHECK(agent.remove(r) == DONE);
+    CHECK(agent.remove(l) == DONE);
+    agent.unload(view);
+  }
+}
+
+// A copy that the device fails is an error, and the transfer can be posted again.
+static void a_fault_is_an_error() {
+  Agent agent("me", {{"engine", "sim:faults=fail@1"}});
+  Bytes from = pattern(4096, 1), to(4096);
+  const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+  Object handle = nullptr;
+  CHECK(agent.prepare(WRITE, places(from.data(), {{0, 4096}}, l), places(to.data(), {{0, 4096}}, view), "me", handle) == DONE);
+  const int posted = agent.post(WRITE, {}, {}, "me", handle, "note");
+  CHECK(posted == FAILED || agent.wait(handle) == FAILED);
+  CHECK(agent.notes().empty());
+  CHECK(agent.post(WRITE, {}, {}, "me", handle, "note") >= DONE && agent.wait(handle) == DONE);
+  CHECK(from == to && agent.notes().size() == 1);
+  CHECK(agent.free(handle) == DONE && agent.remove(l) == DONE && agent.remove(r) == DONE);
+  agent.unload(view);
+}
+
+// Another process, whose memory is mapped here too.
+struct Peer {
+  static constexpr size_t LEN = 64 << 20;
+  Peer() {
+    bytes = static_cast<unsigned char *>(mmap(nullptr, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    int up[2], down[2];
+    CHECK(bytes != MAP_FAILED && pipe(up) == 0 && pipe(down) == 0);
+    std::fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+      close(up[0]);
+      close(down[1]);
+      Agent agent("peer");
+      Object memory = nullptr;
+      CHECK(agent.add(bytes, LEN, memory) == DONE);
+      const Text text = agent.describe(memory) + "\n" + agent.address();
+      CHECK(write(up[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+      close(up[1]);
+      // Sends notifications back, until the parent closes the pipe.
+      char request[256];
+      const ssize_t len = read(down[0], request, sizeof request);
+      if (len > 0) {
+        CHECK(agent.meet("me", Text(request, static_cast<size_t>(len))) == DONE);
+        for (const auto &[from, note] : agent.wait_notes(3))
+          CHECK(from == "me" && agent.notify("me", "got " + note) == DONE);
+        CHECK(read(down[0], request, 1) == 0);
+      }
+      CHECK(agent.remove(memory) == DONE);
+      _exit(wrong);
+    }
+    close(up[1]);
+    close(down[0]);
+    input = down[1];
+    Text all;
+    char part[256];
+    for (ssize_t len; (len = read(up[0], part, sizeof part)) > 0;)
+      all.append(part, static_cast<size_t>(len));
+    close(up[0]);
+    text = all.substr(0, all.find('\n'));
+    address = all.substr(all.find('\n') + 1);
+  }
+  ~Peer() { munmap(bytes, LEN); }
+  void end() {
+    close(input);
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  void kill_now() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    close(input);
+  }
+
+  unsigned char *bytes;
+  pid_t pid;
+  int input;
+  Text text, address;
+};
+
+static void between_processes() {
+  Peer peer;
+  Agent agent("me");
+  Bytes ours = pattern(Peer::LEN, 1);
+  const Object l = agent.add(ours);
+  const uint64_t start = reinterpret_cast<uint64_t>(peer.bytes);
+  Object r = nullptr;
+  CHECK(agent.import("peer", start, Peer::LEN, peer.text, r) == NOT_FOUND);
+  CHECK(agent.meet("peer", peer.address) == DONE);
+  CHECK((call<int, const Text &>(agent.engine, connect_, "peer") == DONE));
+  CHECK(agent.import("peer", start, Peer::LEN, "2", r) == MISMATCH);
+  CHECK(agent.import("peer", start, Peer::LEN, peer.text, r) == DONE);
+  const Text mine = agent.address();
+  CHECK(write(peer.input, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size()));
+  // 64 pieces within the call, and 64 MiB by the thread, in both directions. 2,000 pieces take several system calls.
+  for (const auto &[count, len] : std::vector<std::pair<size_t, size_t>>{{64, 1000}, {1, Peer::LEN}, {2000, 16'000}}) {
+    const size_t step = Peer::LEN / count;
+    std::vector<std::pair<size_t, size_t>> from, to;
+    for (size_t at = 0; at < count; at++) {
+      from.push_back({at * step, len});
+      to.push_back({(count - 1 - at) * step + (step - len), len});
+    }
+    const List left = places(ours.data(), from, l), right = places(peer.bytes, to, r);
+    for (const unsigned operation : {WRITE, READ}) {
+      fill(ours, operation);
+      Bytes theirs = pattern(Peer::LEN, 2);
+      std::copy(theirs.begin(), theirs.end(), peer.bytes);
+      Bytes before = ours;
+      Object handle = nullptr;
+      CHECK(agent.prepare(operation, left, right, "peer", handle) == DONE);
+      CHECK(agent.state(handle) < 0);
+      const int posted = agent.post(operation, left, right, "peer", handle, operation == WRITE ? "after " + std::to_string(count) : "");
+      CHECK(posted == DONE || posted == IN_PROGRESS);
+      CHECK(agent.wait(handle) == DONE);
+      for (size_t at = 0; at < count; at++) {
+        if (operation == WRITE)
+          std::copy_n(&before[from[at].first], len, &theirs[to[at].first]);
+        else
+          std::copy_n(&theirs[to[at].first], len, &before[from[at].first]);
+      }
+      CHECK(ours == before && std::equal(theirs.begin(), theirs.end(), peer.bytes));
+      CHECK(agent.free(handle) == DONE);
+    }
+  }
+  Notes expected{{"peer", "got after 64"}, {"peer", "got after 1"}, {"peer", "got after 2000"}};
+  CHECK(agent.wait_notes(3) == expected);
+  Object bad = nullptr;
+  CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{Peer::LEN - 4, 8}}, r), "peer", bad) == INVALID);
+  CHECK(agent.notify("peer", Text(8 << 20, 'x')) == INVALID);
+  // Released during a transfer.
+  Object handle = nullptr;
+  const List left = places(ours.data(), {{0, Peer::LEN}}, l), right = places(peer.bytes, {{0, Peer::LEN}}, r);
+  CHECK(agent.prepare(WRITE, left, right, "peer", handle) == DONE);
+  CHECK(agent.post(WRITE, left, right, "peer", handle) == IN_PROGRESS);
+  CHECK(agent.free(handle) == DONE);
+  // Deregistered during one: it has ended when the call returns.
+  CHECK(agent.prepare(READ, left, right, "peer", handle) == DONE);
+  CHECK(agent.post(READ, left, right, "peer", handle) == IN_PROGRESS);
+  CHECK(agent.remove(l) == DONE);
+  CHECK(agent.state(handle) == DONE && std::equal(ours.begin(), ours.end(), peer.bytes));
+  CHECK(agent.free(handle) == DONE);
+  agent.unload(r);
+  peer.end();
+}
+
+static double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+static void killed_and_stopped_peers_are_errors() {
+  for (int round = 0; round < 10; round++) {
+    Peer peer;
+    Agent agent("me");
+    Bytes ours = pattern(Peer::LEN, 5);
+    const Object l = agent.add(ours);
+    Object r = nullptr, handle = nullptr;
+    CHECK(agent.meet("peer", peer.address) == DONE);
+    CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, r) == DONE);
+    const List left = places(ours.data(), {{0, Peer::LEN}}, l), right = places(peer.bytes, {{0, Peer::LEN}}, r);
+    CHECK(agent.prepare(WRITE, left, right, "peer", handle) == DONE);
+    CHECK(agent.post(WRITE, left, right, "peer", handle, "done") == IN_PROGRESS);
+    const auto start = std::chrono::steady_clock::now();
+    usleep(static_cast<useconds_t>(round * 1000));
+    peer.kill_now();
+    const int state = agent.wait(handle, 10);
+    CHECK(seconds_since(start) < 5);
+    CHECK(state == GONE || (state == DONE && std::equal(ours.begin(), ours.end(), peer.bytes)));
+    const int again = agent.post(WRITE, left, right, "peer", handle);
+    CHECK(again == GONE || agent.wait(handle) == GONE);
+    CHECK(agent.notify("peer", "note") == GONE);
+    CHECK(agent.free(handle) == DONE);
+    // It is known from the beginning.
+    CHECK(agent.meet("peer", peer.address) == DONE);
+    agent.unload(r);
+    CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, r) == DONE);
+    CHECK(agent.prepare(WRITE, left, places(peer.bytes, {{0, Peer::LEN}}, r), "peer", handle) == GONE);
+    agent.unload(r);
+    CHECK(agent.remove(l) == DONE);
+  }
+  // A stopped peer receives no notifications. When its mailbox is full, sending fails after 5 s.
+  Peer peer;
+  Agent agent("me");
+  CHECK(agent.meet("peer", peer.address) == DONE);
+  kill(peer.pid, SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  int sent = DONE;
+  for (int count = 0; count < 100'000 && sent == DONE; count++)
+    sent = agent.notify("peer", "note");
+  CHECK(sent == FAILED && seconds_since(start) < 10);
+  kill(peer.pid, SIGCONT);
+  peer.kill_now();
+}
+
+// Peers that cannot be reached are errors of their transfers, with a reason.
+static void unreachable_peers_are_errors() {
+  Agent agent("me");
+  Bytes ours(4096);
+  const Object l = agent.add(ours);
+  const Text address = agent.address();
+  std::vector<size_t> spaces;
+  for (size_t at = 0; at < address.size(); at++)
+    if (address[at] == ' ')
+      spaces.push_back(at);
+  CHECK(spaces.size() == 6);
+  // The format, the host, two namespaces, and the time at which the process was started.
+  for (const auto &[at, expected] : std::map<size_t, int>{{0, MISMATCH}, {spaces[0] + 1, UNSUPPORTED}, {spaces[1] + 1, UNSUPPORTED}, {spaces[2] + 1, UNSUPPORTED}, {spaces[4] + 1, GONE}}) {
+    Text changed = address;
+    changed[at] = changed[at] == '1' ? '2' : '1';
+    Object r = nullptr, handle = nullptr;
+    CHECK(agent.meet("other", changed) == DONE);
+    CHECK(agent.import("other", reinterpret_cast<uint64_t>(ours.data()), 4096, "1", r) == DONE);
+    CHECK(agent.prepare(READ, places(ours.data(), {{0, 8}}, l), places(ours.data(), {{8, 8}}, r), "other", handle) == expected);
+    CHECK(agent.notify("other", "note") == expected);
+    agent.unload(r);
+  }
+  Object r = nullptr, handle = nullptr;
+  CHECK(agent.meet("other", "nonsense") == DONE);
+  CHECK(agent.import("other", 64, 64, "1", r) == DONE);
+  CHECK(agent.prepare(READ, places(ours.data(), {{0, 8}}, l), places(nullptr, {{64, 8}}, r), "other", handle) == MISMATCH);
+  agent.unload(r);
+  // An address that the peer does not have.
+  CHECK(agent.meet("other", address) == DONE);
+  CHECK(agent.import("other", 64, 64, "1", r) == DONE);
+  CHECK(agent.prepare(READ, places(ours.data(), {{0, 8}}, l), places(nullptr, {{64, 8}}, r), "other", handle) == DONE);
+  CHECK(agent.post(READ, {}, {}, "other", handle) == FAILED && agent.state(handle) == FAILED);
+  CHECK(agent.free(handle) == DONE);
+  agent.unload(r);
+  CHECK(agent.remove(l) == DONE);
+}
+
+// Memory of a GPU, in all directions.
+static void memory_of_a_gpu(const char *libcuda) {
+  void *cuda = dlopen(libcuda, RTLD_NOW);
+  CHECK(cuda != nullptr);
+  if (!cuda)
+    return;
+  const auto function = [cuda](const char *name) { return dlsym(cuda, name); };
+  const auto init = reinterpret_cast<int (*)(unsigned)>(function("cuInit"));
+  const auto device = reinterpret_cast<int (*)(int *, int)>(function("cuDeviceGet"));
+  const auto retain = reinterpret_cast<int (*)(void **, int)>(function("cuDevicePrimaryCtxRetain"));
+  const auto set = reinterpret_cast<int (*)(void *)>(function("cuCtxSetCurrent"));
+  const auto allocate = reinterpret_cast<int (*)(uint64_t *, size_t)>(function("cuMemAlloc_v2"));
+  const auto release = reinterpret_cast<int (*)(uint64_t)>(function("cuMemFree_v2"));
+  int number = 0;
+  void *context = nullptr;
+  uint64_t gpu = 0;
+  constexpr size_t LEN = 1 << 20;
+  CHECK(init(0) == 0 && device(&number, 0) == 0 && retain(&context, number) == 0 && set(context) == 0 && allocate(&gpu, 2 * LEN) == 0);
+  Agent agent("me", {{"engine", "cuda"}});
+  CHECK(!agent.failed());
+  CHECK((call<std::vector<unsigned>>(agent.engine, getSupportedMems) == std::vector<unsigned>{HOST, GPU}));
+  Bytes from = pattern(LEN, 1), to(LEN);
+  const Object a = agent.add(from), b = agent.add(to), b_view = agent.local(b);
+  Object g = nullptr;
+  CHECK(agent.add(reinterpret_cast<void *>(gpu), 2 * LEN, g, GPU) == DONE);
+  const Object g_view = agent.local(g);
+  // To the GPU, within it, and back.
+  const auto transfer = [&](const List &source, const List &destination) {
+    Object handle = nullptr;
+    CHECK(agent.prepare(WRITE, source, destination, "me", handle) == DONE);
+    CHECK(agent.post(WRITE, source, destination, "me", handle) >= DONE && agent.wait(handle) == DONE);
+    CHECK(agent.free(handle) == DONE);
+  };
+  const void *on_gpu = reinterpret_cast<void *>(gpu);
+  transfer(places(from.data(), {{0, LEN}}, a), places(on_gpu, {{0, LEN}}, g_view));
+  transfer(places(on_gpu, {{0, LEN / 2}, {LEN / 2, LEN / 2}}, g), places(on_gpu, {{LEN + LEN / 2, LEN / 2}, {LEN, LEN / 2}}, g_view));
+  transfer(places(on_gpu, {{LEN, LEN}}, g), places(to.data(), {{0, LEN}}, b_view));
+  CHECK(std::equal(&from[0], &from[LEN / 2], &to[LEN / 2]) && std::equal(&from[LEN / 2], &from[0] + LEN, &to[0]));
+  for (const Object view : {b_view, g_view})
+    agent.unload(view);
+  CHECK(agent.remove(a) == DONE && agent.remove(b) == DONE && agent.remove(g) == DONE);
+  CHECK(release(gpu) == 0);
+}
+
+// A device that never lets go of memory: the program is ended before the memory is freed.
+static void a_lost_device_ends_the_program() {
+  Agent agent("me", {{"engine", "cuda"}, {"stall_ms", "200"}});
+  Bytes from = pattern(4096, 1), to(4096);
+  const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+  Object handle = nullptr;
+  CHECK(agent.prepare(WRITE, places(from.data(), {{0, 4096}}, l), places(to.data(), {{0, 4096}}, view), "me", handle) == DONE);
+  CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
+  CHECK(agent.wait(handle) < 0);
+  CHECK(agent.free(handle) == DONE);
+  std::puts(wrong ? "wrong" : "its transfer has failed");
+  std::fflush(stdout);
+  CHECK(agent.remove(r) != DONE);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 4)
+    return 2;
+  const Text name = argv[3];
+  alarm(120);
+  if (Text(argv[2]) != "none" && !dlopen(argv[2], RTLD_NOW)) {
+    std::printf("%s\n", dlerror());
+    return 2;
+  }
+  void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    std::printf("%s\n", dlerror());
+    return 2;
+  }
+  plugin = reinterpret_cast<const Plugin *(*)()>(dlsym(library, "nixl_plugin_init"))();
+  CHECK((plugin == nullptr) == (name == "refused"));
+  if (plugin) {
+    const std::map<Text, std::function<void()>> tests{
+        {"table", table},
+        {"local", [] { within_a_process("cpu"); within_a_process("sim:seed=7"); }},
+        {"waits", deregistering_and_releasing_wait},
+        {"stuck", transfers_of_a_stuck_device_fail},
+        {"fault", a_fault_is_an_error},
+        {"peers", between_processes},
+        {"killed", killed_and_stopped_peers_are_errors},
+        {"unreachable", unreachable_peers_are_errors},
+        {"lost", a_lost_device_ends_the_program},
+        {"gpu", [&] { memory_of_a_gpu(argc > 4 ? argv[4] : "libcuda.so.1"); }},
+    };
+    for (const auto &[each, test] : tests)
+      if (each == name || (name == "all" && each != "gpu" && each != "lost"))
+        test();
+    CHECK(name == "all" || tests.count(name) == 1);
+    reinterpret_cast<void (*)()>(dlsym(library, "nixl_plugin_fini"))();
+  }
+  std::puts(wrong ? "wrong" : "right");
+  return wrong;
+}

@@ -1,0 +1,221 @@
+//! The NIXL plugin without NIXL: a program calls it by the numbers of slots and offsets, and tells wrong
+//! declarations. `ci/nixl.sh` runs the plugin in NIXL's own wheels.
+#![cfg(not(any(dma_address_sanitizer, dma_thread_sanitizer)))]
+
+#[path = "../../tests/stand_ins/mod.rs"]
+mod stand_ins;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+/// Functions by which the plugin tells the release of NIXL.
+const FUNCTIONS: &str = include_str!("nixl/libnixl-1.5.1.txt");
+
+/// A directory for what these tests build, with the library under its own name.
+static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nixl");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a directory");
+    let test = std::env::current_exe().expect("the test's own path");
+    let built = test.parent().expect("a directory").join("libdma_c.so");
+    for name in ["libdma.so", "libdma.so.0"] {
+        std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
+    }
+    // All sources at once take less time than one after the other.
+    let sources = ["backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
+    let text: String = sources.iter().map(|source| format!("#include <{source}>\n")).collect();
+    fs::write(dir.join("plugin.cpp"), text).expect("a file");
+    dir
+});
+
+static HOST: LazyLock<PathBuf> = LazyLock::new(|| {
+    let host = DIR.join("host");
+    let mut command = compiler("c++", "-std=c++17");
+    expect_success(command.arg(Path::new(HERE).join("tests/nixl/host.cpp")).args(["-ldl", "-o"]).arg(&host));
+    host
+});
+
+static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
+    let plugin = DIR.join("libplugin_DMA.so");
+    expect_success(&mut build(&Path::new(HERE).join("nixl"), &plugin));
+    plugin
+});
+
+/// A library with the functions of release 1.5.1.
+static RELEASE: LazyLock<PathBuf> = LazyLock::new(|| libnixl("checked", FUNCTIONS.lines()));
+
+fn compiler(name: &str, standard: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args([standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread"]);
+    command
+}
+
+/// The command that builds the plugin of these sources, on the shared library.
+fn build(sources: &Path, plugin: &Path) -> Command {
+    let mut command = compiler("c++", "-std=c++17");
+    command.args(["-fPIC", "-shared", "-fvisibility=hidden"]).arg(format!("-I{HERE}/include"));
+    command.arg(DIR.join("plugin.cpp")).arg(format!("-I{}", sources.display()));
+    command.arg("-o").arg(plugin).arg(format!("-Wl,--version-script={HERE}/nixl/exports.map,-z,defs"));
+    command.arg(format!("-L{}", DIR.display())).arg("-ldma").arg(format!("-Wl,-rpath,{}", DIR.display()));
+    command
+}
+
+/// Builds a `libnixl.so` with these functions.
+fn libnixl<'a>(name: &str, functions: impl Iterator<Item = &'a str>) -> PathBuf {
+    let source = DIR.join(format!("{name}.c"));
+    let text: String = functions.map(|function| format!("void {function}(void) {{}}\n")).collect();
+    fs::write(&source, text).expect("a file");
+    let library = DIR.join(name).join("libnixl.so");
+    fs::create_dir_all(DIR.join(name)).expect("a directory");
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-Wl,-soname,libnixl.so,--hash-style=gnu", "-o"]);
+    expect_success(command.arg(&library).arg(&source));
+    library
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+#[track_caller]
+fn expect_success(command: &mut Command) -> String {
+    let output = output(command);
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output));
+    text(&output)
+}
+
+/// Runs a test of `host.cpp`. Memory that was freed has other bytes.
+fn host(plugin: &Path, libnixl: &Path, test: &str) -> Command {
+    let mut command = Command::new(&*HOST);
+    command.arg(plugin).arg(libnixl).arg(test).env("MALLOC_PERTURB_", "165");
+    command
+}
+
+#[track_caller]
+fn passes(test: &str) {
+    expect_success(&mut host(&PLUGIN, &RELEASE, test));
+}
+
+#[test]
+fn the_table_and_the_members_are_where_nixl_reads_them() {
+    passes("table");
+}
+
+#[test]
+fn transfers_within_a_process_are_right() {
+    passes("local");
+}
+
+#[test]
+fn transfers_between_processes_are_right() {
+    passes("peers");
+}
+
+#[test]
+fn deregistering_and_releasing_wait_for_the_device() {
+    passes("waits");
+}
+
+#[test]
+fn failures_of_a_device_are_errors() {
+    passes("fault");
+    passes("stuck");
+}
+
+#[test]
+fn killed_and_stopped_peers_are_errors() {
+    passes("killed");
+}
+
+#[test]
+fn unreachable_peers_are_errors() {
+    passes("unreachable");
+}
+
+#[test]
+fn memory_of_a_gpu_is_copied_in_all_directions() {
+    let cuda = stand_ins::cuda_emu_prefix().join("lib");
+    let mut command = host(&PLUGIN, &RELEASE, "gpu");
+    expect_success(command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", &cuda));
+}
+
+#[test]
+fn memory_that_a_device_keeps_is_never_given_back() {
+    let cuda = stand_ins::cuda_emu_prefix().join("lib");
+    let mut command = host(&PLUGIN, &RELEASE, "lost");
+    command.env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", "faults = 'stick@1'");
+    let output = output(&mut command);
+    let text = text(&output);
+    assert_eq!(output.status.signal(), Some(6), "{}\n{text}", output.status);
+    assert!(text.contains("its transfer has failed") && text.contains("may still write to memory"), "{text}");
+}
+
+#[test]
+fn other_releases_of_nixl_are_refused_with_the_reason() {
+    let one_less = libnixl("older", FUNCTIONS.lines().skip(1));
+    let one_more = libnixl("newer", FUNCTIONS.lines().chain(["_ZN9nixlAgent7newCallEv"]));
+    for library in [one_less, one_more] {
+        let refused = expect_success(&mut host(&PLUGIN, &library, "refused"));
+        assert!(refused.contains("is no release from 1.0.0 to 1.5.1"), "{refused}");
+    }
+    let refused = expect_success(&mut host(&PLUGIN, Path::new("none"), "refused"));
+    assert!(refused.contains("this process has no libnixl.so"), "{refused}");
+    // Functions of other classes do not count.
+    let same = libnixl("same", FUNCTIONS.lines().chain(["_ZN13nixlAgentData4callEv"]));
+    expect_success(&mut host(&PLUGIN, &same, "table"));
+}
+
+#[test]
+fn wrong_declarations_are_told() {
+    // Each compiles, or fails by an assertion of its own.
+    let mutants = [
+        (
+            "virtual Status check(Handle *handle) const = 0;\n  virtual Status release(Handle *handle) const = 0;",
+            "virtual Status release(Handle *handle) const = 0;\n  virtual Status check(Handle *handle) const = 0;",
+        ),
+        ("  virtual void release_view(void *) const {}\n", ""),
+        ("  uintptr_t address;\n  size_t len;", "  size_t len;\n  uintptr_t address;"),
+        ("  MemoryType type_;\n  std::vector<T> ranges_;", "  std::vector<T> ranges_;\n  MemoryType type_;"),
+        ("  std::mutex events_mutex_;\n", ""),
+        ("enum Direction : unsigned { READ, WRITE }", "enum Direction : unsigned { WRITE, READ }"),
+        ("  IN_PROGRESS = 1,\n  SUCCESS = 0,", "  IN_PROGRESS = 0,\n  SUCCESS = 1,"),
+        (
+            "  std::string notification;\n  bool has_notification;",
+            "  bool has_notification;\n  std::string notification;",
+        ),
+        ("  std::string agent;\n  std::string type;", "  std::string type;\n  std::string agent;"),
+        (
+            "  virtual Status connect(const std::string &agent) = 0;\n  virtual Status disconnect(const std::string &agent) = 0;",
+            "  virtual Status disconnect(const std::string &agent) = 0;\n  virtual Status connect(const std::string &agent) = 0;",
+        ),
+    ];
+    let right = fs::read_to_string(Path::new(HERE).join("nixl/interface.hpp")).expect("readable");
+    for (number, (from, to)) in mutants.into_iter().enumerate() {
+        let sources = DIR.join(format!("mutant-{number}"));
+        fs::create_dir_all(&sources).expect("a directory");
+        for file in fs::read_dir(Path::new(HERE).join("nixl")).expect("readable") {
+            let file = file.expect("readable").path();
+            fs::copy(&file, sources.join(file.file_name().expect("a name"))).expect("a copy");
+        }
+        assert_eq!(right.matches(from).count(), 1, "{from}");
+        fs::write(sources.join("interface.hpp"), right.replace(from, to)).expect("a file");
+        let plugin = sources.join("libplugin_DMA.so");
+        let built = output(&mut build(&sources, &plugin));
+        if !built.status.success() {
+            assert!(text(&built).contains("static assertion failed"), "{from}: {}", text(&built));
+            continue;
+        }
+        let told = ["table", "local"]
+            .into_iter()
+            .any(|test| !output(&mut host(&plugin, &RELEASE, test)).status.success());
+        assert!(told, "not told: {from}");
+    }
+}
