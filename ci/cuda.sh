@@ -41,6 +41,19 @@ grep -m 1 -F 'cuda [model]' "$dir/report" || {
     echo "dma-bench does not say that the stand-in is a model: $(<"$dir/report")" >&2
     exit 1
 }
+# Every byte of the GPU's memory is compared, by copies back. memcpy does not run beside it.
+bench run -e cuda -d to-device,from-device,on-device -o 64,8K -q 1,32 -a cold,hot -y --footprint 1M --limit 5 \
+    --format csv --quiet >"$dir/device.csv" || {
+    echo "dma-bench fails on the GPU's memory: $(<"$dir/device.csv")" >&2
+    exit 1
+}
+for way in to-device from-device on-device; do
+    ok=$(grep -c "^cuda,model,.*,$way,ok," "$dir/device.csv") || true
+    ((ok == 8)) || {
+        echo "of 8 cells $way, $ok are ok: $(<"$dir/device.csv")" >&2
+        exit 1
+    }
+done
 unset DMA_CUDA_LIB_DIR
 
 echo "--- NVIDIA's Python bindings"

@@ -57,6 +57,53 @@ fn plots_over_queues_and_segments_have_files() {
 }
 
 #[test]
+fn memory_on_a_device_is_measured_and_verified_without_memcpy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (results, csv, page) = (path("r.json"), path("r.csv"), path("r.html"));
+    let engine = "sim:profile=dsa,device_memory=64M";
+    let of = ["-e", engine, "-d", "local,to-device,from-device,on-device", "-o", "64,4K", "-q", "4"];
+    let output =
+        run(&[of.as_slice(), &["-y", "--json", &results, "--csv", &csv, "--report", &page]].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let value = json(Path::new(&results));
+    let cells = value["cells"].as_array().unwrap();
+    assert_eq!(value["planned"].as_u64(), Some(2 * (1 + 4)));
+    assert_eq!(cells.len(), 2 * (1 + 4), "two sizes: the baseline and four directions");
+    for cell in cells {
+        assert_eq!(cell["status"], "ok", "{cell}");
+        assert!(cell["verified"].as_u64().unwrap() > 0, "{cell}");
+        assert_eq!(cell["ratio"].is_null(), cell["direction"] != "local", "{cell}");
+    }
+    for direction in ["to-device", "from-device", "on-device"] {
+        assert!(out(&output).contains(&format!("copy cold {direction}")), "{}", out(&output));
+        let said = format!("[model] {direction}: up to");
+        assert!(value["summary"].to_string().contains(&said), "{}", value["summary"]);
+        assert_eq!(fs::read_to_string(&csv).unwrap().matches(direction).count(), 2);
+        let id = format!("id=\"model-throughput-copy-cold-{direction}\"");
+        assert!(fs::read_to_string(&page).unwrap().contains(&id));
+        assert!(!fs::read_to_string(&page).unwrap().contains(&format!("ratio-copy-cold-{direction}")));
+    }
+    // Two such results are compared by throughput.
+    let output = bench(&["compare", &results, &results, "--all"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("on-device"), "{}", out(&output));
+}
+
+#[test]
+fn an_engine_without_memory_on_a_device_says_so() {
+    let output = run(&["-e", "cpu", "-d", "to-device,on-device", "-o", "64"]);
+    assert_eq!(code(&output), 1, "{}", out(&output));
+    let said = err(&output);
+    assert!(
+        said.contains("cpu copy 64 B q32 b16 on-device cold: not possible: cpu has no device memory"),
+        "{said}"
+    );
+    assert!(said.contains("such as cuda"), "{said}");
+    assert!(!out(&output).contains("memcpy"), "nothing is measured beside it: {}", out(&output));
+}
+
+#[test]
 fn a_run_writes_everything_it_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -281,7 +328,7 @@ fn an_operation_that_an_engine_lacks_is_refused_by_name() {
         assert!(lacks.iter().all(|cell| cell["message"].as_str().unwrap().contains(&says)), "{lacks:?}");
     }
     let pushed = bench(&["run", "-e", "cpu", "-w", "crc32c", "-d", "push"]);
-    assert!(code(&pushed) == 2 && err(&pushed).contains("local and pull"), "{}", err(&pushed));
+    assert!(code(&pushed) == 2 && err(&pushed).contains("local, pull, from-device"), "{}", err(&pushed));
 }
 
 #[test]

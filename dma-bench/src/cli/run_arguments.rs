@@ -24,6 +24,7 @@ Examples:
   dma-bench run -e cpu -o 64K -q 32 --series -t 60    throughput and latency over time
   dma-bench run -e cpu -o 1M --duration 3600          soak test, every byte compared
   dma-bench run -e cpu -d push,pull -o 64K --peer process   memory of another process
+  dma-bench run -e cuda -d to-device,from-device,on-device -o 8K..64M*8   a GPU's memory
   dma-bench run -e rdma:mlx5_0 --peer 10.0.0.2:4712 --secret-file key   of another machine; see serve
   dma-bench run -e cpu -w fill,gather:64,scatter:64 -o 64K
   dma-bench run -e cpu -w compare,crc32c,copy-crc32c,copy-to-both -o 64K -a hot
@@ -76,7 +77,9 @@ pub(crate) struct RunArguments {
     /// Bytes of source that cold and random operations use. The destination has the same size.
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub footprint: Option<u64>,
-    /// Direction of the bytes.
+    /// Direction of the bytes: within host memory, to and from a peer's memory, or to, from and within the
+    /// device's own memory, such as a GPU's. memcpy does not run beside the last three, because the CPU does
+    /// not reach that memory; their bytes are compared by copies back.
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
     /// Owner of the memory that push and pull reach: thread (another engine in this process), process

@@ -138,8 +138,11 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     match metric {
         // The baseline's ratio is 1 by definition.
         Metric::Ratio if m.cell.is_baseline() => None,
-        // A model does not depend on the machine, but memcpy beside it does.
-        Metric::Ratio if !m.model => Some((Quantity::Ratio, m.ratio.as_ref()?)),
+        // A model does not depend on the machine, but memcpy beside it does. Copies of device memory have no
+        // memcpy beside them.
+        Metric::Ratio if !m.model && m.cell.baseline().is_some() => {
+            Some((Quantity::Ratio, m.ratio.as_ref()?))
+        }
         _ => Some((Quantity::Throughput, m.bytes_per_second.as_ref()?)),
     }
 }

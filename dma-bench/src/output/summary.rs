@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
-use crate::plan::{Direction, Footprint, Op};
+use super::words::labelled;
+use crate::plan::{Direction, Footprint, Op, grouped};
 use crate::results::{Measured, Results, Status, slowest};
-use crate::units::{bytes, digits};
+use crate::units::{bytes, digits, gigabytes};
 use crate::verdict::{Class, Verdict, not_decided, range};
 
 /// A way of using an engine: operation, memory, queues and operations in flight.
@@ -30,6 +31,9 @@ impl Use {
     }
 }
 
+/// Maximum number of statements.
+const MAX_LINES: usize = 12;
+
 /// Returns the statements of the summary. Indented statements belong to the one before.
 pub(crate) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
@@ -50,6 +54,8 @@ pub(crate) fn summary(results: &Results) -> Vec<String> {
         lines.push("Models (simulated, not measured) against memcpy of this machine:".to_owned());
         lines.extend(limited(models, 2, "more: see the verdicts"));
     }
+    // Trust and disturbances are still to come.
+    lines.extend(device_memory(results, MAX_LINES.saturating_sub(lines.len() + 2)));
     lines.extend(at_rate(results));
     lines.extend(soak(results));
     lines.push(trust(results));
@@ -145,7 +151,7 @@ fn cpu_time(results: &Results) -> String {
             m.cell.op == Op::Copy && m.cell.direction == Direction::Local && seconds(m).is_some()
         });
         let shares = plain.filter_map(|m| {
-            let baseline = m.cell.baseline();
+            let baseline = m.cell.baseline()?;
             let base = results.cells.iter().find(|b| b.cell == baseline)?;
             Some((m, seconds(m)? / seconds(base)?))
         });
@@ -166,6 +172,36 @@ fn cpu_time(results: &Results) -> String {
     } else {
         format!("CPU time: {}", parts.join("; "))
     }
+}
+
+/// Returns the throughput of copies to, from and within each device's own memory: of each direction the
+/// greatest, with its size. Returns at most `most` lines.
+fn device_memory(results: &Results, most: usize) -> Vec<String> {
+    let speed = |m: &Measured| m.bytes_per_second.as_ref().map(|f| f.median);
+    let cells = results
+        .cells
+        .iter()
+        .filter(|m| m.cell.op == Op::Copy && m.cell.direction.has_device_memory() && speed(m).is_some());
+    let mut lines = Vec::new();
+    for ((engine, direction), of) in grouped(cells.map(|m| ((&m.cell.engine, m.cell.direction), m))) {
+        let best = of.iter().filter_map(|m| Some((speed(m)?, *m))).max_by(|a, b| a.0.total_cmp(&b.0));
+        lines.extend(best.map(|(speed, m)| {
+            let (size, name) = (bytes(m.cell.size), labelled(engine, m.model));
+            format!(
+                "  {name} {direction}: up to {} GB/s ({size}, {} in flight)",
+                gigabytes(speed),
+                m.cell.depth
+            )
+        }));
+    }
+    if most < 2 {
+        return Vec::new();
+    }
+    if !lines.is_empty() {
+        lines = limited(lines, most - 1, "more: see the table");
+        lines.insert(0, "Copies of memory on a device, without memcpy beside them:".to_owned());
+    }
+    lines
 }
 
 fn at_rate(results: &Results) -> Vec<String> {

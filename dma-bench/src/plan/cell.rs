@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use dma::Place;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -144,7 +145,7 @@ impl JsonSchema for OpSpec {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, ValueEnum,
 )]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// Within this side's memory.
     Local,
@@ -152,6 +153,31 @@ pub enum Direction {
     Push,
     /// From a peer's memory to this side's.
     Pull,
+    /// From host memory to the device's own, such as a GPU's.
+    ToDevice,
+    /// From the device's own memory to host memory.
+    FromDevice,
+    /// Within the device's own memory.
+    OnDevice,
+}
+
+impl Direction {
+    /// Returns the places of the source and of the destination on this side. A peer's memory counts as the
+    /// host's.
+    pub(crate) fn places(self) -> (Place, Place) {
+        match self {
+            Self::Local | Self::Push | Self::Pull => (Place::Host, Place::Host),
+            Self::ToDevice => (Place::Host, Place::Device),
+            Self::FromDevice => (Place::Device, Place::Host),
+            Self::OnDevice => (Place::Device, Place::Device),
+        }
+    }
+
+    /// Returns true if the bytes are in a device's own memory, which the CPU does not reach, at one end or at
+    /// both.
+    pub(crate) fn has_device_memory(self) -> bool {
+        self.places() != (Place::Host, Place::Host)
+    }
 }
 
 /// The memory that operations use.
@@ -240,16 +266,16 @@ impl Cell {
     pub const BASELINE: &'static str = "memcpy";
 
     /// Returns the cell of the baseline: [`Op::baseline`] over the same bytes, on one core, one operation at
-    /// a time, through the same number of buffers.
-    pub fn baseline(&self) -> Self {
-        Self {
+    /// a time, through the same number of buffers. `None` if the CPU does not reach the bytes.
+    pub fn baseline(&self) -> Option<Self> {
+        (!self.direction.has_device_memory()).then(|| Self {
             engine: Self::BASELINE.to_owned(),
             depth: if self.footprint == Footprint::Hot { self.depth * self.queues } else { 1 },
             batch: 1,
             queues: 1,
             direction: Direction::Local,
             ..self.clone()
-        }
+        })
     }
 
     /// Returns true if this is the baseline.

@@ -66,9 +66,10 @@ impl Campaign {
             if sweep.ops.is_empty() || sweep.footprints.is_empty() || sweep.directions.is_empty() {
                 return Err("a sweep needs at least one of ops, footprints and directions".to_owned());
             }
-            if sweep.ops.contains(&Op::Crc32c.into()) && sweep.directions.contains(&Direction::Push) {
-                return Err("crc32c writes nothing that could be pushed to a peer; give it the directions \
-                    local and pull only"
+            let writes_away = |d: &Direction| matches!(d, Direction::Push | Direction::ToDevice);
+            if sweep.ops.contains(&Op::Crc32c.into()) && sweep.directions.iter().any(writes_away) {
+                return Err("crc32c writes nothing that could be pushed to a peer or a device; give it the directions \
+                    local, pull, from-device and on-device only"
                     .to_owned());
             }
         }

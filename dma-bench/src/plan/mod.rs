@@ -140,8 +140,8 @@ impl From<dma::Error> for Refused {
 /// Cells that share a baseline.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The baseline.
-    pub baseline: Cell,
+    /// The baseline; `None` if the CPU does not reach the bytes of the cells.
+    pub baseline: Option<Cell>,
     /// The cells that are compared with the baseline.
     pub cells: Vec<Cell>,
 }

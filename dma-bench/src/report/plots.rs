@@ -38,9 +38,12 @@ impl Key {
         (self.footprint != Footprint::Cold, self)
     }
 
-    /// Returns true if a baseline belongs to the plot, whatever its direction.
+    /// Returns true if a baseline belongs to the plot, whatever its direction. None belongs to plots of
+    /// memory that the CPU does not reach.
     fn has_baseline(self, c: &Cell) -> bool {
-        c.is_baseline() && Self { direction: c.direction, ..self } == Self::of(c)
+        c.is_baseline()
+            && !self.direction.has_device_memory()
+            && Self { direction: c.direction, ..self } == Self::of(c)
     }
 }
 

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use dma::{Capabilities, Place};
+
 use super::active_cell::ActiveCell;
 use super::contender::Contender;
 use super::drive::{CellError, Worker};
@@ -88,13 +91,21 @@ impl<'a> Engines<'a> {
             return Ok(memory.clone());
         }
         let len = self.needs(contender, of);
+        let has_place = contender.engine.info().capabilities.contains(Capabilities::ALLOCATE_DEVICE);
+        if direction.has_device_memory() && !has_place {
+            return Err(CellError::Unsupported(format!(
+                "{} has no device memory; name an engine that has, such as cuda, or a model as \
+                 sim:profile=dsa,device_memory=1G",
+                contender.name
+            )));
+        }
         let peer = match direction {
-            Direction::Local => None,
-            _ => Some(match (self.campaign.peer, &self.campaign.address) {
+            Direction::Push | Direction::Pull => Some(match (self.campaign.peer, &self.campaign.address) {
                 (Peer::Host, Some(address)) => Owner::Host(address.clone()),
                 (Peer::Process, _) => Owner::Process(contender.name.clone()),
                 _ => Owner::Engine(Contender::open(&contender.name)?.engine),
             }),
+            _ => None,
         };
         let memory = Memory::new(&contender.engine, peer.as_ref(), len, direction, alike)?;
         self.memories.insert(key, memory.clone());
@@ -105,8 +116,9 @@ impl<'a> Engines<'a> {
     pub(super) fn baseline_needs(&self, like: &Cell) -> usize {
         self.groups
             .iter()
-            .filter(|g| memory_kind(&g.baseline).1 == memory_kind(like).1)
-            .map(|g| Layout::bytes(&g.baseline, self.footprint()).saturating_add(MOVING_SPACE))
+            .filter_map(|g| g.baseline.as_ref())
+            .filter(|baseline| memory_kind(baseline).1 == memory_kind(like).1)
+            .map(|baseline| Layout::bytes(baseline, self.footprint()).saturating_add(MOVING_SPACE))
             .max()
             .unwrap_or(0)
     }
@@ -122,15 +134,19 @@ impl<'a> Engines<'a> {
     pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
         let mut total = 0_usize;
         for alike in [false, true] {
-            let like = self.groups.iter().map(|g| &g.baseline).find(|cell| memory_kind(cell).1 == alike);
-            total = total.saturating_add(like.map_or(0, |like| self.baseline_needs(like)));
+            let mut baselines = self.groups.iter().filter_map(|g| g.baseline.as_ref());
+            let like = baselines.find(|cell| memory_kind(cell).1 == alike);
+            total = total.saturating_add(like.map_or(0, |like| self.baseline_needs(like).saturating_mul(2)));
             for contender in &self.contenders {
-                for direction in [Direction::Local, Direction::Push, Direction::Pull] {
-                    total = total.saturating_add(self.needs(contender, (direction, alike)));
+                for &direction in Direction::value_variants() {
+                    let (from, to) = direction.places();
+                    let sides = [from, to].into_iter().filter(|place| *place == Place::Host).count();
+                    let needs = self.needs(contender, (direction, alike));
+                    total = total.saturating_add(needs.saturating_mul(sides));
                 }
             }
         }
-        let total = total as u64 * 2;
+        let total = total as u64;
         if memory > 0 && total > memory / 10 * 8 {
             return Err(format!(
                 "this needs {} MiB of memory, and the machine has {}; make --footprint, sizes, depths or queues smaller",

@@ -1,9 +1,10 @@
 //! The memory that operations use: its contents, and their verification.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma::{
-    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Result, Segment, Window,
+    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Place, Result, Segment,
+    SharedQueue, SharedQueueOptions, Window,
 };
 
 use super::layout::Offsets;
@@ -12,7 +13,7 @@ use crate::peer::Process;
 use crate::plan::{Address, Direction};
 
 /// A source and a destination of one engine. The CPU reaches them only by copying, because a device may
-/// access them at any time.
+/// access them at any time, or because only the device reaches them.
 #[derive(Clone, Debug)]
 pub struct Memory {
     src: MemorySide,
@@ -31,14 +32,61 @@ struct MemorySide {
 #[derive(Clone, Debug)]
 enum CpuView {
     Local(Window),
+    /// A device's own, which the engine copies from and to.
+    Device(Arc<DeviceView>),
     /// Held by another process, which is asked for the bytes.
     Remote(Arc<Process>),
+}
+
+/// Memory that the CPU does not reach, and host memory of the same engine to copy it by.
+#[derive(Debug)]
+struct DeviceView {
+    queue: SharedQueue,
+    memory: Window,
+    /// Has [`MAX_COMPARED_CHUNK`] bytes.
+    staging: Mutex<Window>,
+}
+
+impl DeviceView {
+    fn new(engine: &Arc<dyn DmaEngine>, memory: Window) -> Result<Self> {
+        let staging = Mutex::new(engine.allocate_window(&MemoryRequest::new(MAX_COMPARED_CHUNK))?);
+        Ok(Self { queue: engine.open_shared_queue(&SharedQueueOptions::new())?, memory, staging })
+    }
+
+    fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let staging = self.staging();
+        for (at, part) in (at..).step_by(MAX_COMPARED_CHUNK).zip(bytes.chunks_mut(MAX_COMPARED_CHUNK)) {
+            self.copy(self.memory.slice(at..at + part.len()), staging.slice(..part.len()))?;
+            staging.read_at(0, part)?;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        let staging = self.staging();
+        for (at, part) in (at..).step_by(MAX_COMPARED_CHUNK).zip(bytes.chunks(MAX_COMPARED_CHUNK)) {
+            staging.write_at(0, part)?;
+            self.copy(staging.slice(..part.len()), self.memory.slice(at..at + part.len()))?;
+        }
+        Ok(())
+    }
+
+    /// A thread that panicked waits for its copy, so that nothing uses the memory.
+    fn staging(&self) -> MutexGuard<'_, Window> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn copy(&self, src: Window, dst: Window) -> Result<()> {
+        self.queue.copy(src, dst)?.wait()?;
+        Ok(())
+    }
 }
 
 impl CpuView {
     fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         match self {
             Self::Local(window) => window.read_at(at, bytes),
+            Self::Device(view) => view.read_at(at, bytes),
             Self::Remote(process) => process.read_at(at, bytes),
         }
     }
@@ -46,6 +94,7 @@ impl CpuView {
     fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Local(window) => window.write_at(at, bytes),
+            Self::Device(view) => view.write_at(at, bytes),
             Self::Remote(process) => process.write_at(at, bytes),
         }
     }
@@ -105,9 +154,9 @@ pub struct Difference {
 }
 
 impl Memory {
-    /// Allocates and fills a source and a destination of `len` bytes each. For `push` and `pull` one side
-    /// belongs to `peer`. With `alike`, for comparisons, the destination has the bytes of the source, also
-    /// when shifted by whole pages.
+    /// Allocates and fills a source and a destination of `len` bytes each, in the places that the direction
+    /// says. For `push` and `pull` one side belongs to `peer`. With `alike`, for comparisons, the destination
+    /// has the bytes of the source, also when shifted by whole pages.
     pub fn new(
         engine: &Arc<dyn DmaEngine>,
         peer: Option<&Owner>,
@@ -115,13 +164,16 @@ impl Memory {
         direction: Direction,
         alike: bool,
     ) -> Result<Self> {
-        let side = |remote: bool| {
-            if remote { MemorySide::remote(engine, peer, len) } else { MemorySide::local(engine, len) }
+        let side = |remote: bool, place| match place {
+            Place::Device => MemorySide::on_device(engine, len),
+            _ if remote => MemorySide::remote(engine, peer, len),
+            _ => MemorySide::local(engine, len),
         };
+        let (from, to) = direction.places();
         interrupt::check()?;
-        let src = side(direction == Direction::Pull)?;
+        let src = side(direction == Direction::Pull, from)?;
         interrupt::check()?;
-        let memory = Self { src, dst: side(direction == Direction::Push)? };
+        let memory = Self { src, dst: side(direction == Direction::Push, to)? };
         let mut bytes = vec![0; MAX_COMPARED_CHUNK];
         for at in (0..len).step_by(MAX_COMPARED_CHUNK) {
             interrupt::check()?;
@@ -233,6 +285,12 @@ impl MemorySide {
             ));
         }
         Ok(Self { device: window.clone(), cpu: CpuView::Local(window), _export: None })
+    }
+
+    fn on_device(engine: &Arc<dyn DmaEngine>, len: usize) -> Result<Self> {
+        let device = engine.allocate_device(len)?;
+        let view = DeviceView::new(engine, device.clone())?;
+        Ok(Self { device, cpu: CpuView::Device(Arc::new(view)), _export: None })
     }
 
     fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Owner>, len: usize) -> Result<Self> {
@@ -363,6 +421,28 @@ mod tests {
             let at = at.after(i);
             assert_eq!(memory.verify(at, 1, false).unwrap().map(|d| d.offset), Some(0), "{i}");
         }
+    }
+
+    #[test]
+    fn memory_of_a_device_is_reached_through_the_engine() {
+        let engine = dma::open("sim:device_memory=1M").unwrap();
+        for direction in [Direction::ToDevice, Direction::FromDevice, Direction::OnDevice] {
+            let memory = Memory::new(&engine, None, 200_000, direction, false).unwrap();
+            let visible = [&memory.src, &memory.dst].map(|side| side.device.region().is_cpu_visible());
+            assert_eq!(visible, [direction == Direction::ToDevice, direction == Direction::FromDevice]);
+            let queue = engine.open_queue(&dma::QueueOptions::new()).unwrap();
+            let all = [&memory.src, &memory.dst].map(|side| side.device.slice(..150_000));
+            assert_eq!(memory.verify(same(0), 1, false).unwrap().map(|d| d.offset), Some(0), "{direction}");
+            let [src, dst] = all;
+            queue.copy(src, dst).unwrap().wait().unwrap();
+            assert_eq!(memory.verify(same(0), 150_000, false).unwrap(), None, "{direction}");
+            memory.invert(100_003).unwrap();
+            let difference = memory.verify(same(3), 140_000, false).unwrap().unwrap();
+            assert_eq!(difference.offset, 100_000, "{direction}");
+            memory.corrupt(same(0), 150_000, false).unwrap();
+            assert_eq!(memory.verify(same(0), 150_000, false).unwrap().map(|d| d.offset), Some(0));
+        }
+        assert!(Memory::new(&dma::open("cpu").unwrap(), None, 64, Direction::OnDevice, false).is_err());
     }
 
     #[test]

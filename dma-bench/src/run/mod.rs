@@ -49,7 +49,8 @@ pub fn run(
     campaign.footprint = campaign.footprint.or(Some((machine.last_cache() * 2).clamp(64 << 20, 512 << 20)));
     let (engines, contenders) = open_engines(&campaign, &machine)?;
     let groups = groups(&campaign, &contenders, observer)?;
-    let planned = groups.iter().map(|g| u64::from(!campaign.is_continuous()) + g.cells.len() as u64).sum();
+    let has_baseline = |g: &Group| g.baseline.is_some() && !campaign.is_continuous();
+    let planned = groups.iter().map(|g| g.cells.len() as u64 + u64::from(has_baseline(g))).sum();
     if let Some(node) = campaign.node {
         placement::bind_memory(&NumaNodes::of_system(), node).map_err(|e| format!("--numa {node}: {e}"))?;
     }

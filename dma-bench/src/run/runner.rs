@@ -14,7 +14,7 @@ use super::engines::Engines;
 use super::layout::Position;
 use super::sample::Sample;
 use crate::interrupt;
-use crate::plan::{Campaign, Cell};
+use crate::plan::{Campaign, Cell, Group};
 use crate::results::{Measured, Status};
 
 /// Samples are added until half of the requested ones are undisturbed, up to this many times the share of a
@@ -73,6 +73,25 @@ impl Goal {
     }
 }
 
+/// The cells of a group that is being measured.
+pub(crate) struct ActiveGroup {
+    /// The baseline; `None` if the CPU does not reach the bytes.
+    pub(super) base: Option<ActiveCell>,
+    pub(super) cells: Vec<ActiveCell>,
+}
+
+impl ActiveGroup {
+    pub(super) fn new(group: &Group) -> Self {
+        let base = group.baseline.clone().map(ActiveCell::new);
+        Self { base, cells: group.cells.iter().cloned().map(ActiveCell::new).collect() }
+    }
+
+    /// Returns the results of all cells that have begun, the baseline's first.
+    fn measured(&self) -> impl Iterator<Item = Measured> {
+        self.base.iter().chain(&self.cells).map(ActiveCell::measured).filter(has_begun)
+    }
+}
+
 impl<'a> Runner<'a> {
     pub(crate) fn contenders(&self) -> &[super::contender::Contender] {
         self.engines.contenders()
@@ -94,31 +113,28 @@ impl<'a> Runner<'a> {
     pub(crate) fn run_passes(&mut self, observer: &mut dyn Observer) -> (Vec<Measured>, bool) {
         let cells = self.engines.groups.iter().map(|g| g.cells.len() as u64).sum::<u64>();
         observer.begin(cells * u64::from(self.campaign.samples), self.expected_seconds());
-        let groups = self.engines.groups.iter();
-        let active = |cells: &mut dyn Iterator<Item = &Cell>| cells.cloned().map(ActiveCell::new).collect();
-        let mut all: Vec<Vec<ActiveCell>> =
-            groups.map(|g| active(&mut std::iter::once(&g.baseline).chain(&g.cells))).collect();
+        let mut all: Vec<ActiveGroup> = self.engines.groups.iter().map(ActiveGroup::new).collect();
         let passes = self.campaign.planned_passes();
         for pass in 0..passes {
             let is_over = |limit: f64| self.begun.elapsed().as_secs_f64() >= limit;
             if pass > 0 && self.campaign.limit.is_some_and(is_over) {
-                for cells in &mut all {
-                    for cell in cells.iter_mut().skip(1).filter(|c| c.error.is_none()) {
+                for group in &mut all {
+                    for cell in group.cells.iter_mut().filter(|c| c.error.is_none()) {
                         let due = due_after(cell.wanted, pass, passes) as u32;
                         observer.fewer(u64::from(cell.wanted - due));
                         cell.wanted = due;
                     }
-                    report_cells(cells, observer);
+                    report_cells(group, observer);
                 }
                 break;
             }
             self.position.pass = pass;
-            for cells in &mut all {
+            for group in &mut all {
                 if !interrupt::stopped() {
-                    self.run_pass(cells, observer);
+                    self.run_pass(group, observer);
                 }
                 if pass + 1 == passes || interrupt::stopped() {
-                    report_cells(cells, observer);
+                    report_cells(group, observer);
                 }
             }
             if interrupt::stopped() {
@@ -127,7 +143,7 @@ impl<'a> Runner<'a> {
             observer.pass(pass + 1, passes);
         }
         let mut cells: Vec<Measured> = Vec::new();
-        for measured in all.iter().flatten().map(ActiveCell::measured).filter(has_begun) {
+        for measured in all.iter().flat_map(ActiveGroup::measured) {
             if !cells.iter().any(|c| c.cell == measured.cell) {
                 cells.push(measured);
             }
@@ -152,14 +168,14 @@ impl<'a> Runner<'a> {
         2.0 * (cells * c.warm_up + 2.0 * samples)
     }
 
-    /// Runs one pass over the cells of a group, of which the first is the baseline.
-    pub(super) fn run_pass(&mut self, cells: &mut [ActiveCell], observer: &mut dyn Observer) {
-        let Some((base, cells)) = cells.split_first_mut() else { return };
+    /// Runs one pass over a group.
+    pub(super) fn run_pass(&mut self, group: &mut ActiveGroup, observer: &mut dyn Observer) {
+        let ActiveGroup { base, cells } = group;
         if cells.is_empty() {
             return;
         }
         self.position.group_pass = self.position.group_pass.wrapping_add(1);
-        if base.error.is_none()
+        if let Some(base) = base.as_mut().filter(|base| base.error.is_none())
             && let Err(error) = self.begin_baseline(base)
             && !interrupt::stopped()
         {
@@ -180,7 +196,9 @@ impl<'a> Runner<'a> {
             }
             let mut failed: Vec<String> = Vec::new();
             for cell in together {
-                base.wanted = base.wanted.max(cell.wanted);
+                if let Some(base) = base {
+                    base.wanted = base.wanted.max(cell.wanted);
+                }
                 cell.end_pass(self.engines.keeps_queues_open(&cell.cell, self.position.pass));
                 if cell.error.is_some() && !cell.given_up {
                     cell.given_up = true;
@@ -193,7 +211,9 @@ impl<'a> Runner<'a> {
             }
             failed.iter().for_each(|name| self.engines.reopen(name));
         }
-        base.end_pass(false);
+        if let Some(base) = base {
+            base.end_pass(false);
+        }
     }
 
     fn begin_baseline(&mut self, base: &mut ActiveCell) -> Result<(), CellError> {
@@ -218,15 +238,15 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn sample_baseline(&mut self, base: &mut ActiveCell, compare: usize) -> Option<Sample> {
-        self.baseline.sample(base, self.position.pass, &self.campaign.cpus, compare)
+    fn sample_baseline(&mut self, base: &mut Option<ActiveCell>, compare: usize) -> Option<Sample> {
+        self.baseline.sample(base.as_mut()?, self.position.pass, &self.campaign.cpus, compare)
     }
 
     /// Takes the samples of a pass: cells of different engines in turn, with the baseline between them.
     /// Disturbed samples are repeated, so that other load on the machine does not decide the result.
     fn take_samples(
         &mut self,
-        base: &mut ActiveCell,
+        base: &mut Option<ActiveCell>,
         cells: &mut [&mut ActiveCell],
         observer: &mut dyn Observer,
     ) {
@@ -277,19 +297,20 @@ impl<'a> Runner<'a> {
     /// operations of the schedule. The baseline runs before and after it.
     fn take_samples_at_rate(
         &mut self,
-        base: &mut ActiveCell,
+        base: &mut Option<ActiveCell>,
         cells: &mut [&mut ActiveCell],
         observer: &mut dyn Observer,
     ) {
         let cpus = &self.campaign.cpus;
         for cell in cells {
-            let before = self.baseline.samples_beside_rate(base, cpus, COMPARE_MUCH);
+            let mut beside = |compare| self.baseline.samples_beside_rate(base.as_mut()?, cpus, compare);
+            let before = beside(COMPARE_MUCH);
             let samples = if cell.error.is_none() && !interrupt::stopped() {
                 cell.take_samples_at_rate(self.campaign)
             } else {
                 Vec::new()
             };
-            let after = self.baseline.samples_beside_rate(base, cpus, COMPARE_LITTLE);
+            let after = beside(COMPARE_LITTLE);
             for sample in samples {
                 // At a fixed rate, the ratio to memcpy means nothing.
                 cell.add(Sample { ratio: None, ..sample.between(before, after) });
@@ -310,8 +331,8 @@ pub(super) fn has_begun(measured: &Measured) -> bool {
 }
 
 /// Reports the cells with results to the observer.
-fn report_cells(cells: &[ActiveCell], observer: &mut dyn Observer) {
-    cells.iter().map(ActiveCell::measured).filter(has_begun).for_each(|m| observer.cell(&m));
+fn report_cells(group: &ActiveGroup, observer: &mut dyn Observer) {
+    group.measured().for_each(|m| observer.cell(&m));
 }
 
 /// Reports a sample to the observer.
