@@ -39,6 +39,88 @@ struct Group {
     signals: bool,
 }
 
+/// Copies that the driver does not have yet, in the arrays that it takes. Each has as many entries as the
+/// queue is deep, so that none grows.
+#[derive(Debug)]
+struct Pending {
+    number: usize,
+    dsts: Box<[Address]>,
+    srcs: Box<[Address]>,
+    lens: Box<[usize]>,
+}
+
+impl Pending {
+    fn new(depth: usize) -> Self {
+        let zeros = || vec![0; depth].into_boxed_slice();
+        Self { number: 0, dsts: zeros(), srcs: zeros(), lens: vec![0; depth].into_boxed_slice() }
+    }
+
+    /// The entries that are free: destination, source, length.
+    #[inline]
+    fn free(&mut self) -> impl Iterator<Item = ((&mut Address, &mut Address), &mut usize)> {
+        let Self { number, dsts, srcs, lens } = self;
+        dsts[*number..].iter_mut().zip(&mut srcs[*number..]).zip(&mut lens[*number..])
+    }
+}
+
+/// Tokens in the order of submission: a ring in an array of the queue's depth.
+#[derive(Debug)]
+struct Tokens {
+    ring: Box<[u64]>,
+    /// Index of the first one.
+    start: usize,
+    number: usize,
+}
+
+impl Tokens {
+    fn new(depth: usize) -> Self {
+        Self { ring: vec![0; depth].into_boxed_slice(), start: 0, number: 0 }
+    }
+
+    /// The index of the entry that is `after` entries behind the first one.
+    #[inline]
+    fn index(&self, after: usize) -> usize {
+        let index = self.start + after;
+        if index < self.ring.len() { index } else { index - self.ring.len() }
+    }
+
+    /// The free entries behind the last one, up to the end of the array. Empty only if the ring is full.
+    #[inline]
+    fn free(&mut self) -> &mut [u64] {
+        let begin = self.index(self.number);
+        let end = self.ring.len().min(begin + self.ring.len() - self.number);
+        &mut self.ring[begin..end]
+    }
+
+    /// Adds one. The ring may not be full.
+    fn push(&mut self, token: u64) {
+        self.free()[0] = token;
+        self.number += 1;
+    }
+
+    /// The first ones: at most `most`, and up to the end of the array.
+    #[inline]
+    fn first(&self, most: usize) -> &[u64] {
+        let end = self.ring.len().min(self.start + most.min(self.number));
+        &self.ring[self.start..end]
+    }
+
+    /// Removes the first ones.
+    #[inline]
+    fn remove_first(&mut self, number: usize) {
+        self.start = self.index(number);
+        self.number -= number;
+    }
+
+    /// Removes some that are `after` entries behind the first one.
+    fn remove(&mut self, after: usize, number: usize) {
+        for at in after + number..self.number {
+            self.ring[self.index(at - number)] = self.ring[self.index(at)];
+        }
+        self.number -= number;
+    }
+}
+
 /// A queue of a CUDA device.
 #[derive(Debug)]
 pub(crate) struct CudaQueue {
@@ -46,14 +128,12 @@ pub(crate) struct CudaQueue {
     stream: Arc<Stream>,
     depth: usize,
     /// Tokens of descriptors that are not reported: those of the groups, of `given`, and the pending ones.
-    tokens: VecDeque<u64>,
+    tokens: Tokens,
     groups: VecDeque<Group>,
     /// Descriptors that the driver has, without an event behind them yet.
     given: usize,
     /// Copies for the next call.
-    dsts: Vec<Address>,
-    srcs: Vec<Address>,
-    lens: Vec<usize>,
+    pending: Pending,
     /// Events that are free.
     events: Vec<Handle>,
     signal: Option<Signal>,
@@ -71,12 +151,10 @@ impl CudaQueue {
             engine,
             stream: Arc::new(Stream::new(device)?),
             depth,
-            tokens: VecDeque::with_capacity(depth),
+            tokens: Tokens::new(depth),
             groups: VecDeque::with_capacity(depth),
             given: 0,
-            dsts: Vec::with_capacity(depth),
-            srcs: Vec::with_capacity(depth),
-            lens: Vec::with_capacity(depth),
+            pending: Pending::new(depth),
             events: Vec::with_capacity(depth),
             signal: None,
             armed: false,
@@ -90,30 +168,37 @@ impl CudaQueue {
         &self.stream
     }
 
-    /// Adds a copy to the next call.
+    /// Adds the unfenced copies at the start of `batch` to the next call, at most up to the end of the array
+    /// of tokens. Returns their number.
     #[inline]
-    fn push(&mut self, token: u64, src: Segment, dst: Segment) {
-        self.dsts.push(dst.addr.0);
-        self.srcs.push(src.addr.0);
-        self.lens.push(dst.len);
-        self.tokens.push_back(token);
+    fn push_copies(&mut self, batch: &[Descriptor<'_>]) -> usize {
+        let places = self.tokens.free().iter_mut().zip(self.pending.free());
+        let mut pushed = 0;
+        for (descriptor, (token, ((to, from), len))) in batch.iter().zip(places) {
+            let Some((src, dst)) = descriptor.as_unfenced_copy() else { break };
+            *token = descriptor.token();
+            (*to, *from, *len) = (dst.addr.0, src.addr.0, dst.len);
+            pushed += 1;
+        }
+        self.tokens.number += pushed;
+        self.pending.number += pushed;
+        pushed
     }
 
     /// Hands pending copies to the driver.
     fn issue(&mut self) {
-        let number = self.dsts.len();
+        let Pending { number, dsts, srcs, lens } = &mut self.pending;
+        let number = std::mem::take(number);
         if number == 0 {
             return;
         }
-        let (dsts, srcs, lens, stream) = (&mut self.dsts, &mut self.srcs, &mut self.lens, self.stream.handle);
+        let (dsts, srcs, lens) = (&mut dsts[..number], &mut srcs[..number], &mut lens[..number]);
+        let stream = self.stream.handle;
         // The call may fail before it copies: then nothing was taken.
         let mut taken = 0;
         // SAFETY: the arrays have one length, and name memory by the promise of the caller of `submit`.
         let issued =
             self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
-        self.dsts.clear();
-        self.srcs.clear();
-        self.lens.clear();
         self.given += taken;
         if let Err(code) = issued {
             self.refused(number - taken, code);
@@ -163,7 +248,7 @@ impl CudaQueue {
         if self.lost.is_none() {
             let device = &self.stream.device;
             let why = crate::device::explain(&device.driver, code);
-            tracing::error!(device = device.name, %why, in_flight = self.tokens.len(), "a CUDA context is lost");
+            tracing::error!(device = device.name, %why, in_flight = self.tokens.number, "a CUDA context is lost");
             self.lost = Some(code);
             if let Some(signal) = &self.signal {
                 signal.set();
@@ -211,11 +296,17 @@ impl CudaQueue {
             }
             let most = (*number).min(completions.len() - reported);
             let code = *code;
-            for (completion, token) in completions[reported..].iter_mut().zip(self.tokens.drain(..most)) {
-                *completion = match code {
-                    0 => Completion::done(token),
-                    code => Completion::ended(token, Outcome::Failed(error::kind(code)), code),
-                };
+            let outcome = if code == 0 { Outcome::Done } else { Outcome::Failed(error::kind(code)) };
+            let mut left = &mut completions[reported..reported + most];
+            while !left.is_empty() {
+                // Twice if they go around the end of the array.
+                let tokens = self.tokens.first(left.len());
+                let (now, later) = left.split_at_mut(tokens.len());
+                for (completion, token) in now.iter_mut().zip(tokens) {
+                    *completion = Completion::ended(*token, outcome, code);
+                }
+                self.tokens.remove_first(now.len());
+                left = later;
             }
             reported += most;
             *number -= most;
@@ -234,10 +325,12 @@ impl CudaQueue {
         if had > 0 && self.lost.is_none() {
             return 0;
         }
-        let most = (self.tokens.len() - had).min(completions.len());
-        for (completion, token) in completions.iter_mut().zip(self.tokens.drain(had..had + most)) {
+        let most = (self.tokens.number - had).min(completions.len());
+        for (at, completion) in (had..).zip(&mut completions[..most]) {
+            let token = self.tokens.ring[self.tokens.index(at)];
             *completion = Completion::ended(token, Outcome::Aborted, 0);
         }
+        self.tokens.remove(had, most);
         most
     }
 
@@ -340,18 +433,21 @@ unsafe impl RawQueue for CudaQueue {
         if let Some(code) = self.lost {
             return Err(self.lost_error(code));
         }
-        let room = self.depth - self.tokens.len();
-        for (at, descriptor) in batch.iter().take(room).enumerate() {
-            if let Some((src, dst)) = descriptor.as_unfenced_copy() {
-                self.push(descriptor.token(), src, dst);
+        let batch = &batch[..batch.len().min(self.depth - self.tokens.number)];
+        let mut at = 0;
+        loop {
+            at += self.push_copies(&batch[at..]);
+            let Some(descriptor) = batch.get(at) else { return Ok(at) };
+            if descriptor.as_unfenced_copy().is_some() {
+                // The tokens go around the end of their array.
                 continue;
             }
             // Calls keep order; copies of one call do not.
             self.issue();
             match descriptor.operation() {
-                Operation::Copy { src, dst } => self.push(descriptor.token(), src, dst),
+                Operation::Copy { .. } => _ = self.push_copies(&[descriptor.with_fence(false)]),
                 Operation::Fill { pattern, dst } => {
-                    self.tokens.push_back(descriptor.token());
+                    self.tokens.push(descriptor.token());
                     // SAFETY: the caller of `submit` leaves the destination to the queue until the
                     // completion.
                     match unsafe { self.fill(pattern, dst) } {
@@ -367,12 +463,12 @@ unsafe impl RawQueue for CudaQueue {
                 }
                 _ => return Ok(at),
             }
+            at += 1;
         }
-        Ok(room.min(batch.len()))
     }
 
     fn flush(&mut self) {
-        if self.stopped || self.lost.is_some() || (self.dsts.is_empty() && self.given == 0) {
+        if self.stopped || self.lost.is_some() || (self.pending.number == 0 && self.given == 0) {
             return;
         }
         self.doorbells += 1;
@@ -396,7 +492,7 @@ unsafe impl RawQueue for CudaQueue {
         if !self.stopped {
             // The driver takes nothing back: what it has ends by itself.
             self.close_group(0);
-            self.dsts.clear();
+            self.pending.number = 0;
             self.stopped = true;
             if let Some(signal) = &self.signal {
                 signal.set();
@@ -463,5 +559,35 @@ impl Drop for CudaQueue {
         for event in self.events.drain(..) {
             stream::destroy(&self.stream.device, event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_keep_their_order_around_the_end_of_the_array() {
+        let (mut ours, mut theirs) = (Tokens::new(5), VecDeque::new());
+        for round in 0..200_u64 {
+            while ours.number < 5 {
+                let token = round * 10 + ours.number as u64;
+                ours.push(token);
+                theirs.push_back(token);
+            }
+            assert!(ours.free().is_empty(), "as many as the depth");
+            let (after, number) = (round as usize % 3, 1 + round as usize % 2);
+            ours.remove(after, number);
+            theirs.drain(after..after + number);
+            let wanted = 1 + round as usize % 3;
+            let first = ours.first(wanted).to_vec();
+            assert!((1..=wanted).contains(&first.len()));
+            assert!(theirs.drain(..first.len()).eq(first.iter().copied()));
+            ours.remove_first(first.len());
+            let all: Vec<u64> = (0..ours.number).map(|at| ours.ring[ours.index(at)]).collect();
+            assert_eq!(theirs, all);
+        }
+        ours.remove_first(ours.number);
+        assert!(ours.first(9).is_empty() && !ours.free().is_empty());
     }
 }

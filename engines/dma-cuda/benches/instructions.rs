@@ -1,0 +1,76 @@
+//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
+//! driver: 64 bytes, batches of 32, one event for a batch.
+//!
+//! The driver does next to nothing, so that the ratio is large: of the 51 instructions that the engine takes
+//! more, 16 make the descriptor, 14 write its addresses, length and token, and 8 write its completion, of
+//! which the C program has none. The other 13 are shares of a batch's work, half of it the three changes of
+//! the context.
+//!
+//! `cargo bench -p dma-cuda --bench instructions`. Needs `valgrind` and a C compiler. Fails above [`BOUND`].
+
+mod beside_c;
+mod callgrind;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use beside_c::{BATCH, LEN, run};
+use dma_core::{DmaEngine, MemoryRequest, QueueOptions};
+use dma_cuda::{CudaEngine, CudaOptions};
+
+const ROUNDS: [u64; 2] = [100, 1100];
+/// Most instructions, in those of the C program.
+const BOUND: f64 = 2.75;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("work") => {
+            let dir = arguments.next().expect("the directory of the driver");
+            copy(Path::new(&dir), arguments.next().and_then(|n| n.parse().ok()).expect("a number of rounds"));
+            ExitCode::SUCCESS
+        }
+        // For `cargo test --benches` it only has to run.
+        Some("--test") => ExitCode::SUCCESS,
+        _ => compare(),
+    }
+}
+
+/// The loop of `instructions.c`, through the engine.
+fn copy(dir: &Path, rounds: u64) {
+    let engine = CudaEngine::open(&CudaOptions::new().with_lib_dir(dir)).expect("the driver opens");
+    let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * LEN)).expect("memory");
+    let (src, dst) = (memory(), memory());
+    let queue = engine.open_queue_raw(&QueueOptions::new().with_depth(256)).expect("a queue");
+    beside_c::copy::<true>(queue, *src.info(), *dst.info(), rounds);
+}
+
+fn compare() -> ExitCode {
+    if !callgrind::is_there() {
+        return ExitCode::SUCCESS;
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cuda-driver");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let (library, c) = (dir.join("libcuda.so.1"), dir.join("instructions-c"));
+    let compile = |source: &str, to: &Path| {
+        let mut command = Command::new("cc");
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror"]).arg(sources.join(source)).arg("-o").arg(to);
+        command
+    };
+    run(compile("provider.c", &library).args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]));
+    run(compile("instructions.c", &c).arg(&library).arg(format!("-Wl,-rpath,{}", dir.display())));
+    let me = std::env::current_exe().expect("a program");
+    let theirs = |rounds: u64| {
+        let mut command = callgrind::command(&c);
+        command.arg(rounds.to_string());
+        command
+    };
+    let ours = |rounds: u64| {
+        let mut command = callgrind::command(&me);
+        command.arg("work").arg(&dir).arg(rounds.to_string());
+        command
+    };
+    let ratio = beside_c::compare("cuda", BOUND, ROUNDS, theirs, ours);
+    if ratio <= BOUND { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
