@@ -61,11 +61,12 @@ for engine in cpu sim auto doca ioat rdma; do
 done
 
 # The library by its own name.
-ln -sf "$target/debug/libdma_c.so" "$prefix/libdma.so.0"
+soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' dma-c/include/dma.h)
+ln -sf "$target/debug/libdma_c.so" "$prefix/$soname"
 for program in "every_call cpu sim:seed=7" misuse broken_devices; do
     echo "--- $program"
     read -r name engines <<<"$program"
-    cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/libdma.so.0" -Wl,-rpath,"$prefix"
+    cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/$soname" -Wl,-rpath,"$prefix"
     # shellcheck disable=SC2086 # words of a command
     timeout "$seconds" $valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite "$prefix/$name" $engines </dev/null || {

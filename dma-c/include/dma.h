@@ -12,7 +12,10 @@
  * Memory.    The program may read and write the memory of its regions at any time, as with any device: bytes that a
  *            device writes at the same time are undefined. The memory stays mapped until the region is closed.
  * Structs.   A struct that begins with `size` may grow in later versions. The caller sets `size` to sizeof of the struct.
- *            Options that are 0 have their defaults. Other structs never change.
+ *            The library fills no more than that, and takes options that the caller's version does not have as 0.
+ *            Options that are 0 have their defaults. A size below that of the first version is refused
+ *            (DMA_INVALID_ARGUMENT), and so are options that the library does not know (DMA_UNSUPPORTED). Other structs
+ *            never change.
  * Blocking.  A function blocks only where its description says so. Times are in milliseconds.
  * Threads.   "Any thread": any number of threads may call the function at the same time. "One thread at a time": the
  *            caller serializes the calls that name the same object; two at once fail with DMA_IN_USE. A queue may move
@@ -103,7 +106,7 @@ typedef struct dma_failure {
 
 /* Describes the calling thread's last failure, which is that of its last function that failed, or of the
  * last failed completion that it received. Without a failure, the status is DMA_OK. Any thread.
- * DMA_INVALID_ARGUMENT: error is NULL, or its size is less than that of this version. */
+ * DMA_INVALID_ARGUMENT: error is NULL, or its size is too small. */
 dma_status dma_last_error(dma_error *error);
 
 /* Reports which copies of a batch failed, if the thread's last failure is the completion of a batch.
@@ -183,7 +186,7 @@ typedef struct dma_engine_info {
 } dma_engine_info;
 
 /* Describes an engine. Any thread.
- * DMA_INVALID_ARGUMENT: info is NULL or its size is less than that of this version; no engine. DMA_CLOSED. */
+ * DMA_INVALID_ARGUMENT: info is NULL or its size is too small; no engine. DMA_CLOSED. */
 dma_status dma_engine_describe(dma_engine engine, dma_engine_info *info);
 
 /* Writes the engine's decisions so far and their reasons, as text for people, cut to `capacity` bytes with
@@ -318,7 +321,7 @@ typedef struct dma_region_info {
 } dma_region_info;
 
 /* Describes a region. Any thread.
- * DMA_INVALID_ARGUMENT: info is NULL or its size is less than that of this version; no region. DMA_CLOSED. */
+ * DMA_INVALID_ARGUMENT: info is NULL or its size is too small; no region. DMA_CLOSED. */
 dma_status dma_region_describe(dma_region region, dma_region_info *info);
 
 /* Closes a region: deregisters, frees, or ends the import. If it is in use, it stays open (DMA_IN_USE); so
@@ -537,7 +540,7 @@ typedef struct dma_counters {
 } dma_counters;
 
 /* Reads a queue's counters, also after dma_queue_stop. Threads: as the functions that submit.
- * DMA_INVALID_ARGUMENT: counters is NULL or its size is less than that of this version. DMA_CLOSED. */
+ * DMA_INVALID_ARGUMENT: counters is NULL or its size is too small. DMA_CLOSED. */
 dma_status dma_queue_counters(dma_queue queue, dma_counters *counters);
 
 /* Writes the most operations in flight, and the number that can be submitted before the queue is full.

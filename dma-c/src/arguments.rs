@@ -177,27 +177,35 @@ pub(crate) unsafe fn text<'a>(what: &'static str, text: *const c_char) -> Result
 ///
 /// # Safety
 ///
-/// The first field is `size: usize`. All bytes of zero are a value.
-pub(crate) unsafe trait Growing: Copy + Debug {}
+/// The first field is `size: usize`. All bytes of zero are a value, and so is any beginning of a value that
+/// has at least `FIRST_SIZE` bytes and is followed by zeros.
+pub(crate) unsafe trait Growing: Copy + Debug {
+    /// The struct's size in the first version of the header. Programs that were built with it keep working
+    /// when the struct grows, so it never changes.
+    const FIRST_SIZE: usize;
+}
 
+/// Names the last field that each struct has in the first version, with its type.
 macro_rules! growing {
-    ($($name:ident),+) => {
+    ($($name:ident: $last:ident as $type:ty),+ $(,)?) => {
         $(
             // SAFETY: the struct begins with `size`, and consists of numbers and pointers.
-            unsafe impl Growing for $name {}
+            unsafe impl Growing for $name {
+                const FIRST_SIZE: usize = std::mem::offset_of!($name, $last) + size_of::<$type>();
+            }
             const _: () = assert!(std::mem::offset_of!($name, size) == 0);
         )+
     };
 }
-growing!(
-    dma_error,
-    dma_engine_info,
-    dma_report_entry,
-    dma_memory_options,
-    dma_region_info,
-    dma_queue_options,
-    dma_counters
-);
+growing! {
+    dma_error: native_name as *const c_char,
+    dma_engine_info: preferred_alignment as usize,
+    dma_report_entry: usable as u32,
+    dma_memory_options: reserved as u32,
+    dma_region_info: reserved as u32,
+    dma_queue_options: reserved as u32,
+    dma_counters: resets as u64,
+}
 
 /// Reads and checks the size of a struct.
 ///
@@ -207,12 +215,12 @@ growing!(
 unsafe fn size<T: Growing>(what: &'static str, ptr: *const T) -> Result<usize> {
     // SAFETY: the caller ensures it; the struct begins with the size.
     let size = unsafe { ptr.cast::<usize>().read() };
-    if (size_of::<T>()..=MAX_SIZE).contains(&size) {
+    if (T::FIRST_SIZE..=MAX_SIZE).contains(&size) {
         return Ok(size);
     }
     let message = format!("the size of {what} is {size}");
     Err(invalid(message)
-        .with_numbers(size as u64, size_of::<T>() as u64)
+        .with_numbers(size as u64, T::FIRST_SIZE as u64)
         .with_hint("set `size` to the sizeof of the struct"))
 }
 
@@ -232,14 +240,19 @@ pub(crate) unsafe fn options<T: Growing>(what: &'static str, ptr: *const T) -> R
     let size = unsafe { size(what, ptr) }?;
     // SAFETY: the struct has this many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(ptr.cast::<u8>(), size) };
-    if bytes[size_of::<T>()..].iter().any(|byte| *byte != 0) {
+    let known = size.min(size_of::<T>());
+    if bytes[known..].iter().any(|byte| *byte != 0) {
         let message = format!("{what} has options of a later version of the header");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .with_numbers(size as u64, size_of::<T>() as u64)
             .with_hint("install a later version of the library, or leave these options 0"));
     }
-    // SAFETY: the struct has at least the size of a `T`, and any bytes are one.
-    Ok(unsafe { ptr.read() })
+    // Options that the program's version of the header does not have stay 0.
+    let mut options = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: both have this many bytes, and a local variable is not in the program's memory.
+    unsafe { options.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), known) };
+    // SAFETY: `Growing` promises that a beginning of a value, followed by zeros, is a value.
+    Ok(unsafe { options.assume_init() })
 }
 
 /// The place of a struct that begins with its size.
@@ -256,14 +269,111 @@ impl<T: Growing> OutStruct<T> {
         Ok(Self(place, size))
     }
 
-    /// Writes everything but the size. Fields of later versions become 0.
+    /// Writes everything but the size: the fields that the program's version of the header has. Fields of
+    /// later versions become 0.
     pub(crate) fn write(&self, value: T) {
         let Self(place, size) = *self;
+        let known = size.min(size_of::<T>());
+        let (to, from) = (place.cast::<u8>(), (&raw const value).cast::<u8>());
         // SAFETY: `new` has checked pointer and size, and its caller ensures that these bytes may be written.
-        unsafe { place.cast::<u8>().write_bytes(0, size) };
-        // SAFETY: as above; the struct has at least the size of a `T`.
-        unsafe { place.write(value) };
-        // SAFETY: as above; the struct begins with its size.
+        unsafe { to.write_bytes(0, size) };
+        // SAFETY: both have this many bytes, and a local variable is not in the program's memory.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(from, known) };
+        // SAFETY: the struct begins with its size.
         unsafe { place.cast::<usize>().write(size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A struct as it was in the first version, now, and as it will be.
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    #[repr(C)]
+    struct First {
+        size: usize,
+        a: u64,
+    }
+
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    #[repr(C)]
+    struct Now {
+        size: usize,
+        a: u64,
+        b: u64,
+    }
+
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    #[repr(C)]
+    struct Later {
+        now: Now,
+        c: u64,
+    }
+
+    // SAFETY: the struct begins with `size`, and consists of numbers.
+    unsafe impl Growing for Now {
+        const FIRST_SIZE: usize = size_of::<First>();
+    }
+
+    fn read<T>(from: &T) -> Result<Now> {
+        // SAFETY: all of them begin with their own size, at most.
+        unsafe { options("options", std::ptr::from_ref(from).cast::<Now>()) }
+    }
+
+    fn write<T>(to: &mut T) -> Result<()> {
+        // SAFETY: as in `read`.
+        let place = unsafe { OutStruct::new("info", std::ptr::from_mut(to).cast::<Now>()) }?;
+        place.write(Now { size: 0, a: 1, b: 2 });
+        Ok(())
+    }
+
+    #[test]
+    fn options_of_every_version_are_read() {
+        assert_eq!(read(&First { size: 16, a: 1 }).unwrap(), Now { size: 16, a: 1, b: 0 });
+        assert_eq!(read(&Now { size: 24, a: 1, b: 2 }).unwrap(), Now { size: 24, a: 1, b: 2 });
+        let mut later = Later { now: Now { size: 32, a: 1, b: 2 }, c: 0 };
+        assert_eq!(read(&later).unwrap(), later.now);
+        later.c = 3;
+        assert_eq!(read(&later).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn structs_of_every_version_are_filled() {
+        let mut first = [First { size: 16, a: 0 }, First { size: 77, a: 78 }];
+        write(&mut first).unwrap();
+        assert_eq!(first, [First { size: 16, a: 1 }, First { size: 77, a: 78 }], "nothing behind it");
+        let mut now = Now { size: 24, ..Now::default() };
+        write(&mut now).unwrap();
+        assert_eq!(now, Now { size: 24, a: 1, b: 2 });
+        let mut later = Later { now: Now { size: 32, ..Now::default() }, c: 9 };
+        write(&mut later).unwrap();
+        assert_eq!(later, Later { now: Now { size: 32, a: 1, b: 2 }, c: 0 });
+    }
+
+    #[test]
+    fn sizes_below_the_first_version_are_refused() {
+        for size in [0, 8, 15, MAX_SIZE + 1, usize::MAX] {
+            assert_eq!(read(&First { size, a: 1 }).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            let mut first = First { size, a: 1 };
+            assert_eq!(write(&mut first).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(first, First { size, a: 1 });
+        }
+    }
+
+    /// A change of one of these numbers breaks programs that exist: see `Growing::FIRST_SIZE`.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn the_first_sizes_stay() {
+        let sizes = [
+            dma_error::FIRST_SIZE,
+            dma_engine_info::FIRST_SIZE,
+            dma_report_entry::FIRST_SIZE,
+            dma_memory_options::FIRST_SIZE,
+            dma_region_info::FIRST_SIZE,
+            dma_queue_options::FIRST_SIZE,
+            dma_counters::FIRST_SIZE,
+        ];
+        assert_eq!(sizes, [64, 104, 48, 40, 32, 32, 104]);
     }
 }

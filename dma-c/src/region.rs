@@ -51,6 +51,17 @@ fn cpu_address(window: &Window) -> Option<NonNull<u8>> {
     window.region().as_raw().info().cpu
 }
 
+/// Returns the address of a range, which the CPU can reach.
+fn reachable(window: &Window, offset: usize, len: usize) -> Result<*mut u8> {
+    // Makes the error of memory that the CPU cannot reach.
+    window.read_at(offset.min(window.len()), &mut [])?;
+    let range = dma_range { region: dma_region { id: 0 }, offset, len };
+    match cpu_address(window) {
+        Some(start) if fits(&range, window.len()) => Ok(start.as_ptr().wrapping_add(offset)),
+        _ => Err(out_of_range(&range, window.len())),
+    }
+}
+
 #[cold]
 fn out_of_range(range: &dma_range, len: usize) -> Error {
     let message = format!("{} bytes at {} of a region of {len}", range.len, range.offset);
@@ -278,15 +289,10 @@ pub(crate) mod calls {
                 if to.is_null() && len > 0 {
                     return Err(invalid("to is NULL"));
                 }
-                // Checks that the CPU can reach the memory.
-                window.read_at(offset.min(window.len()), &mut [])?;
-                let range = dma_range { region: dma_region { id: 0 }, offset, len };
-                let (Some(start), true) = (cpu_address(window), fits(&range, window.len())) else {
-                    return Err(out_of_range(&range, window.len()));
-                };
+                let start = reachable(window, offset, len)?;
                 // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
                 // program provides `len` bytes at `to`. A racy copy makes no references to either.
-                unsafe { racy_copy::copy(to.cast(), start.as_ptr().wrapping_add(offset), len) };
+                unsafe { racy_copy::copy(to.cast(), start, len) };
                 Ok(())
             })
         }
@@ -294,10 +300,18 @@ pub(crate) mod calls {
         fn dma_region_write(region: dma_region, offset: usize, from: *const c_void, len: usize) -> dma_status {
             guard(|| {
                 let region = get(region)?;
-                check_len(len)?;
-                // SAFETY: the caller keeps to the header.
-                let from = unsafe { slice("from", from.cast::<u8>(), len) }?;
-                region.window.write_at(offset, from)
+                let window = &region.window;
+                if from.is_null() && len > 0 {
+                    return Err(invalid("from is NULL"));
+                }
+                let start = reachable(window, offset, len)?;
+                // Checks that the memory may be written.
+                window.write_at(offset, &[])?;
+                // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
+                // program provides `len` bytes at `from`, which a device may write: a racy copy makes no
+                // references to either.
+                unsafe { racy_copy::copy(start, from.cast(), len) };
+                Ok(())
             })
         }
 

@@ -21,9 +21,9 @@ static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dma-c");
     std::fs::create_dir_all(&dir).expect("a directory");
     for (name, target) in [
-        ("libdma.so.0", built.join("libdma_c.so")),
-        ("libdma.so", PathBuf::from("libdma.so.0")),
-        ("libdma.a", built.join("libdma_c.a")),
+        (soname(), built.join("libdma_c.so")),
+        ("libdma.so".to_owned(), PathBuf::from(soname())),
+        ("libdma.a".to_owned(), built.join("libdma_c.a")),
     ] {
         let link = dir.join(name);
         let _ = std::fs::remove_file(&link);
@@ -31,6 +31,11 @@ static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {
     }
     dir
 });
+
+/// The name by which programs load the library.
+fn soname() -> String {
+    format!("libdma.so.{}", dma_c::header::DMA_ABI_VERSION)
+}
 
 /// Returns whether a compiler is installed.
 fn has(compiler: &str) -> bool {
@@ -188,13 +193,15 @@ fn the_library_exports_the_header_and_nothing_else() {
         .filter_map(|(before, _)| before.split([' ', '*']).next_back())
         .filter(|name| name.starts_with("dma_") && *name != "dma_open")
         .collect();
-    let symbols =
-        Command::new("nm").args(["-D", "--defined-only"]).arg(LIBRARIES.join("libdma.so.0")).output();
+    let symbols = Command::new("nm").args(["-D", "--defined-only"]).arg(LIBRARIES.join(soname())).output();
     let symbols = expect_success(&"nm", &symbols.expect("nm of the C compiler's tools"));
     let exported: BTreeSet<_> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
     assert!(declared.len() > 40, "{declared:?}");
     assert_eq!(declared, exported);
-    let dynamic = Command::new("readelf").arg("-dW").arg(LIBRARIES.join("libdma.so.0")).output();
+    let dynamic = Command::new("readelf").arg("-dW").arg(LIBRARIES.join(soname())).output();
     let dynamic = expect_success(&"readelf", &dynamic.expect("readelf of the C compiler's tools"));
-    assert!(dynamic.contains("soname: [libdma.so.0]") && dynamic.contains("NODELETE"), "{dynamic}");
+    assert!(
+        dynamic.contains(&format!("soname: [{}]", soname())) && dynamic.contains("NODELETE"),
+        "{dynamic}"
+    );
 }

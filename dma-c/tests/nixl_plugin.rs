@@ -22,7 +22,7 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     fs::create_dir_all(&dir).expect("a directory");
     let test = std::env::current_exe().expect("the test's own path");
     let built = test.parent().expect("a directory").join("libdma_c.so");
-    for name in ["libdma.so", "libdma.so.0"] {
+    for name in ["libdma.so".to_owned(), format!("libdma.so.{}", dma_c::header::DMA_ABI_VERSION)] {
         std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
     }
     // All sources at once take less time than one after the other.
