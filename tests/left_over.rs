@@ -28,7 +28,7 @@ fn round(work: &str) {
 
 /// The child process of the test below.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn child() {
     let Ok(work) = std::env::var(WORK) else { return };
     for _ in 0..2 {

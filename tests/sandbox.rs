@@ -44,7 +44,7 @@ fn forbid(call: libc::c_long) {
 
 /// The child process of the tests below.
 #[test]
-#[ignore = "a part of the other tests, in a process of its own"]
+#[ignore = "a part of the other tests, in a separate process"]
 fn child() {
     let (Ok(call), Ok(name)) = (std::env::var(CALL), std::env::var(ENGINE)) else { return };
     let number = CALLS.iter().find(|(known, _)| *known == call).expect("a call of the list").1;

@@ -105,7 +105,7 @@ mod tokio_uring {
         }
     }
 
-    // SAFETY: as above; the buffer is the only view of its bytes.
+    // SAFETY: the memory does not move with the buffer, which keeps it and is the only view of its bytes.
     unsafe impl IoBufMut for BufferMut {
         fn stable_mut_ptr(&mut self) -> *mut u8 {
             self.as_mut_ptr()

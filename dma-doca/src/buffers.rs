@@ -324,7 +324,7 @@ impl QueueBuffers {
     fn expand(&self) -> bool {
         let Some(expand) = self.device.sdk.common.doca_buf_inventory_expand else { return false };
         let more = u32::try_from(self.slots.len()).unwrap_or(u32::MAX).max(64);
-        // SAFETY: a started inventory.
+        // SAFETY: the inventory is started.
         unsafe { expand(self.inventory, more) == DOCA_SUCCESS }
     }
 

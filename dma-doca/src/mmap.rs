@@ -176,7 +176,7 @@ impl Mmap {
         let sdk = &self.device.sdk;
         let Some(call) = sdk.common.doca_mmap_get_memrange else { return Ok(None) };
         let (mut base, mut len) = (std::ptr::null_mut(), 0);
-        // SAFETY: a started map.
+        // SAFETY: the map is started.
         let code = unsafe { call(self.raw(), &raw mut base, &raw mut len) };
         check(sdk, "doca_mmap_get_memrange", code)?;
         Ok(Some((base.cast(), len)))
@@ -195,7 +195,7 @@ impl Mmap {
         if code == DOCA_SUCCESS {
             let _serial = lock(&self.device.maps);
             let get = common.doca_buf_inventory_buf_get_by_args;
-            // SAFETY: a started inventory and a started map.
+            // SAFETY: the inventory and the map are started.
             code = unsafe { get(inventory, self.raw(), addr.cast(), len, addr.cast(), 0, &raw mut buf) };
             if code == DOCA_SUCCESS {
                 // SAFETY: made above.
@@ -222,7 +222,7 @@ impl Mmap {
             return Err(error(ErrorKind::Unsupported, format!("the library has no {name}")));
         };
         let (mut blob, mut len) = (std::ptr::null(), 0);
-        // SAFETY: a started map, with a device that was added to it.
+        // SAFETY: the map is started, and the device was added to it.
         let code = unsafe { call(self.raw(), self.device.raw(), &raw mut blob, &raw mut len) };
         check(sdk, name, code)?;
         if blob.is_null() {

@@ -44,7 +44,7 @@ fn check(error: &Error, remedy: &str) {
 
 /// The other test's process.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn case() {
     let Ok(case) = std::env::var(CASE) else { return };
     let request = || MemoryRequest::new(8192).exportable(Access::all());

@@ -20,9 +20,9 @@ fn open(address: &str) -> DocaEngine {
     .unwrap()
 }
 
-/// The host's side, in a process of its own: exports memory, and executes commands line by line.
+/// The host's side, in a separate process: exports memory, and executes commands line by line.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn host() {
     let Some(path) = std::env::var_os("DMA_DOCA_TEST_EXPORT") else { return };
     let host = open("3b:00.0");

@@ -56,7 +56,7 @@ impl InFlight {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     channels: BTreeMap<PciAddress, (Channel, Use)>,
-    /// Functions that other processes had at the last probe, with the process.
+    /// Functions that other processes used at the last probe. The text names the process.
     held: BTreeMap<PciAddress, String>,
     /// Functions that SPDK could not start.
     pub(crate) broken: BTreeSet<PciAddress>,

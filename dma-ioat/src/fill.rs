@@ -42,7 +42,7 @@ impl Fill {
     ///
     /// # Safety
     ///
-    /// The destination is the caller's to write.
+    /// The caller may write the destination.
     pub(crate) unsafe fn begin(&self) {
         for (at, byte) in self.first[..self.by_cpu].iter().enumerate() {
             // SAFETY: `by_cpu` is at most the destination's length, and the caller may write the destination.

@@ -40,7 +40,7 @@ pub struct IoatOptions {
     /// The directory of SPDK's shared libraries. `None` (the default): the environment variable
     /// `DMA_SPDK_LIB_DIR`, then the system's directories.
     pub lib_dir: Option<PathBuf>,
-    /// The CPUs for SPDK's environment. It runs no work of its own there, and does not move the threads that
+    /// The CPUs for SPDK's environment, which runs no work there and does not move the threads that
     /// use queues. `None` (the default): the first CPU that this process may use. Not empty; numbers below
     /// [`CORES_MAX`](Self::CORES_MAX).
     pub cores: Option<BTreeSet<u32>>,

@@ -1,4 +1,4 @@
-//! [`Recovery`]: detaches and attaches a channel that halted or hangs, on a thread of its own.
+//! [`Recovery`]: detaches and attaches a channel that halted or hangs, on a separate thread.
 #![expect(unsafe_code, reason = "detaches a channel that has halted, which the caller guarantees")]
 
 use std::sync::{Arc, Mutex};

@@ -35,8 +35,8 @@ use crate::disk::Source;
 use crate::files::Target;
 use crate::options::Options;
 
-/// The reason why a copy failed: one line that names the input and the remedy. No file is left behind then,
-/// and an existing DST is unchanged.
+/// The reason why a copy failed: one line that names the input and the remedy. In that case no file is left
+/// behind, and an existing DST is unchanged.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

@@ -56,7 +56,7 @@ pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
         .collect();
     let n = held.len() as u64;
     let counters = q.close(SOON);
-    expect_all_completed(counters, n, format_args!("after a close that had {SOON:?} for it"));
+    expect_all_completed(counters, n, format_args!("after a close with a time limit of {SOON:?}"));
     for transfer in held {
         let (src, dst) = transfer.wait().expect(COMPLETES);
         expect_arrived(&src, &dst, "a copy that the close completed");

@@ -38,7 +38,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
 
     /// Returns the id that all regions and queues of this engine have. Constant, and costs nothing.
     ///
-    /// No other engine has it, except a pointer to this one. An engine made of engines has an id of its own,
+    /// No other engine has it, except a pointer to this one. An engine made of engines has its own id,
     /// so that memory of an inner engine is refused by its queues.
     fn id(&self) -> EngineId;
 

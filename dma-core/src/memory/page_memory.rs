@@ -125,6 +125,6 @@ impl Drop for PageMemory {
     fn drop(&mut self) {
         // SAFETY: `map` made the mapping, and no reference into it outlives this value.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
-        debug_assert!(unmapped.is_ok(), "a mapping of our own: {unmapped:?}");
+        debug_assert!(unmapped.is_ok(), "this value made the mapping: {unmapped:?}");
     }
 }

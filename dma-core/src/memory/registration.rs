@@ -109,8 +109,9 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
         return Ok(no_bytes::region(id, addr, request.access, false, memory));
     }
     #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
-    // SAFETY: `DeviceMemory` promises allocated bytes without references while it lives, and the region keeps
-    // it until the raw region has been dropped. Views of the region are windows, which make no references.
+    // SAFETY: while a `DeviceMemory` exists, its bytes are allocated and no reference to them exists. The
+    // region keeps it until the raw region has been dropped. Views of the region are windows, which make no
+    // references.
     let raw = unsafe { engine.register_device_raw(&memory, request) }.map_err(fail)?;
     Ok(Region::new(raw, Some(Registered::Device(memory)), info.backend))
 }

@@ -118,7 +118,7 @@ impl EngineName {
                     "option {key}={value} has effects beyond the device, and the name is from untrusted input"
                 );
                 Err(Error::new(ErrorKind::PermissionDenied, message).with_backend(backend.name()).with_hint(
-                    "leave it out, or set it in a name of the program's own; where libraries and devices are, the backend's environment variables can say, too",
+                    "leave it out, or set it in a name that the program itself gives; the backend's environment variables can also tell where libraries and devices are",
                 ))
             }
         }

@@ -157,10 +157,10 @@ struct BounceBuffer {
     used_for: ScratchUse,
 }
 
-/// How far a query got.
+/// The result of advancing a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Advance {
-    /// It waits for its descriptors, or for the CPU's turn.
+    /// It waits for its descriptors, or for the CPU to compute its result.
     Waits,
     /// The device has no room for its next descriptor.
     NoRoom,

@@ -217,7 +217,7 @@ impl<T: Object> Handle<T> {
     /// The object, without a check of its mark.
     #[inline]
     pub(crate) fn get_unmarked(&self) -> Option<&T> {
-        // SAFETY: as for `get`; the callers know that the object is still there.
+        // SAFETY: C passes NULL, or a pointer that it got from us. The callers know that the object exists.
         unsafe { self.0.as_ref() }
     }
 
@@ -243,8 +243,8 @@ impl<T: Object> Handle<T> {
     /// Takes the object back from C.
     pub(crate) fn take_rc(self) -> Outcome<Rc<T>> {
         self.get()?.mark().wipe();
-        // SAFETY: the pointer is from `give_rc`, and the wiped mark makes this the only time that its count
-        // is taken.
+        // SAFETY: the pointer is from `give_rc`. The mark is wiped now, so no later call takes the count
+        // again.
         Ok(unsafe { Rc::from_raw(self.0) })
     }
 

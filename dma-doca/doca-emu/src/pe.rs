@@ -195,7 +195,7 @@ impl Timer {
     fn program(&self, at: Timespec) {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let timer = Itimerspec { it_interval: never, it_value: at };
-        // A timer of our own and times in range: it cannot fail.
+        // Cannot fail: the timer is this value's, and the times are in range.
         let set = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &timer);
         debug_assert!(set.is_ok(), "{set:?}");
     }

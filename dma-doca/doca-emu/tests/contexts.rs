@@ -348,7 +348,7 @@ fn a_callback_stops_the_context_and_the_next_destroys_it() {
 }
 
 fn readable(fd: i32, within: Duration) -> bool {
-    // SAFETY: open as long as the progress engine.
+    // SAFETY: the file is open as long as the progress engine.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
     let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];

@@ -117,7 +117,7 @@ impl Importer<'_> {
 
     fn lists(&mut self) -> Result {
         const PART: usize = 333;
-        // More than one task has.
+        // More segments than fit into one task.
         let parts = (2 * self.engine.info().limits.max_segments + 1).min(200);
         let mut remote = self.remote(parts * 1000)?;
         let queue = self.queue()?;

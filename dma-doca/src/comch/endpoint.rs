@@ -79,7 +79,7 @@ impl Endpoint {
         }
         let ask = device.sdk.comch.and_then(|calls| calls.doca_comch_cap_get_max_name_len);
         let Some(ask) = ask else { return Ok(()) };
-        // SAFETY: an opened device's info.
+        // SAFETY: the info is that of an open device.
         let most = out(&device.sdk, "", u32::MAX, |p| unsafe { ask(device.info(), p) }).unwrap_or(u32::MAX);
         // The limit includes the NUL.
         if name.len() >= most as usize {
@@ -132,7 +132,7 @@ impl Endpoint {
         })?;
         let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>,
                    most: u32| {
-            // SAFETY: an opened device's info.
+            // SAFETY: the info is that of an open device.
             call.and_then(|call| out(sdk, "", 0, |p| unsafe { call(device.info(), p) }).ok()).unwrap_or(most)
         };
         let max = ask(calls.doca_comch_cap_get_max_msg_size, MAX_MESSAGE);
@@ -187,7 +187,7 @@ impl Endpoint {
 
     fn start(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: a configured context.
+        // SAFETY: the context exists and is configured.
         let code = self.events.during(|| unsafe { (sdk.common.doca_ctx_start)(self.ctx) });
         // A client connects while it is starting.
         if code == DOCA_SUCCESS || code == DOCA_ERROR_IN_PROGRESS {
@@ -205,7 +205,7 @@ impl Endpoint {
     fn notification(&self) -> Option<i32> {
         let common = &self.device.sdk.common;
         let get = common.doca_pe_get_notification_handle?;
-        // SAFETY: a progress engine.
+        // SAFETY: the progress engine exists.
         let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
         (handle >= 0).then_some(handle)
     }
@@ -217,7 +217,7 @@ impl Endpoint {
     fn state(&self) -> doca_ctx_states {
         let sdk = &self.device.sdk;
         let call = sdk.common.doca_ctx_get_state;
-        // SAFETY: a context.
+        // SAFETY: the context exists.
         out(sdk, "", DOCA_CTX_STATE_IDLE, |p| unsafe { call(self.ctx, p) }).unwrap_or(DOCA_CTX_STATE_STOPPING)
     }
 
@@ -412,7 +412,7 @@ impl Endpoint {
         open.into_iter().for_each(|number| self.disconnect(number));
         let until = Instant::now() + REST;
         if self.state() != DOCA_CTX_STATE_IDLE {
-            // SAFETY: a context.
+            // SAFETY: the context exists.
             self.events.during(|| unsafe { (sdk.common.doca_ctx_stop)(self.ctx) });
         }
         while self.state() != DOCA_CTX_STATE_IDLE {

@@ -72,19 +72,19 @@ impl Item<'_> {
 
     pub(crate) fn interface(&self) -> Option<String> {
         let call = self.list.sdk.common.doca_devinfo_get_iface_name;
-        // SAFETY: a listed device.
+        // SAFETY: the device is an entry of a list that exists.
         unsafe { text_of::<{ DOCA_DEVINFO_IFACE_NAME_SIZE as usize }, _>(call, self.raw) }
     }
 
     pub(crate) fn ib_device(&self) -> Option<String> {
         let call = self.list.sdk.common.doca_devinfo_get_ibdev_name;
-        // SAFETY: a listed device.
+        // SAFETY: the device is an entry of a list that exists.
         unsafe { text_of::<{ DOCA_DEVINFO_IBDEV_NAME_SIZE as usize }, _>(call, self.raw) }
     }
 
     pub(crate) fn function(&self) -> Option<FunctionKind> {
         let call = self.list.sdk.common.doca_devinfo_get_pci_func_type?;
-        // SAFETY: a listed device.
+        // SAFETY: the device is an entry of a list that exists.
         let kind = out(&self.list.sdk, "", 0, |p| unsafe { call(self.raw, p) });
         FunctionKind::of(kind.ok()?)
     }
@@ -94,19 +94,19 @@ impl Item<'_> {
         let (common, dma) = (&sdk.common, &sdk.dma);
         let yes = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u8) -> doca_error_t>| {
             call.is_some_and(|call| {
-                // SAFETY: a listed device.
+                // SAFETY: the device is an entry of a list that exists.
                 out(sdk, "", 0, |p| unsafe { call(self.raw, p) }).is_ok_and(|yes| yes != 0)
             })
         };
         let can = |call: Option<unsafe extern "C" fn(*const doca_devinfo) -> doca_error_t>| {
-            // SAFETY: a listed device.
+            // SAFETY: the device is an entry of a list that exists.
             call.is_some_and(|call| unsafe { call(self.raw) } == DOCA_SUCCESS)
         };
         let size = dma.doca_dma_cap_task_memcpy_get_max_buf_size;
-        // SAFETY: a listed device.
+        // SAFETY: the device is an entry of a list that exists.
         let max_buf_size = out(sdk, "", 0, |p| unsafe { size(self.raw, p) }).unwrap_or(0);
         let max_list_len = dma.doca_dma_cap_task_memcpy_get_max_buf_list_len.and_then(|call| {
-            // SAFETY: a listed device.
+            // SAFETY: the device is an entry of a list that exists.
             out(sdk, "", 1, |p| unsafe { call(self.raw, p) }).ok()
         });
         DeviceCapabilities {
@@ -126,7 +126,7 @@ impl Item<'_> {
         let sdk = &self.list.sdk;
         let _serial = creation();
         let call = sdk.common.doca_dev_open;
-        // SAFETY: a listed device.
+        // SAFETY: the device is an entry of a list that exists.
         let raw = out(sdk, "doca_dev_open", std::ptr::null_mut(), |p| unsafe { call(self.raw, p) });
         let raw = raw.map_err(|e| match e.kind() {
             ErrorKind::PermissionDenied => e.with_hint("run as root, or grant access to /dev/infiniband"),
@@ -165,7 +165,7 @@ impl Item<'_> {
     pub(crate) fn problem(&self, capabilities: &DeviceCapabilities) -> Option<dma_core::Error> {
         if !capabilities.dma {
             let is = self.list.sdk.dma.doca_dma_cap_task_memcpy_is_supported;
-            // SAFETY: a listed device.
+            // SAFETY: the device is an entry of a list that exists.
             let code = unsafe { is(self.raw) };
             return Some(
                 error(ErrorKind::Unsupported, format!("device {} has no DMA", self.address()))

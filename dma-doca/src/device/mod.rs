@@ -154,7 +154,7 @@ impl Device {
 
     /// The device's description for capability calls.
     pub(crate) fn info(&self) -> *const doca_devinfo {
-        // SAFETY: an opened device.
+        // SAFETY: the device is open.
         unsafe { (self.sdk.common.doca_dev_as_devinfo)(self.raw()) }
     }
 
@@ -185,7 +185,7 @@ impl Device {
             });
             let Some(here) = here else { return };
             if found.is_none() && list::is_at(&here, of) {
-                // SAFETY: a listed representor.
+                // SAFETY: the representor is an entry of a list that exists.
                 found = Some(out(&self.sdk, "doca_dev_rep_open", std::ptr::null_mut(), |p| unsafe {
                     open(info, p)
                 }));
@@ -214,13 +214,13 @@ impl Device {
                 text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(info, buffer) })
             });
             let call = common.doca_devinfo_rep_get_iface_name;
-            // SAFETY: a listed representor.
+            // SAFETY: the representor is an entry of a list that exists.
             let interface = unsafe { text_of::<{ DOCA_DEVINFO_IFACE_NAME_SIZE as usize }, _>(call, info) };
             let call = common.doca_devinfo_rep_get_vuid;
-            // SAFETY: a listed representor.
+            // SAFETY: the representor is an entry of a list that exists.
             let vuid = unsafe { text_of::<{ DOCA_DEVINFO_REP_VUID_SIZE as usize }, _>(call, info) };
             let function = common.doca_devinfo_rep_get_pci_func_type.and_then(|call| {
-                // SAFETY: a listed representor.
+                // SAFETY: the representor is an entry of a list that exists.
                 out(&self.sdk, "", 0, |p| unsafe { call(info, p) }).ok()
             });
             let function = function.and_then(FunctionKind::of);
@@ -239,7 +239,7 @@ impl Device {
             return Ok(());
         };
         let (mut list, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: an opened device.
+        // SAFETY: the device is open.
         let code =
             unsafe { create(self.raw(), DOCA_DEVINFO_REP_FILTER_ALL as i32, &raw mut list, &raw mut count) };
         match code {
@@ -274,7 +274,7 @@ pub(crate) struct OpenRepresentor {
     close: unsafe extern "C" fn(*mut doca_dev_rep) -> doca_error_t,
 }
 
-// SAFETY: as for the device.
+// SAFETY: calls that take only a representor's handle are thread-safe, and all others are serialized.
 unsafe impl Send for OpenRepresentor {}
 
 impl OpenRepresentor {

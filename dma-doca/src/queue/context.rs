@@ -146,7 +146,7 @@ impl Context {
     /// Starts the context, which is idle.
     pub(super) fn run(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: a configured context.
+        // SAFETY: the context exists and is configured.
         match unsafe { (sdk.common.doca_ctx_start)(self.ctx) } {
             DOCA_SUCCESS => Ok(()),
             DOCA_ERROR_IN_PROGRESS => {
@@ -206,7 +206,7 @@ impl Context {
             (calls.doca_dma_task_memcpy_alloc_init)(self.dma, bound.src, bound.dst, user, p)
         });
         memcpy.set(made.map_err(Shortage::Error)?);
-        // SAFETY: a task.
+        // SAFETY: the task exists.
         bound.task = unsafe { (calls.doca_dma_task_memcpy_as_task)(memcpy.get()) };
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Context {
     /// Rings the doorbell for tasks submitted without one. `false` if the library lacks the call.
     pub(super) fn flush(&self) -> bool {
         let Some(flush) = self.device.sdk.common.doca_ctx_flush_tasks else { return false };
-        // SAFETY: a context.
+        // SAFETY: the context exists.
         unsafe { flush(self.ctx) };
         true
     }
@@ -248,7 +248,7 @@ impl Context {
     pub(super) fn stop(&self) {
         // The code is ignored: in progress until tasks end, or an error if the context is stopping or
         // stopped.
-        // SAFETY: a context.
+        // SAFETY: the context exists.
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 
@@ -269,7 +269,7 @@ impl Context {
             common.doca_pe_request_notification?,
             common.doca_pe_clear_notification?,
         );
-        // SAFETY: a progress engine.
+        // SAFETY: the progress engine exists.
         let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
         (handle >= 0).then_some(handle)
     }
@@ -284,7 +284,7 @@ impl Context {
         let Some(request) = sdk.common.doca_pe_request_notification else {
             return Err(error(ErrorKind::Unsupported, "the library has no notifications"));
         };
-        // SAFETY: a progress engine.
+        // SAFETY: the progress engine exists.
         let code = unsafe { request(self.pe) };
         check(sdk, "doca_pe_request_notification", code)?;
         // Events before the request may not signal the descriptor.
@@ -346,14 +346,14 @@ unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
 }
 
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
-    // SAFETY: the context's user data.
+    // SAFETY: the pointer is the context's user data.
     let data = unsafe { user_data(ctx) };
     // SAFETY: a number, as `set` gave it.
     data.done.end(unsafe { task.u64_ } as u32);
 }
 
 unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
-    // SAFETY: the context's user data.
+    // SAFETY: the pointer is the context's user data.
     let data = unsafe { user_data(ctx) };
     // SAFETY: the task that failed.
     let base = unsafe { (data.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };

@@ -62,7 +62,7 @@ fn a_card_with_few_tasks_says_so() {
 
 /// With two tasks: the generation has no call that tells their number.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn few_tasks() {
     if std::env::var_os(CARD).is_none() {
         return;
@@ -96,7 +96,7 @@ const CARD: &str = "DMA_DOCA_TEST_CARD";
 /// Random programs on the card that the environment describes: every copy that is reported as done has
 /// arrived, and no other byte has changed.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn programs_on_a_card() {
     if std::env::var_os(CARD).is_none() {
         return;
@@ -230,7 +230,7 @@ fn told() {
 
 /// The host: exports memory until the test has it revoke the memory.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn host() {
     let Some((host, path)) = side("3b:00.0") else { return };
     let window = host.allocate_window(&MemoryRequest::new(LEN).exportable(Access::all())).unwrap();
@@ -249,7 +249,7 @@ fn host() {
 
 /// The DPU: copies the memory until it is revoked.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn dpu() {
     let Some((dpu, path)) = side("03:00.0") else { return };
     let queue = dpu.open_queue(&QueueOptions::new()).unwrap();

@@ -55,7 +55,7 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
             };
             assert_eq!(result, 0);
         }
-        // SAFETY: an attached channel.
+        // SAFETY: the channel is attached.
         unsafe { c::spdk_ioat_flush(black_box(channel)) };
         // SAFETY: the channel is attached, and only this thread uses it.
         assert_eq!(unsafe { c::spdk_ioat_process_events(black_box(channel)) }, batch as i32);

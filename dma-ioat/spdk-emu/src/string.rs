@@ -53,7 +53,7 @@ c_calls! {
         let bytes = unsafe { bytes_of(s) };
         let kept = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
         if kept < bytes.len() {
-            // SAFETY: within the string.
+            // SAFETY: the byte lies within the string.
             unsafe { s.write(kept, 0) };
         }
         bytes.len() - kept
@@ -95,7 +95,7 @@ fn number(text: Text, base: c_int) -> Result<c_longlong, c_int> {
     errno.put(0);
     // SAFETY: a string, and a place for where the number ends in it.
     let value = unsafe { strtoll(text.as_ptr(), &raw mut end, base) };
-    // SAFETY: within the string.
+    // SAFETY: the byte lies within the string.
     let rest = unsafe { Text::new(end) };
     let stopped = rest.get().is_some_and(|rest| !rest.is_empty());
     match errno.get().copied().unwrap_or(0) {

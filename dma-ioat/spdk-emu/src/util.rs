@@ -36,7 +36,7 @@ unsafe fn copy(
     let (mut src, mut dst) = (from.next(), to.next());
     while let (Some((src_at, src_len)), Some((dst_at, dst_len))) = (src, dst) {
         let len = src_len.min(dst_len);
-        // SAFETY: within both buffers.
+        // SAFETY: the range lies within both buffers.
         unsafe { src_at.copy_to(dst_at, len) };
         copied += len;
         let rest =

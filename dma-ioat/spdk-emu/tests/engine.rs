@@ -116,7 +116,7 @@ impl Driver {
     fn unstarted(address: &str) -> Self {
         env::set_up(CONFIG);
         let mut search = Search { address, device: ptr::null_mut() };
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         let ioat = unsafe { c::spdk_pci_ioat_get_driver() };
         // SAFETY: the context lives as long as the call.
         assert_eq!(unsafe { c::spdk_pci_enumerate(ioat, Some(pick), (&raw mut search).cast()) }, 0);

@@ -115,7 +115,7 @@ impl Channel {
     }
 
     fn flush(&self) {
-        // SAFETY: an attached channel.
+        // SAFETY: the channel is attached.
         unsafe { c::spdk_ioat_flush(self.0) }
     }
 
@@ -274,7 +274,7 @@ fn descriptors_are_counted_and_the_last_calls_back() {
 #[test]
 fn a_full_ring_takes_nothing_in_part() {
     let channel = Channel::new("0000:82:04.0");
-    // SAFETY: an attached channel.
+    // SAFETY: the channel is attached.
     assert_eq!(unsafe { c::spdk_ioat_get_max_descriptors(channel.0) }, 8);
     let memory = Memory::new(4 << 20, 64);
     for number in 0..6 {
@@ -287,7 +287,7 @@ fn a_full_ring_takes_nothing_in_part() {
     channel.flush();
     assert_eq!(channel.process(), 7);
     assert_eq!(ENDED.take(), [0, 1, 2, 3, 4, 5, 8]);
-    // SAFETY: an attached channel.
+    // SAFETY: the channel is attached.
     assert_eq!(unsafe { c::spdk_ioat_get_dma_capabilities(channel.0) }, c::SPDK_IOAT_ENGINE_COPY_SUPPORTED);
     assert_eq!(channel.fill(1, memory.at(0), 5, 64), -1);
     drop(channel);
@@ -505,7 +505,7 @@ fn a_doorbell_for_many_copies_pays() {
     let channel = Channel::new("0000:80:04.1");
     let memory = Memory::new(256 * 1024, 4096);
     let rate = |per_doorbell: usize| {
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         let begun = unsafe { c::spdk_get_ticks() };
         let (mut built, mut ended, mut waiting) = (0, 0, 0);
         while ended < 20_000 {
@@ -520,7 +520,7 @@ fn a_doorbell_for_many_copies_pays() {
             }
             ended += channel.ended(1).len();
         }
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         20_000.0 * 1e9 / (unsafe { c::spdk_get_ticks() } - begun) as f64
     };
     let (one, many) = (rate(1), rate(128));

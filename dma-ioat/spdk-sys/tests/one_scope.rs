@@ -1,4 +1,4 @@
-//! Libraries that only resolve all together, in a process of its own, because libraries are never unloaded.
+//! Libraries that only resolve all together, in a separate process, because libraries are never unloaded.
 #![expect(unsafe_code, reason = "calls what was loaded")]
 
 mod shape;

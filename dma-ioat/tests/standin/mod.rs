@@ -78,7 +78,7 @@ pub(crate) fn open() -> IoatEngine {
 /// The environment variable that marks a test process on its own machine.
 const VARIABLE: &str = "DMA_IOAT_TEST";
 
-/// Runs the rest of the test `test` in a process of its own, because a process has one machine, that of
+/// Runs the rest of the test `test` in a separate process, because a process has one machine, that of
 /// `config`.
 pub(crate) fn on_machine(test: &str, config: &str, rest: impl FnOnce()) {
     let asked = format!("{test}: {config}");

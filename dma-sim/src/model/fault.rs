@@ -86,8 +86,8 @@ pub enum When {
     Tasks(u64, u64),
     /// Every `n`th task.
     Every(u64),
-    /// Once, at this time. A reset, a stuck channel and a vanishing device need no task and strike then, on
-    /// every open channel. Other faults strike the first task submitted afterwards.
+    /// Once, at this time. A reset, a stuck channel and a vanishing device strike every open channel at that
+    /// time, with or without tasks. Other faults strike the first task submitted afterwards.
     At(Time),
 }
 

@@ -54,7 +54,7 @@ pub enum OnFailure {
 pub enum Reporting {
     /// Each, except coalesced ones where the device supports that.
     Each {
-        /// Whether [`Device::submit_coalesced`](super::Device::submit_coalesced) does it.
+        /// True if [`Device::submit_coalesced`](super::Device::submit_coalesced) leaves out completions.
         coalescing: bool,
     },
     /// The last one of each doorbell, together with those before it.

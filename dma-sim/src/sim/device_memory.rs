@@ -124,7 +124,7 @@ impl DeviceMemory {
             offset
         };
         let allocation = Allocation { memory: Arc::clone(self), offset, size };
-        // The file's pages are zero until they are written, and are released by the drop.
+        // The file's pages are zero until they are written. Dropping the allocation releases them.
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset as u64, size as u64) {
             Ok(()) => Ok(allocation),
             Err(Errno::NOSPC | Errno::NOMEM) => Err(request.out_of_memory()),
@@ -147,7 +147,7 @@ impl DeviceMemory {
     }
 }
 
-/// Allocated memory of a device. Freed by the drop.
+/// Allocated memory of a device. Dropping it frees the memory.
 #[derive(Debug)]
 pub(super) struct Allocation {
     memory: Arc<DeviceMemory>,

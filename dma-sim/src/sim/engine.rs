@@ -143,7 +143,8 @@ impl fmt::Debug for SimEngine {
 }
 
 /// A locked view of the device of a [`SimEngine`]. Made by [`SimEngine::device`].
-// Not mutable, because tasks of the caller's own could write to memory that others have references to.
+// Gives shared access only. With mutable access, the caller could submit its own tasks, which could write to
+// memory that other code has references to.
 #[derive(Debug)]
 pub struct DeviceView<'a>(MutexGuard<'a, State>);
 

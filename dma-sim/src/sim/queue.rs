@@ -76,10 +76,10 @@ fn recover(state: &mut State, channel: ChannelId, stopped: bool, resets: &mut u6
     }
 }
 
-// SAFETY: the model reports every task once, or never if a fault plan says so; it reads and writes only what
-// the task's segments name, within their regions, and nothing once the task has ended; it does so under the
-// lock of the device, as does `poll`, so that the polling thread sees all of it. Tasks start with a doorbell.
-// Dropping stops the channel, which ends all tasks.
+// SAFETY: the model reports every task once, or never if a fault plan says so. It accesses only the segments
+// of the task, which lie in their regions, and stops when the task ends. The model and `poll` hold the lock
+// of the device, so the polling thread sees all bytes that were written. Tasks start with a doorbell.
+// Dropping the queue stops the channel, which ends all tasks.
 unsafe impl RawQueue for SimQueue {
     fn engine_id(&self) -> EngineId {
         self.shared.id

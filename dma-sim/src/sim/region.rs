@@ -28,7 +28,7 @@ pub(super) struct SimRegion {
 #[derive(Debug)]
 enum Backing {
     Heap(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
-    /// The caller's, who keeps it.
+    /// The caller owns the memory and keeps it allocated.
     Registered,
     /// The device's own.
     Device(Allocation),

@@ -47,7 +47,7 @@ fn engine() -> CpuEngine {
 
 fn huge(engine: &CpuEngine) -> Window {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-    // SAFETY: a new mapping, anywhere.
+    // SAFETY: the kernel chooses an unused place for the new mapping.
     let base = unsafe { mmap_anonymous(ptr::null_mut(), HUGE, access, flags) }.expect("64 TiB to map");
     let base = NonNull::new(base.cast::<u8>()).expect("not at 0");
     // SAFETY: the mapping is readable, writable and zeroed, and lives as long as its owner, which does not

@@ -8,7 +8,7 @@ use dma_core::{DmaEngineExt, ErrorKind, QueueOptions, Result, SharedQueueOptions
 use dma_cpu::{CpuEngine, CpuOptions};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Runs this test in a process of its own with a limited address space.
+/// Runs this test in a separate process with a limited address space.
 const ROOM: &str = "DMA_TEST_ROOM";
 
 /// Exit status of the process.

@@ -71,7 +71,7 @@ impl Opened {
             return Err(error(ErrorKind::DeviceLost, "the work queue was not enabled again"));
         }
         live.generation += 1;
-        // A dedicated work queue is opened once at a time.
+        // Close the old portal first: a dedicated work queue can be opened by one file at a time.
         live.portal = None;
         let portal = wq.open(&self.options)?;
         if self.batch > 1 && !portal.takes_batches() {

@@ -55,7 +55,7 @@ unsafe impl Sync for Kernel {}
 
 impl Kernel {
     pub(crate) fn new(file: OwnedFd, shared: bool) -> Result<Self, Errno> {
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let page = unsafe { mmap(std::ptr::null_mut(), PAGE, ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
         let page = match page {
             Ok(page) => NonNull::new(page.cast::<u8>()),
@@ -79,7 +79,7 @@ impl Drop for Kernel {
 ///
 /// # Safety
 ///
-/// The page is that of a work queue of this kind; as [`Portal::submit`].
+/// The page belongs to a work queue of the kind that `shared` states. All requirements of [`Portal::submit`] apply.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> usize {
@@ -172,7 +172,7 @@ unsafe impl Sync for ForkMark {}
 impl ForkMark {
     pub(crate) fn new() -> Result<Self, Errno> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, rights, MapFlags::PRIVATE) }?;
         let mark = Self(NonNull::new(page.cast()).ok_or(Errno::NOMEM)?);
         // SAFETY: this page alone; a child finds zeroes in it.
@@ -252,7 +252,7 @@ mod tests {
     fn pages_that_there_are_not_are_refused() {
         let page = rustix::param::page_size();
         let read = ProtFlags::READ;
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), page, read, MapFlags::PRIVATE) }.unwrap();
         let addr = start.expose_provenance() as u64;
         // SAFETY: the mapping above.

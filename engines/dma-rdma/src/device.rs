@@ -30,7 +30,7 @@ impl<T> Clone for Handle<T> {
 
 impl<T> Copy for Handle<T> {}
 
-// SAFETY: by the library's promise, see above.
+// SAFETY: the library's objects are not bound to a thread (rdma-core's manual pages).
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: the library's calls on one object may be made by several threads at once (rdma-core's manual
 // pages).
@@ -193,7 +193,7 @@ impl Device {
         name: &str,
         options: &RdmaOptions,
     ) -> Result<Arc<Self>> {
-        // SAFETY: an entry of the library's list.
+        // SAFETY: the device is an entry of the library's list.
         let context = Handle::new(unsafe { (verbs.ibv_open_device)(device) })
             .map_err(|errno| failed(format!("{name} cannot be opened"), errno))?;
         let opened = Self::on(verbs, context, name, options);
@@ -214,10 +214,10 @@ impl Device {
         let port = choose_port(verbs, context, name, attr.phys_port_cnt, options)?;
         // SAFETY: an open device, whose `async_fd` is constant.
         let events = unsafe { (*context.as_ptr()).async_fd };
-        // SAFETY: open as long as the device.
+        // SAFETY: the file is open as long as the device.
         let events = unsafe { std::os::fd::BorrowedFd::borrow_raw(events) };
         nonblocking(events)?;
-        // SAFETY: an open device.
+        // SAFETY: the device is open.
         let pd = Handle::new(unsafe { (verbs.ibv_alloc_pd)(context.as_ptr()) })
             .map_err(|errno| failed(format!("{name} has no protection domain left"), errno))?;
         Ok(Self {
@@ -399,13 +399,14 @@ fn nothing(devices: &[(String, *mut ibv_device)], name: &str) -> Error {
         .with_hint(format!("there are: {}", names.join(", ")))
 }
 
-/// The verdict on forks, if the library tells: whether a child leaves the parent's registered pages alone.
+/// Returns true if a child after `fork` does not affect the parent's registered pages; `None` if the library
+/// cannot tell.
 pub(crate) fn is_fork_safe(verbs: &Verbs) -> Option<bool> {
     // SAFETY: takes nothing.
     verbs.ibv_is_fork_initialized.map(|call| unsafe { call() } != FORK_DISABLED)
 }
 
-/// Loads the library, as [`crate::library::open`], with the error of this backend.
+/// Loads the library by [`crate::library::open`]. Converts a failure to this backend's error.
 pub(crate) fn load(dir: Option<&Path>) -> Result<Verbs> {
     crate::library::open(dir).map_err(crate::error::load)
 }

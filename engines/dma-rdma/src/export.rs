@@ -35,7 +35,7 @@ struct Domain {
 impl Domain {
     fn new(device: &Arc<Device>) -> Result<Self> {
         let verbs = &device.verbs;
-        // SAFETY: an open device.
+        // SAFETY: the device is open.
         let pd = unsafe { (verbs.ibv_alloc_pd)(device.context.as_ptr()) };
         // SAFETY: just made. `proof` and queue pairs, which use it, are dropped before.
         let pd =
@@ -65,7 +65,7 @@ impl Granted {
     pub(crate) fn serve(&self, peer: &End) -> Result<(QueuePair, End)> {
         let domain = Arc::clone(&self.domain);
         let (device, pd, cq) = (&self.domain.device, domain.pd.handle(), domain.completions.cq.handle());
-        // SAFETY: of this device, in the domain that is kept.
+        // SAFETY: the completion queue belongs to this device and domain, which the queue pair keeps alive.
         let mut pair = unsafe { QueuePair::new(device, pd, cq, 1, domain) }?;
         let rights = access::REMOTE_READ | region::rights(self.grant.rights, access::REMOTE_WRITE);
         let mine = pair.end(u32::from_le_bytes(random()?))?;

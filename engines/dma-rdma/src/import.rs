@@ -46,7 +46,7 @@ pub(crate) struct Agreed {
     pub(crate) end: End,
 }
 
-/// A connection that is being agreed on, by a thread of its own that ends in bounded time.
+/// A connection that is being agreed on, by a separate thread that ends in bounded time.
 #[derive(Debug)]
 pub(crate) struct Connecting(Option<JoinHandle<Result<Agreed>>>);
 

@@ -75,7 +75,7 @@ impl Pair {
         let (Some(poll_cq), Some(req_notify_cq)) = (ops.poll_cq, ops.req_notify_cq) else {
             return Err(device.lacks());
         };
-        // SAFETY: an open device.
+        // SAFETY: the device is open.
         let channel = unsafe { (verbs.ibv_create_comp_channel)(device.context.as_ptr()) };
         let destroy = verbs.ibv_destroy_comp_channel;
         // SAFETY: just made, and kept with the completion queue that uses it.
@@ -177,7 +177,7 @@ impl Pair {
     /// Takes completions, and returns their number, or a negative number if the queue has failed.
     #[inline]
     pub(crate) fn poll(&self, completions: &mut [ibv_wc]) -> i32 {
-        // SAFETY: this queue's completions, and room for them.
+        // SAFETY: the completion queue lives as long as this value, and the slice has room for that number.
         unsafe {
             (self.poll_cq)(self.completions.cq.as_ptr(), completions.len() as i32, completions.as_mut_ptr())
         }
@@ -185,7 +185,7 @@ impl Pair {
 
     /// Makes the next completion signal the channel.
     pub(crate) fn notify(&self) -> Result<()> {
-        // SAFETY: this queue's completions.
+        // SAFETY: the completion queue lives as long as this value.
         checked(unsafe { (self.req_notify_cq)(self.completions.cq.as_ptr(), 0) })
             .map_err(|errno| failed("the completion queue cannot be armed", errno))
     }
@@ -196,9 +196,9 @@ impl Pair {
 
     /// The channel's file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: this queue's channel, whose file is constant.
+        // SAFETY: the channel lives as long as this value, and its file never changes.
         let fd = unsafe { (*self.channel()).fd };
-        // SAFETY: open as long as the channel.
+        // SAFETY: the file is open as long as the channel, which outlives this borrow.
         unsafe { BorrowedFd::borrow_raw(fd) }
     }
 
@@ -207,7 +207,7 @@ impl Pair {
         let verbs = &self.device.verbs;
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
         let mut events = 0;
-        // SAFETY: this queue's channel, whose file does not block.
+        // SAFETY: the channel lives as long as this value. Its file does not block, so the call returns.
         while unsafe { (verbs.ibv_get_cq_event)(self.channel(), &raw mut cq, &raw mut context) } == 0 {
             events += 1;
         }
@@ -235,6 +235,6 @@ impl Pair {
 /// Makes a queue pair of the device's own domain, for `depth` requests in flight.
 fn new_pair(device: &Arc<Device>, completions: &Arc<Completions>, depth: usize) -> Result<QueuePair> {
     let (cq, completions) = (completions.cq.handle(), Arc::clone(completions));
-    // SAFETY: of this device, which the queue pair keeps, as it does the completions.
+    // SAFETY: domain and completion queue belong to this device. The queue pair keeps both alive.
     unsafe { QueuePair::new(device, device.pd, cq, depth as u32, completions) }
 }

@@ -53,8 +53,9 @@ pub(crate) struct RdmaQueue {
     /// The import whose link is in use.
     pub(crate) link: Option<Target>,
     pub(crate) relay: Option<Relay>,
-    /// The request behind writes, and the memory that it reads to, with that of relays.
+    /// The read request that follows writes and proves that they arrived.
     pub(crate) proof: Ring,
+    /// The memory to which `proof` reads, and through which relays copy.
     pub(crate) bounce: Option<RdmaRegion>,
     pub(crate) ring: Ring,
     pub(crate) depth: usize,

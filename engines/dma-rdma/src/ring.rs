@@ -66,7 +66,7 @@ impl Ring {
     #[inline]
     pub(crate) fn at(&self, number: u64) -> *mut Request {
         let at = number as usize & (self.len - 1);
-        // SAFETY: within the ring.
+        // SAFETY: the index lies within the ring.
         unsafe { self.base.as_ptr().add(at) }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct End {
     pub(crate) mtu: u8,
     /// Reads that it answers at once.
     pub(crate) reads: u8,
-    /// All 0 for none.
+    /// The port's GID; all bytes are 0 if it has none.
     pub(crate) gid: [u8; 16],
 }
 

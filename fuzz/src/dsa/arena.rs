@@ -32,7 +32,7 @@ pub(super) struct Arena {
 
 /// Maps memory, or panics.
 fn map(len: usize, rights: i32, flags: i32, file: RawFd) -> usize {
-    // SAFETY: a new mapping, anywhere.
+    // SAFETY: the kernel chooses an unused place for the new mapping.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, file, 0) };
     assert_ne!(at, libc::MAP_FAILED, "{len} bytes: {}", std::io::Error::last_os_error());
     at.expose_provenance()

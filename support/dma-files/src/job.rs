@@ -30,7 +30,7 @@ pub(crate) struct Memory {
 // SAFETY: the address is a number to all but the system calls that read and write the bytes. The transfer of
 // the operation owns the buffer until its end, and no reference to the bytes exists until then.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives only the address and the length.
 unsafe impl Sync for Memory {}
 
 /// One operation.

@@ -104,7 +104,7 @@ fn once(job: &Job) -> std::result::Result<usize, Errno> {
     let moved = match job.kind {
         // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
         Kind::Read => unsafe { libc::pread(descriptor, begin.cast(), len, at) },
-        // SAFETY: as above.
+        // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
         Kind::Write => unsafe { libc::pwrite(descriptor, begin.cast_const().cast(), len, at) },
         // SAFETY: takes a descriptor only, which the job keeps open.
         Kind::Sync => unsafe { libc::fsync(descriptor) as isize },

@@ -314,7 +314,7 @@ const ERRNO: &str = "DMA_TEST_ERRNO";
 
 /// The child process of the test below.
 #[test]
-#[ignore = "a part of the other test, in a process of its own"]
+#[ignore = "a part of the other test, in a separate process"]
 fn child() {
     let Ok(errno) = std::env::var(ERRNO) else { return };
     forbid_io_uring(errno.parse().expect("a number"));

@@ -19,9 +19,9 @@ pub enum Side {
 pub struct Proof(Mac);
 
 impl Proof {
-    /// Makes the proof of `side` over `parts`, which have fixed lengths: HMAC-SHA-256 of the side's number
-    /// and the parts. The key is derived from `secret` for `context`, which is unique to the protocol, so
-    /// that a proof is worthless in another one.
+    /// Makes the proof of `side` over `parts`, which have fixed lengths. The proof is the HMAC-SHA-256 of the
+    /// side's number followed by the parts. The key is derived from `secret` for `context`, which is unique
+    /// to the protocol, so that a proof is worthless in another one.
     ///
     /// The parts contain random bytes of both sides that are new for each exchange, and all earlier messages.
     /// Otherwise a proof could be replayed.

@@ -123,7 +123,8 @@ mod tests {
         check_mapped(8, 1, Access::READ).unwrap_err();
     }
 
-    /// A peer that may trace this process can open it again for more.
+    /// This limits the descriptor only. A peer with the right to trace this process can open its memory anew
+    /// with more rights.
     #[test]
     fn the_own_memory_is_opened_for_no_more_than_the_rights() {
         for (rights, mode) in [

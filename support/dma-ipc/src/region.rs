@@ -34,9 +34,9 @@ impl SharedMemory {
 pub enum Unexportable {
     /// Allocated for this process alone.
     Private,
-    /// The caller's.
+    /// Memory of the caller, which the engine registered.
     Registered,
-    /// A peer's.
+    /// Memory of a peer.
     Imported,
 }
 

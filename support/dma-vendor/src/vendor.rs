@@ -49,8 +49,8 @@ pub struct Vendor {
     pub default_dirs: &'static [&'static str],
     /// Directories of libraries below the prefix of an installation or a source tree.
     pub lib_subdirs: &'static [&'static str],
-    /// Returns the directories in which the dependencies of the libraries in a directory are looked for
-    /// before the system's.
+    /// Takes a directory with the vendor's libraries. Returns the directories to search for their
+    /// dependencies before the system's directories.
     pub dependency_dirs: fn(&Path) -> Vec<PathBuf>,
     /// Symbols that the libraries use without naming the libraries that define them.
     pub implicit_symbols: &'static [ImplicitSymbols],

@@ -231,12 +231,12 @@ c_calls! {
     }
     /// Destroys a command that was not registered.
     fn doca_argp_cmd_destroy(cmd: Handle<Cmd>) { destroy(cmd) }
-    /// The level of the command line, or the log's.
+    /// Returns the level that the command line sets, or else the log's level.
     fn doca_argp_get_log_level(level: Out<c_int>) {
         let given = lock(&STATE).log_level.unwrap_or_else(|| global(Limit::Lower));
         level.put(given.try_into().unwrap_or_default())
     }
-    /// The SDK's level of the command line, or the log's.
+    /// Returns the SDK's level that the command line sets, or else the log's level.
     fn doca_argp_get_sdk_log_level(level: Out<c_int>) {
         let given = lock(&STATE).sdk_log_level.unwrap_or_else(|| global(Limit::Sdk));
         level.put(given.try_into().unwrap_or_default())

@@ -66,7 +66,7 @@ impl Stream {
     }
 }
 
-/// A buffer of the program's for one line.
+/// The program's buffer for one line.
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
     start: *mut c_char,

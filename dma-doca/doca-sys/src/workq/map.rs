@@ -58,16 +58,16 @@ unsafe fn of<'a>(mmap: *const doca_mmap) -> &'a Map {
 
 pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_t {
     let mut raw = ptr::null_mut();
-    // SAFETY: a place for the handle.
+    // SAFETY: the handle can be written.
     let code = unsafe { super::mmap_create(&raw mut raw) };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a pointer that can be written.
     unsafe { give(code, raw, mmap) }
 }
 
 pub(super) unsafe extern "C" fn destroy(mmap: *mut doca_mmap) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
-    // SAFETY: the library's handle.
+    // SAFETY: the handle is from the library.
     let code = unsafe { (calls().common.doca_mmap_destroy)(map.raw) };
     if code == DOCA_SUCCESS {
         // SAFETY: NULL, or what the library allocated and left to its caller.
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn set_memrange(
     addr: *mut c_void,
     len: usize,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     unsafe { of(mmap) }.range.set((addr, len));
     DOCA_SUCCESS
 }
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn set_permissions(_: *mut doca_mmap, access_mask: 
 }
 
 pub(super) unsafe extern "C" fn add_dev(mmap: *mut doca_mmap, dev: *mut doca_dev) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     unsafe { of(mmap) }.dev.set(dev);
     DOCA_SUCCESS
 }
@@ -102,11 +102,11 @@ pub(super) unsafe extern "C" fn add_dev(mmap: *mut doca_mmap, dev: *mut doca_dev
 pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     let common = &calls().common;
     let Some(populate) = common.doca_mmap_populate else { return DOCA_ERROR_NOT_SUPPORTED };
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
         // One is enough, and others may not be allowed.
-        // SAFETY: the library's handle.
+        // SAFETY: the handle is from the library.
         unsafe { set(map.raw, 1) };
     }
     // SAFETY: the library's map, which this handle owns.
@@ -134,7 +134,7 @@ pub(super) unsafe extern "C" fn import(
     let mut raw = ptr::null_mut();
     // SAFETY: the caller's descriptor and device, and a place for the handle.
     let code = unsafe { create(user_data, export_desc, export_desc_len, dev, &raw mut raw) };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a pointer that can be written.
     unsafe { give(code, raw, mmap) }
 }
 
@@ -145,7 +145,7 @@ pub(super) unsafe extern "C" fn export(
     export_desc_len: *mut usize,
 ) -> doca_error_t {
     let Some(export) = calls().common.doca_mmap_export else { return DOCA_ERROR_NOT_SUPPORTED };
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     let mut descriptor = ptr::null_mut();
     // SAFETY: the library's handle, the caller's device and places.
@@ -153,7 +153,7 @@ pub(super) unsafe extern "C" fn export(
     if code == DOCA_SUCCESS {
         // SAFETY: NULL, or the descriptor of an earlier call, which this one replaces.
         unsafe { free(map.descriptor.replace(descriptor)) };
-        // SAFETY: the caller's place.
+        // SAFETY: the caller passes a pointer that can be written.
         unsafe { export_desc.write(descriptor) };
     }
     code
@@ -168,7 +168,7 @@ pub(super) unsafe extern "C" fn buf_get_by_args(
     data_len: usize,
     buf: *mut *mut doca_buf,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     let get = calls().common.doca_buf_inventory_buf_by_args;
     // SAFETY: the caller's inventory and place, the library's map.

@@ -81,13 +81,13 @@ unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
 
 impl Context {
     fn ctx(&self) -> *mut doca_ctx {
-        // SAFETY: the library's handle.
+        // SAFETY: the handle is from the library.
         unsafe { (calls().dma.doca_dma_as_ctx)(self.raw) }
     }
 
     fn start(&self) -> doca_error_t {
         let common = &calls().common;
-        // SAFETY: the library's handle.
+        // SAFETY: the handle is from the library.
         let code = unsafe { (common.doca_ctx_start)(self.ctx()) };
         if code != DOCA_SUCCESS {
             return code;
@@ -97,7 +97,7 @@ impl Context {
             code = self.create_workq();
         }
         if code == DOCA_SUCCESS {
-            // SAFETY: the library's handles.
+            // SAFETY: the handles are from the library.
             code = unsafe { (common.doca_ctx_workq_add)(self.ctx(), self.workq.get()) };
         }
         if code == DOCA_SUCCESS {
@@ -112,7 +112,7 @@ impl Context {
     fn create_workq(&self) -> doca_error_t {
         let common = &calls().common;
         let mut workq = ptr::null_mut();
-        // SAFETY: a place for the handle.
+        // SAFETY: the handle can be written.
         let code = unsafe { (common.doca_workq_create)(self.depth.get(), &raw mut workq) };
         if code != DOCA_SUCCESS {
             return code;
@@ -120,7 +120,7 @@ impl Context {
         self.workq.set(workq);
         let mut supported = 0;
         if let Some(ask) = common.doca_ctx_get_event_driven_supported {
-            // SAFETY: the library's handle, and a place for the answer.
+            // SAFETY: the handle is from the library, and the result can be written.
             let code = unsafe { ask(self.ctx(), &raw mut supported) };
             supported *= u8::from(code == DOCA_SUCCESS);
         }
@@ -165,7 +165,7 @@ impl Context {
             return self.rest();
         }
         let event = self.event.get();
-        // SAFETY: the library's handle, and a place for the event.
+        // SAFETY: the handle is from the library, and the event can be written.
         let code = unsafe { (self.retrieve)(self.workq.get(), event, NO_FLAGS) };
         // SAFETY: the context owns the event, and no other reference to it exists.
         let address = std::mem::replace(unsafe { &mut (*event).user_data }, NO_TASK);
@@ -177,7 +177,7 @@ impl Context {
         self.in_flight.set(self.in_flight.get() - 1);
         // SAFETY: the job was submitted from this task, which is not freed while it is in flight.
         let user_data = unsafe { (*task).user_data };
-        // SAFETY: the caller's function, for a task of this context.
+        // SAFETY: the caller passes a function for tasks of this context.
         unsafe { (self.completed.get())(task.cast(), user_data, self.user_data.get()) };
         true
     }
@@ -203,7 +203,7 @@ impl Context {
             let result = unsafe { result.u64_ } as doca_error_t;
             // SAFETY: the task is one of this context, and no other reference to it exists.
             unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
-            // SAFETY: the caller's function, for a task of this context.
+            // SAFETY: the caller passes a function for tasks of this context.
             unsafe { (self.failed.get())(task.cast(), user_data, self.user_data.get()) };
             self.stop_running();
         }
@@ -213,7 +213,7 @@ impl Context {
 
 pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t {
     let engine = Box::new(Engine { dma: Cell::new(ptr::null()) });
-    // SAFETY: the caller's place for the handle.
+    // SAFETY: the caller passes a pointer to which the handle can be written.
     unsafe { pe.write(Box::into_raw(engine).cast()) };
     DOCA_SUCCESS
 }
@@ -225,14 +225,14 @@ pub(super) unsafe extern "C" fn pe_destroy(pe: *mut doca_pe) -> doca_error_t {
 }
 
 pub(super) unsafe extern "C" fn pe_connect_ctx(pe: *mut doca_pe, ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller's handles.
+    // SAFETY: the caller passes valid handles.
     unsafe { of::<Engine>(pe) }.dma.set(ctx.cast());
     DOCA_SUCCESS
 }
 
 #[inline]
 pub(super) unsafe extern "C" fn pe_progress(pe: *mut doca_pe) -> u8 {
-    // SAFETY: the caller's handle, whose context is not destroyed.
+    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
     unsafe { served(pe) }.progress().into()
 }
 
@@ -240,20 +240,20 @@ pub(super) unsafe extern "C" fn pe_get_notification_handle(
     pe: *const doca_pe,
     handle: *mut doca_notification_handle_t,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle, whose context is not destroyed.
+    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
     let context = unsafe { served(pe) };
     match calls().common.doca_workq_get_event_handle {
-        // SAFETY: the library's handle, and the caller's place.
+        // SAFETY: the handle is from the library, and the caller's pointer can be written.
         Some(get) if context.events.get() => unsafe { get(context.workq.get(), handle) },
         _ => DOCA_ERROR_NOT_SUPPORTED,
     }
 }
 
 pub(super) unsafe extern "C" fn pe_request_notification(pe: *mut doca_pe) -> doca_error_t {
-    // SAFETY: the caller's handle, whose context is not destroyed.
+    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
     let context = unsafe { served(pe) };
     match calls().common.doca_workq_event_handle_arm {
-        // SAFETY: the library's handle.
+        // SAFETY: the handle is from the library.
         Some(arm) => unsafe { arm(context.workq.get()) },
         None => DOCA_ERROR_NOT_SUPPORTED,
     }
@@ -263,10 +263,10 @@ pub(super) unsafe extern "C" fn pe_clear_notification(
     pe: *mut doca_pe,
     handle: doca_notification_handle_t,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle, whose context is not destroyed.
+    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
     let context = unsafe { served(pe) };
     match calls().common.doca_workq_event_handle_clear {
-        // SAFETY: the library's handles.
+        // SAFETY: the handles are from the library.
         Some(clear) => unsafe { clear(context.workq.get(), handle) },
         None => DOCA_ERROR_NOT_SUPPORTED,
     }
@@ -275,7 +275,7 @@ pub(super) unsafe extern "C" fn pe_clear_notification(
 pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut doca_dma) -> doca_error_t {
     let (common, own) = (&calls().common, &calls().dma);
     let mut raw = ptr::null_mut();
-    // SAFETY: a place for the handle.
+    // SAFETY: the handle can be written.
     let code = unsafe { (own.doca_dma_create)(&raw mut raw) };
     if code != DOCA_SUCCESS {
         return code;
@@ -303,14 +303,14 @@ pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut do
         unsafe { (own.doca_dma_destroy)(raw) };
         return code;
     }
-    // SAFETY: the caller's place for the handle.
+    // SAFETY: the caller passes a pointer to which the handle can be written.
     unsafe { dma.write(Box::into_raw(Box::new(context)).cast()) };
     DOCA_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t {
     let (common, own) = (&calls().common, &calls().dma);
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let context = unsafe { of::<Context>(dma) };
     if context.state.get() != DOCA_CTX_STATE_IDLE {
         return DOCA_ERROR_IN_USE;
@@ -346,7 +346,7 @@ pub(super) unsafe extern "C" fn set_conf(
     failed: doca_dma_task_memcpy_completion_cb_t,
     tasks: u32,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let context = unsafe { of::<Context>(dma) };
     context.depth.set(tasks);
     context.completed.set(completed.unwrap_or(ignore));
@@ -355,7 +355,7 @@ pub(super) unsafe extern "C" fn set_conf(
 }
 
 pub(super) unsafe extern "C" fn ctx_set_user_data(ctx: *mut doca_ctx, user_data: doca_data) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     unsafe { of::<Context>(ctx) }.user_data.set(user_data);
     DOCA_SUCCESS
 }
@@ -364,21 +364,21 @@ pub(super) unsafe extern "C" fn ctx_get_state(
     ctx: *const doca_ctx,
     state: *mut doca_ctx_states,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let context = unsafe { of::<Context>(ctx) };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a pointer that can be written.
     unsafe { state.write(context.state.get()) };
     DOCA_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn ctx_start(ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let context = unsafe { of::<Context>(ctx) };
     if context.state.get() == DOCA_CTX_STATE_IDLE { context.start() } else { DOCA_ERROR_BAD_STATE }
 }
 
 pub(super) unsafe extern "C" fn ctx_stop(ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let context = unsafe { of::<Context>(ctx) };
     context.stop_running();
     if context.state.get() == DOCA_CTX_STATE_IDLE || context.rest() {
@@ -395,7 +395,7 @@ pub(super) unsafe extern "C" fn task_alloc_init(
     user_data: doca_data,
     task: *mut *mut doca_dma_task_memcpy,
 ) -> doca_error_t {
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a valid handle.
     let context = unsafe { of::<Context>(dma) };
     context.tasks.set(context.tasks.get() + 1);
     let base = doca_job {
@@ -408,7 +408,7 @@ pub(super) unsafe extern "C" fn task_alloc_init(
     let made = Box::into_raw(Box::new(Task { job, owner: context, user_data, status: DOCA_SUCCESS }));
     // SAFETY: made above, and no other code has the pointer yet.
     unsafe { (*made).job.base.user_data = doca_data { ptr: made.cast() } };
-    // SAFETY: the caller's place for the handle.
+    // SAFETY: the caller passes a pointer to which the handle can be written.
     unsafe { task.write(made.cast()) };
     DOCA_SUCCESS
 }
@@ -418,17 +418,17 @@ pub(super) unsafe extern "C" fn memcpy_as_task(task: *mut doca_dma_task_memcpy) 
 }
 
 pub(super) unsafe extern "C" fn set_src(task: *mut doca_dma_task_memcpy, src: *const doca_buf) {
-    // SAFETY: the caller's task, which is not in flight.
+    // SAFETY: the caller passes a valid task, which is not in flight.
     unsafe { (*task.cast::<Task>()).job.src_buff = src };
 }
 
 pub(super) unsafe extern "C" fn set_dst(task: *mut doca_dma_task_memcpy, dst: *mut doca_buf) {
-    // SAFETY: the caller's task, which is not in flight.
+    // SAFETY: the caller passes a valid task, which is not in flight.
     unsafe { (*task.cast::<Task>()).job.dst_buff = dst };
 }
 
 pub(super) unsafe extern "C" fn task_get_status(task: *const doca_task) -> doca_error_t {
-    // SAFETY: the caller's task.
+    // SAFETY: the caller passes a valid task.
     unsafe { (*task.cast::<Task>()).status }
 }
 
@@ -443,7 +443,7 @@ pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
 /// A full work queue is out of memory in its own words.
 pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_t {
     let task = task.cast::<Task>();
-    // SAFETY: the caller's task, which is not in flight.
+    // SAFETY: the caller passes a valid task, which is not in flight.
     let owner = unsafe { (*task).owner };
     // SAFETY: a context outlives its tasks.
     let context = unsafe { &*owner };

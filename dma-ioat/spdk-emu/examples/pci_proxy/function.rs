@@ -79,10 +79,10 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
         return Err(wrong());
     }
     // The command that is run must not share one core with this.
-    // SAFETY: no arguments.
+    // SAFETY: the call takes no arguments.
     unsafe { c::spdk_unaffinitize_thread() };
     let mut devices = Vec::<*mut c::spdk_pci_device>::new();
-    // SAFETY: no arguments.
+    // SAFETY: the call takes no arguments.
     let driver = unsafe { c::spdk_pci_ioat_get_driver() };
     // SAFETY: the context lives as long as the call.
     let code = unsafe { c::spdk_pci_enumerate(driver, Some(take), (&raw mut devices).cast()) };

@@ -24,7 +24,7 @@ pub(crate) fn set_up(config: &'static str) {
         // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
         assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
         // The tests' threads are not to share one core.
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         unsafe { c::spdk_unaffinitize_thread() };
     });
 }

@@ -15,7 +15,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(len: usize, byte: u8) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len + HUGE, access, MapFlags::PRIVATE) };
         let base = base.expect("map bench memory").cast::<u8>();
         let base = base.wrapping_add(base.align_offset(HUGE));

@@ -339,10 +339,11 @@ const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
 /// Ordinary copies between probes, in probe lengths. Doubled with each step of `backoff`.
 const PROBE_SPACING: u32 = 8;
-/// Backoff limit for streaming probes, of 2 to 17 copies. At most 33,000 copies lie between two probes at 16
-/// KiB, 6000 above 64 KiB.
+/// Largest `backoff` while `memcpy` is used and probes try streaming. A probe has 2 to 17 copies. Between two
+/// probes lie at most 33,000 copies of 16 KiB, or 6,000 copies longer than 64 KiB.
 const BACKOFF_MAX_MEMCPY: u8 = 8;
-/// Backoff limit for `memcpy` probes, of up to 16 MiB. At most 8 GiB lie between two.
+/// Largest `backoff` while streaming is used and probes try `memcpy`. A probe copies at most 16 MiB. Between
+/// two probes, at most 8 GiB are copied.
 const BACKOFF_MAX_STREAMING: u8 = 6;
 /// Bytes in a streaming probe, after one copy that is not counted. The first copies also write back lines
 /// that `memcpy` left dirty.

@@ -116,12 +116,11 @@ pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fa
 /// The trap handler is installed.
 pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
     let mut fault = MaybeUninit::uninit();
-    // SAFETY: an atomic operation that changes no byte. A fault ends it, because the trap handler is
-    // installed.
+    // SAFETY: the atomic operation changes no byte. A fault ends it, because the trap handler is installed.
     match unsafe { dsa_emu_touch(at, &mut fault) } {
         0 => Ok(()),
-        // It is a write, whatever QEMU says of it.
-        // SAFETY: it faulted, and the handler wrote the fault.
+        // The access was a write, although QEMU may report a read.
+        // SAFETY: the access faulted, so the handler has written `fault`.
         _ => Err(Fault { write: true, ..unsafe { fault.assume_init() } }),
     }
 }

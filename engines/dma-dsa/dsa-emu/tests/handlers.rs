@@ -29,7 +29,7 @@ fn faults_of_the_program_reach_its_own_handler() {
     // SAFETY: a handler that does what handlers may.
     assert_eq!(unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) }, 0);
     let _emu = Emu::start("").unwrap();
-    // SAFETY: a new mapping, anywhere.
+    // SAFETY: the kernel chooses an unused place for the new mapping.
     let page = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

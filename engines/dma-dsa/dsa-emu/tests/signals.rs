@@ -31,7 +31,7 @@ fn a_signal_waits_until_the_trap_has_ended() {
     let emu = Emu::start("size = 128").unwrap();
     let file = std::fs::File::options().read(true).write(true).open(emu.dev_dir().join("wq0.0")).unwrap();
     let (rights, fd) = (libc::PROT_WRITE, file.as_raw_fd());
-    // SAFETY: a new mapping, anywhere.
+    // SAFETY: the kernel chooses an unused place for the new mapping.
     let portal = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0) };
     assert_ne!(portal, libc::MAP_FAILED);
     // SAFETY: no memory is involved.

@@ -97,7 +97,7 @@ impl Pages {
     fn new(pages: usize, last: i32) -> Self {
         let len = (pages + 1) * 4096;
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, anywhere.
+        // SAFETY: the kernel chooses an unused place for the new mapping.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         // SAFETY: the last page of the mapping.

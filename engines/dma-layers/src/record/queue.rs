@@ -133,7 +133,7 @@ impl RecordQueue {
             ([self.src.step(&src), self.dst.step(&dst)], [self.src.stride(&src), self.dst.stride(&dst)]);
         let alike = Expected { src, dst, strides }.row(rest);
         let behind = steps == [0; 2];
-        // A single copy takes fewer bytes as an operation, unless it is contiguous with the last one.
+        // A run of one copy is longer in the trace than an operation, unless it continues the last one.
         if alike < if behind { 1 } else { 2 } {
             return 0;
         }

@@ -149,7 +149,7 @@ unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
     let state = state_of(context);
     let state = lock(&state);
-    // SAFETY: the caller's properties, all numbers.
+    // SAFETY: the caller passes a pointer to properties that can be written. All fields are numbers.
     let attr = unsafe { &mut *attr };
     attr.fw_ver[0] = b'7' as c_char;
     attr.vendor_id = state.vendor_id;
@@ -180,7 +180,7 @@ unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *
         link_layer: state.link_layer,
         ..ibv_port_attr::default()
     };
-    // SAFETY: the caller's properties.
+    // SAFETY: the caller passes a pointer to properties that can be written.
     unsafe { *attr = found };
     0
 }
@@ -196,7 +196,7 @@ unsafe extern "C" fn ibv_query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     let set = lock(&state_of(context)).has_gid && index == 1;
-    // SAFETY: the caller's GID.
+    // SAFETY: the caller passes a pointer to which the GID can be written.
     unsafe { *gid = if set { GID } else { ibv_gid::default() } };
     if index < 3 { 0 } else { -1 }
 }
@@ -204,7 +204,7 @@ unsafe extern "C" fn ibv_query_gid(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     let Some(event_type) = lock(&state_of(context)).events.pop_front() else { return -1 };
-    // SAFETY: the caller's event.
+    // SAFETY: the caller passes a pointer to which the event can be written.
     unsafe { (*event).event_type = event_type };
     0
 }
@@ -447,7 +447,7 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
     if state.error("create_qp").is_some() {
         return ptr::null_mut();
     }
-    // SAFETY: the caller's attributes.
+    // SAFETY: the caller passes valid attributes.
     let attr = unsafe { *attr };
     if attr.cap.max_send_wr > state.max_qp_wr as u32 || attr.qp_type != QPT_RC || attr.sq_sig_all != 0 {
         set_errno(libc::EINVAL);
@@ -482,7 +482,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     if let Some(code) = state.error("modify_qp") {
         return code;
     }
-    // SAFETY: the caller's attributes.
+    // SAFETY: the caller passes valid attributes.
     let attr = unsafe { &*attr };
     let global = state.link_layer == LINK_LAYER_ETHERNET;
     let Some(queue) = state.queues.get_mut(&number) else { return libc::EINVAL };
@@ -547,14 +547,14 @@ unsafe extern "C" fn post_send(
     let (mut taken, mut next) = (0, first);
     let mut code = 0;
     while !next.is_null() {
-        // SAFETY: the caller's chain.
+        // SAFETY: the caller passes a chain of valid requests.
         let wr = unsafe { *next };
         let known = matches!(wr.opcode, WR_RDMA_READ | WR_RDMA_WRITE) && wr.num_sge == 1;
         // SAFETY: a list of one piece, if there is one.
         let sge = unsafe { wr.sg_list.as_ref() }.copied().filter(|_| known);
         let queue = state.queues.get_mut(&number);
         let (Some(queue), Some(sge)) = (queue, sge) else {
-            // SAFETY: the caller's place for the refused request.
+            // SAFETY: the caller passes a pointer to which the refused request can be written.
             unsafe { *bad = next };
             code = libc::EINVAL;
             break;
@@ -562,7 +562,7 @@ unsafe extern "C" fn post_send(
         let full = queue.posted - queue.retired >= queue.depth;
         if full || refuse_after == Some(taken) || queue.state < qp_state::RTS {
             code = if full { libc::ENOMEM } else { libc::EINVAL };
-            // SAFETY: the caller's place.
+            // SAFETY: the caller passes a pointer that can be written.
             unsafe { *bad = next };
             break;
         }

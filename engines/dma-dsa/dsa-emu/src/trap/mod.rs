@@ -99,13 +99,14 @@ pub(crate) fn install() {
         change_mask(libc::SIG_BLOCK, 0);
         for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
             let mut old = MaybeUninit::zeroed();
-            // SAFETY: all zeroes is an action.
+            // SAFETY: all bits zero are a valid action.
             let mut action: sigaction = unsafe { mem::zeroed() };
             action.sa_sigaction = handler as *const () as usize;
             // A fault while a descriptor is read comes from within the handler.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
             action.sa_mask = signal_set(!bits_of_traps());
-            // SAFETY: a handler that does what handlers may, and room for the old action.
+            // SAFETY: the handler makes only calls that are allowed in a signal handler, and `old` has room
+            // for the old action.
             if unsafe { real_sigaction(signal, &raw const action, old.as_mut_ptr()) } == 0 {
                 // SAFETY: written by the call.
                 previous.store(Box::into_raw(Box::new(unsafe { old.assume_init() })), Ordering::Release);
@@ -267,9 +268,9 @@ impl Registers for Context<'_> {
 
 extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let registers = context.cast::<ucontext_t>();
-    // SAFETY: the system passes a valid context,
+    // SAFETY: the system passes a valid context.
     let registers = unsafe { &mut *registers };
-    // SAFETY: and a valid description.
+    // SAFETY: the system passes a valid description.
     let described = unsafe { &*info };
     if recovered(described, registers) {
         return;
@@ -278,7 +279,7 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
         Trap::Taken => {}
         Trap::Other => {
             let was_sent = described.si_code <= 0;
-            // SAFETY: the arguments of this very call.
+            // SAFETY: passes on the arguments of this call.
             unsafe { forward(signal, info, context, !was_sent) };
         }
         Trap::Faulted(fault) => fault_in_program(fault, registers),

@@ -14,7 +14,7 @@ const ALL_FLAGS: u64 = 0x8d5 | 0x200;
 fn map(emu: &Emu, rights: c_int) -> *mut u8 {
     let file = std::fs::File::options().read(true).write(true).open(emu.dev_dir().join("wq0.0")).unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: a new mapping, anywhere.
+    // SAFETY: the kernel chooses an unused place for the new mapping.
     let page = unsafe { libc::mmap(ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0) };
     assert_ne!(page, libc::MAP_FAILED);
     page.cast()
@@ -41,9 +41,9 @@ fn wait(record: *const u8) -> u8 {
 /// Hands an instruction that goes from RDX to RAX to the handler of SIGILL. Returns the end of the trap, the
 /// distance at which the program continues, and its flags.
 fn run(code: u64, to: u64, from: u64) -> (Trap, u64, u64) {
-    // SAFETY: all zeroes is a context,
+    // SAFETY: all bits zero are a valid context.
     let mut context: ucontext_t = unsafe { mem::zeroed() };
-    // SAFETY: and a description.
+    // SAFETY: all bits zero are a valid description.
     let mut info: siginfo_t = unsafe { mem::zeroed() };
     info.si_signo = libc::SIGILL;
     let mut registers = Context(&mut context);
