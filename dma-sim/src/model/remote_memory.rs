@@ -2,6 +2,8 @@
 //! through a bounce buffer for memory without an address in this process.
 #![expect(unsafe_code, reason = "copies between raw addresses and a buffer; others may hold the same memory")]
 
+use dma_core::racy_copy;
+
 use super::channel::Task;
 use super::memory::{MemoryTable, Piece};
 use super::motion::{self, runs, turned};
@@ -116,7 +118,8 @@ impl BounceBuffer {
             // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { gather(memory, &task.src, at, left) }?;
             if task.kind != TaskKind::Compare {
-                result = crc32c::crc32c_append(result as u32, left).into();
+                // SAFETY: the bytes are borrowed.
+                result = unsafe { racy_copy::crc32c(result as u32, left.as_ptr(), left.len()) }.into();
                 continue;
             }
             // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
@@ -189,7 +192,7 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
         } else {
             // SAFETY: the caller's piece is not far, so it is registered and reachable; the buffer is this
             // module's own.
-            unsafe { dma_core::racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
+            unsafe { racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
         }
     }
     Ok(())
@@ -208,7 +211,7 @@ unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> 
         } else {
             // SAFETY: the caller's piece is not far, so it is registered and reachable; the buffer is this
             // module's own.
-            unsafe { dma_core::racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
+            unsafe { racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
         }
     }
     Ok(())

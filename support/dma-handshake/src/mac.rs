@@ -1,8 +1,11 @@
 //! [`Mac`]: HMAC-SHA-256, which needs no C compiler, and the keys that are derived with it.
 
-use hmac::digest::CtOutput;
-use hmac::{Hmac, KeyInit, Mac as _};
-use sha2::Sha256;
+use std::hint::black_box;
+
+#[cfg(feature = "accelerated")]
+use accelerated as hmac;
+#[cfg(not(feature = "accelerated"))]
+use portable as hmac;
 
 /// Length of a MAC in bytes.
 pub(crate) const MAC_LEN: usize = 32;
@@ -14,11 +17,7 @@ pub(crate) struct Mac([u8; MAC_LEN]);
 impl Mac {
     /// Returns the MAC of `parts`, one after the other. They have fixed lengths, or only the last has not.
     pub(crate) fn new<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> Self {
-        let mut hmac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-        for part in parts {
-            hmac.update(part);
-        }
-        Self(hmac.finalize().into_bytes().into())
+        Self(hmac(key, parts))
     }
 
     pub(crate) const fn as_bytes(&self) -> &[u8; MAC_LEN] {
@@ -28,8 +27,9 @@ impl Mac {
 
 impl PartialEq for Mac {
     fn eq(&self, other: &Self) -> bool {
-        let constant_time = |mac: &Self| CtOutput::<Hmac<Sha256>>::new(mac.0.into());
-        constant_time(self) == constant_time(other)
+        // `black_box` keeps the compiler from ending the comparison at the first difference.
+        let bytes = self.0.iter().zip(&other.0);
+        bytes.fold(0, |differences, (a, b)| black_box(differences | (a ^ b))) == 0
     }
 }
 
@@ -45,6 +45,28 @@ impl PartialEq<[u8]> for Mac {
     }
 }
 
+/// Returns the HMAC by instructions that every processor has.
+#[cfg(any(test, not(feature = "accelerated")))]
+fn portable<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> [u8; MAC_LEN] {
+    let mut hmac = hmac_sha256::HMAC::new(key);
+    for part in parts {
+        hmac.update(part);
+    }
+    hmac.finalize()
+}
+
+/// Returns the HMAC by the processor's instructions for SHA-256, if it has some.
+#[cfg(any(test, feature = "accelerated"))]
+fn accelerated<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> [u8; MAC_LEN] {
+    use hmac::{Hmac, KeyInit as _, Mac as _};
+
+    let mut hmac = Hmac::<sha2::Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for part in parts {
+        hmac.update(part);
+    }
+    hmac.finalize().into_bytes().into()
+}
+
 /// Derives a key from `secret` for `context`, which is unique to the purpose, and for `parts`, which have
 /// fixed lengths. The length of the context is part of the input, so that no two contexts give the same key.
 pub(crate) fn derive_key(context: &str, secret: &[u8], parts: &[&[u8]]) -> [u8; MAC_LEN] {
@@ -54,7 +76,28 @@ pub(crate) fn derive_key(context: &str, secret: &[u8], parts: &[&[u8]]) -> [u8; 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn both_kinds_of_instructions_give_the_same_mac(
+            key in prop::collection::vec(any::<u8>(), 0..150),
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4),
+        ) {
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            prop_assert_eq!(portable(&key, &parts), accelerated(&key, &parts));
+        }
+
+        #[test]
+        fn macs_that_differ_in_any_bit_are_not_equal(at in 0..MAC_LEN, bit in 0..8) {
+            let mac = Mac::new(b"key", []);
+            let mut other = mac;
+            other.0[at] ^= 1_u8 << bit;
+            prop_assert!(mac != other);
+        }
+    }
 
     /// RFC 4231, test case 2.
     #[test]

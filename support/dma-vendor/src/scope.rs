@@ -9,12 +9,14 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use dma_core::OutputFile;
 use object::elf::{
     DT_HASH, DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, ELFCLASS64, ELFDATA2LSB,
     ELFDATA2MSB, ELFMAG, ELFOSABI_NONE, ET_DYN, EV_CURRENT, FileFlags, FileHeader64, Ident, PF_R, PF_W,
@@ -119,7 +121,7 @@ fn load_together(files: &[&Path]) -> Result<(), LoadError> {
         );
         LoadError::NoList { reason }
     })?;
-    open(&on_disk)
+    open(on_disk.temporary_path().expect("a regular file is not written directly"))
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -225,11 +227,13 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a temporary file, which is deleted when the path is dropped.
-fn on_disk(bytes: &[u8]) -> io::Result<tempfile::TempPath> {
-    let mut file = tempfile::Builder::new().prefix("dma-vendor-").suffix(".so").tempfile()?;
+/// Makes a temporary file that only this user can read. It is deleted when it is dropped.
+fn on_disk(bytes: &[u8]) -> io::Result<OutputFile> {
+    // A name that nobody can guess, so that no other user has put a link there.
+    let name = format!("dma-vendor-{:016x}.so", RandomState::new().hash_one(0));
+    let mut file = OutputFile::create_private(&std::env::temp_dir().join(name))?;
     file.write_all(bytes)?;
-    Ok(file.into_temp_path())
+    Ok(file)
 }
 
 /// Makes a library that needs these files and has no content of its own.

@@ -1,8 +1,8 @@
 //! CRC-32C of bytes that others may access at the same time, alone or while they are copied.
 //!
 //! The bytes are read once, by special instructions of the processor (`x86_64.rs`, `aarch64.rs`). On other
-//! processors, and for sanitizers and Miri, the bytes are copied to a buffer and passed to the crate
-//! `crc32c`.
+//! processors, and for sanitizers and Miri, the bytes are copied to a buffer and looked up in tables
+//! (`portable.rs`).
 #![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
 
 #[cfg(all(target_arch = "aarch64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
@@ -12,6 +12,7 @@ mod aarch64;
     not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
 ))]
 mod fold;
+mod portable;
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 mod x86_64;
 
@@ -85,7 +86,7 @@ unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len
         let n = CHUNK.min(len - at);
         // SAFETY: the `n` bytes lie within the source, and the buffer is at least that long.
         unsafe { super::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
-        crc = crc32c::crc32c_append(crc, &bytes[..n]);
+        crc = portable::append(crc, &bytes[..n]);
         if TO != NOWHERE {
             // SAFETY: the `n` bytes lie within the destination, and the buffer is at least that long.
             unsafe { super::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
@@ -93,6 +94,7 @@ unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len
     }
     crc
 }
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -109,6 +111,7 @@ mod tests {
         ) {
             let src: Vec<u8> = (0..(len + from) as u64).map(|i| (first.wrapping_mul(i + 1) >> 23) as u8).collect();
             let expected = crc32c::crc32c_append(seed, &src[from..]);
+            prop_assert_eq!(portable::append(seed, &src[from..]), expected);
             let start = src.as_ptr().wrapping_add(from);
             // SAFETY: the pointer and the length are those of the rest of the vector.
             prop_assert_eq!(unsafe { crc32c(seed, start, len) }, expected);
