@@ -54,7 +54,8 @@ impl Visitor<'_> for Key {
 }
 
 /// Returns the valid words, after the one that was probably meant.
-pub(crate) fn remedy(word: &str, known: &[&str]) -> String {
+#[must_use]
+pub fn remedy(word: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     match closest_name(&word.to_ascii_lowercase(), known) {
         Some(close) => format!("did you mean `{close}`? There are: {list}"),
@@ -155,6 +156,51 @@ macro_rules! configuration {
                         "required": REQUIRED,
                         "additionalProperties": false,
                     })
+                }
+            }
+        };
+    };
+}
+
+/// Reads and writes a type as words: its name in errors, and each word with its value.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! configuration_words {
+    ($type:ident, $what:literal: $($word:literal => $value:expr),+) => {
+        const _: () = {
+            use $crate::configuration::serde::{de, ser};
+
+            impl ser::Serialize for $type {
+                fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    let word = [$(($word, $value)),+].into_iter().find(|(_, value)| value == self);
+                    match word {
+                        Some((word, _)) => serializer.serialize_str(word),
+                        None => Err(ser::Error::custom(format_args!("{self:?} has no word"))),
+                    }
+                }
+            }
+
+            impl<'de> de::Deserialize<'de> for $type {
+                fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    let read = <String as de::Deserialize>::deserialize(deserializer)?;
+                    let found = [$(($word, $value)),+].into_iter().find(|(word, _)| *word == read);
+                    found.map(|(_, value)| value).ok_or_else(|| {
+                        let remedy = $crate::configuration::remedy(&read, &[$($word),+]);
+                        de::Error::custom(format_args!("no {} `{read}`: {remedy}", $what))
+                    })
+                }
+            }
+
+            #[cfg(feature = "schemars")]
+            impl $crate::configuration::schemars::JsonSchema for $type {
+                fn schema_name() -> std::borrow::Cow<'static, str> {
+                    stringify!($type).into()
+                }
+
+                fn json_schema(
+                    _: &mut $crate::configuration::schemars::SchemaGenerator,
+                ) -> $crate::configuration::schemars::Schema {
+                    $crate::configuration::schemars::json_schema!({ "type": "string", "enum": [$($word),+] })
                 }
             }
         };

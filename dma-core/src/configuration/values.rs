@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::remedy;
-use crate::{Access, CacheHint, EngineName, Place, parse_size};
+use crate::{Access, CacheHint, EngineName, Place, configuration_words, parse_size};
 
 /// A size: a whole number of bytes, or text such as `64K`, `2M` and `1GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,46 +121,9 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Values of a type that are written as words.
-macro_rules! words {
-    ($type:ident, $what:literal: $($word:literal => $value:expr),+) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let word = [$(($word, $value)),+].into_iter().find(|(_, value)| value == self);
-                match word {
-                    Some((word, _)) => serializer.serialize_str(word),
-                    None => Err(serde::ser::Error::custom(format_args!("{self:?} has no word"))),
-                }
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let read = String::deserialize(deserializer)?;
-                let found = [$(($word, $value)),+].into_iter().find(|(word, _)| *word == read);
-                found.map(|(_, value)| value).ok_or_else(|| {
-                    let remedy = remedy(&read, &[$($word),+]);
-                    D::Error::custom(format_args!("no {} `{read}`: {remedy}", $what))
-                })
-            }
-        }
-
-        #[cfg(feature = "schemars")]
-        impl schemars::JsonSchema for $type {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($type).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "enum": [$($word),+] })
-            }
-        }
-    };
-}
-
-words!(CacheHint, "cache hint": "auto" => Self::Auto, "hot" => Self::Hot, "cold" => Self::Cold);
-words!(Place, "place": "host" => Self::Host, "device" => Self::Device);
-words!(Right, "right": "READ" => Self(Access::READ), "WRITE" => Self(Access::WRITE));
+configuration_words!(CacheHint, "cache hint": "auto" => Self::Auto, "hot" => Self::Hot, "cold" => Self::Cold);
+configuration_words!(Place, "place": "host" => Self::Host, "device" => Self::Device);
+configuration_words!(Right, "right": "READ" => Self(Access::READ), "WRITE" => Self(Access::WRITE));
 
 /// One right of [`Access`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
