@@ -54,8 +54,8 @@ pub use memory::{
     spawn_thread,
 };
 pub use names::{
-    Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, Verdict, closest_name,
-    parse_size,
+    Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, StaticBackend, Verdict,
+    closest_name, parse_size,
 };
 pub use planner::{Answer, Batch, OpError, OpFailure};
 pub use queue::{Driver, Queue, SubmitResult, Transfer};

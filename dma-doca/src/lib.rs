@@ -41,7 +41,7 @@ mod options;
 mod queue;
 mod region;
 
-pub use backend::{BACKEND, DocaBackend};
+pub use backend::BACKEND;
 pub use device::{DeviceCapabilities, DeviceInfo, FunctionKind, Representor, discover, discover_with};
 pub use doca_sys::{DOCA, LIB_DIR_VARIABLE, Library, LoadError, Vendor};
 pub use engine::DocaEngine;

@@ -66,18 +66,6 @@ pub enum SdkLog {
     Debug,
 }
 
-/// Defines builder methods that set the field of their argument's name.
-macro_rules! setters {
-    ($(#[$doc:meta] [$($fn:ident)+] $name:ident($field:ident: $type:ty) = $value:expr;)*) => {$(
-        #[$doc]
-        #[must_use]
-        pub $($fn)+ $name(mut self, $field: $type) -> Self {
-            self.$field = $value;
-            self
-        }
-    )*};
-}
-
 impl DocaOptions {
     /// The options that engine names can have.
     pub const INFO: &'static [OptionInfo] = &[
@@ -116,21 +104,14 @@ impl DocaOptions {
         Self::default()
     }
 
-    setters! {
-        /// Sets the PCI address.
-        [const fn] with_address(address: PciAddress) = Some(address);
-        /// Sets the name of the network interface or InfiniBand device.
-        [fn] with_interface(interface: impl Into<String>) = Some(interface.into());
-        /// Sets the directory of the SDK's libraries, or its installation prefix.
-        [fn] with_lib_dir(lib_dir: impl Into<PathBuf>) = Some(lib_dir.into());
-        /// Sets the SDK's calls, instead of loading libraries.
-        [fn] with_library(library: Library) = Some(library);
-        /// Sets the depth of queues opened without one, in descriptors.
-        [const fn] with_queue_depth(queue_depth: usize) = Some(queue_depth);
-        /// Sets the fabric over which peers reach exported memory.
-        [const fn] with_export(export: Fabric) = export;
-        /// Sets the level from which the SDK's log lines become `tracing` events.
-        [const fn] with_log(log: SdkLog) = log;
+    dma_core::setters! {
+        with_address(address: Some(PciAddress));
+        with_interface(interface: Some(impl Into<String>));
+        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
+        with_library(library: Some(impl Into<Library>));
+        with_queue_depth(queue_depth: Some(usize));
+        with_export(export: Fabric);
+        with_log(log: SdkLog);
     }
 
     /// Reads the device and the options of an engine name, such as `doca:03:00.0,depth=64`. See

@@ -37,7 +37,7 @@ mod queue;
 mod recovery;
 mod region;
 
-pub use backend::{BACKEND, IoatBackend};
+pub use backend::BACKEND;
 pub use dma_core::PciAddress;
 pub use engine::{IoatEngine, discover};
 pub use options::{EnvSetup, HugePages, IoatOptions};

@@ -117,26 +117,15 @@ impl IoatOptions {
         Self::default()
     }
 
-    /// Sets the channel.
-    #[must_use]
-    pub const fn with_address(mut self, address: PciAddress) -> Self {
-        self.address = Some(address);
-        self
-    }
-
-    /// Sets the directory of SPDK's shared libraries.
-    #[must_use]
-    pub fn with_lib_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.lib_dir = Some(dir.into());
-        self
-    }
-
-    /// Sets SPDK's calls, instead of loading a library. Engines opened with the same calls share an
-    /// environment.
-    #[must_use]
-    pub fn with_library(mut self, library: Library) -> Self {
-        self.library = Some(library);
-        self
+    dma_core::setters! {
+        with_address(address: Some(PciAddress));
+        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
+        with_mem(mem: Some(u32));
+        with_huge(huge: HugePages);
+        with_env(env: EnvSetup);
+        /// Sets SPDK's calls, instead of loading a library. Engines opened with the same calls share an
+        /// environment.
+        with_library(library: Some(impl Into<Library>));
     }
 
     /// Sets the CPUs for SPDK's environment.
@@ -146,31 +135,10 @@ impl IoatOptions {
         self
     }
 
-    /// Sets the memory for DMA, in MiB.
-    #[must_use]
-    pub const fn with_mem(mut self, mib: u32) -> Self {
-        self.mem = Some(mib);
-        self
-    }
-
-    /// Sets the use of huge pages.
-    #[must_use]
-    pub const fn with_huge(mut self, huge: HugePages) -> Self {
-        self.huge = huge;
-        self
-    }
-
     /// Sets the PCI functions that SPDK may take.
     #[must_use]
     pub fn with_allow(mut self, functions: impl IntoIterator<Item = PciAddress>) -> Self {
         self.allow = Some(functions.into_iter().collect());
-        self
-    }
-
-    /// Sets the code that sets SPDK's environment up.
-    #[must_use]
-    pub const fn with_env(mut self, env: EnvSetup) -> Self {
-        self.env = env;
         self
     }
 

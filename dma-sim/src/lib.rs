@@ -12,5 +12,5 @@ mod backend;
 pub mod model;
 pub mod sim;
 
-pub use backend::{BACKEND, SimBackend};
+pub use backend::BACKEND;
 pub use sim::{SimEngine, SimOptions};

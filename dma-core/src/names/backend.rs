@@ -55,6 +55,54 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn doctor(&self) -> Vec<Finding>;
 }
 
+/// A [`Backend`] as a table of its properties and functions. The fields are the methods of the same names.
+#[derive(Debug)]
+pub struct StaticBackend {
+    /// See [`Backend::name`].
+    pub name: &'static str,
+    /// See [`Backend::about`].
+    pub about: &'static str,
+    /// See [`Backend::device`].
+    pub device: Option<&'static str>,
+    /// See [`Backend::is_hardware`].
+    pub is_hardware: bool,
+    /// See [`Backend::options`].
+    pub options: &'static [OptionInfo],
+    /// See [`Backend::open`].
+    pub open: fn(&EngineName) -> Result<Arc<dyn DmaEngine>>,
+    /// See [`Backend::discover`].
+    pub discover: fn() -> Vec<Discovered>,
+    /// See [`Backend::doctor`].
+    pub doctor: fn() -> Vec<Finding>,
+}
+
+impl Backend for StaticBackend {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn about(&self) -> &'static str {
+        self.about
+    }
+    fn device(&self) -> Option<&'static str> {
+        self.device
+    }
+    fn is_hardware(&self) -> bool {
+        self.is_hardware
+    }
+    fn options(&self) -> &'static [OptionInfo] {
+        self.options
+    }
+    fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
+        (self.open)(name)
+    }
+    fn discover(&self) -> Vec<Discovered> {
+        (self.discover)()
+    }
+    fn doctor(&self) -> Vec<Finding> {
+        (self.doctor)()
+    }
+}
+
 impl EngineName {
     /// Returns the name of the engine that `backend` opens without device and options.
     #[must_use]

@@ -7,7 +7,7 @@ mod option_value;
 mod pci;
 mod size;
 
-pub use backend::{Backend, Discovered, Finding, OptionInfo, Verdict};
+pub use backend::{Backend, Discovered, Finding, OptionInfo, StaticBackend, Verdict};
 pub use closest::closest_name;
 pub use engine_name::EngineName;
 pub use option_value::OptionValue;

@@ -150,34 +150,17 @@ impl SimOptions {
         Self { profile, ..self }
     }
 
-    /// Sets the seed.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
+    dma_core::setters! {
+        with_seed(seed: u64);
+        with_clock(clock: Clock);
+        with_trace(trace: TraceMode);
+        with_device_memory(device_memory: Some(u64));
     }
 
     /// Sets the faults.
     #[must_use]
     pub fn with_faults(self, faults: FaultPlan) -> Self {
         Self { faults, ..self }
-    }
-
-    /// Sets the clock.
-    #[must_use]
-    pub fn with_clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
-    }
-
-    /// Sets the extent of the record.
-    #[must_use]
-    pub fn with_trace(self, trace: TraceMode) -> Self {
-        Self { trace, ..self }
-    }
-
-    /// Gives the device memory of its own, in bytes.
-    #[must_use]
-    pub fn with_device_memory(self, bytes: u64) -> Self {
-        Self { device_memory: Some(bytes), ..self }
     }
 
     /// Reads the options of an engine name, such as `sim:seed=7,profile=bluefield3`; see

@@ -20,7 +20,7 @@ mod sync;
 mod tokens;
 mod transfer;
 
-pub use backend::{BACKEND, CpuBackend};
+pub use backend::BACKEND;
 pub use copy_tuner::CopyTuner;
 pub use engine::CpuEngine;
 pub use kernel::Kernel;

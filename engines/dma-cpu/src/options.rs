@@ -82,25 +82,10 @@ impl CpuOptions {
         Ok(options)
     }
 
-    /// Sets the number of helper threads; 0 for none.
-    #[must_use]
-    pub const fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
-        self
-    }
-
-    /// Sets the longest operation, in bytes, that is done during submission.
-    #[must_use]
-    pub const fn with_inline_limit(mut self, bytes: usize) -> Self {
-        self.inline_limit = bytes;
-        self
-    }
-
-    /// Sets the hint of queues that are opened with [`CacheHint::Auto`].
-    #[must_use]
-    pub const fn with_hint(mut self, hint: CacheHint) -> Self {
-        self.hint = hint;
-        self
+    dma_core::setters! {
+        with_threads(threads: Some(usize));
+        with_inline_limit(inline_limit: usize);
+        with_hint(hint: CacheHint);
     }
 
     /// Checks all ranges. Returns the number of threads.

@@ -31,6 +31,6 @@ mod region;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{BACKEND, DsaBackend};
+pub use backend::BACKEND;
 pub use engine::{DsaEngine, discover};
 pub use options::DsaOptions;

@@ -46,7 +46,7 @@ mod shared;
 mod tests;
 mod wire;
 
-pub use backend::{BACKEND, RdmaBackend};
+pub use backend::BACKEND;
 pub use engine::{RdmaEngine, discover};
 pub use options::RdmaOptions;
 use verbs_sys as verbs;

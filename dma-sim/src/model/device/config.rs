@@ -26,22 +26,15 @@ impl DeviceConfig {
         Self { profile, seed: 0, faults: FaultPlan::none(), trace: TraceMode::Off, tearing: true }
     }
 
-    /// Sets the seed.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
+    dma_core::setters! {
+        with_seed(seed: u64);
+        with_trace(trace: TraceMode);
     }
 
     /// Sets the faults.
     #[must_use]
     pub fn with_faults(self, faults: FaultPlan) -> Self {
         Self { faults, ..self }
-    }
-
-    /// Sets the extent of the record.
-    #[must_use]
-    pub fn with_trace(self, trace: TraceMode) -> Self {
-        Self { trace, ..self }
     }
 }
 
