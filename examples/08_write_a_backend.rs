@@ -113,7 +113,7 @@ unsafe impl RawRegion for MyRegion {
 
 impl Drop for MyRegion {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `allocate_raw`.
+        // SAFETY: the memory was allocated with this layout in `allocate_raw`.
         unsafe { std::alloc::dealloc(self.info.addr.as_ptr(), self.layout) };
     }
 }
@@ -219,7 +219,7 @@ impl Backend for MyBackend {
     }
 
     fn device(&self) -> Option<&'static str> {
-        // There is but one.
+        // There is only one device, so names do not select one.
         None
     }
 

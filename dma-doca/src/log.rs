@@ -60,7 +60,7 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     let mut backend = std::ptr::null_mut();
     // SAFETY: an open file, which is never closed, and a pointer that can be written.
     if unsafe { create(fd, &raw mut backend) } == DOCA_SUCCESS {
-        // SAFETY: made above.
+        // SAFETY: the object was made above.
         unsafe { set_level(backend, level) };
     }
 }

@@ -198,11 +198,11 @@ impl Mmap {
             // SAFETY: the inventory and the map are started.
             code = unsafe { get(inventory, self.raw(), addr.cast(), len, addr.cast(), 0, &raw mut buf) };
             if code == DOCA_SUCCESS {
-                // SAFETY: made above.
+                // SAFETY: the object was made above.
                 unsafe { (common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
             }
         }
-        // SAFETY: made above, and without buffers.
+        // SAFETY: the object was made above, and without buffers.
         let destroyed = unsafe { (common.doca_buf_inventory_destroy)(inventory) };
         check(sdk, "doca_buf_inventory_destroy", destroyed)?;
         match code {

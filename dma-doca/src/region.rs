@@ -245,7 +245,7 @@ unsafe impl RawRegion for DocaRegion {
             return Err(error(ErrorKind::Unsupported, "over PCI, the right to write includes reading")
                 .with_hint("export with READ and WRITE, or with READ alone"));
         };
-        // SAFETY: inside of the region.
+        // SAFETY: the access lies inside of the region.
         let base = unsafe { base.add(offset) };
         // A map of its own grants just this range and these rights, and is destroyed separately from the
         // region's.

@@ -177,7 +177,7 @@ impl IoatQueue {
         ffi::translate(&self.environment.spdk, dst.addr, dst.len)
             .map_err(|at| Refused::Unreachable { at, len: dst.len })?;
         let fill = Fill::new(dst.addr, dst.len, pattern);
-        // SAFETY: within the destination, which the queue may write until the completion.
+        // SAFETY: the access lies within the destination, which the queue may write until the completion.
         unsafe { fill.begin() };
         let (to, count) = (fill.rest.as_ptr().cast(), self.count());
         let code = match fill.len as u64 {

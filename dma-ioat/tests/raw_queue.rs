@@ -40,14 +40,14 @@ fn copies(region: &dyn RawRegion, tokens: std::ops::Range<u64>) -> Vec<Descripto
 
 fn region(engine: &IoatEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(LEN * 40)).unwrap();
-    // SAFETY: within the region, which only this test uses.
+    // SAFETY: the access lies within the region, which only this test uses.
     unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
 
 fn byte(region: &dyn RawRegion, offset: usize) -> u8 {
     let at = region.info().addr.offset(offset).as_ptr();
-    // SAFETY: inside of the region, and no device writes it now.
+    // SAFETY: the access lies inside of the region, and no device writes it now.
     unsafe { at.read() }
 }
 

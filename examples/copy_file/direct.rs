@@ -102,7 +102,7 @@ impl Copying<'_> {
             if moved {
                 continue;
             }
-            // Wait for the chunk that is the furthest.
+            // Wait for a chunk in the last state that has one.
             if !self.writes.is_empty() {
                 self.finish_write(true)?;
             } else if !self.copies.is_empty() {

@@ -234,7 +234,7 @@ unsafe impl Sync for Aligned {}
 impl AsMut<[u8]> for Aligned {
     fn as_mut(&mut self) -> &mut [u8] {
         #[expect(unsafe_code, reason = "makes a slice of allocated memory")]
-        // SAFETY: allocated with this length, zeroed, and borrowed exclusively.
+        // SAFETY: the memory was allocated with this length, zeroed, and borrowed exclusively.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size())
         }
@@ -244,7 +244,7 @@ impl AsMut<[u8]> for Aligned {
 impl Drop for Aligned {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "frees allocated memory")]
-        // SAFETY: allocated with this layout, and freed once.
+        // SAFETY: the memory was allocated with this layout, and freed once.
         unsafe {
             std::alloc::dealloc(self.start.as_ptr(), self.layout);
         }

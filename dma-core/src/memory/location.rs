@@ -19,7 +19,8 @@ pub(crate) struct Location {
     space: u64,
     /// The offset that, added to an address in descriptors, gives the address in the space.
     shift: u64,
-    /// The export of this process that was imported. While it exists, its bytes are the import's.
+    /// The export of this process that was imported. While the export exists, the import has the
+    /// same bytes.
     own: Option<Arc<Listed>>,
 }
 

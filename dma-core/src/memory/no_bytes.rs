@@ -31,7 +31,7 @@ pub(super) fn region(
     Region::new(Box::new(NoBytes(info)), memory, backend)
 }
 
-// SAFETY: nothing changes, and the key is new. Any address is one of 0 bytes.
+// SAFETY: nothing changes, and the key is new. Every address is valid for 0 bytes.
 unsafe impl RawRegion for NoBytes {
     fn info(&self) -> &RegionInfo {
         &self.0

@@ -53,7 +53,8 @@ impl Shelf {
         None
     }
 
-    /// Makes room for `total` buffers, at most [`MAX`], and for some more if there were any before.
+    /// Makes room for `total` buffers, at most [`MAX`]. An inventory that has buffers already gets some spare
+    /// ones.
     fn grow(&self, total: usize, home: &Weak<Returned>) -> Outcome {
         let before = self.len();
         if total <= before {

@@ -96,7 +96,7 @@ c_calls! {
         // SAFETY: C passes the size of the array beside it.
         unsafe { vuid.text(text, size as usize) }
     }
-    /// Such as `0000:3b:00.0`.
+    /// Writes the PCI address, such as `0000:3b:00.0`.
     fn doca_devinfo_rep_get_pci_addr_str(devinfo_rep: Handle<RepInfo>, pci_addr_str: Out<c_char>) {
         let address = &devinfo_rep.get()?.function().pci;
         // SAFETY: the reference asks for an array of that size.

@@ -357,7 +357,7 @@ fn no_batch(batch: *const c::doca_task_batch) -> Code {
 }
 
 c_calls! {
-    /// Hands a task to its context and rings the doorbell. On an error the task stays the program's.
+    /// Hands a task to its context and rings the doorbell. On an error the program keeps the task.
     fn doca_task_submit(task: Handle<Head>) {
         submit(task, Submit { flush: true, coalesce: false, validate: false })
     }

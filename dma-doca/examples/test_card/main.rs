@@ -49,9 +49,9 @@ enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Tests {
     All,
-    /// Those of this side's device alone
+    /// Tests of this side's device alone
     Alone,
-    /// Those of both sides together
+    /// Tests of both sides together
     Pair,
 }
 

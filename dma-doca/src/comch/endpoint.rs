@@ -127,7 +127,7 @@ impl Endpoint {
             }
         };
         let (ctx, side) = made.inspect_err(|_| {
-            // SAFETY: made above, with nothing on it.
+            // SAFETY: the object was made above, with nothing on it.
             unsafe { (sdk.common.doca_pe_destroy)(pe) };
         })?;
         let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>,
@@ -397,7 +397,7 @@ impl Endpoint {
         }
     }
 
-    /// Stops the context and destroys everything. `false` if it does not become idle.
+    /// Stops the context and destroys everything. Returns false if the context does not become idle.
     fn take_down(&mut self) -> bool {
         let sdk = Arc::clone(&self.device.sdk);
         // Gives messages that are being sent time to complete.

@@ -68,7 +68,7 @@ impl std::ops::Deref for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.keep {
-            // SAFETY: made from a box, which this value owns.
+            // SAFETY: the pointer was made from a box, which this value owns.
             drop(unsafe { Box::from_raw(self.data.as_ptr()) });
         }
     }
@@ -87,10 +87,10 @@ impl Context {
             (calls.doca_dma_create)(device.raw(), p)
         });
         let dma = dma.inspect_err(|_| {
-            // SAFETY: made above, with nothing on it.
+            // SAFETY: the object was made above, with nothing on it.
             unsafe { (common.doca_pe_destroy)(pe) };
         })?;
-        // SAFETY: made above.
+        // SAFETY: the object was made above.
         let ctx = unsafe { (calls.doca_dma_as_ctx)(dma) };
         let data = Box::new(UserData { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
         let mut context = Self {

@@ -103,7 +103,7 @@ impl Done {
             return self.end_late(slot, DOCA_SUCCESS, Outcome::Done);
         }
         let Some(at) = self.slots.get(slot as usize) else { return };
-        // SAFETY: within the buffer that `run` set.
+        // SAFETY: the access lies within the buffer that `run` set.
         unsafe { out.write(Completion::done(at.token.get())) };
         // SAFETY: at most the end of the buffer, which was not full.
         self.out.set(unsafe { out.add(1) });

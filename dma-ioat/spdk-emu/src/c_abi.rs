@@ -280,7 +280,7 @@ pub(crate) unsafe fn put_text(to: Ptr<c_char>, room: usize, text: &str) -> bool 
     }
     let kept = text.len().min(room - 1);
     for (i, byte) in text.bytes().take(kept).chain([0]).enumerate() {
-        // SAFETY: within the room, as the caller promises.
+        // SAFETY: the access lies within the room, as the caller promises.
         unsafe { to.write(i, byte as c_char) };
     }
     kept == text.len()

@@ -42,7 +42,7 @@ impl EnvOpts {
     fn write<T: Copy>(&mut self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= OPTS_SIZE, "a field in front of `opts_size`");
         let bytes: *mut u8 = self.block.as_mut_ptr().cast();
-        // SAFETY: within the block, as asserted.
+        // SAFETY: the access lies within the block, as asserted.
         let at = unsafe { bytes.add(offset) };
         // SAFETY: `at` and the value's bytes lie within the block, as asserted; the write needs no alignment.
         unsafe { at.cast::<T>().write_unaligned(value) };

@@ -54,7 +54,7 @@ impl Curve {
     /// Returns `fixed` plus the time of the bytes at `bytes_per_second`; 0 stands for no time.
     #[must_use]
     pub fn linear(fixed: Time, bytes_per_second: u64) -> Self {
-        // Up to 2^30 * 10^12 / 1: fits, as i64 holds 2^63.
+        // At most 2^30 * 10^12, about 2^70, which is limited to the range of an i64 below.
         let slope = ((1_000_000_000_000_u128 << SHIFT) / u128::from(bytes_per_second.max(1))) as i128;
         let slope = if bytes_per_second == 0 { 0 } else { i64::try_from(slope).unwrap_or(i64::MAX) };
         Self { lines: vec![Line { size: 0, ps: fixed.as_ps(), slope }] }

@@ -471,7 +471,7 @@ impl Profile {
     /// **Assumed:** that the measured single-submission rate is one channel's and the batched one the
     /// device's; that a batch is one doorbell; that the other operations take as long as copies; jitter. Its
     /// fences hold within a batch only, so it counts as having none. Not modelled: page faults and unaligned
-    /// buffers, which cost real devices dearly.
+    /// buffers, which make real devices much slower.
     #[must_use]
     pub fn dsa() -> Self {
         let latency = curve(&[

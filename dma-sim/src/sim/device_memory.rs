@@ -59,7 +59,7 @@ impl Mapping {
     /// Returns the address of byte `offset`, which is inside.
     fn at(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset < self.len);
-        // SAFETY: inside of the mapping, by the caller.
+        // SAFETY: the caller passes an offset inside of the mapping.
         unsafe { self.start.add(offset) }
     }
 }

@@ -198,7 +198,7 @@ unsafe impl RawRegion for SimRegion {
     }
 }
 
-/// Whom the model asks before it touches imported memory.
+/// The exporter of imported memory. The model asks it for access before each task.
 #[derive(Debug)]
 struct Peer {
     import: Arc<Import>,

@@ -79,7 +79,8 @@ impl Drop for Kernel {
 ///
 /// # Safety
 ///
-/// The page belongs to a work queue of the kind that `shared` states. All requirements of [`Portal::submit`] apply.
+/// The page belongs to a work queue of the kind that `shared` states. All requirements of [`Portal::submit`]
+/// apply.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> usize {

@@ -169,7 +169,7 @@ fn a_trace_has_the_order_of_calls() {
     let copy = |token| Descriptor::copy(token, memory.info().segment(0, 64), memory.info().segment(128, 64));
     let mut reports = [Completion::done(0); 4];
     for token in 0..2 {
-        // SAFETY: within the region, and only this queue uses it until it is stopped.
+        // SAFETY: the access lies within the region, and only this queue uses it until it is stopped.
         assert_eq!(unsafe { queue.submit(&[copy(token)]) }.unwrap(), 1);
         assert_eq!((queue.poll(&mut reports), queue.poll(&mut reports)), (0, 0));
     }
@@ -351,7 +351,7 @@ fn a_partial_trace_ends_with_a_complete_call() {
     // One call is longer than the buffer, the earlier ones are not.
     for tokens in [0..4_u64, 4..8, 8..2008] {
         let batch: Vec<_> = tokens.map(copy).collect();
-        // SAFETY: within the region, and only this queue uses it until it is stopped.
+        // SAFETY: the access lies within the region, and only this queue uses it until it is stopped.
         let submitted = unsafe { queue.submit(&batch) }.unwrap();
         assert_eq!(submitted, batch.len());
     }

@@ -17,8 +17,8 @@ use crate::gid;
 use crate::region::Bytes;
 use crate::verbs::*;
 
-/// The pointer to an object of the library, all of whose calls may be made by several threads at once:
-/// `ibv_open_device(3)` and its kin of rdma-core are thread-safe.
+/// The pointer to an object of the library. Several threads may pass it to calls at the same time: all calls
+/// of rdma-core are thread-safe (see `ibv_open_device(3)`).
 #[derive(Debug)]
 pub(crate) struct Handle<T>(NonNull<T>);
 
@@ -306,7 +306,7 @@ impl Device {
 
     /// Deregisters memory. Returns whether the device reaches it no more.
     pub(crate) fn deregister(&self, region: Handle<ibv_mr>) -> bool {
-        // SAFETY: registered on this device, and given here once.
+        // SAFETY: the memory was registered on this device, and given here once.
         let code = unsafe { (self.verbs.ibv_dereg_mr)(region.as_ptr()) };
         checked(code).is_ok()
     }

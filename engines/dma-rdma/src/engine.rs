@@ -46,7 +46,7 @@ pub struct RdmaEngine {
 
 impl RdmaEngine {
     /// Opens a device: the given one, or the first that has an active port. Loads `libibverbs.so.1` if no
-    /// did so before, which reads files.
+    /// earlier call did, which reads files.
     ///
     /// # Errors
     ///

@@ -33,9 +33,9 @@ pub struct RdmaOptions {
     pub mtu: Option<u32>,
     /// The exponent of the time to wait for an answer, from 1 to 31. `None` (the default): 14.
     pub timeout: Option<u8>,
-    /// The address and port at which importers of this engine's exports connect. Port 0 is any that is free.
-    /// `None` (the default): the address of the port's GID, and any port; then memory of a port without an IP
-    /// address cannot be exported.
+    /// The address and port at which importers of this engine's exports connect. Port 0 selects any free
+    /// port. `None` (the default): the address of the port's GID, and any port; then memory of a port without
+    /// an IP address cannot be exported.
     pub listen: Option<SocketAddr>,
     /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
     /// limit if that is less.

@@ -14,7 +14,7 @@ use crate::queue::{RdmaQueue, State};
 use crate::region::{RdmaRegion, keys};
 use crate::verbs::{SEND_SIGNALED, WR_RDMA_READ, WR_RDMA_WRITE, ibv_sge};
 
-/// Bytes of a relay's piece.
+/// Bytes that a relay copies at a time.
 const PIECE: usize = 128 << 10;
 /// Bytes that a proof reads.
 const PROOF: usize = 8;
@@ -78,7 +78,7 @@ pub(crate) enum Route {
     Ready,
     /// None until others have ended.
     Later,
-    /// In pieces, and nothing is in flight.
+    /// Copy it in pieces through the bounce buffer. Nothing is in flight now.
     Relay,
 }
 

@@ -75,7 +75,7 @@ pub(crate) enum Reply {
     Granted(Grant, Option<End>),
     /// The service speaks another version.
     OtherVersion,
-    /// There is no such export, or not any more.
+    /// The export does not exist, or no longer exists.
     Unknown,
     /// The exporter has no queue pair left.
     Exhausted,

@@ -134,7 +134,7 @@ pub fn doca_calls(input: &[u8]) {
     program.pass_on();
     program.oracle.borrow().check_rest(&program);
     PROGRAM.set(None);
-    // SAFETY: made from a box above, and no device uses it any more.
+    // SAFETY: the pointer was made from a box above, and no device uses it any more.
     drop(unsafe { Box::from_raw(target.cast::<[u8; LEN]>()) });
     doca_emu::use_config(None).expect("nothing to get wrong");
 }

@@ -136,7 +136,7 @@ impl Arena {
         assert!(self.used_lists.get() <= LISTS * PAGE / 64, "more lists than steps need");
         for (n, descriptor) in list.iter().enumerate() {
             let to = ptr::with_exposed_provenance_mut::<Descriptor>(at + 64 * n);
-            // SAFETY: within the lists.
+            // SAFETY: the access lies within the lists.
             unsafe { to.write_volatile(*descriptor) };
         }
         at as u64

@@ -139,7 +139,7 @@ pub fn doca_work_queues(input: &[u8]) {
         assert!(to == copied(at) || to == initial(at), "byte {at} is {to}");
     }
     for memory in [program.source, program.target] {
-        // SAFETY: made from a box above.
+        // SAFETY: the pointer was made from a box above.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, LEN)) });
     }
     doca_emu::use_config(None).expect("nothing to get wrong");
@@ -382,7 +382,7 @@ impl WorkQueueProgram {
         if code == OK {
             for at in job.to..job.to + job.len {
                 assert!(at < LEN, "a copy outside of the memory");
-                // SAFETY: within the target, which lives.
+                // SAFETY: the access lies within the target, which lives.
                 assert_eq!(unsafe { *self.target.add(at) }, copied(at), "byte {at} was not copied");
             }
         }

@@ -39,7 +39,7 @@ macro_rules! view {
         }
     )+};
 }
-// A write of no bytes only checks.
+// Writing 0 bytes checks the rights of the window and changes nothing.
 view!(BufferMut, |_| Ok(()); Buffer, |_| Ok(()); Window, |window: &Self| window.write_at(0, &[]));
 
 impl FileSource for BufferMut {}

@@ -100,7 +100,7 @@ pub enum RemoteError {
     #[error("this import already has {max} leases; leases end when dropped, so drop them")]
     TooManyLeases { max: u32 },
 
-    /// Importers still copied when the time to wait was over: `pids` names each as often as it imported. The
+    /// Importers still copied when the time to wait was over. `pids` has one entry for each import. The
     /// grant is withdrawn, but the memory **must not be reused** until a later call of
     /// [`Export::revoke`](super::Export::revoke) succeeds.
     #[error(

@@ -33,7 +33,7 @@ pub struct Export {
     grant: Grant,
     blob: [u8; BLOB_LEN],
     token: Token,
-    /// None until revoked; then the importers that may still hold leases.
+    /// `None` until the export is revoked, and then the importers that may still hold leases.
     revoked: Mutex<Option<Vec<Arc<Link>>>>,
     service: Arc<Service>,
 }

@@ -7,7 +7,7 @@ use dma_core::{Access, Error, ErrorKind, ExportDescriptor, MemoryRequest, RawExp
 use crate::{Export, Import, Pages, SharedMemory};
 
 impl SharedMemory {
-    /// Allocates what a request asks for that names rights to export.
+    /// Allocates memory for a request that names rights to export.
     ///
     /// # Errors
     ///

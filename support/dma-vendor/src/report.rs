@@ -326,7 +326,7 @@ mod tests {
             assert_eq!(line.verdict, Verdict::Ok, "{line:?}");
             assert!(line.found.starts_with("/srv/far/away/libspdk_"), "{line:?}");
         }
-        // Even if it is not to be seen where from.
+        // The verdict is the same if the report cannot show which files were loaded.
         assert!(spdk(&[], &[], None).needed().iter().all(|line| line.verdict == Verdict::Ok));
         // Every process on Linux that this runs in has it.
         assert!(loaded("libc.so").is_some_and(|path| path.is_file()));
@@ -386,7 +386,7 @@ mod tests {
         let (empty, full) = (folder(&[]), folder(&["librte_eal.so.24"]));
         let unknown = line(&spdk(&[empty.path()], &[], refused(empty.path())));
         assert_eq!((unknown.verdict, unknown.fix.as_str()), (Verdict::Warning, "install DPDK"));
-        // SPDK does not load for the lack of it.
+        // SPDK does not load because DPDK is missing.
         let lacks = |number: u32| {
             Some(Failure::of(
                 &LoadError::Unloadable {

@@ -64,7 +64,7 @@ fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
 }
 
 c_calls! {
-    /// With its NUL. Cards may be configured to allow less.
+    /// Writes the maximum length with the NUL. Cards may be configured to allow less.
     fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
     fn doca_comm_channel_get_max_message_size(devinfo: Handle<Info>, size: Out<u32>) {
         limit(&devinfo, &size, |limits| limits.max_msg_size)

@@ -41,7 +41,7 @@ impl Greeting {
     }
 }
 
-/// Clients that may wait to be let in.
+/// Clients that may wait until the server accepts them.
 const BACKLOG: i32 = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

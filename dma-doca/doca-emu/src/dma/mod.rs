@@ -34,7 +34,7 @@ pub(crate) struct Dma {
 
 object!(Dma, 0xd3_a0_00_01);
 
-/// A copy: `struct doca_dma_task_memcpy`, behind its head.
+/// The fields of `struct doca_dma_task_memcpy` after its head: a copy.
 #[derive(Default)]
 pub(crate) struct Memcpy {
     src: Cell<Handle<Buf>>,
@@ -212,7 +212,7 @@ impl Context for Dma {
         task.body.doomed.set(len > room);
         let mut listed = listed;
         if len > room {
-            // Represented by an empty copy, which the model fails.
+            // The copy does not fit: pass an empty one to the model, which fails it.
             (from.len, to.len, listed) = (0, 0, false);
         } else {
             to.len = len as usize;

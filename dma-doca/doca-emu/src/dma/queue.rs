@@ -39,7 +39,7 @@ pub(super) struct Report {
 pub(super) enum End {
     Done,
     Failed,
-    /// Ended with its context.
+    /// Ended because its context was stopped.
     Flushed,
 }
 

@@ -172,7 +172,7 @@ c_calls! {
     /// Allows several threads to use buffers of the map, which it then does not count.
     fn doca_mmap_enable_thread_safety(mmap: Handle<Mmap>) {
         let mut setup = mmap.get()?.setup();
-        // Not BAD_STATE, as for what else is set up before a start.
+        // This call's error is not BAD_STATE, which all other calls before a start return.
         setup.require_changeable()?;
         setup.thread_safe = true;
         Ok(())

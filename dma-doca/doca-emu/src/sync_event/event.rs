@@ -118,7 +118,7 @@ impl Event {
         require(self.is_started(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Not started, and not another's.
+    /// Fails if the event is started, or was imported from another process.
     pub(super) fn require_configurable(&self) -> Outcome {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         let idle = match self.usage.get() {
@@ -192,7 +192,7 @@ impl Event {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
         self.require_started()?;
-        // Also for a number that was moved there after an export.
+        // This also refuses a number that was moved to the program's memory after an export.
         let value = self.value();
         let Value::Own(memory) = &*value else {
             sdk_log!(ERROR, "sync event: memory of the program cannot be exported");

@@ -102,7 +102,7 @@ fn configure(
     tasks: u32,
 ) -> Outcome {
     let event = event.get()?;
-    // Not BAD_STATE, as for other contexts.
+    // Other contexts return BAD_STATE here.
     event.ctx.require_idle().map_err(|_| c::DOCA_ERROR_NOT_PERMITTED)?;
     event.tasks.of(kind).configure(completed, failed, tasks, 0..=MAX_TASKS)
 }

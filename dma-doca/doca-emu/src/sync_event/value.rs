@@ -1,4 +1,4 @@
-//! Places of an event's number.
+//! The memory that holds an event's number.
 #![expect(unsafe_code, reason = "memory that is shared with another process, or the program's own")]
 
 use std::ptr::NonNull;

@@ -34,7 +34,7 @@ use crate::rep::RepInfo;
 /// 1.5, and not 2.2.
 pub(crate) const FIRST: bool = cfg!(feature = "generation-1-5");
 
-/// `DOCA_BUF_EXTENSION_LINKED_LIST`, the only one.
+/// All extensions: `DOCA_BUF_EXTENSION_LINKED_LIST`.
 const EXTENSIONS: u32 = 1;
 
 c_calls! {
@@ -84,7 +84,7 @@ struct Bucket {
 }
 
 struct Log {
-    /// By the source's number. They stay, as messages may be underway.
+    /// Names of sources, indexed by their numbers. They are kept, because messages may be underway.
     names: Vec<&'static CStr>,
     buckets: Vec<Bucket>,
     bucket_time: u16,

@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn destroy(mmap: *mut doca_mmap) -> doca_error_t {
     if code == DOCA_SUCCESS {
         // SAFETY: NULL, or what the library allocated and left to its caller.
         unsafe { free(map.descriptor.get()) };
-        // SAFETY: made by `give`, and not used again.
+        // SAFETY: the object was made by `give`, and not used again.
         drop(unsafe { Box::from_raw(mmap.cast::<Map>()) });
     }
     code

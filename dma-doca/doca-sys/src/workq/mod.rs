@@ -41,7 +41,8 @@ struct Calls {
     path: PathBuf,
 }
 
-/// The library that the functions here call. Many of their handles are the library's, which do not tell it.
+/// The library that the functions here call. It is stored here because many handles are the library's own and
+/// do not identify their library.
 static CALLS: OnceLock<Calls> = OnceLock::new();
 
 fn calls() -> &'static Calls {

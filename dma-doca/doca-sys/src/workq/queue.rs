@@ -182,7 +182,8 @@ impl Context {
         true
     }
 
-    /// Handles all but the completion of a task. Kept out of the way of that, as it needs more registers.
+    /// Handles all but the completion of a task. A separate function, because it needs
+    /// more registers than the completion.
     #[inline(never)]
     fn other_event(&self, code: doca_error_t, task: *mut Task) -> bool {
         if code == DOCA_ERROR_AGAIN {
@@ -219,7 +220,7 @@ pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t
 }
 
 pub(super) unsafe extern "C" fn pe_destroy(pe: *mut doca_pe) -> doca_error_t {
-    // SAFETY: made by `pe_create`, and not used again.
+    // SAFETY: the object was made by `pe_create`, and not used again.
     drop(unsafe { Box::from_raw(pe.cast::<Engine>()) });
     DOCA_SUCCESS
 }
@@ -299,7 +300,7 @@ pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut do
     // SAFETY: the library's handle, and the caller's device.
     let code = unsafe { (common.doca_ctx_dev_add)(context.ctx(), dev) };
     if code != DOCA_SUCCESS {
-        // SAFETY: made above.
+        // SAFETY: the object was made above.
         unsafe { (own.doca_dma_destroy)(raw) };
         return code;
     }
@@ -330,7 +331,7 @@ pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t 
     // SAFETY: a context without work queues.
     let code = unsafe { (own.doca_dma_destroy)(context.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: made by `dma_create`, and not used again.
+        // SAFETY: the object was made by `dma_create`, and not used again.
         drop(unsafe { Box::from_raw(dma.cast::<Context>()) });
     }
     code
@@ -406,7 +407,7 @@ pub(super) unsafe extern "C" fn task_alloc_init(
     };
     let job = doca_dma_job_memcpy { base, dst_buff: dst, src_buff: src };
     let made = Box::into_raw(Box::new(Task { job, owner: context, user_data, status: DOCA_SUCCESS }));
-    // SAFETY: made above, and no other code has the pointer yet.
+    // SAFETY: the object was made above, and no other code has the pointer yet.
     unsafe { (*made).job.base.user_data = doca_data { ptr: made.cast() } };
     // SAFETY: the caller passes a pointer to which the handle can be written.
     unsafe { task.write(made.cast()) };
@@ -433,7 +434,7 @@ pub(super) unsafe extern "C" fn task_get_status(task: *const doca_task) -> doca_
 }
 
 pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
-    // SAFETY: made by `task_alloc_init`, not in flight, and not used again.
+    // SAFETY: the object was made by `task_alloc_init`, not in flight, and not used again.
     let task = unsafe { Box::from_raw(task.cast::<Task>()) };
     // SAFETY: a context outlives its tasks.
     let context = unsafe { &*task.owner };

@@ -124,8 +124,8 @@ pub(super) fn check(addr: u64, len: u64) -> Outcome {
     if !(addr | len).is_multiple_of(PAGE) || end.is_none() { Err(-libc::EINVAL) } else { Ok(()) }
 }
 
-/// Has `listener` called when memory was registered, and before it is unregistered. Only the first call has
-/// an effect.
+/// Registers `listener`, which is called after memory is registered and before it is unregistered. Only the
+/// first call has an effect.
 pub(super) fn listen(listener: fn(addr: u64, len: u64, registered: bool)) {
     LISTENER.get_or_init(|| listener);
 }

@@ -43,9 +43,9 @@ c_calls! {
     /// A vendor 0 ends the table.
     fn spdk_pci_driver_register(name: Text, id_table: Ptr<spdk_pci_id>, _flags: u32) {
         let (Some(name), false) = (name.get(), id_table.is_null()) else { return };
-        // SAFETY: within the table, as C promises.
+        // SAFETY: the access lies within the table, as C promises.
         let ids = (0..).map(|i| unsafe { id_table.read(i) }).take_while(|id| id.vendor_id != 0).collect();
-        // Never freed: the program's constructors register drivers.
+        // Drivers are never freed: the program's constructors register them, once each.
         let name = Box::leak(name.to_owned().into_boxed_c_str());
         lock(&DRIVERS).push(Box::leak(Box::new(PciDriver { name, ids })));
     }

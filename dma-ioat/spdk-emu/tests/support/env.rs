@@ -46,7 +46,7 @@ impl Memory {
     /// Its bytes. No device may be using them.
     #[expect(clippy::mut_from_ref, reason = "tests do not keep two of them")]
     pub(crate) fn bytes(&self) -> &mut [u8] {
-        // SAFETY: allocated with this length.
+        // SAFETY: the memory was allocated with this length.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 
@@ -62,7 +62,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated by the environment, and freed once.
+        // SAFETY: the memory was allocated by the environment, and freed once.
         unsafe { c::spdk_dma_free(self.ptr.cast()) }
     }
 }

@@ -5,7 +5,7 @@ use dma_sim::model::{ChannelCosts, Costs, Curve, Profile, Reporting, Time};
 /// The profiles.
 pub(crate) const NAMES: [&str; 2] = ["ideal", "hopper"];
 
-/// The profile of a name.
+/// Returns the profile of that name.
 pub(crate) fn by_name(name: &str) -> Option<Profile> {
     match name {
         "ideal" => Some(Profile::ideal()),

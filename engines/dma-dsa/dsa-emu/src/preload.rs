@@ -197,7 +197,7 @@ macro_rules! paths {
                 let mut room: Room = [0; libc::PATH_MAX as usize];
                 // SAFETY: a C string or null, as the C library's function requires.
                 let path = unsafe { moved(path, &mut room) };
-                // SAFETY: a path of that kind, and the other arguments are the caller's for that function.
+                // SAFETY: `path` is a C string or null, and the other arguments are passed on unchanged.
                 let result = unsafe { with_path::$name($($before,)? path $(, $arg)*) };
                 paths!(@ result path $($opens)?)
             }

@@ -23,12 +23,12 @@ impl Tree {
         Self { root }
     }
 
-    /// Stands for `/dev/dsa`.
+    /// Returns the folder that replaces `/dev/dsa`.
     pub(crate) fn dev(&self) -> PathBuf {
         self.root.join("dev/dsa")
     }
 
-    /// Stands for `/sys/bus/dsa/devices`, which has links alone.
+    /// Returns the folder that replaces `/sys/bus/dsa/devices`, which contains only links.
     pub(crate) fn sysfs(&self) -> PathBuf {
         self.root.join("sys/bus/dsa/devices")
     }

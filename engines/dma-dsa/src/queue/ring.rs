@@ -7,7 +7,7 @@ use dma_core::Completion;
 use super::resume::{Ended, Place};
 use crate::hardware::{HwDescriptor, Record, flag};
 
-/// Facts about a descriptor besides its 64 bytes and its token. A free place has the default.
+/// State of a descriptor, in addition to its 64 bytes and its token. A free place has the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
     /// Bytes that earlier parts of a comparison found equal.

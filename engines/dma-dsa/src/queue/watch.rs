@@ -7,9 +7,10 @@ use dma_core::{ErrorKind, Result};
 use crate::error;
 use crate::opened::Opened;
 
-/// The state of the work queue is read after this number of polls without a completion,
+/// Polls without a completion after which the state of the work queue is read again, if the last reading is
+/// at least [`READ_EVERY`] old.
 const IDLE_POLLS: u32 = 256;
-/// if it was last read this long ago.
+/// Minimum time between two readings of the state.
 const READ_EVERY: Duration = Duration::from_millis(10);
 
 pub(super) const DISABLED: &str = "the work queue was disabled";

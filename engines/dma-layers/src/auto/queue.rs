@@ -118,8 +118,8 @@ impl AutoQueue {
     }
 
     /// Submits the descriptors before `at` that were not submitted yet to the CPU, and then the one at `at`,
-    /// which only the device can execute, to the device. Returns how many of the batch were accepted if not
-    /// all up to `at` were.
+    /// which only the device can execute, to the device. If a queue is full,
+    /// returns the number of descriptors of the batch that were accepted.
     ///
     /// # Safety
     ///

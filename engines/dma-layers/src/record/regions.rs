@@ -126,7 +126,7 @@ pub(super) struct Placed {
     pub(super) same: bool,
     /// End of the last segment.
     pub(super) end: u64,
-    /// Start of this one.
+    /// Start of this segment.
     pub(super) offset: u64,
 }
 
@@ -165,7 +165,7 @@ impl Side {
         bytes.checked_div(stride.unsigned_abs()).map_or(usize::MAX, |more| more as usize + 1)
     }
 
-    /// Goes on behind the last of `count` such segments.
+    /// Moves behind the last of `count` such segments.
     #[inline]
     pub(super) fn advance(&mut self, first: &Segment, stride: u64, count: usize) {
         let last = first.addr.0.wrapping_add(stride.wrapping_mul(count as u64 - 1));

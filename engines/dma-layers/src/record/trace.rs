@@ -118,9 +118,9 @@ pub struct Span {
 pub enum Event {
     /// Descriptors were submitted in one call. An [`Event::Operation`] for each of them follows.
     Submit {
-        /// Time from the end of the event before to the call: the program's own.
+        /// Time that the program spent between the previous event and the call.
         before: Duration,
-        /// Time of the call: the engine's.
+        /// Time that the engine spent in the call.
         call: Duration,
         /// Number of descriptors, at least 1.
         count: u64,
@@ -136,9 +136,9 @@ pub enum Event {
     },
     /// The doorbell was rung.
     Flush {
-        /// Time from the end of the event before to the call: the program's own.
+        /// Time that the program spent between the previous event and the call.
         before: Duration,
-        /// Time of the call: the engine's.
+        /// Time that the engine spent in the call.
         call: Duration,
     },
     /// The queue was polled and had nothing to report, before a call other than a poll.

@@ -61,7 +61,7 @@ fn give<T>(state: &mut State, object: T) -> *mut T {
 /// Takes an object back from C.
 unsafe fn take<T>(state: &mut State, object: *mut T) {
     state.objects -= 1;
-    // SAFETY: made by `give`.
+    // SAFETY: the object was made by `give`.
     drop(unsafe { Box::from_raw(object) });
 }
 
@@ -101,22 +101,22 @@ unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
         if device.is_null() {
             break;
         }
-        // SAFETY: made by `ibv_get_device_list`.
+        // SAFETY: the object was made by `ibv_get_device_list`.
         drop(unsafe { Box::from_raw(device.cast::<EmuDevice>()) });
     }
-    // SAFETY: made by `ibv_get_device_list`, of this length.
+    // SAFETY: the object was made by `ibv_get_device_list`, of this length.
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(list, len)) });
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: made by `ibv_get_device_list`.
+    // SAFETY: the object was made by `ibv_get_device_list`.
     unsafe { (*device.cast::<EmuDevice>()).name.as_ptr() }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    // SAFETY: made by `ibv_get_device_list`.
+    // SAFETY: the object was made by `ibv_get_device_list`.
     let state = unsafe { Arc::clone(&(*device.cast::<EmuDevice>()).state) };
     let mut locked = lock(&state);
     if locked.error("open_device").is_some() {
@@ -140,7 +140,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     let state = state_of(context);
     let context = context.cast::<EmuContext>();
-    // SAFETY: made by `ibv_open_device`, and closed once.
+    // SAFETY: the object was made by `ibv_open_device`, and closed once.
     unsafe { take(&mut lock(&state), context) };
     0
 }
@@ -224,7 +224,7 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 }
 
 fn context_of(pd: *mut ibv_pd) -> *mut ibv_context {
-    // SAFETY: made by `ibv_alloc_pd`.
+    // SAFETY: the object was made by `ibv_alloc_pd`.
     unsafe { *pd.cast() }
 }
 
@@ -236,7 +236,7 @@ unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     if state.regions.values().any(|region| region.pd == addr) || state.queues.values().any(|q| q.pd == addr) {
         return libc::EBUSY;
     }
-    // SAFETY: made by `ibv_alloc_pd`.
+    // SAFETY: the object was made by `ibv_alloc_pd`.
     unsafe { take(&mut state, pd.cast::<*mut ibv_context>()) };
     0
 }
@@ -322,7 +322,7 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    // SAFETY: made by `ibv_reg_mr`.
+    // SAFETY: the object was made by `ibv_reg_mr`.
     let &ibv_mr { context, lkey, rkey, .. } = unsafe { &*mr };
     let state = state_of(context);
     let mut state = lock(&state);
@@ -334,7 +334,7 @@ unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         // SAFETY: mapped by `ibv_reg_dmabuf_mr`, and no region has it any more.
         unsafe { libc::munmap(start, len) };
     }
-    // SAFETY: made by `ibv_reg_mr` or `ibv_reg_dmabuf_mr`, and deregistered once.
+    // SAFETY: the object was made by `ibv_reg_mr` or `ibv_reg_dmabuf_mr`, and deregistered once.
     unsafe { take(&mut state, mr) };
     0
 }
@@ -356,14 +356,14 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     let channel = channel.cast::<EmuChannel>();
-    // SAFETY: made by `ibv_create_comp_channel`.
+    // SAFETY: the object was made by `ibv_create_comp_channel`.
     let EmuChannel { public, state, .. } = unsafe { &*channel };
     let (fd, state) = (public.fd, Arc::clone(state));
     let mut state = lock(&state);
     if state.completions.values().any(|completions| completions.signal == fd) {
         return libc::EBUSY;
     }
-    // SAFETY: made by `ibv_create_comp_channel`, and destroyed once.
+    // SAFETY: the object was made by `ibv_create_comp_channel`, and destroyed once.
     unsafe { take(&mut state, channel) };
     0
 }
@@ -392,7 +392,7 @@ unsafe extern "C" fn ibv_create_cq(
 
 /// The state and the number of a completion queue.
 fn cq_of(cq: *mut ibv_cq) -> (Shared, u32) {
-    // SAFETY: made by `ibv_create_cq`.
+    // SAFETY: the object was made by `ibv_create_cq`.
     let cq = unsafe { &*cq };
     (state_of(cq.context), cq.handle)
 }
@@ -407,7 +407,7 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         return libc::EBUSY;
     }
     state.completions.remove(&handle);
-    // SAFETY: made by `ibv_create_cq`.
+    // SAFETY: the object was made by `ibv_create_cq`.
     unsafe { take(&mut state, cq) };
     0
 }
@@ -418,7 +418,7 @@ unsafe extern "C" fn ibv_get_cq_event(
     _cq: *mut *mut ibv_cq,
     _context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: made by `ibv_create_comp_channel`.
+    // SAFETY: the object was made by `ibv_create_comp_channel`.
     let channel = unsafe { &*channel.cast::<EmuChannel>() };
     // Blocks unless the file has O_NONBLOCK, as C's call does.
     if rustix::io::read(&channel.signal, &mut [0; 8]).is_err() {
@@ -455,7 +455,7 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
     }
     state.keys += 2;
     let qp_num = state.keys;
-    // SAFETY: made by `ibv_create_cq`.
+    // SAFETY: the object was made by `ibv_create_cq`.
     let cq = unsafe { (*attr.send_cq).handle };
     let depth = u64::from(attr.cap.max_send_wr);
     let waiting = VecDeque::with_capacity(depth as usize);
@@ -469,7 +469,7 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
 
 /// The state and the number of a queue pair.
 fn qp_of(qp: *mut ibv_qp) -> (Shared, u32) {
-    // SAFETY: made by `ibv_create_qp`.
+    // SAFETY: the object was made by `ibv_create_qp`.
     let qp = unsafe { &*qp };
     (state_of(qp.context), qp.qp_num)
 }
@@ -531,7 +531,7 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         return code;
     }
     state.queues.remove(&number);
-    // SAFETY: made by `ibv_create_qp`.
+    // SAFETY: the object was made by `ibv_create_qp`.
     unsafe { take(&mut state, qp) };
     0
 }
@@ -577,7 +577,7 @@ unsafe extern "C" fn post_send(
     if state.records {
         state.chains.push(taken);
     }
-    // SAFETY: made by `ibv_create_qp`.
+    // SAFETY: the object was made by `ibv_create_qp`.
     let (_, cq) = cq_of(unsafe { (*qp).send_cq });
     if state.completions.get(&cq).is_some_and(|completions| completions.armed) {
         state.run(cq, u64::MAX);

@@ -23,7 +23,7 @@ pub fn rights(files: &[PathBuf], who: &str) -> Finding {
             ErrorKind::NotFound => {
                 return Finding::warning("rights", found, "load the driver that makes this file");
             }
-            // Another program has it open, say.
+            // Other errors, for example because another program has the device open.
             _ => {}
         }
     }

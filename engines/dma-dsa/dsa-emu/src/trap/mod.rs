@@ -169,8 +169,8 @@ fn change_mask(how: c_int, bits: u64) {
     };
 }
 
-/// Does for a signal of ours what `sigaction` does, on the action that is behind our handler. `None`: it is
-/// another signal.
+/// Handles the program's call of `sigaction` for a signal that this crate traps: reads and changes the action
+/// to which our handler forwards. Returns `None` for other signals.
 ///
 /// # Safety
 ///
