@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use dma_core::{Error, Result};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 /// A timer of Linux: readable once its time has come, until it is [cleared](Self::clear). If the system
 /// refuses the descriptor, the event keeps the error number, and its queue can only be polled.
@@ -12,8 +15,8 @@ use rustix::io::Errno;
 pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
 
 impl Event {
-    pub(super) fn new() -> Option<Self> {
-        timer::create().map(Self)
+    pub(super) fn new() -> Self {
+        Self(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK))
     }
 
     /// Makes it readable `after` from now.
@@ -33,9 +36,12 @@ impl Event {
     }
 
     fn program(&self, after: Duration) {
-        if let Ok(fd) = &self.0 {
-            timer::program(fd, after);
-        }
+        let Ok(fd) = &self.0 else { return };
+        let it_value = Timespec::try_from(after).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+        let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        // Cannot fail: the timer is valid and the times are in range.
+        let set = timerfd_settime(fd, TimerfdTimerFlags::empty(), &timer);
+        debug_assert!(set.is_ok(), "{set:?}");
     }
 
     /// Returns the descriptor.
@@ -46,44 +52,4 @@ impl Event {
             Err(errno) => Err(Error::of_system_call("timerfd_create", (*errno).into())),
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-mod timer {
-    use std::os::fd::OwnedFd;
-    use std::time::Duration;
-
-    use rustix::io::Errno;
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    };
-
-    pub(super) fn create() -> Option<Result<OwnedFd, Errno>> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Some(timerfd_create(TimerfdClockId::Monotonic, flags))
-    }
-
-    pub(super) fn program(fd: &OwnedFd, after: Duration) {
-        let at = Timespec {
-            tv_sec: after.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: after.subsec_nanos().into(),
-        };
-        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let timer = Itimerspec { it_interval: never, it_value: at };
-        // Cannot fail: the timer is valid and the times are in range.
-        let set = timerfd_settime(fd, TimerfdTimerFlags::empty(), &timer);
-        debug_assert!(set.is_ok(), "{set:?}");
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod timer {
-    use std::os::fd::OwnedFd;
-
-    pub(super) fn create() -> Option<Result<OwnedFd, rustix::io::Errno>> {
-        None
-    }
-
-    pub(super) fn program(_: &OwnedFd, _: std::time::Duration) {}
 }

@@ -32,7 +32,7 @@ pub(super) struct SimQueue {
 
 impl SimQueue {
     pub(super) fn open(shared: &Arc<Shared>, options: &QueueOptions, wakes: bool) -> Result<Self> {
-        let event = if wakes { Event::new().map(Arc::new) } else { None };
+        let event = wakes.then(|| Arc::new(Event::new()));
         let depth = u32::try_from(options.depth).unwrap_or(u32::MAX);
         let channel = shared.lock_now().device.open_channel(depth).map_err(|error| {
             let kind = match error {
