@@ -27,8 +27,7 @@ pub fn check_headroom(bytes: usize) -> Result<()> {
         )
     };
     // The probe bypasses the allocator, because allocators adapt to the sizes of requests.
-    // SAFETY: the kernel
-    // chooses an unused place for the new mapping.
+    // SAFETY: the kernel chooses an unused place for the new mapping.
     let probe = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.map_err(out_of_memory)?;
     // SAFETY: this function has just made the mapping, and nothing else refers to it.
     unsafe { munmap(probe, len) }.map_err(out_of_memory)

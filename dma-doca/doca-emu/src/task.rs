@@ -374,7 +374,7 @@ c_calls! {
         submit(task, Submit { flush: true, coalesce: false, validate: true })
     }
     fn doca_task_batch_try_submit(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
-    /// Puts a task back into its pool; one that the device has, after its callback.
+    /// Puts a task back into its pool. If the device has the task, that happens after its callback.
     fn doca_task_free(task: Handle<Head>) -> () { _ = free(task) }
     fn doca_task_batch_free(_batch: *const c::doca_task_batch) -> () {}
     /// Result of the last submission; success if there was none.

@@ -105,7 +105,7 @@ impl Done {
         let Some(at) = self.slots.get(slot as usize) else { return };
         // SAFETY: the access lies within the buffer that `run` set.
         unsafe { out.write(Completion::done(at.token.get())) };
-        // SAFETY: at most the end of the buffer, which was not full.
+        // SAFETY: the buffer was not full, so the result is at most its end.
         self.out.set(unsafe { out.add(1) });
         self.give(slot);
     }

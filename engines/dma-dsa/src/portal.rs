@@ -35,7 +35,7 @@ pub(crate) trait Portal: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The way, for the engine's description.
+    /// Returns the name of this way to submit, for the engine's description.
     fn name(&self) -> &'static str;
 }
 

@@ -99,7 +99,7 @@ pub(crate) enum Foreign {
 pub(crate) enum ForeignBlob {
     Length,
     Version(u16),
-    /// That is no address of a service.
+    /// The blob has this address, which no service can have.
     Address(SocketAddr),
 }
 

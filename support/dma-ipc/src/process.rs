@@ -1,8 +1,9 @@
 //! Memory of any kind in another process, reached through the kernel's file of that process's address space.
 //!
-//! The exporter opens its own `/proc/self/mem` with the mode that the rights need, and sends it to importers,
-//! which so need no right to trace. The file belongs to one address space. After that process ended or
-//! executed another program, reads return nothing, even if its id is in use again. See proc_pid_mem(5).
+//! The exporter opens its own `/proc/self/mem` with the mode that the rights need, and sends it to importers.
+//! Therefore importers need no right to trace it. The file belongs to one address space. After that process
+//! ended or executed another program, reads return nothing, even if its id is in use again. See
+//! proc_pid_mem(5).
 
 use std::os::fd::{AsFd as _, OwnedFd};
 

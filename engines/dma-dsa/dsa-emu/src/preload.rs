@@ -121,7 +121,7 @@ unsafe fn admitted(fd: c_int, path: *const c_char) -> c_int {
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     match is_dedicated.then(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Some(Err(Errno::WOULDBLOCK)) => {
-            // SAFETY: the program does not know it yet.
+            // SAFETY: this function has opened the file, and the program does not have its number yet.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             fail(Errno::BUSY, -1)
         }

@@ -9,7 +9,7 @@
 //! - *RC queue pairs*: the steps of `ibv_modify_qp` with the attributes that each needs, RDMA reads and
 //!   writes of one piece, completion queues with channels, asynchronous events.
 //! - *Rights*: keys, ranges, protection domains and access flags are checked for each request.
-//! - *Failures*: those of the configuration, and with a [`Nic`] those of single requests and calls. A failure
+//! - *Failures*: the configuration and a [`Nic`] choose requests and calls that fail. A failure
 //!   takes the queue pair to the error state, and flushes what is behind it.
 //!
 //! # Rejected

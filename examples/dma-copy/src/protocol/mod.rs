@@ -55,7 +55,7 @@ pub(crate) const MAX_DATA: usize = 64 << 10;
 pub(crate) const MAX_TEXT: usize = 400;
 /// Permissions that a file is sent with: no set-user-id, set-group-id or sticky bit.
 pub(crate) const MAX_MODE: u16 = 0o777;
-/// Maximum length of a file, which is that of an offset in it.
+/// Maximum length of a file: the largest offset that the system takes.
 pub(crate) const MAX_SIZE: u64 = i64::MAX as u64;
 
 /// The side of the PCI bus. The host sends first.

@@ -154,8 +154,8 @@ impl Learner {
         Self { states: vec![state; DEPTHS * LENGTHS].into_boxed_slice() }
     }
 
-    /// Returns the engine for a copy, and whether a copy of the CPU has to be timed. The device's copies all
-    /// are.
+    /// Returns the engine for a copy, and whether a copy of the CPU has to be timed. All copies of the device
+    /// are timed.
     #[inline]
     pub(super) fn choose(&mut self, class: Class) -> (Engine, bool) {
         let state = &mut self.states[class.index()];
