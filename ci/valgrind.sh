@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat` and
 # `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. Three C programs run on
-# dma.h, too, whose misuses are among them.
+# dma.h, too, whose misuses are among them. Calls that users write take no more instructions than their figures in
+# benches/instructions.rs, by 3 %.
 #
 # valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
 # cannot be had.
@@ -32,8 +33,8 @@ if [[ -z "$valgrind" ]]; then
             dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$prefix"
         done
     fi
-    export VALGRIND_LIB=$prefix/usr/libexec/valgrind
-    valgrind="$valgrind --extra-debuginfo-path=$prefix/usr/lib/debug"
+    export VALGRIND_LIB=$prefix/usr/libexec/valgrind VALGRIND_OPTS=--extra-debuginfo-path=$prefix/usr/lib/debug
+    export PATH=$prefix/usr/bin:$PATH # the bench looks for it there
 fi
 
 # Together, so that both have the same features of the engines.
@@ -46,8 +47,7 @@ export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk DMA_IBVERBS_L
 for engine in cpu sim auto doca ioat rdma; do
     echo "--- $engine"
     # Output of a run with errors is printed, and the rest is not read.
-    # shellcheck disable=SC2086 # words of a command
-    timeout "$seconds" $valgrind -q --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
+    timeout "$seconds" "$valgrind" -q --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
         cat "$prefix/log"
         echo "$engine under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
@@ -68,9 +68,12 @@ for program in "every_call cpu sim:seed=7" misuse broken_devices; do
     read -r name engines <<<"$program"
     cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/$soname" -Wl,-rpath,"$prefix"
     # shellcheck disable=SC2086 # words of a command
-    timeout "$seconds" $valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
+    timeout "$seconds" "$valgrind" -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite "$prefix/$name" $engines </dev/null || {
         echo "$name under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
         exit 1
     }
 done
+
+echo "--- instructions of users' calls"
+cargo bench --locked -p dma --bench instructions

@@ -221,7 +221,8 @@ macro_rules! transfer {
             /// # Panics
             ///
             /// If the future has already returned its result.
-            #[inline]
+            // For the same reason as the queue's `copy`.
+            #[inline(always)]
             pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
                 // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only
                 // once.
@@ -232,6 +233,15 @@ macro_rules! transfer {
                     // would do nothing.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
+                Self::end_or(this, |this| slow_path(this, Self::wait_slow))
+            }
+
+            /// Returns the operands of an operation that is done, or calls `otherwise`.
+            #[inline(always)]
+            fn end_or(
+                this: ManuallyDrop<Self>,
+                otherwise: impl FnOnce(Self) -> Result<R::With<T>, OpError<T>>,
+            ) -> Result<R::With<T>, OpError<T>> {
                 if let Some(result) = this.release_if_done() {
                     // SAFETY: `this` is not used after the two reads, and its destructor does not run.
                     drop(unsafe { ptr::read(&this.ticket) });
@@ -239,13 +249,13 @@ macro_rules! transfer {
                     // transfer is never done, so the operands have not been taken.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
-                slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
+                otherwise(ManuallyDrop::into_inner(this))
             }
 
-            fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
+            fn wait_slow(self) -> Result<R::With<T>, OpError<T>> {
                 let stall = self.stall_timeout();
                 if self.block(None, stall) {
-                    return self.finish();
+                    return Self::end_or(ManuallyDrop::new(self), |mut this| this.finish());
                 }
                 Err(error::wait_timed_out(self.ticket.flags().operation(), self.backend(), stall))
             }

@@ -132,13 +132,16 @@ pub(super) fn block(
     stall: Duration,
 ) -> bool {
     flush(queue);
+    if is_over(&queue.borrow()) {
+        return true;
+    }
     let mut backoff = Backoff::new();
     let mut last_progress = None;
     loop {
+        let reported = poll(queue);
         if is_over(&queue.borrow()) {
             return true;
         }
-        let reported = poll(queue);
         if reported > 0 {
             last_progress = None;
         }

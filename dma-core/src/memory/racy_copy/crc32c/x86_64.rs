@@ -76,9 +76,12 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
             (false, false) if TO == NOWHERE => chains::<NOWHERE>,
             (false, false) => chains::<CACHE>,
         };
-    // SAFETY: these are the first bytes of both ranges. A processor with more than the base instructions has
-    // SSE 4.2.
-    let raw = unsafe { short::<TO>(!crc, dst, src, head) };
+    let mut raw = !crc;
+    if head > 0 {
+        // SAFETY: these are the first bytes of both ranges. A processor with more than the base instructions
+        // has SSE 4.2.
+        raw = unsafe { short::<TO>(raw, dst, src, head) };
+    }
     // SAFETY: these are the other bytes of both ranges, at least one line for folds. The processor has the
     // instructions, and the destination is aligned to a line if it is written past the cache.
     let raw = unsafe { rest(raw, dst.wrapping_add(head), src.wrapping_add(head), len - head) };
