@@ -5,6 +5,7 @@
 //! writes the expected bytes itself. Guard bytes surround every buffer.
 
 mod stand_ins;
+mod standin_gpu;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ const GUARD: usize = 64;
 const STALL: Duration = Duration::from_millis(3);
 
 /// Engines that never fail an operation, and engines that do.
-const SOUND: [&str; 25] = [
+const SOUND: [&str; 28] = [
     "cpu",
     "cpu:threads=0",
     "cpu:threads=1,inline=0",
@@ -53,8 +54,11 @@ const SOUND: [&str; 25] = [
     "sim:device_memory=64M",
     "sim:profile=bluefield3,max_transfer=1000,depth=5,device_memory=64M",
     "meter+verify+sim:profile=dsa,device_memory=64M",
+    "standin-gpu:0",
+    "verify+standin-gpu:1",
+    "standin-gpu:0,depth=7",
 ];
-const FAULTY: [&str; 10] = [
+const FAULTY: [&str; 12] = [
     "sim:profile=bluefield3,faults=reset@7",
     "sim:profile=ideal,faults=fail:p=0.1+slow@3:for=50us",
     "sim:profile=dsa,faults=reset:p=0.05+refuse@4",
@@ -65,6 +69,8 @@ const FAULTY: [&str; 10] = [
     "record+sim:profile=bluefield2,faults=gone@20",
     "verify+record+meter+sim:profile=ideal,max_transfer=64,faults=lose@9+fail@12",
     "sim:profile=dsa,faults=reset:p=0.02+fail@every=11,device_memory=64M",
+    "standin-gpu:2",
+    "meter+verify+standin-gpu:2",
 ];
 
 #[derive(Clone, Debug)]
@@ -138,11 +144,16 @@ enum By {
 fn open(name: &str, trace: &Path) -> Arc<dyn DmaEngine> {
     static DOCA: OnceLock<PathBuf> = OnceLock::new();
     static IOAT: OnceLock<PathBuf> = OnceLock::new();
+    static GPU: OnceLock<()> = OnceLock::new();
     let mut name: EngineName = name.parse().expect("a name");
     let mut wrappers: Vec<_> = name.backend().split('+').map(str::to_owned).collect();
     let lib = match wrappers.pop().as_deref() {
         Some("doca") => Some(DOCA.get_or_init(|| stand_ins::library_dir(&stand_ins::doca_emu_prefix()))),
         Some("ioat") => Some(IOAT.get_or_init(|| stand_ins::spdk_emu_prefix().join("lib"))),
+        Some("standin-gpu") => {
+            GPU.get_or_init(|| dma::register(&standin_gpu::StandinGpu).expect("nothing has this name"));
+            None
+        }
         _ => None,
     };
     if let Some(lib) = lib {

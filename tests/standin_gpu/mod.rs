@@ -1,0 +1,62 @@
+//! The backend `standin-gpu`: GPUs of the stand-in driver, in this process, so that no library is built and
+//! loaded. GPU 0 takes no time, copies of GPU 1 take 20 us longer, and the driver refuses some of GPU 2.
+#![expect(unsafe_code, reason = "hands the stand-in's calls to the engine")]
+
+use std::sync::Arc;
+
+use dma::cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
+use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Result};
+
+const GPUS: &str = "memory = '64M'
+[[gpu]]
+[[gpu]]
+delay = '20us'
+[[gpu]]
+faults = 'refuse:p=0.05+slow:p=0.05:for=20us'
+";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct StandinGpu;
+
+impl Backend for StandinGpu {
+    fn name(&self) -> &'static str {
+        "standin-gpu"
+    }
+
+    fn about(&self) -> &'static str {
+        "GPUs of the stand-in driver"
+    }
+
+    fn device(&self) -> Option<&'static str> {
+        Some("0, 1 or 2")
+    }
+
+    fn is_hardware(&self) -> bool {
+        false
+    }
+
+    fn options(&self) -> &'static [OptionInfo] {
+        CudaOptions::INFO
+    }
+
+    fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
+        cuda_emu::use_config(GPUS).expect("a valid configuration");
+        // SAFETY: the stand-in's functions are those that the declarations describe, and stay.
+        let driver = unsafe { Driver::load(cuda_emu::symbol) }.expect("the stand-in has all calls");
+        let ordinal = name.device().and_then(|device| device.parse().ok()).expect("a number");
+        let mut options = CudaOptions::new().with_device(CudaDevice::Ordinal(ordinal));
+        if let Some(depth) = name.option("depth") {
+            options = options.with_depth(depth.parse().expect("a depth"));
+        }
+        Ok(Arc::new(CudaEngine::open_with(&driver, &options)?))
+    }
+
+    fn discover(&self) -> Vec<Discovered> {
+        Vec::new()
+    }
+
+    fn doctor(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+}
