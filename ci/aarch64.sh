@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything compiles for aarch64 Linux, as on a BlueField's cores. Libraries, programs and examples link. Tests of dma-doca on
+# Everything compiles for aarch64 Linux, as on a BlueField's cores. Programs and the C library link. Tests of dma-doca on
 # the stand-in SDK run on an aarch64 kernel with pages of 16 KiB, or else of 4: its conformance suite, failures, comm channel,
 # and two processes. The machine is emulated by ci/vm, because Debian 12's user-mode qemu does not start threads. Its memory
 # order is the host's, which is strong, so that loom stays the judge of weak ones.
@@ -47,7 +47,8 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/aarch64"
 # No debug information, because nobody debugs these.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 cargo check --locked --workspace --all-targets --target "$target"
-cargo build --locked --workspace --lib --bins --examples --target "$target"
+# With the profile of the tests below, which need most of the same libraries.
+cargo build --locked --profile test -p dma-bench -p dma-copy -p dma-c --target "$target"
 
 # On such a processor the step `tests` has run all tests.
 [[ "$(uname -m)" == x86_64 ]] || exit 0

@@ -9,8 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+program=$(ci/built.sh dma-bench bin dma-bench)
 bench() {
-    cargo run --quiet --locked --profile test -p dma-bench -- "$@" </dev/null
+    "$program" "$@" </dev/null
 }
 
 now=$folder/now.json

@@ -26,8 +26,10 @@ two='memory = "64M"
 
 echo "--- the engine, by the installed library"
 export DMA_CUDA_LIB_DIR=$lib
-CUDA_EMU='memory = "1G"' limited cargo test --locked -p dma-cuda --test hardware -- --ignored --skip rates
-bench() { CUDA_EMU='profile = "hopper"' limited cargo run --locked --quiet -p dma-bench -- "$@"; }
+hardware=$(ci/built.sh dma-cuda test hardware)
+CUDA_EMU='memory = "1G"' limited "$hardware" --ignored --skip rates
+program=$(ci/built.sh dma-bench bin dma-bench)
+bench() { CUDA_EMU='profile = "hopper"' limited "$program" "$@"; }
 bench list >"$dir/list"
 grep 'cuda:0000:17:00.0 is a model' "$dir/list" || {
     echo "dma-bench lists no model of a GPU: $(<"$dir/list")" >&2

@@ -21,10 +21,9 @@ engines/dma-dsa/dsa-emu/install "$prefix/dsa" --profile test
 run=$prefix/dsa/bin/dsa-emu-run
 
 echo "--- the test for hardware, on the stand-in"
-cargo test --locked -p dma-dsa --test hardware --no-run
+hardware=$(ci/built.sh dma-dsa test hardware)
 for mode in dedicated shared; do
-    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$run DSA_EMU="mode = '$mode'" DSA_EMU_REPORT=1 \
-        timeout 300 cargo test --locked -p dma-dsa --test hardware -- --ignored 2>&1 | tee "$prefix/log"
+    DSA_EMU="mode = '$mode'" DSA_EMU_REPORT=1 timeout 300 "$run" "$hardware" --ignored 2>&1 | tee "$prefix/log"
     grep -q '^dsa-emu: wq0.0: [1-9]' "$prefix/log" || {
         echo "the test did not meet the stand-in" >&2
         exit 1

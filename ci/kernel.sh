@@ -24,10 +24,8 @@ part() {
     esac
 }
 
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-
 echo "--- ioatdma"
-cargo build --locked -p dma-spdk-emu --example pci_proxy
+proxy=$(ci/built.sh dma-spdk-emu example pci_proxy)
 # 2021 would be Skylake's number, whose version Linux takes for 3.2.
 export SPDK_EMU="
     [[socket]]
@@ -58,29 +56,23 @@ if ! { command -v make && command -v gcc; } >/dev/null; then
     echo "skipped: random copies by ioatdma, without make and gcc to build a kernel module with"
     module=()
 fi
-part "$target/debug/examples/pci_proxy" ci/vm "${module[@]}" -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
+part "$proxy" ci/vm "${module[@]}" -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
 unset SPDK_EMU
 
 echo "--- Soft-RoCE"
-tests=$(cargo test --locked --color never -p dma-rdma --lib --test hardware --no-run 2>&1) || {
-    echo "$tests"
-    exit 1
-}
-programs=()
-while IFS=: read -r name path; do
-    programs+=(-f "$path:bin/$name")
-done < <(sed -nE 's/.*Executable (unittests )?(src|tests)\/([a-z]+)\.rs \((.*)\)$/\3:\4/p' <<<"$tests")
-((${#programs[@]} == 4)) || {
-    echo "cargo names other test programs: $tests" >&2
-    exit 1
-}
-cargo build --locked -p dma-copy -p dma-bench
 stripped=$(mktemp -d)
 trap 'rm -rf "$stripped"' EXIT
-for program in dma-copy dma-bench; do
-    strip -o "$stripped/$program" "$target/debug/$program"
-    programs+=(-f "$stripped/$program:bin/$program")
-done
+programs=()
+while read -r package kind name as; do
+    path=$(ci/built.sh "$package" "$kind" "$name")
+    strip -o "$stripped/$as" "$path"
+    programs+=(-f "$stripped/$as:bin/$as")
+done <<'END'
+dma-rdma lib dma_rdma lib
+dma-rdma test hardware hardware
+dma-copy bin dma-copy dma-copy
+dma-bench bin dma-bench dma-bench
+END
 programs+=(-f ci/guest/rxe_programs.sh:rxe_programs.sh)
 for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
     programs+=(-k "$module")

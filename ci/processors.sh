@@ -34,17 +34,21 @@ if [[ -z "$qemu" ]]; then
     fi
 fi
 
-# passes PACKAGE TARGET FILTER...: the tests of that target whose names have one of the filters pass, and there are some.
+core=$(ci/built.sh dma-core lib dma_core)
+cpu=$(ci/built.sh dma-cpu lib dma_cpu)
+
+# passes PACKAGE PROGRAM FILTER: the tests of PROGRAM whose names have the filter pass on the model, and there are some.
 passes() {
-    local package=$1 kind=$2 log
-    shift 2
-    log=$(cargo test --locked -p "$package" "$kind" -- "$@" 2>&1) || {
+    local package=$1 program=$2 filter=$3 log
+    local emulator=()
+    [[ "$model" == native ]] || emulator=("$qemu" -cpu "$model")
+    log=$("${emulator[@]}" "$program" "$filter" 2>&1) || {
         printf '%s\n' "$log" | grep -v "TCG doesn't support" | tail -n 40
         echo "the tests of $package fail on $model" >&2
         return 1
     }
     grep '^test result: ok. [1-9]' <<<"$log" || {
-        echo "$package has no tests $*" >&2
+        echo "$package has no tests $filter" >&2
         return 1
     }
 }
@@ -61,12 +65,7 @@ done
 # processors: no SSE 4.2, AVX2 or ERMS either.
 for model in native max qemu64; do
     echo "--- $model"
-    if [[ "$model" == native ]]; then
-        unset CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
-    else
-        export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$qemu -cpu $model"
-    fi
-    passes dma-core --lib racy_copy::
-    passes dma-cpu --lib kernel::
+    passes dma-core "$core" racy_copy::
+    passes dma-cpu "$cpu" kernel::
 done
 echo "the tests pass on models of processors with fewer features"

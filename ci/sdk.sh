@@ -35,11 +35,14 @@ has "$spdk/libspdk_ioat.so" 'soname: \[libspdk_ioat\.so\.9\]'
 has "$spdk/libspdk_env_dpdk.so" 'soname: \[libspdk_env_dpdk\.so\.17\]'
 
 # Tests for hardware run on the installed SDK. With `linked` no library is searched for.
-for features in "" linked; do
-    echo "--- the tests for hardware, on the stand-ins${features:+, $features}"
-    DMA_DOCA_LIB_DIR=$doca cargo run --locked --profile test -p dma-doca --features "$features" --example test_card -- dpu --tests alone
-    DMA_SPDK_LIB_DIR=$spdk cargo test --locked -p dma-ioat --features "$features" --test hardware -- --ignored
-done
+echo "--- the tests for hardware, on the stand-ins"
+card=$(ci/built.sh dma-doca example test_card)
+DMA_DOCA_LIB_DIR=$doca "$card" dpu --tests alone
+hardware=$(ci/built.sh dma-ioat test hardware)
+DMA_SPDK_LIB_DIR=$spdk "$hardware" --ignored
+echo "--- the same, linked"
+cargo run --locked --profile test -p dma-doca --features linked --example test_card -- dpu --tests alone
+cargo test --locked -p dma-ioat --features linked --test hardware -- --ignored
 
 bindgen() { # clippy's arguments
     local status=0
