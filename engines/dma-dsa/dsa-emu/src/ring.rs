@@ -137,7 +137,7 @@ mod tests {
                 let worker = scope.spawn(|| ring.wait(|| over.load(Ordering::SeqCst)).is_none());
                 // The second half of a wake-up whose first half is long past.
                 while !ring.asleep.load(Ordering::SeqCst) {
-                    std::hint::spin_loop();
+                    std::thread::yield_now();
                 }
                 ring.rouse();
                 over.store(true, Ordering::SeqCst);
