@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every example of every package runs without arguments and succeeds. `copy_file` and `pci_proxy` need arguments; readme.sh
-# and kernel.sh run them.
+# Every example of every package runs without arguments and succeeds. `copy_file`, `pci_proxy` and `test_card` need arguments;
+# readme.sh, kernel.sh and sdk.sh run them.
 # The DPU's example runs beside the host's, and `dma-copy` too. The example of a backend also builds as a separate project
 # that depends on `dma` only. The C interface is installed, and a C program builds on it; the tests of dma-c run all of its
 # examples.
@@ -25,7 +25,7 @@ while IFS=$'\t' read -r package folder; do
     ((${#examples[@]})) || continue
     cargo build --locked --release -p "$package" --examples
     for name in "${examples[@]}"; do
-        case $name in copy_file | 11_copy_dpu | pci_proxy) continue ;; esac
+        case $name in copy_file | 11_copy_dpu | pci_proxy | test_card) continue ;; esac
         echo "--- $package: $name"
         timeout "$seconds" cargo run --locked --release --quiet -p "$package" --example "$name" </dev/null || {
             echo "example $name of $package: exit status $? (124: ran for more than $seconds s)" >&2
