@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 case $2 in lib | test) test=true ;; *) test=false ;; esac
 
 # One line for each artifact: package, kind of the target, its name, whether it is a test, path of the program.
-programs=$(cargo test --locked --quiet --workspace --no-run --message-format json-render-diagnostics </dev/null |
+programs=$(cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
     sed -nE 's/.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"kind":\["([a-z-]+)".*"name":"([^"]+)".*"test":(true|false)\},.*"executable":"([^"]+)".*/\1 \2 \3 \4 \5/p')
 path=$(sed -nE "s/^$1 ($2|${2/lib/cdylib|rlib}) $3 $test //p" <<<"$programs")
 [[ -n "$path" && "$path" != *$'\n'* ]] || {
