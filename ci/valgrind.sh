@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat` and
-# `rdma` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. Three C programs run on
-# dma.h, too, whose misuses are among them. Calls that users write take no more instructions than their figures in
-# benches/instructions.rs, by 3 %.
+# A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat`,
+# `rdma` and `cuda` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. Three C
+# programs run on dma.h, too, whose misuses are among them. Calls that users write take no more instructions than their
+# figures in benches/instructions.rs, by 3 %.
 #
 # valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
 # cannot be had.
@@ -38,16 +38,21 @@ if [[ -z "$valgrind" ]]; then
 fi
 
 # Together, so that both have the same features of the engines.
-cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine
+cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine --example 16_device_memory
 dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
 engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
+engines/dma-cuda/cuda-emu/install "$prefix/cuda" --profile dev
 export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk DMA_IBVERBS_LIB_DIR=$prefix/rdma
+export DMA_CUDA_LIB_DIR=$prefix/cuda/lib
+# The stand-in maps its GPU's memory, and memcheck keeps account of every byte.
+export CUDA_EMU='memory = "64M"'
 
-for engine in cpu sim auto doca ioat rdma; do
+for engine in cpu sim auto doca ioat rdma cuda; do
     echo "--- $engine"
     # Output of a run with errors is printed, and the rest is not read.
-    timeout "$seconds" "$valgrind" -q --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
+    # Valgrind runs one thread at a time: in turn, so that one that polls does not keep the others waiting.
+    timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
         cat "$prefix/log"
         echo "$engine under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
@@ -59,6 +64,14 @@ for engine in cpu sim auto doca ioat rdma; do
         exit 1
     }
 done
+
+echo "--- cuda, memory of the device"
+timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/16_device_memory" cuda:0 \
+    >"$prefix/log" 2>&1 </dev/null || {
+    cat "$prefix/log"
+    echo "device memory under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
+    exit 1
+}
 
 # The library by its own name.
 soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' dma-c/include/dma.h)
