@@ -68,6 +68,11 @@ Status failure_of(dma_status status) {
   }
 }
 
+// Whether `len` bytes from `address` on contain a range.
+bool contains(uintptr_t address, size_t len, const Range &range) {
+  return range.address >= address && range.address - address <= len && range.len <= len - (range.address - address);
+}
+
 // Memory that the user has registered.
 struct Region {
   uintptr_t address;
@@ -84,9 +89,7 @@ struct Piece final : Memory {
   size_t len;
   MemoryType type;
 
-  bool contains(const Range &range) const {
-    return range.address >= address && range.address - address <= len && range.len <= len - (range.address - address);
-  }
+  bool contains(const Range &range) const { return dma_nixl::contains(address, len, range); }
 };
 
 // Who goes on with a transfer.
@@ -171,6 +174,8 @@ public:
     piece->address = range.address;
     piece->len = range.len;
     piece->type = type;
+    std::lock_guard<std::mutex> lock(mutex_);
+    regions_.insert(piece->region);
     memory = piece.release();
     return SUCCESS;
   }
@@ -180,6 +185,7 @@ public:
   Status deregister_memory(Memory *memory) override {
     const std::unique_ptr<Piece> piece(static_cast<Piece *>(memory));
     std::unique_lock<std::mutex> lock(mutex_);
+    regions_.erase(piece->region);
     for (Transfer *transfer : std::vector<Transfer *>(transfers_.begin(), transfers_.end())) {
       if (!transfers_.count(transfer) || !transfer->regions.count(piece->region))
         continue;
@@ -241,9 +247,14 @@ public:
         transfer->remote.push_back({reinterpret_cast<void *>(remote[at].address), remote[at].len});
         continue;
       }
-      transfer->regions.insert(theirs->region);
+      const std::shared_ptr<Region> target = registered(*theirs, remote[at]);
+      if (!target) {
+        log("piece " + std::to_string(at) + " of a transfer is in memory that was deregistered");
+        return INVALID;
+      }
+      transfer->regions.insert(target);
       const dma_range from{ours->region->handle, local[at].address - ours->address, local[at].len};
-      const dma_range to{theirs->region->handle, remote[at].address - theirs->address, remote[at].len};
+      const dma_range to{target->handle, remote[at].address - target->address, remote[at].len};
       copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
     }
     if (!copies.empty()) {
@@ -429,6 +440,18 @@ private:
     return true;
   }
 
+  // The region of a range within the process, or null. NIXL 1.0.0 keeps its view of memory that was deregistered, and
+  // finds it for memory that was registered in the same place later.
+  std::shared_ptr<Region> registered(const Piece &piece, const Range &range) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (regions_.count(piece.region))
+      return piece.region;
+    const auto found = std::find_if(regions_.begin(), regions_.end(), [&](const std::shared_ptr<Region> &region) {
+      return region->type == piece.type && contains(region->address, region->len, range);
+    });
+    return found == regions_.end() ? nullptr : *found;
+  }
+
   // Whether a transfer between a region and a peer's memory is possible.
   Status check_peer(const std::string &agent_name, const Piece &theirs, const Piece &ours) const {
     if (theirs.type != DRAM || ours.type != DRAM) {
@@ -515,10 +538,11 @@ private:
     }
   }
 
-  // Waits until nothing accesses a transfer's memory on behalf of it.
+  // Waits until nothing accesses a transfer's memory on behalf of it. Afterwards its owner may have freed it unless it is the
+  // caller.
   void wait(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
     unsigned polls = 0;
-    while (transfer.runner != Runner::NONE) {
+    while (transfers_.count(&transfer) && transfer.runner != Runner::NONE) {
       if (transfer.runner == Runner::THREADS) {
         if (transfer.has_work())
           work(lock, transfer);
@@ -619,6 +643,7 @@ private:
   mutable Clock::duration idle_for_{};
   mutable Clock::time_point last_poll_ = Clock::now();
   mutable Notifications notifications_;
+  std::set<std::shared_ptr<Region>> regions_;
   std::map<std::string, std::shared_ptr<Peer>> peers_;
   bool ended_ = false;
   std::thread thread_;

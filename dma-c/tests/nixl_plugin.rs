@@ -125,6 +125,16 @@ fn deregistering_and_releasing_wait_for_the_device() {
 }
 
 #[test]
+fn memory_is_registered_again() {
+    passes("again");
+}
+
+#[test]
+fn a_transfer_is_released_while_its_memory_is_deregistered() {
+    passes("threads");
+}
+
+#[test]
 fn failures_of_a_device_are_errors() {
     passes("fault");
     passes("stuck");

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <unordered_map>
 #include <utility>
+#include <thread>
 #include <vector>
 
 using Text = std::string;
@@ -325,6 +326,48 @@ static void within_a_process(const char *engine) {
 // NIXL ignores a refusal of these two, so they wait.
 static void deregistering_and_releasing_wait() {
   for (const bool release : {false, true}) {
+// NIXL 1.0.0 keeps views of memory that was deregistered, and finds them for memory that is registered in the same
+// place later.
+static void memory_is_registered_again() {
+  Agent agent("me");
+  Bytes from = pattern(4096, 1), to(4096);
+  const Object l = agent.add(from), first = agent.add(to), view = agent.local(first);
+  CHECK(agent.remove(first) == DONE);
+  const List ours = places(from.data(), {{0, 4096}}, l), theirs = places(to.data(), {{0, 4096}}, view);
+  Object handle = nullptr;
+  CHECK(agent.prepare(WRITE, ours, theirs, "me", handle) < 0);
+  Object half = nullptr;
+  CHECK(agent.add(to.data(), 2048, half) == DONE);
+  CHECK(agent.prepare(WRITE, ours, theirs, "me", handle) < 0);
+  const Object second = agent.add(to);
+  CHECK(agent.prepare(WRITE, ours, theirs, "me", handle) == DONE);
+  CHECK(agent.post(WRITE, {}, {}, "me", handle) >= DONE && agent.wait(handle) == DONE);
+  CHECK(from == to);
+  CHECK(agent.remove(second) == DONE);
+  CHECK(agent.post(WRITE, {}, {}, "me", handle) == INVALID && agent.free(handle) == DONE);
+  CHECK(agent.remove(half) == DONE && agent.remove(l) == DONE);
+  agent.unload(view);
+}
+
+// NIXL does not lock by default.
+static void a_transfer_is_released_while_its_memory_is_deregistered() {
+  Agent agent("me", {{"engine", "sim:profile=bluefield3,clock=real"}});
+  constexpr size_t LEN = 8 << 20;
+  for (int round = 0; round < 20; round++) {
+    Bytes from = pattern(LEN, 1), to(LEN);
+    const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+    Object handle = nullptr;
+    CHECK(agent.prepare(WRITE, places(from.data(), {{0, LEN}}, l), places(to.data(), {{0, LEN}}, view), "me", handle) == DONE);
+    CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
+    std::thread other([&] { CHECK(agent.free(handle) == DONE); });
+    CHECK(agent.remove(r) == DONE);
+    other.join();
+    CHECK(from == to);
+    CHECK(agent.remove(l) == DONE);
+    agent.unload(view);
+  }
+}
+
     Agent agent("me", {{"engine", "sim:profile=bluefield3,clock=real"}});
     constexpr size_t LEN = 64 << 20;
     Bytes from = pattern(LEN, 1), to(LEN);
@@ -691,3 +734,5 @@ int main(int argc, char **argv) {
   std::puts(wrong ? "wrong" : "right");
   return wrong;
 }
+        {"again", memory_is_registered_again},
+        {"threads", a_transfer_is_released_while_its_memory_is_deregistered},
