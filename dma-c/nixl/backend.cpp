@@ -563,8 +563,8 @@ private:
   }
 
   // Goes on with a transfer to another process that has work. Releases the lock in the meantime. Afterwards the transfer may
-  // have ended, and its owner may have freed it unless it is the caller.
-  void work(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
+  // have ended, and its owner may have freed it unless it is the caller. Returns false if it waits for the peer's mailbox.
+  bool work(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
     if (transfer.cancelled || transfer.failure.status)
       transfer.next = {transfer.local.size(), 0};
     transfer.running++;
@@ -579,7 +579,7 @@ private:
     }
     if (transfer.running > 1 || !(transfer.next.is_end(transfer.local) || transfer.failure.status)) {
       transfer.running--;
-      return;
+      return true;
     }
     Outcome outcome = transfer.failure;
     if (transfer.notifies && !transfer.cancelled && !outcome.status) {
@@ -591,15 +591,17 @@ private:
         transfer.mailbox_deadline = now + MAILBOX_PATIENCE;
       if (outcome.status == IN_PROGRESS && now < transfer.mailbox_deadline && !transfer.cancelled) {
         transfer.running--;
-        return;
+        return false;
       }
     }
     transfer.running--;
     end(transfer, transfer.cancelled ? CANCELLED : report(transfer.agent, outcome));
+    return true;
   }
 
   // The thread: receives notifications, and makes copies to other processes.
   void run() {
+    size_t full = 0; // Transfers in a row whose peer's mailbox is full.
     for (;;) {
       std::unique_lock<std::mutex> lock(mutex_);
       if (ended_)
@@ -608,14 +610,18 @@ private:
       while (notifications_.size() < MAX_NOTIFICATIONS && mailbox_.receive(notification))
         notifications_.push_back(std::move(notification));
       const bool is_full = notifications_.size() >= MAX_NOTIFICATIONS;
-      int timeout_ms = -1;
+      // While all transfers wait, for mailboxes or for threads that check them, they are tried every millisecond.
+      int timeout_ms = jobs_.empty() ? -1 : 1;
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [](const Transfer *each) { return each->has_work(); });
       if (job != jobs_.end()) {
         Transfer &transfer = **job;
-        // Transfers take turns. One whose peer's mailbox is full is tried again every millisecond.
-        timeout_ms = transfer.waits_for_mailbox() && jobs_.size() == 1 ? 1 : 0;
+        // Transfers take turns.
         std::rotate(job, job + 1, jobs_.end());
-        work(lock, transfer);
+        full = work(lock, transfer) ? 0 : full + 1;
+        if (full < jobs_.size())
+          timeout_ms = 0;
+        else
+          full = 0;
       }
       lock.unlock();
       pollfd sources[] = {{event_.get(), POLLIN, 0}, {is_full ? -1 : mailbox_.descriptor(), POLLIN, 0}};
@@ -637,13 +643,13 @@ private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   dma_queue queue_{};
+  std::set<std::shared_ptr<Region>> regions_;
   mutable std::set<Transfer *> transfers_;
   mutable std::deque<Transfer *> waiting_, jobs_;
   mutable size_t on_device_ = 0, bytes_on_device_ = 0;
   mutable Clock::duration idle_for_{};
   mutable Clock::time_point last_poll_ = Clock::now();
   mutable Notifications notifications_;
-  std::set<std::shared_ptr<Region>> regions_;
   std::map<std::string, std::shared_ptr<Peer>> peers_;
   bool ended_ = false;
   std::thread thread_;

@@ -218,6 +218,9 @@ Outcome Mailbox::send(const Peer &peer, const std::string &agent, const std::str
   bytes += agent;
   bytes += message;
   const sockaddr_un address = address_of(peer.mailbox());
+  // Any user may take the name of a mailbox whose process has ended.
+  if (peer.has_exited())
+    return {DISCONNECTED, "it has exited"};
   const ssize_t sent = sendto(socket_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr *>(&address),
                               sizeof address);
   if (sent >= 0)
@@ -226,7 +229,7 @@ Outcome Mailbox::send(const Peer &peer, const std::string &agent, const std::str
   case EAGAIN:
   case EINTR:
   case ENOBUFS:
-    return {peer.has_exited() ? DISCONNECTED : IN_PROGRESS, "its mailbox is full"};
+    return {IN_PROGRESS, "its mailbox is full"};
   case EMSGSIZE:
     return {INVALID, "a notification of " + std::to_string(message.size()) +
                          " bytes; net.core.wmem_max limits notifications to about twice its number of bytes"};

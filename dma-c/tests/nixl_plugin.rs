@@ -146,6 +146,16 @@ fn killed_and_stopped_peers_are_errors() {
 }
 
 #[test]
+fn a_taken_mailbox_gets_nothing() {
+    passes("taken");
+}
+
+#[test]
+fn waiting_for_a_mailbox_sleeps() {
+    passes("sleeps");
+}
+
+#[test]
 fn unreachable_peers_are_errors() {
     passes("unreachable");
 }

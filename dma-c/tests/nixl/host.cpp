@@ -14,11 +14,14 @@
 #include <map>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <unordered_map>
 #include <utility>
-#include <thread>
 #include <vector>
 
 using Text = std::string;
@@ -323,9 +326,6 @@ static void within_a_process(const char *engine) {
   CHECK(agent.remove(l) == DONE);
 }
 
-// NIXL ignores a refusal of these two, so they wait.
-static void deregistering_and_releasing_wait() {
-  for (const bool release : {false, true}) {
 // NIXL 1.0.0 keeps views of memory that was deregistered, and finds them for memory that is registered in the same
 // place later.
 static void memory_is_registered_again() {
@@ -368,6 +368,9 @@ static void a_transfer_is_released_while_its_memory_is_deregistered() {
   }
 }
 
+// NIXL ignores a refusal of these two, so they wait.
+static void deregistering_and_releasing_wait() {
+  for (const bool release : {false, true}) {
     Agent agent("me", {{"engine", "sim:profile=bluefield3,clock=real"}});
     constexpr size_t LEN = 64 << 20;
     Bytes from = pattern(LEN, 1), to(LEN);
@@ -600,6 +603,61 @@ static void killed_and_stopped_peers_are_errors() {
   peer.kill_now();
 }
 
+// An abstract name, which anyone may take when its owner has ended.
+static sockaddr_un mailbox_of(const Text &address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  address.substr(address.rfind(' ') + 1).copy(name.sun_path + 1, sizeof name.sun_path - 2);
+  return name;
+}
+
+// Another process takes the name of a killed peer's mailbox: it gets nothing.
+static void a_taken_mailbox_gets_nothing() {
+  Peer peer;
+  Agent agent("me");
+  CHECK(agent.meet("peer", peer.address) == DONE);
+  CHECK(agent.notify("peer", "note") == DONE);
+  peer.kill_now();
+  const int thief = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+  const sockaddr_un name = mailbox_of(peer.address);
+  CHECK(bind(thief, reinterpret_cast<const sockaddr *>(&name), sizeof name) == 0);
+  CHECK(agent.notify("peer", "secret") == GONE);
+  char byte;
+  CHECK(recv(thief, &byte, 1, 0) < 0);
+  close(thief);
+}
+
+// A stopped peer's full mailbox costs no processor time, with any number of transfers that wait for it.
+static void waiting_for_a_mailbox_sleeps() {
+  Peer peer;
+  Agent agent("me");
+  Bytes ours = pattern(64, 5);
+  const Object l = agent.add(ours);
+  Object r = nullptr;
+  CHECK(agent.meet("peer", peer.address) == DONE);
+  CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, r) == DONE);
+  kill(peer.pid, SIGSTOP);
+  std::vector<Object> handles;
+  for (int waiting = 0; waiting < 3;) {
+    handles.push_back(nullptr);
+    CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 64}}, l), places(peer.bytes, {{0, 64}}, r), "peer", handles.back()) == DONE);
+    waiting += agent.post(WRITE, {}, {}, "peer", handles.back(), "note") == IN_PROGRESS;
+  }
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  usleep(500'000);
+  getrusage(RUSAGE_SELF, &after);
+  const auto used = [](const rusage &usage) {
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  CHECK(used(after) - used(before) < 0.05);
+  for (const Object handle : handles)
+    CHECK(agent.free(handle) == DONE);
+  agent.unload(r);
+  CHECK(agent.remove(l) == DONE);
+  peer.kill_now();
+}
+
 // Peers that cannot be reached are errors of their transfers, with a reason.
 static void unreachable_peers_are_errors() {
   Agent agent("me");
@@ -717,10 +775,14 @@ int main(int argc, char **argv) {
         {"table", table},
         {"local", [] { within_a_process("cpu"); within_a_process("sim:seed=7"); }},
         {"waits", deregistering_and_releasing_wait},
+        {"again", memory_is_registered_again},
+        {"threads", a_transfer_is_released_while_its_memory_is_deregistered},
         {"stuck", transfers_of_a_stuck_device_fail},
         {"fault", a_fault_is_an_error},
         {"peers", between_processes},
         {"killed", killed_and_stopped_peers_are_errors},
+        {"taken", a_taken_mailbox_gets_nothing},
+        {"sleeps", waiting_for_a_mailbox_sleeps},
         {"unreachable", unreachable_peers_are_errors},
         {"lost", a_lost_device_ends_the_program},
         {"gpu", [&] { memory_of_a_gpu(argc > 4 ? argv[4] : "libcuda.so.1"); }},
@@ -734,5 +796,3 @@ int main(int argc, char **argv) {
   std::puts(wrong ? "wrong" : "right");
   return wrong;
 }
-        {"again", memory_is_registered_again},
-        {"threads", a_transfer_is_released_while_its_memory_is_deregistered},
