@@ -38,7 +38,7 @@ pub(crate) const FIRST: bool = cfg!(feature = "generation-1-5");
 const EXTENSIONS: u32 = 1;
 
 c_calls! {
-    /// `NOT_SUPPORTED`, for a buffer.
+    /// Returns `NOT_SUPPORTED` if `it` is a buffer.
     fn doca_buf_refcount_add(it: Handle<Buf>, _refcount: Out<u16>) {
         it.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }

@@ -125,7 +125,7 @@ impl Context {
             supported *= u8::from(code == DOCA_SUCCESS);
         }
         if let (Some(enable), true) = (common.doca_workq_set_event_driven_enable, supported != 0) {
-            // SAFETY: a work queue of no context, for which alone it can be enabled.
+            // SAFETY: no context has the work queue yet. Only then can events be enabled.
             self.events.set(unsafe { enable(workq, 1) } == DOCA_SUCCESS);
         }
         DOCA_SUCCESS
@@ -318,7 +318,7 @@ pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t 
     }
     let workq = context.workq.get();
     if !workq.is_null() {
-        // SAFETY: a work queue of no context.
+        // SAFETY: no context has the work queue any more.
         let code = unsafe { (common.doca_workq_destroy)(workq) };
         if code != DOCA_SUCCESS {
             return code;

@@ -151,9 +151,9 @@ impl Drop for AutoRegion {
 }
 
 // SAFETY: the memory is that of the CPU's region, or of the device's region if it is the device's memory.
-// Both live as long and promise the rest. The key is that of the CPU's region, and no other region of this
-// engine has that key, because each has its own region of the CPU. The device's region is dropped at the same
-// time, when no descriptor names either.
+// Both regions live as long as this one and meet the other requirements. The key is that of the CPU's region,
+// and no other region of this engine has that key, because each has its own region of the CPU. The device's
+// region is dropped at the same time, when no descriptor names either.
 unsafe impl RawRegion for AutoRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

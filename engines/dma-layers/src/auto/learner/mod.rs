@@ -44,7 +44,8 @@ const SAMPLE_EVERY: u32 = 16_384;
 const ALWAYS_TIMED_LEN_LOG2: u8 = 20;
 /// Maximum share of the time that trials of the slower engine may cost.
 const MAX_TRIAL_SHARE: f32 = 1.0 / 200.0;
-/// Trials at the beginning that may each cost four times the share of the next one.
+/// Number of trials at the beginning that may cost more. The last of them may cost four times
+/// [`MAX_TRIAL_SHARE`], and each one before it four times as much as the next one.
 const EARLY_TRIALS: u32 = 3;
 
 /// A class of copies: in flight and length.
