@@ -2,7 +2,7 @@
 # A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat`,
 # `rdma` and `cuda` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. Three C
 # programs run on dma.h, too, whose misuses are among them. Calls that users write take no more instructions than their
-# figures in benches/instructions.rs, by 3 %.
+# figures in benches/instructions.rs and dma-c/benches/instructions.rs, by 3 %.
 #
 # valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
 # cannot be had.
@@ -89,4 +89,4 @@ for program in "every_call cpu sim:seed=7" misuse broken_devices; do
 done
 
 echo "--- instructions of users' calls"
-cargo bench --locked -p dma --bench instructions
+cargo bench --locked -p dma -p dma-c --bench instructions

@@ -1,7 +1,7 @@
 //! Pointers from C, with the checks that are possible: NULL, alignment, lengths, and sizes of structs.
 #![expect(unsafe_code, reason = "follows pointers from C")]
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Debug;
 use std::ptr::NonNull;
 
@@ -19,13 +19,20 @@ pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Err
 }
 
 /// Checks that a pointer may lead to a value of its type.
-#[inline]
+#[inline(always)]
 fn check<T>(what: &'static str, ptr: *const T) -> Result<NonNull<T>> {
     match NonNull::new(ptr.cast_mut()) {
         Some(place) if ptr.is_aligned() => Ok(place),
-        Some(_) => Err(invalid(format!("{what} is at {ptr:p}, which is not aligned for its type"))),
-        None => Err(invalid(format!("{what} is NULL"))),
+        _ => Err(bad_pointer(what, ptr.cast())),
     }
+}
+
+#[cold]
+fn bad_pointer(what: &'static str, ptr: *const c_void) -> Error {
+    if ptr.is_null() {
+        return invalid(format!("{what} is NULL"));
+    }
+    invalid(format!("{what} is at {ptr:p}, which is not aligned for its type"))
 }
 
 /// Returns the value behind a pointer.
@@ -57,12 +64,14 @@ pub(crate) unsafe fn slice<'a, T>(what: &'static str, ptr: *const T, count: usiz
 
 #[inline]
 fn check_len<T>(what: &'static str, count: usize) -> Result<()> {
-    if count > isize::MAX as usize / size_of::<T>() {
-        let message = format!("{what} has {count} entries, more than an address space holds");
-        return Err(Error::new(ErrorKind::OutOfRange, message)
-            .with_numbers(count as u64, (isize::MAX as usize / size_of::<T>()) as u64));
-    }
-    Ok(())
+    let limit = isize::MAX as usize / size_of::<T>();
+    if count > limit { Err(too_long(what, count, limit)) } else { Ok(()) }
+}
+
+#[cold]
+fn too_long(what: &'static str, count: usize, limit: usize) -> Error {
+    let message = format!("{what} has {count} entries, more than an address space holds");
+    Error::new(ErrorKind::OutOfRange, message).with_numbers(count as u64, limit as u64)
 }
 
 /// A place for an output, which is known to be valid before the function does anything.
@@ -109,7 +118,7 @@ impl<T> OutArray<T> {
     /// # Safety
     ///
     /// `ptr` is NULL, or leads to `capacity` places that this call may write.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn new(what: &'static str, ptr: *mut T, capacity: usize) -> Result<Self> {
         if capacity > 0 {
             check(what, ptr)?;
@@ -121,6 +130,12 @@ impl<T> OutArray<T> {
     #[inline]
     pub(crate) const fn is_full(&self) -> bool {
         self.written == self.capacity
+    }
+
+    /// Returns the number of places that are left.
+    #[inline]
+    pub(crate) const fn left(&self) -> usize {
+        self.capacity - self.written
     }
 
     #[inline]

@@ -1,67 +1,68 @@
 //! Batches: copies that are prepared once and submitted again and again.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use dma::{Batch, Error, ErrorKind, Result, Window};
 
 use crate::arguments::{Out, invalid, slice};
 use crate::error::guard;
-use crate::handles::Table;
+use crate::handles::{Exclusive, Table};
 use crate::header::*;
 use crate::region;
 
 /// The list of a batch.
 pub(crate) type List = Batch<Window, Window>;
 
-/// A batch of the program.
-#[derive(Debug)]
-enum Prepared {
-    Idle(List),
-    InFlight,
-    /// A device that never answered may still use the memory, so the list is lost.
-    Lost,
-}
+/// The batches of the program. A batch in flight is held, so that it cannot be closed or submitted again. It
+/// is `None` if a device that never answered may still use its memory, and the list is lost.
+static BATCHES: Table<Option<List>> = Table::new("batch");
 
-static BATCHES: Table<Mutex<Prepared>> = Table::new("batch");
-
-fn lock(prepared: &Mutex<Prepared>) -> MutexGuard<'_, Prepared> {
-    prepared.lock().unwrap_or_else(PoisonError::into_inner)
+#[cold]
+fn refused(e: Error) -> Error {
+    if e.kind() != ErrorKind::InUse {
+        return e;
+    }
+    Error::new(ErrorKind::InUse, "the batch is in flight, or another thread is in a call with it")
+        .with_hint("receive its completion first")
 }
 
 #[cold]
-fn not_idle(prepared: &Prepared) -> Error {
-    match prepared {
-        Prepared::Lost => Error::new(ErrorKind::Closed, "a device that never answered has the batch")
-            .with_hint("close the batch, and prepare another one"),
-        _ => Error::new(ErrorKind::InUse, "the batch is in flight").with_hint("receive its completion first"),
+fn lost() -> Error {
+    Error::new(ErrorKind::Closed, "a device that never answered has the batch")
+        .with_hint("close the batch, and prepare another one")
+}
+
+/// A batch that is about to be submitted, without its list.
+pub(crate) struct Taken(Exclusive<'static, Option<List>>);
+
+impl Taken {
+    /// Returns the list, and leaves the batch in flight.
+    #[inline]
+    pub(crate) fn hold(mut self, list: Option<List>) {
+        self.put_back(list);
+        self.0.hold();
+    }
+
+    /// Returns the list.
+    #[inline]
+    pub(crate) fn put_back(&mut self, list: Option<List>) {
+        // The list is not there, so nothing is dropped.
+        std::mem::forget(std::mem::replace(&mut *self.0, list));
     }
 }
 
-/// Takes the list of a batch, which is in flight from then on.
-pub(crate) fn take(batch: dma_batch) -> Result<List> {
-    let prepared = BATCHES.get(batch.id)?;
-    let mut state = lock(&prepared);
-    match std::mem::replace(&mut *state, Prepared::InFlight) {
-        Prepared::Idle(list) => Ok(list),
-        other => {
-            let error = not_idle(&other);
-            *state = other;
-            Err(error)
-        }
-    }
+/// Takes a batch and its list.
+#[inline]
+pub(crate) fn take(batch: dma_batch) -> Result<(Taken, List)> {
+    let mut held = BATCHES.exclusive(batch.id).map_err(refused)?;
+    let list = held.take().ok_or_else(lost)?;
+    Ok((Taken(held), list))
 }
 
-/// Returns the list of a batch, if the device no longer uses it.
-pub(crate) fn put_back(batch: dma_batch, list: Option<List>) {
-    loop {
-        match BATCHES.get(batch.id) {
-            Ok(prepared) => break *lock(&prepared) = list.map_or(Prepared::Lost, Prepared::Idle),
-            // Another thread tries to close it, and fails soon, because it is in flight.
-            Err(e) if e.kind() == ErrorKind::InUse => std::hint::spin_loop(),
-            Err(_) => break,
-        }
-    }
+/// Goes on with a batch that is in flight. It no longer is when the value is dropped.
+#[inline]
+pub(crate) fn received(batch: dma_batch) -> Taken {
+    // SAFETY: the batch is held since its submission, and its only completion ends that here.
+    Taken(unsafe { BATCHES.resume(batch.id) })
 }
 
 fn create(copies: &[dma_copy]) -> Result<dma_batch> {
@@ -75,20 +76,12 @@ fn create(copies: &[dma_copy]) -> Result<dma_batch> {
     }
     let list: Result<List> =
         copies.iter().map(|copy| Ok((region::window(&copy.src)?, region::window(&copy.dst)?))).collect();
-    BATCHES.insert(Mutex::new(Prepared::Idle(list?))).map(|id| dma_batch { id })
+    BATCHES.insert(Some(list?)).map(|id| dma_batch { id })
 }
 
 fn close(batch: dma_batch) -> Result<()> {
-    let closed = BATCHES.exclusive(batch.id)?.remove_if(|prepared| {
-        let state = prepared.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if matches!(state, Prepared::InFlight) {
-            let error = not_idle(&state);
-            Err((Mutex::new(state), error))
-        } else {
-            Ok(state)
-        }
-    });
-    closed.map(drop)
+    drop(BATCHES.exclusive(batch.id).map_err(refused)?.remove());
+    Ok(())
 }
 
 #[rustfmt::skip]

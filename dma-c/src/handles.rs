@@ -210,6 +210,19 @@ impl<T> Table<T> {
     }
 }
 
+impl<T> Table<T> {
+    /// Goes on with the exclusive use of an object that was [held](Exclusive::hold).
+    ///
+    /// # Safety
+    ///
+    /// The object of this handle is held, and only this call resumes it.
+    #[inline]
+    pub(crate) unsafe fn resume(&self, id: u64) -> Exclusive<'_, T> {
+        let index = id as u32 & !self.mark;
+        Exclusive { table: self, index, slot: self.at(index).expect("the slot of a held object") }
+    }
+}
+
 impl<T> Deref for Pin<'_, T> {
     type Target = T;
 
@@ -228,9 +241,16 @@ impl<T> Drop for Pin<'_, T> {
 }
 
 impl<T> Exclusive<'_, T> {
+    #[inline]
     fn value(&mut self) -> &mut Option<T> {
         // SAFETY: this thread alone uses the slot, and `self` is borrowed uniquely.
         unsafe { &mut *self.slot.value.get() }
+    }
+
+    /// Leaves the object in exclusive use, until [`Table::resume`].
+    #[inline]
+    pub(crate) fn hold(self) {
+        std::mem::forget(self);
     }
 
     /// Closes the handle and returns the object.

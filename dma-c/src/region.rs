@@ -33,11 +33,35 @@ pub(crate) fn get(region: dma_region) -> Result<Pin<'static, Region>> {
 /// Returns the window of a range.
 #[inline(always)]
 pub(crate) fn window(range: &dma_range) -> Result<Window> {
-    let region = get(range.region)?;
-    if fits(range, region.window.len()) {
-        Ok(region.window.slice(range.offset..range.offset + range.len))
-    } else {
-        Err(out_of_range(range, region.window.len()))
+    get(range.region)?.window_of(range)
+}
+
+impl Region {
+    #[inline(always)]
+    fn window_of(&self, range: &dma_range) -> Result<Window> {
+        if fits(range, self.window.len()) {
+            Ok(self.window.slice(range.offset..range.offset + range.len))
+        } else {
+            Err(out_of_range(range, self.window.len()))
+        }
+    }
+}
+
+/// The region of the range before, because the ranges of many copies are often of one region.
+#[derive(Default)]
+pub(crate) struct LastRegion(Option<(u64, Pin<'static, Region>)>);
+
+impl LastRegion {
+    /// Returns the window of a range.
+    #[inline(always)]
+    pub(crate) fn window(&mut self, range: &dma_range) -> Result<Window> {
+        match &self.0 {
+            Some((id, region)) if *id == range.region.id => region.window_of(range),
+            _ => {
+                let region = &self.0.insert((range.region.id, get(range.region)?)).1;
+                region.window_of(range)
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A queue for one thread at a time.
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
 use crate::error::Failure;
 use crate::header::*;
-use crate::region::window;
 
 /// An operation in flight. Rare ones are boxed, because entries are moved.
 enum Op {
@@ -56,12 +56,12 @@ impl Op {
             Self::Copy(transfer) => done(transfer),
             Self::Batch(transfer, batch) => match transfer.wait() {
                 Ok(list) => {
-                    batch::put_back(batch, Some(list));
+                    batch::received(batch).put_back(Some(list));
                     Ok(0)
                 }
                 Err(e) => {
                     let (failure, list) = Failure::with_operands(e);
-                    batch::put_back(batch, list);
+                    batch::received(batch).put_back(list);
                     Err(failure)
                 }
             },
@@ -86,6 +86,37 @@ fn done<T: 'static, R: Answer>(transfer: Transfer<T, R>) -> Result<u64, Failure>
     Ok(0)
 }
 
+/// An operation that was done when it was submitted. Its operands stay in use until its completion is
+/// received.
+struct Done {
+    token: u64,
+    op: DoneOp,
+}
+
+enum DoneOp {
+    Copy(#[expect(dead_code, reason = "it is in use")] (Window, Window)),
+    Batch(dma_batch),
+    /// `None` once it was reported.
+    Failed(Option<Box<Failure>>),
+}
+
+impl Done {
+    /// Ends the use of a batch, and returns the completion. Windows are in use until `self` is dropped.
+    #[inline]
+    fn complete(&mut self) -> dma_completion {
+        match &mut self.op {
+            DoneOp::Copy(_) => {}
+            DoneOp::Batch(batch) => drop(batch::received(*batch)),
+            DoneOp::Failed(failure) => {
+                if let Some(failure) = failure.take() {
+                    return completion(self.token, Err(*failure));
+                }
+            }
+        }
+        completion(self.token, Ok(0))
+    }
+}
+
 /// An entry for an operation. Its index is the token of the transfer.
 struct Entry {
     token: u64,
@@ -98,6 +129,9 @@ pub(super) struct Local {
     /// `None` once stopped.
     queue: Option<Queue>,
     driver: Option<Driver>,
+    /// Copies and batches that were done when they were submitted.
+    done: VecDeque<Done>,
+    /// Other operations.
     entries: Vec<Entry>,
     free: Vec<usize>,
     /// Entries whose operations have ended. The first `taken` of them were reported.
@@ -118,6 +152,7 @@ impl Local {
             depth: queue.depth(),
             queue: Some(queue),
             driver: None,
+            done: VecDeque::new(),
             entries: Vec::new(),
             free: Vec::new(),
             ended: Vec::new(),
@@ -134,7 +169,16 @@ impl Local {
     /// Returns the number of operations whose completion was not received.
     #[inline]
     fn in_flight(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.free.len() + self.done.len()
+    }
+
+    /// Returns whether an operation was done when it was submitted, to a queue that had `available` free
+    /// slots: such an operation takes none. Only the end of a transfer frees one, and none ends in between.
+    #[inline]
+    fn is_done<T: 'static>(queue: &Queue, available: usize, transfer: &Transfer<T>) -> bool {
+        let is_done = queue.available() == available;
+        debug_assert!(!is_done || transfer.is_done(), "it has a slot");
+        is_done
     }
 
     /// Returns the queue if it has room. An operation that the queue has executed at once counts, too, until
@@ -173,7 +217,7 @@ impl Local {
         (!cancelled).then(|| completion(token, ended))
     }
 
-    /// Moves the tokens of ended operations to the list, without polling, if the list is used up.
+    /// Moves the tokens of ended operations to the list by `poll`, if the list is used up.
     fn refill(&mut self, poll: impl FnOnce(&Queue, &mut Vec<u64>)) {
         if self.taken == self.ended.len() {
             self.ended.clear();
@@ -184,6 +228,21 @@ impl Local {
         }
     }
 
+    #[inline]
+    fn take_done(&mut self, out: &mut OutArray<dma_completion>) {
+        let count = self.done.len().min(out.left());
+        for done in self.done.iter_mut().take(count) {
+            out.push(done.complete());
+        }
+        // All at once, because moving them out costs more.
+        if count == self.done.len() {
+            self.done.clear();
+        } else {
+            self.done.drain(..count);
+        }
+    }
+
+    #[inline]
     fn take_ended(&mut self, out: &mut OutArray<dma_completion>) {
         while !out.is_full() && self.taken < self.ended.len() {
             let at = self.ended[self.taken] as usize;
@@ -206,6 +265,9 @@ impl Local {
     pub(super) fn close(mut self, timeout: Duration) -> Result<()> {
         let ended = self.stop(timeout);
         // Returns the lists of batches.
+        for done in &mut self.done {
+            let _ = done.complete();
+        }
         for at in 0..self.entries.len() {
             if let Some(op) = self.entries[at].op.take() {
                 // Nobody asks for the result.
@@ -218,9 +280,19 @@ impl Local {
 
 impl Operations for Local {
     #[inline]
-    fn copy(&mut self, copy: &dma_copy) -> Result<()> {
-        let transfer = self.room()?.copy(window(&copy.src)?, window(&copy.dst)?)?;
-        self.keep(copy.token, Op::Copy(transfer));
+    fn copy(&mut self, src: Window, dst: Window, token: u64) -> Result<()> {
+        let queue = self.room()?;
+        let available = queue.available();
+        let transfer = queue.copy(src, dst)?;
+        if Self::is_done(queue, available, &transfer) {
+            let op = match transfer.wait() {
+                Ok(operands) => DoneOp::Copy(operands),
+                Err(e) => DoneOp::Failed(Some(Box::new(e.into()))),
+            };
+            self.done.push_back(Done { token, op });
+        } else {
+            self.keep(token, Op::Copy(transfer));
+        }
         Ok(())
     }
 
@@ -240,15 +312,33 @@ impl Operations for Local {
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let queue = self.room()?;
-        let transfer = match queue.submit(batch::take(batch)?) {
+        let available = queue.available();
+        let (mut taken, list) = batch::take(batch)?;
+        let transfer = match queue.submit(list) {
             Ok(transfer) => transfer,
             Err(e) => {
                 let (error, list) = e.into_parts();
-                batch::put_back(batch, list);
+                taken.put_back(list);
                 return Err(error);
             }
         };
-        self.keep(token, Op::Batch(transfer, batch));
+        if Self::is_done(queue, available, &transfer) {
+            let op = match transfer.wait() {
+                Ok(list) => {
+                    taken.hold(Some(list));
+                    DoneOp::Batch(batch)
+                }
+                Err(e) => {
+                    let (failure, list) = Failure::with_operands(e);
+                    taken.put_back(list);
+                    DoneOp::Failed(Some(Box::new(failure)))
+                }
+            };
+            self.done.push_back(Done { token, op });
+        } else {
+            taken.hold(None);
+            self.keep(token, Op::Batch(transfer, batch));
+        }
         Ok(())
     }
 
@@ -267,16 +357,31 @@ impl Operations for Local {
                 (entry.cancelled, found) = (true, true);
             }
         }
-        if found { Ok(()) } else { Err(no_token(token)) }
+        let known = self.done.len();
+        // The completions of batches end their use.
+        let (given_up, rest) =
+            std::mem::take(&mut self.done).into_iter().partition(|done| done.token == token);
+        self.done = rest;
+        VecDeque::<Done>::into_iter(given_up).for_each(|mut done| _ = done.complete());
+        if found || self.done.len() < known { Ok(()) } else { Err(no_token(token)) }
     }
 
     fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()> {
+        self.take_done(out);
+        // Without other operations there is nothing to poll for.
+        if self.entries.len() == self.free.len() {
+            return Ok(());
+        }
         self.refill(|queue, ended| _ = queue.poll_tokens(ended));
         self.take_ended(out);
         Ok(())
     }
 
     fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
+        self.take_done(out);
+        if out.written() > 0 {
+            return Ok(());
+        }
         loop {
             let mut in_time = Ok(());
             self.refill(|queue, ended| in_time = queue.wait_tokens(ended, deadline).map(drop));
@@ -289,6 +394,10 @@ impl Operations for Local {
     }
 
     fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion> {
+        let done = self.done.iter().position(|done| done.token == token);
+        if let Some(mut done) = done.and_then(|at| self.done.remove(at)) {
+            return Ok(done.complete());
+        }
         let is_it = |entry: &Entry| entry.op.is_some() && entry.token == token && !entry.cancelled;
         let at = self.entries.iter().position(is_it).ok_or_else(|| no_token(token))?;
         if !self.remove_ended(at) {
@@ -318,7 +427,7 @@ impl Operations for Local {
             })?
             .run()?;
         queue.take_tokens(&mut self.ended);
-        Ok(self.ended.len() - self.taken)
+        Ok(self.ended.len() - self.taken + self.done.len())
     }
 
     fn counters(&mut self) -> Counters {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
+use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer, Window};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
@@ -16,7 +16,6 @@ use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
 use crate::error::Failure;
 use crate::header::*;
-use crate::region::window;
 
 /// An operation in flight. It keeps its operands until it is dropped, when its completion is received.
 type Op = Pin<Box<dyn Future<Output = Result<u64, Failure>> + Send>>;
@@ -76,7 +75,7 @@ impl Future for RunningBatch {
 
 impl Drop for RunningBatch {
     fn drop(&mut self) {
-        batch::put_back(self.batch, self.running.operands.take());
+        batch::received(self.batch).put_back(self.running.operands.take());
     }
 }
 
@@ -341,10 +340,10 @@ impl Shared {
 }
 
 impl Operations for &Shared {
-    fn copy(&mut self, copy: &dma_copy) -> Result<()> {
+    fn copy(&mut self, src: Window, dst: Window, token: u64) -> Result<()> {
         let room = self.room()?;
-        let transfer = self.queue.copy(window(&copy.src)?, window(&copy.dst)?)?;
-        room.fill(copy.token, without_result(transfer));
+        let transfer = self.queue.copy(src, dst)?;
+        room.fill(token, without_result(transfer));
         Ok(())
     }
 
@@ -370,14 +369,16 @@ impl Operations for &Shared {
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let room = self.room()?;
-        let transfer = match self.queue.submit(batch::take(batch)?) {
+        let (mut taken, list) = batch::take(batch)?;
+        let transfer = match self.queue.submit(list) {
             Ok(transfer) => transfer,
             Err(e) => {
                 let (error, list) = OpError::into_parts(e);
-                batch::put_back(batch, list);
+                taken.put_back(list);
                 return Err(error);
             }
         };
+        taken.hold(None);
         let running = Running { transfer, operands: None, split: |list| (list, 0) };
         room.fill(token, Box::pin(RunningBatch { running, batch }));
         Ok(())
