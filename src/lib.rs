@@ -95,7 +95,7 @@ struct Guide;
 pub mod prelude {
     pub use dma_core::{
         Access, Batch, Buffer, BufferMut, BufferPool, CacheHint, DmaEngine, DmaEngineExt, ErrorKind,
-        ExportDescriptor, HostMemory, MemoryRequest, PoolOptions, QueueOptions, SharedQueue,
+        ExportDescriptor, HostMemory, MemoryRequest, PoolOptions, QueueOptions, Rows, SharedQueue,
         SharedQueueOptions, Window, WindowPool,
     };
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Access, Batch, Buffer, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor,
-    HostMemory, MemoryRequest, PoolOptions, QueueOptions,
+    HostMemory, MemoryRequest, PoolOptions, QueueOptions, Rows,
 };
 
 /// Limits are usable, and capabilities agree with the engine's behaviour.
@@ -212,6 +212,52 @@ pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     let (_, dst) =
         q.copy((header, payload.freeze()), allocate(engine, 11)).expect(ACCEPTS).wait().expect(COMPLETES);
     assert_eq!(&dst[..], b"headpayload");
+}
+
+/// Rows of one view are gathered and scattered: more than the device's limit, longer than a short operation,
+/// empty ones, repeated ones, and ones in no order. Nothing beside the rows is written.
+pub fn rows_are_gathered_and_scattered(engine: &dyn DmaEngine) {
+    let q = queue(engine);
+    let shapes: [&[(usize, usize)]; 6] = [
+        &[(0, 300)],
+        &[(10, 20), (50, 1), (51, 30), (200, 0), (200, 100)],
+        &[(250, 40), (7, 3), (100, 64)],
+        &[(3, 64); 50],
+        &[(0, 50_000), (60_000, 1), (70_000, 20_000)],
+        &[],
+    ];
+    for rows in shapes {
+        let end = rows.iter().map(|&(at, len)| at + len).max().unwrap_or(0) + 5;
+        let total = rows.iter().map(|row| row.1).sum();
+        let mut table = allocate(engine, end);
+        table.copy_from_slice(&sample(11, end));
+        let gathered: Vec<u8> = rows.iter().flat_map(|&(at, len)| table[at..at + len].to_vec()).collect();
+        let from = Rows::new(table.freeze(), rows.to_vec()).expect("rows inside the view");
+        let (from, dst) = q.copy(from, allocate(engine, total)).expect(ACCEPTS).wait().expect(COMPLETES);
+        expect_arrived(&gathered, &dst, format_args!("a gather of {} rows", rows.len()));
+        assert_eq!(from.into_parts().1, rows, "the rows are returned");
+
+        let mut expected = sample(12, end);
+        let mut table = allocate(engine, end);
+        table.copy_from_slice(&expected);
+        let to = Rows::new(table, rows.to_vec()).expect("rows inside the view");
+        let repeats = rows.len() > 1 && rows[0] == rows[1];
+        let scattered = match q.copy(dst, to) {
+            Err(e) if repeats => {
+                expect_kind(&e, ErrorKind::Overlap, "rows that are written twice are refused");
+                continue;
+            }
+            scattered => scattered.expect(ACCEPTS).wait().expect(COMPLETES),
+        };
+        assert!(!repeats, "rows that are written twice are refused");
+        let mut at = 0;
+        for &(row, len) in rows {
+            expected[row..row + len].copy_from_slice(&gathered[at..at + len]);
+            at += len;
+        }
+        let (table, _) = scattered.1.into_parts();
+        expect_arrived(&expected, &table, format_args!("a scatter of {} rows", rows.len()));
+    }
 }
 
 /// Operations of no bytes complete, in all forms, and are counted.

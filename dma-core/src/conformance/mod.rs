@@ -82,6 +82,7 @@ macro_rules! conformance_tests {
             long_copies_are_split
             fills_keep_their_pattern
             lists_are_gathered_and_scattered
+            rows_are_gathered_and_scattered
             copies_go_to_both_destinations
             the_first_difference_is_found
             crcs_are_of_all_bytes

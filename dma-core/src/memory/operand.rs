@@ -4,7 +4,7 @@ use crate::memory::region::Range;
 use crate::{Buffer, BufferMut, Window};
 
 pub(crate) mod sealed {
-    use super::Range;
+    use super::{Range, RowList};
 
     /// The views that an operand consists of.
     pub trait Operand: 'static {
@@ -21,12 +21,69 @@ pub(crate) mod sealed {
         /// The only view, if [`SINGLE`](Self::SINGLE).
         #[expect(private_interfaces, reason = "the trait is sealed: no other crate can name or call this")]
         fn single(&self) -> &Range;
+
+        /// Returns whether it is known that the operand names no byte twice, and that no other operand
+        /// overlaps it.
+        fn is_disjoint(&self) -> bool {
+            Self::UNIQUE
+        }
+
+        /// Returns the view and its rows, for [`Rows`](crate::Rows).
+        #[expect(private_interfaces, reason = "the trait is sealed: no other crate can name or call this")]
+        #[inline]
+        fn rows(&self) -> Option<(&Range, &RowList)> {
+            None
+        }
+    }
+
+    /// A single view.
+    pub trait View: Operand {}
+}
+use sealed::{Operand, View};
+
+/// Rows that lie inside a view.
+#[derive(Debug)]
+pub(crate) struct RowList {
+    /// Offsets in the view and lengths, in bytes.
+    pub(crate) rows: Vec<(usize, usize)>,
+    /// Sum of the lengths. It saturates, because rows may repeat and exceed the size of memory.
+    pub(crate) len: usize,
+    /// Length of the longest row.
+    pub(crate) longest: usize,
+    /// True if no row begins before the end of an earlier one.
+    pub(crate) is_ascending: bool,
+}
+
+impl RowList {
+    /// Returns whether no two rows share a byte. False if it is not known: with more than 512 rows that do
+    /// not ascend, or with empty rows inside others.
+    pub(crate) fn is_disjoint(&self) -> bool {
+        self.is_ascending || self.is_disjoint_when_sorted()
+    }
+
+    fn is_disjoint_when_sorted(&self) -> bool {
+        const INDEX_BITS: u32 = 9;
+        // On the stack, because rows are checked at each submission, which does not allocate.
+        let mut keys = [0_u64; 1 << INDEX_BITS];
+        let Some(keys) = keys.get_mut(..self.rows.len()) else { return false };
+        for ((key, index), row) in keys.iter_mut().zip(0_u64..).zip(&self.rows) {
+            let at = row.0 as u64;
+            if at >> (u64::BITS - INDEX_BITS) != 0 {
+                return false;
+            }
+            *key = at << INDEX_BITS | index;
+        }
+        keys.sort_unstable();
+        let mut end = 0;
+        keys.iter().all(|key| {
+            let (at, len) = self.rows[(key & ((1 << INDEX_BITS) - 1)) as usize];
+            at >= std::mem::replace(&mut end, at + len)
+        })
     }
 }
-use sealed::Operand;
 
 /// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed
-/// slice, array or tuple of up to eight of those, which are read in order.
+/// slice, array or tuple of up to eight of those, which are read in order, or [`Rows`](crate::Rows) of one.
 ///
 /// It moves into the operation, and the completion returns it.
 #[diagnostic::on_unimplemented(
@@ -38,7 +95,7 @@ use sealed::Operand;
 pub trait Source: Operand {}
 
 /// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array
-/// or tuple of up to eight of those, which are written in order.
+/// or tuple of up to eight of those, which are written in order, or [`Rows`](crate::Rows) of one.
 ///
 /// It moves into the operation, and the completion returns it.
 #[diagnostic::on_unimplemented(
@@ -63,6 +120,7 @@ macro_rules! view {
                 &self.0
             }
         }
+        impl View for $view {}
         $(impl $role for $view {})+
     };
 }

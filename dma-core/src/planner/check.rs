@@ -26,6 +26,14 @@ pub(crate) fn shared_bytes(src: &Range, dst: &Range) -> u64 {
     if src_space == dst_space { shared } else { 0 }
 }
 
+/// Returns whether two ranges that are not empty, of any lengths, share a byte.
+#[inline]
+pub(crate) fn overlap(a: &Range, b: &Range) -> bool {
+    let ((space, start), (other_space, other_start)) = (a.located(), b.located());
+    let first = if start <= other_start { a } else { b };
+    space == other_space && start.abs_diff(other_start) < first.len as u64
+}
+
 /// Returns whether `range` belongs to `engine` and grants `access`.
 #[inline]
 fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
@@ -51,7 +59,7 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     }
     match if D::UNIQUE { 0 } else { shared_bytes(src, dst) } {
         0 => Ok(dst.len),
-        shared => Err(overlap(shared, false)),
+        shared => Err(overlap_error(shared, false)),
     }
 }
 
@@ -74,7 +82,7 @@ pub(crate) fn copy<S: Operand, D: Operand>(
 
 fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists: &mut Lists) -> Result<Plan> {
     let (mut from, mut to) = (lists.take(), lists.take());
-    let extents = lists.extents.restart(!D::UNIQUE);
+    let extents = lists.extents.restart(!dst.is_disjoint());
     let checked = collect_segments(engine, src, Access::READ, &mut from, extents).and_then(|src_len| {
         let dst_len = collect_segments(engine, dst, Access::WRITE, &mut to, extents)?;
         if src_len != dst_len {
@@ -97,7 +105,7 @@ pub(crate) fn fill<D: Operand>(
         return Err(error::no_fill());
     }
     let mut to = lists.take();
-    let extents = lists.extents.restart(!D::UNIQUE);
+    let extents = lists.extents.restart(!dst.is_disjoint());
     let checked = collect_segments(caps.engine, dst, Access::WRITE, &mut to, extents)
         .and_then(|len| extents.check_disjoint().and_then(|()| countable(len)));
     lists.plan(checked, Plan::Fill(pattern, to))
@@ -135,7 +143,7 @@ pub(crate) fn query<A: Operand, B: Operand>(
 ) -> Result<Plan> {
     let engine = caps.engine;
     let mut query = Query { kind, a: lists.take(), b: lists.take(), seed, cpu: [true; 2] };
-    let extents = lists.extents.restart(kind == QueryKind::CopyCrc32c && !B::UNIQUE);
+    let extents = lists.extents.restart(kind == QueryKind::CopyCrc32c && b.is_some_and(|b| !b.is_disjoint()));
     let checked = collect_segments(engine, a, Access::READ, &mut query.a, extents).and_then(|len| {
         query.cpu[0] = is_reachable(a);
         if let Some(b) = b {
@@ -293,7 +301,7 @@ pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
 }
 
 #[cold]
-fn overlap(bytes: u64, in_destination: bool) -> Error {
+fn overlap_error(bytes: u64, in_destination: bool) -> Error {
     let message = if in_destination {
         format!("{bytes} bytes of the destination are named twice")
     } else {
@@ -376,7 +384,7 @@ impl Extents {
             let taken = if extent.is_written { written_to.max(read_to) } else { written_to };
             if let Some(taken) = taken.filter(|taken| extent.first <= *taken) {
                 let in_destination = extent.is_written && Some(extent.first) <= written_to;
-                return Err(overlap(extent.last.min(taken) - extent.first + 1, in_destination));
+                return Err(overlap_error(extent.last.min(taken) - extent.first + 1, in_destination));
             }
             let to = if extent.is_written { &mut written_to } else { &mut read_to };
             *to = (*to).max(Some(extent.last));

@@ -3,14 +3,23 @@
 
 use std::sync::Arc;
 
-use super::check::{grants_cpu, shared_bytes};
+use super::check::{grants_cpu, overlap, shared_bytes};
 use super::plan::Plan;
+use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
-use crate::{Access, EngineId, InlineExecutor, Operation, RawQueue, Segment};
+use crate::{Access, EngineId, InlineExecutor, Operation, RawQueue, Segment, racy_copy};
 
 /// The most bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
 const MAX_TOTAL: usize = 32;
+
+/// Number of rows that are prefetched, whose places the processor does not foresee.
+const PREFETCHED_ROWS: usize = 16;
+/// Number of lines that are prefetched of a row that is read. The processor overlaps reads of later lines by
+/// itself.
+const READ_LINES: usize = 2;
+/// Number of lines that are prefetched of a row that is written. A write waits for its line.
+const WRITTEN_LINES: usize = 8;
 
 /// A queue's [`InlineExecutor`], with the checks of operations for it.
 ///
@@ -155,6 +164,71 @@ impl Inline {
             unsafe { executor.copy(src.addr, dst.addr, dst.len) };
         }
         Some(Executed { result: 0, operations: pairs.len() as u64, bytes })
+    }
+
+    /// Copies rows to one range, or one range to rows. The planner takes all other operands, and rows that
+    /// might name a written byte twice.
+    #[inline]
+    pub(crate) fn copy_rows<S: Operand, D: Operand>(&self, src: &S, dst: &D) -> Option<Executed> {
+        match (src.rows(), dst.rows()) {
+            (Some((view, list)), None) if D::SINGLE => {
+                let flat = dst.single();
+                let granted = self.reads(view) & self.writes(flat);
+                if !(granted && self.takes_rows(view, list, flat, D::UNIQUE)) {
+                    return None;
+                }
+                self.each_row::<READ_LINES>(view, list, |executor, row, at, len| {
+                    // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
+                    // view, and their lengths add up to that of the other range.
+                    unsafe { executor.copy(view.addr.offset(row), flat.addr.offset(at), len) };
+                })
+            }
+            (None, Some((view, list))) if S::SINGLE => {
+                let flat = src.single();
+                let granted = self.reads(flat) & self.writes(view);
+                if !(granted && self.takes_rows(view, list, flat, D::UNIQUE) && list.is_disjoint()) {
+                    return None;
+                }
+                self.each_row::<WRITTEN_LINES>(view, list, |executor, row, at, len| {
+                    // SAFETY: as above. The rows do not overlap each other.
+                    unsafe { executor.copy(flat.addr.offset(at), view.addr.offset(row), len) };
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether a copy between the rows of `view` and `flat` is valid and short enough, given the
+    /// rights. `unique` if the types exclude that the views overlap.
+    fn takes_rows(&self, view: &Range, list: &RowList, flat: &Range, unique: bool) -> bool {
+        let fits = list.longest <= self.limit
+            && list.len.wrapping_sub(1) < self.limit.saturating_mul(MAX_TOTAL)
+            && list.len == flat.len;
+        fits && (unique || !overlap(view, flat))
+    }
+
+    /// Calls `copy` for every row with the offset of the row, the sum of the lengths before it, and its
+    /// length, which is not 0.
+    #[inline]
+    fn each_row<const LINES: usize>(
+        &self,
+        view: &Range,
+        list: &RowList,
+        copy: impl Fn(&dyn InlineExecutor, usize, usize, usize),
+    ) -> Option<Executed> {
+        let executor = &**self.executor.as_ref()?;
+        let prefetch =
+            |&(row, len): &(usize, usize)| racy_copy::prefetch::<LINES>(view.addr.offset(row).as_ptr(), len);
+        list.rows.iter().take(PREFETCHED_ROWS).for_each(prefetch);
+        let mut at = 0;
+        for (index, &(row, len)) in list.rows.iter().enumerate() {
+            list.rows.get(index + PREFETCHED_ROWS).iter().copied().for_each(prefetch);
+            if len > 0 {
+                copy(executor, row, at, len);
+                at += len;
+            }
+        }
+        Some(Executed::one(0, list.len))
     }
 
     #[inline]

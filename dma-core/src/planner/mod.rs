@@ -16,6 +16,7 @@ pub(crate) mod inline;
 pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod query;
+mod rows;
 pub(crate) mod slow_path;
 mod split;
 pub(crate) mod stall_detector;
@@ -43,6 +44,7 @@ pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};
 use plan::{Plan, QueueCaps};
 use query::{QueryProgress, Step};
+pub use rows::Rows;
 use split::{Chunk, DeferredOp, Fence, OpKind};
 
 /// Memory that a planner allocates for each operation of its depth, in bytes.

@@ -343,9 +343,12 @@ impl Queue {
     #[inline(always)]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
         if !(S::SINGLE && D::SINGLE) {
-            return self.submit_planned(Operation::Copy, (src, dst), |caps, (src, dst), lists| {
-                check::copy(caps.engine, src, dst, lists)
-            });
+            return self.submit_checked(
+                Operation::Copy,
+                (src, dst),
+                |inline, (src, dst)| inline.copy_rows(src, dst),
+                |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
+            );
         }
         // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
         let operands = ManuallyDrop::new((src, dst));

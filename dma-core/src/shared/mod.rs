@@ -245,32 +245,38 @@ impl SharedQueue {
         S: Source + Send,
         D: Destination + Send,
     {
+        if !(S::SINGLE && D::SINGLE) {
+            return self.submit_checked(
+                Operation::Copy,
+                (src, dst),
+                |inline, (src, dst)| inline.copy_rows(src, dst),
+                |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
+            );
+        }
         // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
         let operands = ManuallyDrop::new((src, dst));
-        if S::SINGLE && D::SINGLE {
-            let at = self.handle.first_lane;
-            let lane = self.handle.lane(at);
-            if let Some(executed) = lane.execute_inline(|inline| inline.copy(&operands.0, &operands.1)) {
-                return Ok(self.done(executed, Operation::Copy, ManuallyDrop::into_inner(operands)));
+        let at = self.handle.first_lane;
+        let lane = self.handle.lane(at);
+        if let Some(executed) = lane.execute_inline(|inline| inline.copy(&operands.0, &operands.1)) {
+            return Ok(self.done(executed, Operation::Copy, ManuallyDrop::into_inner(operands)));
+        }
+        let (from, to) = (operands.0.single(), operands.1.single());
+        if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
+            && !lane.refuses()
+            && let Some(slot) = lane.submit_flat(self.handle.submitter_id, from.segment(), to.segment())
+        {
+            let handle = Arc::clone(&self.handle);
+            let operands = ManuallyDrop::into_inner(operands);
+            let flags = TransferFlags::new(Operation::Copy).with_lane(at);
+            let transfer = SharedTransfer::new(Ticket::new(handle, slot, flags), operands);
+            if lane.is_awake() {
+                return Ok(transfer);
             }
-            let (from, to) = (operands.0.single(), operands.1.single());
-            if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
-                && !lane.refuses()
-                && let Some(slot) = lane.submit_flat(self.handle.submitter_id, from.segment(), to.segment())
-            {
-                let handle = Arc::clone(&self.handle);
-                let operands = ManuallyDrop::into_inner(operands);
-                let flags = TransferFlags::new(Operation::Copy).with_lane(at);
-                let transfer = SharedTransfer::new(Ticket::new(handle, slot, flags), operands);
-                if lane.is_awake() {
-                    return Ok(transfer);
-                }
-                // The transfer must hold the operands before the engine can run.
-                return slow_path(transfer, |transfer| {
-                    lane.notice();
-                    Ok(transfer)
-                });
-            }
+            // The transfer must hold the operands before the engine can run.
+            return slow_path(transfer, |transfer| {
+                lane.notice();
+                Ok(transfer)
+            });
         }
         slow_path(ManuallyDrop::into_inner(operands), |operands| {
             self.submit_planned(Operation::Copy, operands, |caps, (src, dst), lists| {

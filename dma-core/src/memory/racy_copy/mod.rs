@@ -50,6 +50,28 @@ pub unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
     unsafe { imp::set(dst, byte, len) }
 }
 
+/// Lets the processor load the first `LINES` lines of `len` bytes into its cache, which changes no byte.
+/// Memory that is not mapped is not touched.
+#[inline]
+pub(crate) fn prefetch<const LINES: usize>(start: *const u8, len: usize) {
+    // The number of steps is constant, because the processor would predict one that depends on the length
+    // wrongly for rows of random lengths.
+    for at in 0..LINES {
+        let line = start.wrapping_add(len.min(64 * at));
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch cannot fault.
+        unsafe {
+            std::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: a prefetch cannot fault.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+        let _ = line;
+    }
+}
+
 /// The functions for AddressSanitizer, which checks accesses that the compiler sees (`ci/sanitizers.sh`).
 #[cfg(dma_address_sanitizer)]
 mod imp {

@@ -74,7 +74,7 @@ impl Pairs {
     }
 }
 
-fn cpu_time() -> f64 {
+pub(crate) fn cpu_time() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
