@@ -217,6 +217,16 @@ impl Local {
         (!cancelled).then(|| completion(token, ended))
     }
 
+    /// Flushes if there are operations that were not done when they were submitted.
+    #[inline]
+    fn flush_others(&self) {
+        if self.entries.len() > self.free.len()
+            && let Some(queue) = &self.queue
+        {
+            queue.flush();
+        }
+    }
+
     /// Moves the tokens of ended operations to the list by `poll`, if the list is used up.
     fn refill(&mut self, poll: impl FnOnce(&Queue, &mut Vec<u64>)) {
         if self.taken == self.ended.len() {
@@ -378,6 +388,7 @@ impl Operations for Local {
     }
 
     fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
+        self.flush_others();
         self.take_done(out);
         if out.written() > 0 {
             return Ok(());
@@ -394,6 +405,7 @@ impl Operations for Local {
     }
 
     fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion> {
+        self.flush_others();
         let done = self.done.iter().position(|done| done.token == token);
         if let Some(mut done) = done.and_then(|at| self.done.remove(at)) {
             return Ok(done.complete());

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <poll.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LEN = 64 * 1024, TIMEOUT_MS = 20000 };
@@ -259,6 +260,41 @@ static void registration(dma_engine engine, const dma_engine_info *info) {
   free(mine);
 }
 
+/* Waiting flushes, also if a short copy was done at once: then the long one behind it ends while the queue is polled. */
+static void waiting_flushes(dma_engine engine, int wait_for) {
+  dma_region a, b;
+  dma_queue queue;
+  dma_copy copies[2];
+  dma_completion done[2];
+  size_t accepted = 0, received = 0, count = 0;
+  long polls;
+  OK(dma_region_allocate(engine, LEN, NULL, &a));
+  OK(dma_region_allocate(engine, LEN, NULL, &b));
+  OK(dma_queue_open(engine, NULL, &queue));
+  copies[0].src = range(a, 0, 8);
+  copies[0].dst = range(b, 0, 8);
+  copies[1].src = range(a, 8, LEN - 8);
+  copies[1].dst = range(b, 8, LEN - 8);
+  copies[0].token = copies[1].token = 7;
+  (void)dma_queue_copy(queue, copies, 2, &accepted);
+  if (wait_for) {
+    OK(dma_queue_wait_for(queue, 7, TIMEOUT_MS, done));
+    received = 1;
+  } else {
+    OK(dma_queue_wait(queue, done, 2, TIMEOUT_MS, &received));
+  }
+  for (polls = 0; received < accepted && polls < 10L * TIMEOUT_MS; polls++) {
+    const struct timespec pause = {0, 10000};
+    OK(dma_queue_poll(queue, done, 2, &count));
+    received += count;
+    (void)nanosleep(&pause, NULL);
+  }
+  CHECK(accepted >= 1 && received == accepted);
+  OK(dma_queue_close(queue, TIMEOUT_MS));
+  OK(dma_region_close(a));
+  OK(dma_region_close(b));
+}
+
 static void exports(dma_engine engine, const dma_engine_info *info) {
   dma_memory_options options;
   dma_region local, remote, buffer;
@@ -350,6 +386,8 @@ static void on_engine(const char *name) {
   describe(engine);
   operations(engine, 0);
   operations(engine, 1);
+  waiting_flushes(engine, 0);
+  waiting_flushes(engine, 1);
   registration(engine, &info);
   exports(engine, &info);
   device_memory(engine, &info);
