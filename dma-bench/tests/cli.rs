@@ -91,6 +91,15 @@ fn memory_on_a_device_is_measured_and_verified_without_memcpy() {
 }
 
 #[test]
+fn a_rate_is_not_the_throughput_of_memory_on_a_device() {
+    let engine = "sim:profile=dsa,device_memory=64M,clock=real";
+    let output = run(&["-e", engine, "-d", "to-device", "-o", "4K", "-q", "4", "--rate", "1k"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = out(&output);
+    assert!(said.contains("Latency at 1.00 k/s") && !said.contains("up to 0.00"), "{said}");
+}
+
+#[test]
 fn an_engine_without_memory_on_a_device_says_so() {
     let output = run(&["-e", "cpu", "-d", "to-device,on-device", "-o", "64"]);
     assert_eq!(code(&output), 1, "{}", out(&output));

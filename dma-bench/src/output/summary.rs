@@ -194,7 +194,8 @@ fn device_memory(results: &Results, most: usize) -> Vec<String> {
             )
         }));
     }
-    if most < 2 {
+    // Under a rate, throughput is given.
+    if most < 2 || results.campaign.rate.is_some() {
         return Vec::new();
     }
     if !lines.is_empty() {
