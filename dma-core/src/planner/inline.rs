@@ -190,7 +190,8 @@ impl Inline {
                     return None;
                 }
                 self.each_row::<WRITTEN_LINES>(view, list, |executor, row, at, len| {
-                    // SAFETY: as above. The rows do not overlap each other.
+                    // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
+                    // view, no two of them share a byte, and their lengths add up to that of the other range.
                     unsafe { executor.copy(flat.addr.offset(at), view.addr.offset(row), len) };
                 })
             }
