@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Comments and docs are no wider than the code. Less than 1 % of the sentences in comments, docs, READMEs and texts of
-# the program lack a head or use an idiom that has a plainer word. No name of a function begins with a noun clause (`what_`). The maps in
-# ARCHITECTURE.md name every file at the top of each crate, in the entry of that crate, and no file that does not exist.
+# the program lack a head or use an idiom that has a plainer word. No name of a function begins with a noun clause (`what_`).
+# SAFETY comments give their reason where they stand. The maps in ARCHITECTURE.md name every file at the top of each crate, in
+# the entry of that crate, and no file that does not exist.
 #   ci/words.sh [list]     list: prints every such sentence
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,6 +15,12 @@ failed=0
 wide=$(awk -v width="$width" '/^[ \t]*\/\// && length > width { print FILENAME ":" FNR ": " length " columns" }' "${sources[@]}")
 if [[ -n "$wide" ]]; then
     printf 'comments wider than %s columns:\n%s\n' "$width" "$wide" >&2
+    failed=1
+fi
+
+references=$(grep -nE 'SAFETY: ([Aa]s (above|before)|[Tt]he same[.]|[Ss]ee above)' "${sources[@]}" || true)
+if [[ -n "$references" ]]; then
+    printf 'SAFETY comments that name another place for the reason:\n%s\n' "$references" >&2
     failed=1
 fi
 

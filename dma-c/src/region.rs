@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(full, DMA_OUT_OF_RESOURCES as dma_status);
         let mut region = dma_region { id: 0 };
         let (release, place): (dma_release, _) = (Some(fail), &raw mut region);
-        // SAFETY: as above.
+        // SAFETY: static memory, to be read only, and a function for it that lives as long.
         let status =
             unsafe { crate::dma_region_register_owned(engine, memory, 64, DMA_READ, release, memory, place) };
         assert_eq!(status, full);
