@@ -11,6 +11,9 @@ dma-doca/doca-emu/install "$prefix/doca" --profile test
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile test
 doca=$prefix/doca/lib/$arch-linux-gnu
 spdk=$prefix/spdk/lib
+# Before the variables are set, because crates whose build reads them would be built again.
+card=$(ci/built.sh dma-doca example test_card)
+hardware=$(ci/built.sh dma-ioat test hardware)
 export PKG_CONFIG_PATH=$doca/pkgconfig:$spdk/pkgconfig LD_LIBRARY_PATH=$doca:$spdk
 export DOCA_INCLUDE_DIR=$prefix/doca/include SPDK_INCLUDE_DIR=$prefix/spdk/include
 
@@ -36,9 +39,7 @@ has "$spdk/libspdk_env_dpdk.so" 'soname: \[libspdk_env_dpdk\.so\.17\]'
 
 # Tests for hardware run on the installed SDK. With `linked` no library is searched for.
 echo "--- the tests for hardware, on the stand-ins"
-card=$(ci/built.sh dma-doca example test_card)
 DMA_DOCA_LIB_DIR=$doca "$card" dpu --tests alone
-hardware=$(ci/built.sh dma-ioat test hardware)
 DMA_SPDK_LIB_DIR=$spdk "$hardware" --ignored
 echo "--- the same, linked"
 cargo run --locked --profile test -p dma-doca --features linked --example test_card -- dpu --tests alone
