@@ -54,8 +54,9 @@ for engine in cpu sim auto doca ioat rdma cuda; do
     # Valgrind runs one thread at a time: in turn, so that one that polls does not keep the others waiting.
     timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
+        status=$?
         cat "$prefix/log"
-        echo "$engine under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
+        echo "$engine under valgrind: exit status $status (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
         exit 1
     }
     grep '^1 of 1 engines' "$prefix/log" || {
@@ -68,8 +69,9 @@ done
 echo "--- cuda, memory of the device"
 timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/16_device_memory" cuda:0 \
     >"$prefix/log" 2>&1 </dev/null || {
+    status=$?
     cat "$prefix/log"
-    echo "device memory under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
+    echo "device memory under valgrind: exit status $status (9: errors of memcheck; 124: ran for more than $seconds s)" >&2
     exit 1
 }
 
