@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The code that asks the processor for a feature also works on processors without the feature: the tests of kernels,
-# checksums and comparisons run natively, and on models of QEMU's emulation in user mode. The instructions that the
+# checksums, comparisons, rows and operations done in the call run natively, and on models of QEMU's emulation in user mode. The instructions that the
 # stand-in DSA takes are covered by LOCK, natively: QEMU's signals differ from the kernel's (no SIGBUS behind the end of a
 # file, another signal for an instruction that is not defined in a child). ARCHITECTURE.md ("Processors") says which
 # processors the suite stands for.
@@ -66,6 +66,8 @@ done
 for model in native max qemu64; do
     echo "--- $model"
     passes dma-core "$core" racy_copy::
+    passes dma-core "$core" inline
+    passes dma-core "$core" planner::rows::
     passes dma-cpu "$cpu" kernel::
 done
 echo "the tests pass on models of processors with fewer features"
