@@ -73,8 +73,8 @@ fn worker(contender: &Contender) -> Worker {
 /// One in this many doorbells is timed, as in a run of `dma-bench`.
 const TIMED_EVERY: u64 = 64;
 
-/// Runs both in turns. Buffers move in each round, because their positions in a cache's sets change either
-/// by 5 %.
+/// Runs the contender and its baseline alternately. Each round uses other addresses, because the cache sets
+/// of a buffer change the time of either by 5 %.
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let extent = Extent {
         warm: 0,

@@ -54,7 +54,8 @@ fn in_rust(batch: bool, rounds: u64) {
 }
 
 fn in_c(batch: bool, rounds: u64) {
-    // SAFETY: all pointers lead to values of the types that the header declares. Zeros are values of them.
+    // SAFETY: all pointers lead to values of the types that the header declares, and zero bytes are valid
+    // values of these types.
     unsafe {
         let mut options: dma_queue_options = zeroed();
         (options.size, options.depth) = (size_of_val(&options), BATCH);

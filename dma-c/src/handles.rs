@@ -106,7 +106,8 @@ impl<T> Table<T> {
             }
         };
         let slot = self.at(index).expect("the chunk exists");
-        // SAFETY: the slot has an even generation, so no handle leads to it. Only this call has its index.
+        // SAFETY: the slot has an even generation, so no handle leads to it. Its index was given to this call
+        // only.
         unsafe { *slot.value.get() = Some(value) };
         // Only pins of stale handles come and go at the same time.
         let before = slot.state.fetch_add(GENERATION, Ordering::Release);

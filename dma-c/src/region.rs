@@ -157,8 +157,8 @@ unsafe fn register(
     // The owner stays with this function until the memory is registered, so that a failure does not release
     // the memory.
     let keeper = Keeper::default();
-    // SAFETY: the program promises that the memory stays mapped until the region is closed, or its owner was
-    // called, and no Rust code has references to it.
+    // SAFETY: the program promises that the memory stays mapped until the region is closed or the program's
+    // release function is called. No Rust code has references to it.
     let memory = unsafe { HostMemory::from_shared(start, len, keeper.clone()) };
     let window = engine.engine.register_window(memory, &request)?;
     let region = insert(window, release.is_some())?;

@@ -125,9 +125,8 @@ fn bind() {
     std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
 }
 
-/// The types and constants that the headers in `include/` have and an older SDK lacks, for the types of
-/// optional calls. The calls themselves stay absent, and so does the version that the headers in `include/`
-/// are of.
+/// Adds the types and constants that an older SDK lacks from the headers in `include/`, because the types of
+/// optional calls need them. The calls themselves and the version number of `include/` are not added.
 #[cfg(feature = "bindgen")]
 fn lacking(installed: &str) -> String {
     use quote::ToTokens as _;

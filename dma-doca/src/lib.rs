@@ -12,7 +12,7 @@
 //! while it is polled: the failed one is reported as [`Outcome::Failed`](dma_core::Outcome::Failed) with the
 //! native code, the others as [`Outcome::Aborted`](dma_core::Outcome::Aborted), which may be submitted again.
 //! Then tasks are freed, the context is started again, and `QueueStats::resets` is incremented. Until then
-//! `submit` takes nothing. After five seconds without the context becoming idle, the queue is lost: it
+//! `submit` accepts nothing. After five seconds without the context becoming idle, the queue is lost: it
 //! returns `DeviceLost`, and the memory that its device may still write is leaked.
 //!
 //! # Memory of other devices

@@ -247,8 +247,8 @@ unsafe impl RawRegion for DocaRegion {
         };
         // SAFETY: the access lies inside of the region.
         let base = unsafe { base.add(offset) };
-        // A map of its own grants just this range and these rights, and is destroyed separately from the
-        // region's.
+        // The export has its own map, which grants only this range and these rights. It is destroyed
+        // independently of the region's map.
         let map = Mmap::register(&self.engine.device, Memory::Borrowed(base, len), rights)?;
         let native = join_native(base.as_ptr().addr() as u64, &map.export(fabric)?);
         Ok(Box::new(DocaExport { map, native }))

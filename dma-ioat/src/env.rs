@@ -168,8 +168,8 @@ impl Environment {
         if code < 0 { Err((settings.refused(code, &self.spdk), true)) } else { Ok(settings) }
     }
 
-    /// Returns the I/OAT functions that the system shows; `None` for calls that bring devices of their own:
-    /// those of the stand-in, and those that the program hands in.
+    /// Returns the I/OAT functions of the machine. `None` if the calls have devices of their own: the
+    /// stand-in's, and calls that the program supplies.
     fn system_functions(&self) -> Option<BTreeSet<PciAddress>> {
         let is_system = self.loaded && self.spdk.stand_in.is_none();
         is_system.then(|| device::functions().iter().map(|function| function.address).collect())

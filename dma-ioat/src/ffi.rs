@@ -23,8 +23,8 @@ pub(crate) struct RawChannel(pub(crate) NonNull<spdk_ioat_chan>);
 
 // SAFETY: a handle; the calls that take it are unsafe. SPDK allows any one thread at a time.
 unsafe impl Send for RawChannel {}
-// SAFETY: a shared handle gives no access to the channel: each call that takes it is unsafe, and names who
-// may make it.
+// SAFETY: a shared handle alone gives no access to the channel: each call that takes it is unsafe, and states
+// its requirements.
 unsafe impl Sync for RawChannel {}
 
 /// Handle of a PCI function that SPDK offers.

@@ -1,14 +1,14 @@
-//! Fills as the engine takes them.
+//! Divides a fill between the CPU, which writes up to 7 bytes, and the I/OAT engine.
 #![expect(unsafe_code, reason = "writes the first bytes of a fill")]
 
 use dma_core::DeviceAddr;
 
-/// A fill as the engine takes it.
+/// The parts of a fill for the CPU and the engine.
 ///
 /// The engine repeats 8 bytes. SPDK splits a fill at page boundaries where memory is not contiguous, and
 /// restarts the pattern there. The pattern stays in phase only if the destination begins at a multiple of 8.
-/// So the CPU writes the up to 7 bytes before that, and the pattern is turned; unless all its bytes are the
-/// same.
+/// Therefore the CPU writes the bytes before the first such multiple, and the pattern is rotated by their
+/// number. A pattern of equal bytes needs neither.
 #[derive(Debug)]
 pub(crate) struct Fill {
     dst: DeviceAddr,

@@ -56,7 +56,7 @@ pub struct IoatOptions {
     pub allow: Option<BTreeSet<PciAddress>>,
     /// The code that sets SPDK's environment up. Default [`EnvSetup::Own`].
     pub env: EnvSetup,
-    /// SPDK's calls, instead of loading a library.
+    /// SPDK's calls. `None` loads the library.
     pub(crate) library: Option<Library>,
 }
 
@@ -123,7 +123,7 @@ impl IoatOptions {
         with_mem(mem: Some(u32));
         with_huge(huge: HugePages);
         with_env(env: EnvSetup);
-        /// Sets SPDK's calls, instead of loading a library. Engines opened with the same calls share an
+        /// Sets SPDK's calls, so that no library is loaded. Engines opened with the same calls share an
         /// environment.
         with_library(library: Some(impl Into<Library>));
     }

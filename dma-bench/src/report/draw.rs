@@ -82,7 +82,7 @@ impl Pen<'_> {
         length * self.scale.unsigned_abs()
     }
 
-    /// Returns the colour of a curve. References have that of text.
+    /// Returns the colour of a curve. A reference has the colour of text.
     fn color(&self, plot: &Plot, at: usize) -> RGBColor {
         let engines = plot.series[..at].iter().filter(|s| !s.reference).count();
         if plot.series[at].reference { self.theme.colors[INK] } else { self.theme.series(engines) }

@@ -260,7 +260,7 @@ pub struct Knee {
     pub best: f64,
 }
 
-/// A published figure beside the model's.
+/// A published figure, and the figure of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
     /// The profile.
@@ -313,7 +313,7 @@ impl Results {
         all
     }
 
-    /// Returns the point of a cell in its verdict against this machine's `memcpy`.
+    /// Returns the point that a cell has in the verdict of its engine against this machine's `memcpy`.
     pub fn point(&self, cell: &Cell) -> Option<&Point> {
         let curve = Curve::of(cell);
         self.verdicts.iter().find(|v| v.is_here() && v.curve == curve)?.at(cell.size)

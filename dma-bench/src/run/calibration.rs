@@ -105,7 +105,7 @@ impl<'a> Calibration<'a> {
 
     /// Returns the extent of a sample of the baseline, one of whose operations takes `per_op` seconds.
     pub(super) fn baseline_extent(&self, cell: &Cell, per_op: f64) -> Extent {
-        // A count or a rate sets the length of the engine's samples. The baseline keeps short ones.
+        // A count or a rate sets the length of the engine's samples. The baseline's samples stay short.
         let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
         let longest = if own { crate::plan::SAMPLE_SECONDS } else { f64::INFINITY };
         let ops = ((self.campaign.seconds.min(longest) / per_op.max(1e-9)) as u64).max(1);
@@ -120,7 +120,7 @@ impl<'a> Calibration<'a> {
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
         while spent < least.max(1e-9) && !interrupt::stopped() {
             let run = queues::run(&mut cell.workers, Extent::untimed(ops), None)?;
-            // Without the time that other threads got: on a busy machine it is most of it.
+            // The time of other threads is subtracted, because on a busy machine they get most of it.
             let seconds = run.ops_and_ns().1 as f64 * 1e-9;
             spent += seconds * (1.0 - run.run_delay.min(MAX_RUN_DELAY));
             // The fastest counts: other load can only make it slower.

@@ -7,7 +7,7 @@ use dma::NumaNodes;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Reads CPUs as `0,2-3` or `node0`, on a machine with these nodes. A node
-/// stands for those of its CPUs that this process may use.
+/// means all of its CPUs that this process may use.
 pub(crate) fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> {
     let allowed = sched_getaffinity(None).map_err(|e| format!("the CPUs of this process: {e}"))?;
     let allowed = |cpu: &usize| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu);

@@ -186,7 +186,7 @@ impl Local {
     #[inline]
     fn room(&self) -> Result<&Queue> {
         let queue = self.queue()?;
-        // Without a free slot, the queue itself refuses, and tells whether its device is stalled.
+        // If the queue has no free slot, its own error is returned, which says whether the device is stalled.
         if self.in_flight() >= self.depth && queue.available() > 0 {
             return Err(Error::bare(ErrorKind::QueueFull));
         }
@@ -280,7 +280,7 @@ impl Local {
         }
         for at in 0..self.entries.len() {
             if let Some(op) = self.entries[at].op.take() {
-                // Nobody asks for the result.
+                // The program has given up the completion, so the result is dropped.
                 let _ = op.end();
             }
         }
@@ -455,7 +455,7 @@ impl Operations for Local {
         self.driver = None;
         if let Some(queue) = self.queue.take() {
             self.last_counters = queue.close(timeout);
-            // All transfers are over.
+            // All transfers have ended.
             let known = self.ended.split_off(self.taken);
             self.taken = 0;
             self.ended = known;

@@ -286,8 +286,8 @@ impl Shared {
     /// counts, too, until its completion is received.
     fn room(&self) -> Result<Place<'_>> {
         let mut state = self.in_flight.lock();
-        // Once stopped or without a free slot, the queue itself refuses, and tells whether its device is
-        // stalled.
+        // If the queue is stopped or has no free slot, its own error is returned, which says whether the
+        // device is stalled.
         if state.places >= self.queue.depth() && !state.stopped && self.queue.available() > 0 {
             return Err(Error::bare(ErrorKind::QueueFull));
         }

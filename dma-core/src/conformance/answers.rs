@@ -193,8 +193,8 @@ pub fn answers_keep_fences(engine: &dyn DmaEngine) {
     }
 }
 
-/// Results do not delay each other: with several in flight, each one is that of its own operands, and a copy
-/// behind a fence waits for all of them.
+/// Several operations with results are in flight together. Each returns the result of its own operands, and a
+/// copy after a fence waits for all of them.
 pub fn answers_are_in_flight_together(engine: &dyn DmaEngine) {
     let (q, len) = (queue(engine), queued_len(engine, 3000));
     if q.depth() < 2 {

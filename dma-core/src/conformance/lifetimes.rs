@@ -44,7 +44,7 @@ pub fn forgotten_transfers_are_harmless(engine: &dyn DmaEngine) {
     expect_all_completed(counters, 1, "after the close");
 }
 
-/// Closing drains, and every operation is in exactly one counter.
+/// Closing a queue waits for its operations, and each of them is counted in exactly one counter.
 pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let held: Vec<_> = (0..8.min(q.depth() / 2 + 1))

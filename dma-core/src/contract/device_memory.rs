@@ -41,8 +41,8 @@ impl DeviceMemory {
     /// does). An engine with [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)
     /// registers them.
     ///
-    /// The bytes get an address at which the process maps nothing. Only descriptors use it. It stays reserved
-    /// while this value or a region made from it exists.
+    /// The bytes get an address at which the process maps nothing, and which is used in descriptors only. It
+    /// stays reserved while this value or a region made from it exists.
     ///
     /// # Errors
     ///

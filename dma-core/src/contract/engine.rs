@@ -83,7 +83,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     -> Result<Box<dyn RawRegion>>;
 
     /// Registers existing device memory without copying it: memory of the engine's own device by its address,
-    /// or memory of another device by its dma-buf. The region's address is the memory's.
+    /// or memory of another device by its dma-buf. The region has the address of the memory.
     ///
     /// # Safety
     ///

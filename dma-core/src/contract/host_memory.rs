@@ -114,7 +114,7 @@ impl MemoryRequest {
     ///
     /// # Errors
     ///
-    /// As `validate`; `Unsupported` for another place.
+    /// The errors of [`validate`](Self::validate), and `Unsupported` for memory of a device.
     pub fn validate_for_host(&self) -> Result<()> {
         self.validate()?;
         if self.place != Place::Host {
@@ -286,7 +286,7 @@ impl HostMemory {
 
     /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
     /// up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at an address
-    /// with that alignment. May write every page of it.
+    /// with that alignment. Every page may be written.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl HostMemory {
     }
 
     /// Allocates zeroed memory with the length and alignment of `request`, for an engine's
-    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the other fields. May write every page.
+    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the other fields. Every page may be written.
     ///
     /// # Errors
     ///
@@ -361,8 +361,8 @@ impl HostMemory {
     /// # Safety
     ///
     /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` from byte `offset` on, which stays as long as
-    /// this value or a region made from it exists. The file is not made shorter, and nothing accesses that
-    /// part of it by other ways: a write to it is a write to these bytes.
+    /// this value or a region made from it exists. The file is not made shorter. No other mapping or call
+    /// accesses that part of it, because a write to the file is a write to these bytes.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
     pub unsafe fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {

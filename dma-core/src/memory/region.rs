@@ -457,7 +457,7 @@ impl Range {
         self.region.0.0 == next.region.0.0 && self.after(self.len) == next.addr
     }
 
-    /// Returns the address space of the bytes, and the address of the first one in it: see [`Location`].
+    /// Returns the address space of the bytes, and the first byte's address in it: see [`Location`].
     #[inline]
     pub(crate) fn located(&self) -> (u64, u64) {
         self.region.0.location.of(self.addr)

@@ -1,5 +1,5 @@
-//! [`OpError`]: an operation that was refused or did not succeed, with its operands. Also the errors that
-//! queues return.
+//! Errors that queues return. [`OpError`] is that of an operation that was refused or failed, and has its
+//! operands.
 
 use std::fmt;
 use std::time::Duration;

@@ -968,7 +968,7 @@ impl Planner {
         self.in_engine_call
     }
 
-    /// Logs the panic once, which makes the layer above collect events.
+    /// Logs the panic once. The layer above then takes the log events.
     #[cold]
     fn report_poisoned(&mut self) {
         if !self.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {

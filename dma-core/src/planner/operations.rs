@@ -59,8 +59,8 @@ macro_rules! operations {
             ///
             /// # Errors
             ///
-            /// With the operands: as [`copy`](Self::copy), though they may overlap; `Unsupported` if neither
-            /// the device nor the CPU can.
+            /// The errors of [`copy`](Self::copy), with the operands. They may overlap here. `Unsupported` if
+            /// neither the device nor the CPU can compare the operands.
             #[inline]
             pub fn compare<A, B>(&self, a: A, b: B) -> $result<(A, B), Option<usize>>
             where
@@ -140,8 +140,8 @@ macro_rules! operations {
             /// `InvalidArgument` for a pool of buffers of 1 byte; `Closed`.
             ///
             /// Later, when a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no
-            /// buffer or place becomes free in time; `TimedOut` if the device completes nothing (then the
-            /// queue keeps the pool's buffers); a failure of the device, as
+            /// buffer or slot becomes free in time; `TimedOut` if the device completes nothing, and then the
+            /// queue keeps the pool's buffers; a failure of the device, as in
             /// [`Transfer::wait`](crate::Transfer::wait).
             pub fn copy_bytes(&self, pool: &$crate::BufferPool, src: &[u8], dst: &mut [u8]) -> $crate::Result<()> {
                 $crate::planner::copy_bytes::copy_bytes(self, pool, src, dst)

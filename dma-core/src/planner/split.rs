@@ -34,7 +34,7 @@ pub(crate) enum OpKind {
     Copy(Cursor),
     /// A copy to two destinations: the source, and the second destination.
     CopyToBoth(Cursor, Cursor),
-    /// An operation with a result. It makes its own chunks and holds all its lists.
+    /// An operation with a result. It splits itself into chunks, and owns all its lists.
     Query(QueryProgress),
     Fill([u8; 8]),
     /// A fill by copies from a block, whose length is a multiple of 8. Before the first chunk, the planner
@@ -107,8 +107,8 @@ impl DeferredOp {
         self.left == 0
     }
 
-    /// Writes the longest next chunk within the limits and the segments of both sides to `chunk`. Only
-    /// [`advance`](Self::advance) moves on.
+    /// Writes the next chunk to `chunk`: the longest one within the limits and the segments of both sides.
+    /// The position changes only in [`advance`](Self::advance).
     pub(crate) fn next_chunk(&self, max_transfer: usize, max_segments: usize, chunk: &mut Chunk) {
         chunk.src.clear();
         chunk.dst.clear();

@@ -261,7 +261,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         Self::has_ended(state, slot) || state.planner.is_closed()
     }
 
-    /// Registers `waker` for the end of the operation. Returns false if it is over.
+    /// Registers `waker` for the end of the operation. Returns false if the operation has ended.
     fn register_waker(queue: &RefCell<QueueState>, slot: u32, waker: &Waker) -> bool {
         let mut state = queue.borrow_mut();
         let mut new = None;

@@ -217,7 +217,8 @@ impl<T: Object> Handle<T> {
     /// The object, without a check of its mark.
     #[inline]
     pub(crate) fn get_unmarked(&self) -> Option<&T> {
-        // SAFETY: C passes NULL, or a pointer that it got from us. The callers know that the object exists.
+        // SAFETY: C passes NULL, or a pointer that this library returned. The callers know that the object
+        // exists.
         unsafe { self.0.as_ref() }
     }
 
@@ -369,7 +370,7 @@ impl Out<c_char> {
 pub(crate) struct In<T>(*const T);
 
 impl<T> In<T> {
-    /// The address as that of a value which begins with this one.
+    /// Returns the address as that of a larger struct whose first field is this value.
     #[cfg(workq)]
     pub(crate) fn cast<U>(self) -> In<U> {
         In(self.0.cast())
@@ -421,7 +422,7 @@ impl TaskBytes {
 
     /// The bytes. The task must not have ended.
     pub(crate) fn get(&self) -> Outcome<&[u8]> {
-        // SAFETY: `new` was promised them.
+        // SAFETY: the caller of `new` has promised that these bytes are valid.
         unsafe { self.first.slice(self.len) }
     }
 }

@@ -57,9 +57,9 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DestinationData {
-    /// The copy writes behind it.
+    /// The copy writes after the destination's data.
     Append,
-    /// The copy writes over it.
+    /// The copy overwrites the destination's data.
     Replace,
 }
 

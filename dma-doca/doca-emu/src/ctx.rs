@@ -207,7 +207,7 @@ impl Ctx {
 
     pub(crate) fn stop(&self) -> Outcome {
         match self.state() {
-            // NVIDIA's samples stop a context once more that has become idle in its callbacks.
+            // NVIDIA's samples stop a context again after it has become idle in its callbacks.
             State::Idle => return Ok(()),
             State::Stopping => {}
             State::Starting | State::Running => {

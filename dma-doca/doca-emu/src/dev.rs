@@ -187,7 +187,7 @@ c_calls! {
     fn doca_devinfo_cap_is_accelerate_resource_reclaim_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         no(&devinfo, &supported)
     }
-    /// The number of a sub-function; `NOT_SUPPORTED` if it is none.
+    /// Returns the number of a sub-function, or `NOT_SUPPORTED` for other functions.
     fn doca_devinfo_get_sf_index(devinfo: Handle<Info>, sf_index: Out<u32>) {
         sf_index.check()?;
         let function = devinfo.get()?.function();

@@ -48,7 +48,7 @@ impl DocaQueue {
         }
     }
 
-    /// Brings the context towards idle. Returns true once it is.
+    /// Takes one step towards an idle context. Returns true once the context is idle.
     fn settle(&mut self) -> bool {
         if self.in_flight() > 0 {
             return false;

@@ -61,7 +61,7 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
         assert_eq!(unsafe { c::spdk_ioat_process_events(black_box(channel)) }, batch as i32);
     }
     let spent = cpu_time() - begun;
-    // SAFETY: only callbacks wrote it, and they are over.
+    // SAFETY: only callbacks wrote it, and all of them have returned.
     assert_eq!(unsafe { counter.read() }, times / batch as u64 * batch as u64);
     spent / times as f64
 }

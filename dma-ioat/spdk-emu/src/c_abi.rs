@@ -235,7 +235,7 @@ impl<T: Copy> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`read`](Self::read).
+    /// See [`read`](Self::read): the array has more than `i` elements.
     pub(crate) unsafe fn write(self, i: usize, value: T) {
         // SAFETY: the array has more than `i` elements, as the caller guarantees. The write needs no
         // alignment.

@@ -79,7 +79,7 @@ pub(crate) enum ChannelOp {
 }
 
 impl Channel {
-    /// The channel of the socket's function `number`; `name` is for log lines.
+    /// Makes the channel of PCI function `number` on a socket. Log lines contain `name`.
     pub(crate) fn new(socket: &Arc<Socket>, number: u32, name: String) -> Self {
         let (engine, id) = socket.engine(number);
         let config = &socket.config;

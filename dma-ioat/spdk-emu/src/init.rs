@@ -84,7 +84,7 @@ c_calls! {
                 // SAFETY: C filled the options by `spdk_env_opts_init`, and its pointers in them are valid or
                 // null.
                 let outcome = unsafe { init(opts) };
-                // Only bad options leave nothing behind.
+                // After invalid options nothing was set up, so the program may try again.
                 *state = match &outcome {
                     Ok(()) => InitState::Ready,
                     Err(Refusal { errno, .. }) if *errno == -libc::EINVAL => InitState::New,

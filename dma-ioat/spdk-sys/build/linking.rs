@@ -13,8 +13,8 @@ pub(crate) struct Flags {
 /// Cargo's instructions. Each library is named once, because the compiler refuses one with two kinds.
 ///
 /// SPDK's archives, and those of DPDK that its build names, are linked whole, because their drivers register
-/// themselves and are not called by name. Other archives of DPDK are linked as needed. Without a list of
-/// SPDK's, all of DPDK is linked whole.
+/// themselves and are not called by name. Other archives of DPDK are linked as needed. If SPDK has
+/// no such list, all of DPDK is linked whole.
 ///
 /// Libraries that are not installed are skipped: SPDK's list has those of all DPDK releases, and DPDK's has
 /// dependencies of drivers that are not linked. `is_known` returns true for a library file that the compiler

@@ -72,9 +72,9 @@ impl EnvOpts {
     /// Disables huge pages, which requires a memory size.
     pub fn set_no_huge(&mut self, release: Release) {
         if release.soname().is_some_and(|soname| soname < Release::HAS_NO_HUGE) {
-            // 23.05 and 23.09 have no such field, and only look at the arguments for DPDK. Without the second
-            // argument they add one that DPDK refuses together with the first, and they request physical
-            // addresses.
+            // 23.05 and 23.09 have no such field, and only read the arguments for DPDK. Without
+            // `--legacy-mem` they add an argument that DPDK refuses beside `--no-huge`, and they request
+            // physical addresses.
             self.write_text(offset_of!(spdk_env_opts, env_context), c"--no-huge --legacy-mem".to_owned());
             self.write_text(offset_of!(spdk_env_opts, iova_mode), c"va".to_owned());
         } else {
@@ -82,7 +82,7 @@ impl EnvOpts {
         }
     }
 
-    /// The PCI functions that may be used; all if there are none.
+    /// Sets the PCI functions that may be used. If the list is empty, all may be used.
     pub fn set_allowed(&mut self, functions: Vec<spdk_pci_addr>) {
         self.allowed = functions;
         let pointer: *const spdk_pci_addr =

@@ -103,7 +103,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// See [`open`](Self::open); none if the program was linked with static libraries.
+    /// See [`open`](Self::open). A program that was linked with static libraries gets no error.
     #[cfg(feature = "linked")]
     pub fn linked() -> Result<Self, LoadError> {
         #[cfg(not(spdk_linked))]
@@ -153,7 +153,7 @@ impl Library {
         // SAFETY: functions of these names are those of SPDK's log, which the declarations describe; the
         // library stays loaded.
         let log_calls = |library: &Loaded| unsafe { Log::load(|name| library.symbol(name)) }.ok();
-        // The env library depends on that of the log in all releases so far.
+        // In all releases up to now, the env library depends on the log library.
         let log = log_calls(env).or_else(|| log_calls(&SPDK.open_beside(LOG, env).ok()?));
         // A library that does not say what it needs has found DPDK among the symbols of the program.
         let dpdk = dpdk(env).or_else(|| dpdk(&Loaded::program()));

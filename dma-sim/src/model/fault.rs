@@ -74,9 +74,9 @@ impl Fault {
 
 /// Tasks of a rule.
 ///
-/// Tasks are counted from 1 on each channel, as they are submitted. Submissions that a rule refused count.
-/// Submissions refused because the queue was full, the channel down or the descriptor invalid do not. A
-/// restart does not reset the count.
+/// Tasks are counted from 1 on each channel, when they are submitted. Submissions that a rule refused are
+/// counted. Submissions that were refused because the queue was full, the channel down or the descriptor
+/// invalid are not. A restart does not reset the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {

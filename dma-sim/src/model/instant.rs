@@ -252,8 +252,8 @@ impl Ring {
         tasks
     }
 
-    /// Executes the task in the entry at `place`, the first unfinished one. Returns false if it took the
-    /// channel down.
+    /// Executes the first unfinished task, which is in the entry at `place`. Returns false if a fault stopped
+    /// the channel.
     #[cold]
     fn end_task(&mut self, resources: &mut Resources, place: usize) -> bool {
         let Resources { profile, memory, bounce, .. } = resources;

@@ -53,7 +53,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// A published figure and the model's.
+/// A published figure, and the figure of the model.
 ///
 /// As text it is one line of a table.
 #[derive(Clone, Debug, PartialEq)]

@@ -63,8 +63,8 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    // SAFETY: the pieces are of regions that stay registered while they are pinned, and access was acquired;
-    // the byte is one of the destinations'.
+    // SAFETY: the pieces belong to regions that stay registered while they are pinned, and access was
+    // acquired. The byte belongs to a destination.
     let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
         memory.release(task.pieces());

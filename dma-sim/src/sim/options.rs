@@ -18,7 +18,7 @@ pub enum Clock {
     Virtual,
     /// The computer's clock: a copy takes as long as on the modelled device, or longer if no thread polls.
     Real,
-    /// Only [`SimEngine::advance`](super::SimEngine::advance) advances time.
+    /// Time advances only in calls of [`SimEngine::advance`](super::SimEngine::advance).
     Manual,
 }
 

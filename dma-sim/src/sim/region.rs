@@ -35,7 +35,7 @@ enum Backing {
     /// The device's own, of an allocation that the caller keeps.
     RegisteredDevice(#[expect(dead_code, reason = "kept until the region is dropped")] Arc<DeviceMemory>),
     Exportable(SharedMemory),
-    /// A peer's; the device keeps the import.
+    /// Memory of a peer. The device keeps the import alive.
     Imported,
 }
 
@@ -139,7 +139,7 @@ impl SimRegion {
         backing: Backing,
     ) -> Result<Self> {
         let (addr, len) = (DeviceAddr(spec.addr), spec.len as usize);
-        // SAFETY: the caller promises this function what the device's asks for.
+        // SAFETY: the caller meets the requirements of this function, which are those of the device's.
         let registered = unsafe { shared.lock().device.register(spec) };
         let key = registered.map_err(|error| {
             let kind = match error {

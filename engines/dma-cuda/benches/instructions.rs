@@ -19,7 +19,7 @@ use dma_core::{DmaEngine, MemoryRequest, QueueOptions};
 use dma_cuda::{CudaEngine, CudaOptions};
 
 const ROUNDS: [u64; 2] = [100, 1100];
-/// Most instructions, in those of the C program.
+/// Maximum ratio of the engine's instructions to those of the C program.
 const BOUND: f64 = 2.75;
 
 fn main() -> ExitCode {

@@ -299,7 +299,7 @@ impl CudaQueue {
             let outcome = if code == 0 { Outcome::Done } else { Outcome::Failed(error::kind(code)) };
             let mut left = &mut completions[reported..reported + most];
             while !left.is_empty() {
-                // Twice if they go around the end of the array.
+                // The loop runs twice if the range passes the end of the array.
                 let tokens = self.tokens.first(left.len());
                 let (now, later) = left.split_at_mut(tokens.len());
                 for (completion, token) in now.iter_mut().zip(tokens) {

@@ -82,7 +82,7 @@ impl Import {
 }
 
 fn foreign_bytes(service: SocketAddr) -> Error {
-    error(ErrorKind::Malformed, format!("{service} answers as no exporter does"))
+    error(ErrorKind::Malformed, format!("the answer of {service} is not that of an exporter"))
         .with_hint("check that the descriptor is that of the export, and which program listens there")
 }
 

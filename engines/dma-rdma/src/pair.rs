@@ -80,7 +80,7 @@ impl Pair {
         let destroy = verbs.ibv_destroy_comp_channel;
         // SAFETY: just made, and kept with the completion queue that uses it.
         let channel = unsafe { Owned::new(device, channel, destroy, "no completion channel for a queue") }?;
-        // Each request makes a completion after a failure. Over a link, there is one more for each chain.
+        // After a failure, each request makes a completion. A connection to a peer adds one for each chain.
         let entries = i32::try_from(2 * depth + 1).unwrap_or(i32::MAX).min(device.attr.max_cqe);
         let completions = Arc::new(Completions::new(device, entries, Some(channel))?);
         let (device, own) = (Arc::clone(device), new_pair(device, &completions, depth)?);

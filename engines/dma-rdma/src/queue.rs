@@ -494,7 +494,7 @@ impl QueueEvents for RdmaQueue {
 
 impl Drop for RdmaQueue {
     fn drop(&mut self) {
-        // The safe API drops a queue with nothing in flight. The pair is destroyed, or leaked, next.
+        // The safe API drops a queue only when nothing is in flight. Next, the pair is destroyed or leaked.
         self.pair.clear();
         if !self.pair.close() {
             std::mem::forget(self.bounce.take());

@@ -99,7 +99,7 @@ pub(crate) enum Foreign {
 pub(crate) enum ForeignBlob {
     Length,
     Version(u16),
-    /// The blob has this address, which no service can have.
+    /// The blob contains this address, at which no service can listen.
     Address(SocketAddr),
 }
 

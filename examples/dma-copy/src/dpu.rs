@@ -38,7 +38,7 @@ pub(crate) fn copy(
         let timeout = session.own_timeout();
         let mover = Mover::open(engine, window, direction, plan.block, pieces, timeout)?;
         if options.is_rdma() {
-            // The host's own reason says more.
+            // If the host has sent a reason, it is more precise than this error.
             mover.reach(engine).map_err(|failure| session.reason_for(failure))?;
         }
         dpu.mover = Some(mover);

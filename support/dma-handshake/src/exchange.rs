@@ -39,7 +39,7 @@ impl Answering {
     /// # Errors
     ///
     /// `PermissionDenied` if the caller does not know the secret, `InvalidData` if it does not speak the
-    /// protocol; else those of the stream. The connection must then be closed.
+    /// protocol, and all errors of the stream. The connection must then be closed.
     pub(crate) fn step(&mut self, secret: &Secret, of: &Protocol) -> io::Result<Option<(Macs, Macs)>> {
         loop {
             let due = if self.nonces.is_none() { HELLO_LEN } else { PROOF_LEN };

@@ -55,8 +55,9 @@ impl<S: Read> Receiving<S> {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` if the other side closed the connection; `InvalidData` for a message that is empty,
-    /// too long, or not the other side's; else those of the stream. Nothing can be received after an error.
+    /// `UnexpectedEof` if the other side closed the connection, `InvalidData` for a message that is empty,
+    /// too long, or not sent by the other side, and all errors of the stream. Nothing can be received after
+    /// an error.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let mut len = [0; 4];
         self.stream.read_exact(&mut len)?;

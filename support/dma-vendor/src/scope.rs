@@ -150,7 +150,7 @@ impl Gathered {
     fn add(&mut self, path: PathBuf, ours: bool) -> Result<(), LoadError> {
         let elf = Elf::read(&path).map_err(|unfit| unfit.of(&path))?;
         self.names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
-        // The loader takes a name with a slash for a path, from the working directory if it is relative.
+        // The loader treats a name with a slash as a path. A relative one starts at the working directory.
         self.files.push(Member { path: absolute(&path), elf, ours });
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(crate) fn bind(nodes: &NumaNodes, node: u32, start: NonNull<u8>, len: usize)
 ///
 /// # Errors
 ///
-/// See [`bind`]; also errors of `allocate`.
+/// The errors of [`bind`] and of `allocate`.
 pub(crate) fn with_policy<T>(
     nodes: &NumaNodes,
     node: u32,

@@ -69,7 +69,7 @@ impl Growth {
             (0..count).map(|i| class.block(&slab, first + i, i * stride, backend)).collect();
         class.slabs.lock().unwrap_or_else(PoisonError::into_inner).push(slab.region().clone());
         class.made.store(first + count, Ordering::Relaxed);
-        // The caller's handle stays a pointer in the class, as those of all blocks that are taken.
+        // The class holds the handle of the caller's block as a pointer, as it does for all taken blocks.
         _ = blocks.swap_remove(0).into_ptr();
         Ok((Some(class.free.number(first)), blocks))
     }

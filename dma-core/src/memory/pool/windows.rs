@@ -41,7 +41,8 @@ impl WindowPool {
         BufferPool::in_place(engine, options, Place::Device, None).map(Self)
     }
 
-    /// Makes a pool as [`new`](Self::new), whose classes grow as those of [`BufferPool::growing`].
+    /// Makes a pool as [`new`](Self::new) does. Its classes grow in the same way as in
+    /// [`BufferPool::growing`].
     ///
     /// # Errors
     ///

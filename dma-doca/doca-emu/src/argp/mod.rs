@@ -193,7 +193,7 @@ impl ParamSpec {
     }
 }
 
-/// A text for C; `None` if it has a NUL in it.
+/// Returns a text for C, or `None` if it contains a NUL.
 pub(super) fn text(word: &str) -> Option<CString> {
     CString::new(word).ok()
 }

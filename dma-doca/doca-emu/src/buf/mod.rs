@@ -145,15 +145,15 @@ impl Buf {
         Ok(key)
     }
 
-    /// Its data, for a device that the memory is registered with.
+    /// Returns the range of the buffer's data. The memory must be registered with the device.
     #[inline]
     pub(crate) fn source(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
         Ok(Segment { key, addr: DeviceAddr(self.data.get() as u64), len: self.data_len.get() })
     }
 
-    /// The room for a copy by a device that the memory is registered with: behind its data, or from their
-    /// beginning on a card that replaces them.
+    /// Returns the range that a device may write in a copy. It begins after the buffer's data, or at the data
+    /// on a card that replaces them. The memory must be registered with the device.
     #[inline]
     pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
@@ -161,7 +161,7 @@ impl Buf {
         Ok(Segment { key, addr: DeviceAddr(from as u64), len: len as usize })
     }
 
-    /// Address and length of [`room`](Self::room).
+    /// Returns the address and length of [`room`](Self::room).
     #[inline]
     pub(crate) fn room_on(&self, dev: &Dev) -> (usize, u64) {
         let kept = if dev.card().limits.replaces { 0 } else { self.data_len.get() };

@@ -204,7 +204,7 @@ impl Active {
         self.changes.timer().ring(std::time::Duration::ZERO);
     }
 
-    /// The peer of this endpoint with that handle; `NOT_CONNECTED` without.
+    /// Returns the peer with this handle, or `NOT_CONNECTED` if this endpoint has no such peer.
     fn own(&self, peer: Handle<Peer>) -> Outcome<Rc<Peer>> {
         let peers = self.peers.borrow();
         let found = peers.iter().find(|own| ptr::eq(Rc::as_ptr(own), peer.cast()));

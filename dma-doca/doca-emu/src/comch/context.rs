@@ -143,7 +143,7 @@ impl Context for Endpoint {
         // A client without a socket tries again; one that waits for an answer has a time limit.
         let now = Instant::now();
         let looks = match self.client_connection() {
-            // No attempt yet: now.
+            // Without an attempt so far, try now.
             Ok(connection) if connection.socket.borrow().is_none() => {
                 Some(self.retry_at.get().unwrap_or(now))
             }

@@ -300,7 +300,7 @@ impl Fast {
             match recv(&channel, &mut bytes[..], RecvFlags::DONTWAIT) {
                 Ok(((parcel, _), _)) if !parcel.is_empty() => match Parcel::parse(parcel) {
                     Some(parcel) => self.sort_one(state, parcel),
-                    None => sdk_log!(ERROR, "comch: the other side says what is not understood"),
+                    None => sdk_log!(ERROR, "comch: the other side sent a parcel of an unknown kind"),
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,

@@ -1,5 +1,5 @@
-//! Names of sockets, and packets: of a connection's socket, with one byte for the kind, and parcels of its
-//! fast path.
+//! Names of sockets, and formats of messages: packets of a connection, whose first byte is their kind, and
+//! parcels of the fast path.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -46,8 +46,8 @@ const BACKLOG: i32 = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The card's serial number, the function's PCI address and the name: also what a client says first,
-    /// since the socket's name is only a digest of it.
+    /// The card's serial number, the function's PCI address and the name. A client sends this text first,
+    /// because the socket's name is only a digest of it.
     pub(super) text: String,
 }
 

@@ -65,7 +65,7 @@ pub(super) struct Queue {
     channel: Cell<Option<ChannelId>>,
     /// Submitted without a doorbell, and not given to the device yet.
     staged: RefCell<Vec<Staged>>,
-    /// Ends that are not reported yet.
+    /// Ended tasks that are not reported yet.
     reports: RefCell<VecDeque<Report>>,
     /// Tasks in the order of their submission, if they are reported in that order.
     order: RefCell<Option<VecDeque<u32>>>,

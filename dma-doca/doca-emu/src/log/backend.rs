@@ -59,7 +59,7 @@ impl Stream {
     }
 
     fn write(&self, line: &[u8]) {
-        // SAFETY: `new` was promised an open stream.
+        // SAFETY: the caller of `new` has promised that the stream is open.
         unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
         // SAFETY: the program keeps the stream open as long as the backend.
         unsafe { libc::fflush(self.0) };

@@ -10,7 +10,7 @@ use crate::c_abi::{INVALID, In, Out, Outcome, Text, c, c_calls, require};
 
 pub(crate) type BackendHandle = *mut c::doca_log_backend;
 
-/// The backend that a handle stands for, if it is one, for that audience.
+/// Returns the backend of a handle, if it belongs to this audience.
 fn find(handle: BackendHandle, audience: Audience) -> Outcome<&'static Backend> {
     let log = super::read();
     let found =
@@ -121,12 +121,13 @@ backends! {
 }
 
 c_calls! {
-    /// The most talkative level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
+    /// Sets the most verbose level that an application's backend writes. `NOT_PERMITTED` above a strict
+    /// limit.
     fn doca_log_backend_set_level_lower_limit
         | doca_log_backend_level_set(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_lower(level))
     }
-    /// The gravest level of a backend of the application. `NOT_PERMITTED` beyond a strict limit.
+    /// Sets the most severe level that an application's backend writes. `NOT_PERMITTED` above a strict limit.
     fn doca_log_backend_set_level_upper_limit
         | doca_log_backend_set_upper_level_limit(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_upper(level))

@@ -22,7 +22,7 @@ use doca_sys::bindings::{self as sys, DOCA_ERROR_INVALID_VALUE, DOCA_ERROR_NO_ME
 
 pub(crate) use backend::Audience;
 
-/// Backends of one process, as far as the real library's documentation promises any.
+/// Maximum number of backends of a process. The real library's documentation promises no more.
 const MAX_BACKENDS: usize = 1024;
 
 pub(crate) fn is_level(level: u32) -> bool {

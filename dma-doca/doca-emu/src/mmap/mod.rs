@@ -191,7 +191,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Index of a device of the map; `NOT_FOUND` if it is none.
+    /// Returns the index of a device in the map, or `NOT_FOUND` if the map does not have it.
     fn place(&self, dev: &Dev) -> Outcome<usize> {
         let place = self.devs.iter().position(|other| std::ptr::eq(&**other, dev));
         place.ok_or(if GROWS { INVALID } else { c::DOCA_ERROR_NOT_FOUND })
@@ -340,14 +340,14 @@ impl Mmap {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory of a map that is started; `BAD_STATE` without.
+    /// Returns the memory of a started map, or `BAD_STATE` if it is not started.
     pub(crate) fn registered(&self) -> Outcome<Arc<Registered>> {
         let registered = self.setup().chunks.first().and_then(|chunk| chunk.registered.clone());
         registered.ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// The memory of a map that is started, for a buffer at these bytes to be made in it.
-    /// Errors: `BAD_STATE` if it is not started, `INVALID_VALUE` if the bytes are not the map's.
+    /// Returns the memory of a started map, so that a buffer of these bytes can be made.
+    /// Errors: `BAD_STATE` if it is not started, `INVALID_VALUE` if the bytes are outside of the map.
     pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Outcome<Arc<Registered>> {
         let mut setup = self.setup();
         require(setup.started, c::DOCA_ERROR_BAD_STATE)?;

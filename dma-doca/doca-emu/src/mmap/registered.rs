@@ -27,7 +27,7 @@ pub(super) enum Place {
     Nowhere,
 }
 
-/// A started map: its range, and the name that each device has it under. Buffers hold on to it.
+/// A started map: its range, and the key that it has on each device. Buffers keep it alive.
 pub(crate) struct Registered {
     pub(super) addr: usize,
     pub(super) len: usize,

@@ -126,11 +126,11 @@ c_calls! {
     fn doca_sync_event_wait_eq_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Equal, value, mask, std::thread::yield_now)
     }
-    /// Blocks until the masked number is other than the value; `IO_FAILED` if the other side is gone.
+    /// Blocks until the masked number differs from the value; `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_neq(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::NotEqual, value, mask, hint::spin_loop)
     }
-    /// Blocks, giving other threads the processor, until the masked number is other than the value;
+    /// Blocks until the masked number differs from the value, and yields the processor while it waits;
     /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_neq_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::NotEqual, value, mask, std::thread::yield_now)

@@ -233,7 +233,7 @@ c_calls! {
         workq.take_rc().map(drop)
     }
     fn doca_workq_submit(workq: Handle<WorkQueue>, job: In<Base>) { workq.get()?.submit(job) }
-    /// Retrieves the end of a job; `AGAIN` if there is none, `IO_FAILED` with the code in the result if it
+    /// Retrieves an ended job: `AGAIN` if none has ended, `IO_FAILED` with the code in the result if the job
     /// failed.
     fn doca_workq_progress_retrieve(workq: Handle<WorkQueue>, ev: Out<old::doca_event>, flags: c_int) {
         ev.check()?;

@@ -190,7 +190,7 @@ impl Context {
             return false;
         }
         if !matches!(code, DOCA_SUCCESS | DOCA_ERROR_IO_FAILED) || task.is_null() {
-            // The queue itself fails. The next submission says so.
+            // The queue itself has failed. The next submission returns the error.
             self.stop_running();
             return false;
         }

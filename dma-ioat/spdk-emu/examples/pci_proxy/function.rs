@@ -72,7 +72,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     opts.opts_size = size_of::<c::spdk_env_opts>();
     // SAFETY: a struct of that size.
     unsafe { c::spdk_env_opts_init(opts) };
-    // Bus addresses are the program's.
+    // Bus addresses are this program's virtual addresses.
     opts.iova_mode = c"va".as_ptr();
     // SAFETY: the library has filled the struct, and its texts are static.
     if unsafe { c::spdk_env_init(opts) } != 0 {
@@ -149,8 +149,8 @@ impl Function {
         u32::from_le_bytes(std::array::from_fn(|i| self.config[at + i]))
     }
 
-    /// The offset of the register at an absolute address of the guest; `None` where there is none of that
-    /// length.
+    /// Returns the offset of the register at an absolute address of the guest, or `None` if no register has
+    /// this address and length.
     fn offset(&self, at: u64, len: u32) -> Option<usize> {
         let offset = at.wrapping_sub(self.long(BAR0).into());
         let inside = matches!(len, 1 | 2 | 4 | 8)

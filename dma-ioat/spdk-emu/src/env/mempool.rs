@@ -71,7 +71,8 @@ c_calls! {
         let made = name.get().and_then(|name| Pool::new(name, count, ele_size));
         let Some(pool) = made.map(|pool| Ptr::give(Box::new(pool))) else { return Ptr::NULL };
         lock(&POOLS).push(pool);
-        // SAFETY: the pool is new; the rest is C's promise.
+        // SAFETY: the pool is new, and C promises that `obj_init` may be called with its objects and
+        // `obj_init_arg`.
         unsafe { spdk_mempool_obj_iter(pool, obj_init, obj_init_arg) };
         pool
     }

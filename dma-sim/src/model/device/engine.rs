@@ -156,7 +156,7 @@ impl Engine {
         let (len, max) = (descriptor.len() as u64, profile.max_task);
         let oversize = len > max;
         let too_long = TaskError::TooLong { len, max };
-        // Only a fault could accept it.
+        // Only a fault rule can make the device accept this task.
         let refused = oversize && profile.oversize == Found::AtSubmit;
         if refused && !self.injector.may(Fault::Oversize) {
             return Err(Refused::Invalid(too_long));
@@ -255,7 +255,7 @@ impl Engine {
     /// Handles all events until `to`.
     pub(super) fn advance(&mut self, resources: &mut Resources, to: Time) {
         while let Some((at, event)) = self.calendar.pop_due(to) {
-            // Overdue events happen now.
+            // An event whose time has passed happens now.
             resources.now = resources.now.max(at);
             self.handle(resources, event);
         }

@@ -140,7 +140,7 @@ impl Device {
     #[expect(unsafe_code, reason = "the caller promises that the memory stays")]
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         let (len, rights, remote) = (spec.len, spec.rights, spec.is_remote());
-        // SAFETY: the caller promises this method what the table's asks for.
+        // SAFETY: the caller meets the requirements of this method, which are those of the table's.
         let key = unsafe { self.resources.memory.register(spec) }?;
         self.registered(key, len, rights, remote);
         Ok(key)

@@ -476,7 +476,7 @@ impl LengthClass {
         }
     }
 
-    /// Returns true for lengths at which cache contents decide about sharing.
+    /// Returns true for lengths at which it depends on the cache whether helper threads make a copy faster.
     fn may_be_alone(&self, index: usize) -> bool {
         self.cores > 1 && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
     }

@@ -56,8 +56,8 @@ pub(crate) struct PeerMemory {
     pub(crate) handle: MemHandle,
     /// Calls that opened it, less those that closed it.
     pub(crate) users: usize,
-    /// First address that programs see, and first address of the bytes in this process. Both are of whole
-    /// pages; the allocation begins `skip` bytes behind them.
+    /// First address that programs see, and first address of the bytes in this process. Each is the start of
+    /// a page; the allocation begins `skip` bytes after it.
     maps: [u64; 2],
     map_len: usize,
     skip: u64,

@@ -135,7 +135,8 @@ mod tests {
             let (ring, over) = (Ring::new(4), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 let worker = scope.spawn(|| ring.wait(|| over.load(Ordering::SeqCst)).is_none());
-                // The second half of a wake-up whose first half is long past.
+                // A wake-up resets the mark and then writes the eventfd. Here the mark is reset, and the
+                // write follows.
                 while !ring.asleep.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }

@@ -159,7 +159,8 @@ impl DsaQueue {
         self.lists.abort_unsent(&mut self.ring);
     }
 
-    /// Aborts everything in flight on a work queue that no longer accesses memory of this process.
+    /// Reports all descriptors in flight as aborted. The work queue must no longer access this process's
+    /// memory.
     #[cold]
     fn give_up(&mut self, why: &'static str) {
         tracing::error!(queue = self.opened.wq.name, in_flight = self.in_flight, why, "a work queue is lost");

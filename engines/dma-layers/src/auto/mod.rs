@@ -1,6 +1,6 @@
 //! [`AutoEngine`] sends each copy to the faster of the CPU and a device.
 //!
-//! With several devices, the engine made of the CPU and the first device plays the part of the CPU beside the
+//! With several devices, the engine made of the CPU and the first device takes the role of the CPU beside the
 //! second one, and so on ([`AutoEngine::with_devices`]).
 //!
 //! - A queue measures both engines for each class of copies. A class is a range of lengths (powers of two)
@@ -10,8 +10,8 @@
 //! - A device's own memory is left to the device: it allocates and registers that memory, and gets all copies
 //!   and fills with an operand in it. They are not repeated: the caller sees the device's failures, and
 //!   [`ErrorKind::DeviceLost`] while the queue does without the device. If several devices have memory of
-//!   their own, the first one gives it. Such an engine splits lists, and imports nothing, because the device
-//!   could not reach imported memory.
+//!   their own, that of the first one is used. Such an engine splits lists, and imports nothing, because the
+//!   device could not reach imported memory.
 //! - The CPU repeats any other copy that the device refuses, fails or aborts. That is safe, because the
 //!   source does not change and the destination is not read before the copy ends. So the caller does not see
 //!   the device's failures.
@@ -119,7 +119,8 @@ struct Shared {
     id: EngineId,
     device: Arc<dyn DmaEngine>,
     options: AutoOptions,
-    /// The engine's device memory is the device's, and not that of the engine that plays the CPU's part.
+    /// True if this engine's device memory is that of its device. False if the device has none, and the inner
+    /// engine in the CPU's role may have some.
     gives_memory: bool,
     keys: Arc<DeviceKeys>,
     ledger: Ledger,

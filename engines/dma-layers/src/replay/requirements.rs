@@ -72,7 +72,7 @@ impl Requirements {
             Kind::CopyLists | Kind::Fill | Kind::CopyToBoth => overlapping(src, dst),
         };
         if overlap {
-            return Err(wrong("writes what it reads, or writes twice"));
+            return Err(wrong("writes bytes that it also reads, or writes some bytes twice"));
         }
         if kind != Kind::Copy && !self.kinds.iter().any(|(other, ..)| *other == kind) {
             self.kinds.push((kind, queue, number));

@@ -27,8 +27,8 @@ fn new_eventfd(flags: EventfdFlags) -> Option<OwnedFd> {
 #[repr(C)]
 struct EmuContext {
     public: ibv_context,
-    /// The rest of C's structure, which the header's inline functions read: completion vectors, a mutex, and
-    /// the mark of contexts with further calls, which this one has not.
+    /// The other fields of C's structure, which the header's inline functions read: completion vectors, a
+    /// mutex, and a mark that says whether the context has further calls. This one has none.
     rest: [u64; 7],
     state: Shared,
     _events: OwnedFd,

@@ -25,8 +25,8 @@ pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, l
         // instructions.
         return !unsafe { short::<TO>(!crc, dst, src, len) };
     }
-    // SAFETY: the ranges are those of the caller, which meets the requirements, and have at least the length
-    // of a vector. The processor has the instructions.
+    // SAFETY: the caller ensures access to both ranges, which are at least as long as a vector. The
+    // processor has the instructions.
     !unsafe { run::<TO>(!crc, dst, src, len) }
 }
 

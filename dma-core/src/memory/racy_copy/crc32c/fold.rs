@@ -5,7 +5,7 @@
 //! the CRC. A fold by `n` bytes multiplies the vector by x^8n, and adds the product to the vector that is `n`
 //! bytes further on.
 
-/// Returns the factors for a fold by `bytes`: for the first 8 and for the last 8 of each 16 bytes.
+/// Returns the two factors that fold 16 bytes over a distance of `bytes`: for the first 8 and the last 8.
 ///
 /// The product of two reflected words of 64 bits has 127 bits. The exponents are one less to compensate for
 /// that.
@@ -13,7 +13,7 @@ pub(super) const fn factors(bytes: usize) -> [u64; 2] {
     [power(8 * bytes + 63), power(8 * bytes - 1)]
 }
 
-/// Returns Returns x^n modulo the polynomial of CRC-32C, reflected, in the upper half of a word.
+/// Returns x^n modulo the polynomial of CRC-32C, reflected, in the upper half of a word.
 pub(super) const fn power(n: usize) -> u64 {
     const POLYNOMIAL: u32 = 0x82F6_3B78;
     let mut value: u32 = 1 << 31;

@@ -84,7 +84,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
                 return Ok(status);
             }
             let mut signal = 0;
-            // SAFETY: a valid set, and room for a number.
+            // SAFETY: the set is initialized, and `signal` is a local variable that the call may write.
             unsafe { libc::sigwait(signals, &raw mut signal) };
             // A terminal also sends SIGINT to the program.
             if [libc::SIGTERM, libc::SIGHUP].contains(&signal) {

@@ -120,7 +120,7 @@ struct ClassState {
     cost: [f32; 2],
     /// A cost that was noticed between trials and led to a new trial; else 0.
     seen: [f32; 2],
-    /// The current part of the run: nanoseconds and descriptors so far.
+    /// Nanoseconds and descriptors of the run's current part.
     part: (f32, u32),
     /// The number of earlier parts of the run.
     done: usize,
