@@ -208,7 +208,7 @@ pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     Ok(parsed)
 }
 
-/// Refuses a name with an option that needs trust, and one that has such a name within.
+/// Refuses a name with an option that needs trust. Also refuses a name that contains such a name.
 fn refuse_untrusted(name: &EngineName) -> Result<()> {
     if let Some(wrapped) = Wrapped::of(name)? {
         wrapped.refuse_untrusted()?;

@@ -4,7 +4,7 @@ use dma::ErrorKind;
 
 /// The version of the requests. Sides of different versions refuse each other.
 pub(super) const VERSION: u16 = 1;
-/// Maximum number of bytes of a message: an export descriptor, and more than a piece.
+/// Maximum number of bytes of a message. It is enough for an export descriptor and for a piece.
 pub(super) const MAX_MESSAGE: usize = 128 << 10;
 /// Maximum number of bytes of a read or write.
 pub(super) const MAX_PIECE: usize = 64 << 10;

@@ -123,7 +123,7 @@ impl<'a> Calibration<'a> {
             // The time of other threads is subtracted, because on a busy machine they get most of it.
             let seconds = run.ops_and_ns().1 as f64 * 1e-9;
             spent += seconds * (1.0 - run.run_delay.min(MAX_RUN_DELAY));
-            // The fastest counts: other load can only make it slower.
+            // The shortest time is used, because other load can only add to it.
             per_op = per_op.min(seconds / ops as f64);
             let left = ((least - spent).max(0.0) / per_op.max(1e-9)) as u64;
             ops = (ops * 2).min(left.max(depth));

@@ -120,7 +120,7 @@ fn run_in_turns(workers: &mut [Worker]) -> Result<(), CellError> {
     Ok(())
 }
 
-/// Number of arrived threads that means: some will not arrive.
+/// Added to the number of arrived threads if some threads will not arrive.
 const INCOMPLETE: usize = usize::MAX / 2;
 /// Spins between two yields of the CPU.
 const SPINS_PER_YIELD: u32 = 256;

@@ -32,7 +32,7 @@ impl DeviceMemory {
     /// value or a region made from it exists. If other work on the device accesses the bytes at the same
     /// time, both it and the operations read undefined bytes.
     #[must_use]
-    #[expect(unsafe_code, reason = "the caller vouches for an address")]
+    #[expect(unsafe_code, reason = "the caller guarantees that the address is valid")]
     pub unsafe fn from_raw(addr: DeviceAddr, len: usize, owner: impl Send + Sync + 'static) -> Self {
         Self { addr, len, dmabuf: None, owner: Owner::new(owner) }
     }
@@ -51,7 +51,7 @@ impl DeviceMemory {
     /// # Safety
     ///
     /// See [`from_raw`](Self::from_raw).
-    #[expect(unsafe_code, reason = "the caller vouches for the bytes")]
+    #[expect(unsafe_code, reason = "the caller guarantees that the bytes are valid")]
     pub unsafe fn from_dmabuf(
         fd: OwnedFd,
         offset: u64,
@@ -72,7 +72,7 @@ impl DeviceMemory {
     ///
     /// The bytes are those of the dma-buf from byte `offset` on.
     #[must_use]
-    #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
+    #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
         self.dmabuf = Some((fd, offset));
         self

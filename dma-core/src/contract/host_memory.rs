@@ -328,7 +328,7 @@ impl HostMemory {
     /// The bytes must be mapped, initialized, valid for reads and writes, and not accessed by anything else
     /// while `owner` lives and this value or a region made from it exists.
     #[must_use]
-    #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
+    #[expect(unsafe_code, reason = "the caller guarantees that the pointer is valid")]
     pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
         Self { ptr, len, read_only: false, shared: false, fd: None, owner: Owner::new(owner) }
     }
@@ -345,7 +345,7 @@ impl HostMemory {
     /// region made from it exists; also for writes, unless they are registered to be read only. No reference
     /// to them may exist in Rust code during that time.
     #[must_use]
-    #[expect(unsafe_code, reason = "the caller vouches for a raw pointer")]
+    #[expect(unsafe_code, reason = "the caller guarantees that the pointer is valid")]
     pub unsafe fn from_shared(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
         Self { ptr, len, read_only: false, shared: true, fd: None, owner: Owner::new(owner) }
     }
@@ -364,7 +364,7 @@ impl HostMemory {
     /// this value or a region made from it exists. The file is not made shorter. No other mapping or call
     /// accesses that part of it, because a write to the file is a write to these bytes.
     #[must_use]
-    #[expect(unsafe_code, reason = "the caller vouches for what a device will access")]
+    #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
         self.fd = Some((fd, offset));
         self

@@ -35,7 +35,8 @@ struct Bench {
 unsafe extern "C" fn on_done(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
     // SAFETY: set to a pointer.
     let ended = unsafe { ctx.ptr }.cast::<u64>();
-    // SAFETY: to the counter of a `Bench`, which lives until the end and which nothing else writes.
+    // SAFETY: the pointer leads to the counter of a `Bench`, which lives until the end and which nothing else
+    // writes.
     unsafe { *ended += 1 }
 }
 

@@ -341,11 +341,11 @@ impl<T: Copy> Out<T> {
     ///
     /// # Safety
     ///
-    /// C promised room for `room` values, in memory that is not ours.
+    /// C has promised room for `room` values. The memory is not this library's.
     pub(crate) unsafe fn fill(&self, values: &[T], room: usize) -> Outcome {
         self.check()?;
         require(values.len() <= room, INVALID)?;
-        // SAFETY: the caller vouches for the room, and the values fit into it.
+        // SAFETY: the caller guarantees the room, and the values fit into it.
         unsafe { self.0.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         Ok(())
     }
@@ -356,11 +356,11 @@ impl Out<c_char> {
     ///
     /// # Safety
     ///
-    /// C promised room for `room` bytes, in memory that is not ours.
+    /// C has promised room for `room` bytes. The memory is not this library's.
     pub(crate) unsafe fn text(&self, text: &str, room: usize) -> Outcome {
         self.check()?;
         let bytes: Vec<_> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: the caller guarantees the room, and the text fits into it.
         unsafe { self.fill(&bytes, room) }
     }
 }
@@ -390,7 +390,7 @@ impl<T: Copy> In<T> {
     /// C promised that many, which do not change while the slice is used.
     pub(crate) unsafe fn slice(&self, len: usize) -> Outcome<&[T]> {
         require(!self.0.is_null() && len <= isize::MAX as usize / size_of::<T>().max(1), INVALID)?;
-        // SAFETY: the caller vouches for them.
+        // SAFETY: the caller guarantees that the values are valid.
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 }

@@ -263,7 +263,8 @@ impl<B> Tasks<B> {
         !self.ended.borrow().is_empty()
     }
 
-    /// Reports the next task that [ended](Self::end), after `last` got it; `false` if there is none.
+    /// Passes the next [ended](Self::end) task to `last`, and then reports it. Returns `false` if no task has
+    /// ended.
     pub(crate) fn report_next(&self, ctx: &Ctx, last: impl FnOnce(&B)) -> bool {
         let next = self.ended.borrow_mut().pop_front();
         next.is_some_and(|(index, status)| {
@@ -369,7 +370,7 @@ c_calls! {
         submit(task, Submit { flush, coalesce, validate: false })
     }
     fn doca_task_batch_submit(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
-    /// As `doca_task_submit`, and finds mistakes in the task before the device does.
+    /// Submits a task as `doca_task_submit` does, but also validates it before the device gets it.
     fn doca_task_try_submit(task: Handle<Head>) {
         submit(task, Submit { flush: true, coalesce: false, validate: true })
     }

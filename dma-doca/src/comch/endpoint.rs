@@ -127,7 +127,7 @@ impl Endpoint {
             }
         };
         let (ctx, side) = made.inspect_err(|_| {
-            // SAFETY: the object was made above, with nothing on it.
+            // SAFETY: the object was made above, and no context is connected to it.
             unsafe { (sdk.common.doca_pe_destroy)(pe) };
         })?;
         let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>,
@@ -147,7 +147,7 @@ impl Endpoint {
             handle: None,
             events: Box::default(),
         };
-        // The drop after a failure needs the lock.
+        // Unlock: if a call below fails, dropping the endpoint takes this lock.
         drop(_serial);
         endpoint.events.client.set(matches!(endpoint.side, Side::Client(_)));
         endpoint.configure(tasks)?;

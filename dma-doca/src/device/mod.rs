@@ -114,8 +114,8 @@ pub struct Representor {
 ///
 /// # Errors
 ///
-/// `MissingSdk` if no usable SDK is installed; errors of the SDK. No device is no error: the
-/// list is empty.
+/// `MissingSdk` if no usable SDK is installed; errors of the SDK. Without a device the list is empty, which
+/// is not an error.
 pub fn discover() -> Result<Vec<DeviceInfo>> {
     discover_with(&DocaOptions::new())
 }

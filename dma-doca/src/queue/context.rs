@@ -337,7 +337,7 @@ fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
 ///
 /// # Safety
 ///
-/// `user` is what `connect` set.
+/// `user` is the value that `connect` has set.
 unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
     // SAFETY: `connect` set the pointer.
     let data = unsafe { user.ptr }.cast::<UserData>();
@@ -348,7 +348,7 @@ unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
     // SAFETY: the pointer is the context's user data.
     let data = unsafe { user_data(ctx) };
-    // SAFETY: a number, as `set` gave it.
+    // SAFETY: the union holds a number, which `set` stored.
     data.done.end(unsafe { task.u64_ } as u32);
 }
 
@@ -360,6 +360,6 @@ unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca
     // SAFETY: the task that the library passed to this callback.
     let status = unsafe { (data.sdk.common.doca_task_get_status)(base) };
     let running = state_of(&data.sdk, data.ctx) == DOCA_CTX_STATE_RUNNING;
-    // SAFETY: a number, as `set` gave it.
+    // SAFETY: the union holds a number, which `set` stored.
     data.done.fail(unsafe { task.u64_ } as u32, status, running);
 }

@@ -193,9 +193,9 @@ pub(super) struct Channel {
     pub(super) depth: u32,
     /// Places taken.
     pub(super) used: u32,
-    /// Rung and not ended.
+    /// Tasks that a doorbell released and that have not ended.
     pub(super) outstanding: u32,
-    /// Started and not ended.
+    /// Tasks that have started and not ended.
     pub(super) running: u32,
     pub(super) tasks: Vec<Task>,
     free: Vec<u32>,

@@ -57,7 +57,7 @@ pub enum Reporting {
         /// True if [`Device::submit_coalesced`](super::Device::submit_coalesced) leaves out completions.
         coalescing: bool,
     },
-    /// The last one of each doorbell, together with those before it.
+    /// The last task of each doorbell is reported, together with the tasks before it.
     PerDoorbell,
 }
 

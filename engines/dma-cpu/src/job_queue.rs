@@ -69,8 +69,8 @@ impl Job {
     }
 
     /// Returns for how long the job kept its queue busy after `before`, the end of earlier busy time, and the
-    /// new end. If no other job follows, the end is the time at which the owner has `seen` it, at most
-    /// [`NOTICE`] late.
+    /// new end. If no other job follows, the end is `seen`, the time at which the owner noticed the job's
+    /// end, but at most [`NOTICE`] after the end itself.
     pub(super) fn busy(&mut self, before: u64, seen: Option<u64>) -> (u64, u64) {
         let ended = *self.ended.get_mut();
         let over = seen.map_or(ended, |seen| seen.clamp(ended, ended + ticks_in(NOTICE)));

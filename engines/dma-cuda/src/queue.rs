@@ -35,7 +35,7 @@ struct Group {
     event: Handle,
     /// The driver's result if it refused them; 0 if it took them.
     code: c_int,
-    /// A function behind the event is queued, which has not run before the event.
+    /// True if a function was queued after the event. It runs only after the event has happened.
     signals: bool,
 }
 
@@ -318,7 +318,7 @@ impl CudaQueue {
         reported
     }
 
-    /// Reports what the driver never had, if nothing before it is left to report.
+    /// Reports the descriptors that were never passed to the driver, once all earlier ones are reported.
     #[cold]
     fn report_unissued(&mut self, completions: &mut [Completion]) -> usize {
         let had: usize = self.groups.iter().map(|group| group.number).sum::<usize>() + self.given;

@@ -38,7 +38,7 @@ pub(crate) fn event(device: &Device) -> Result<Handle, c_int> {
     Ok(event)
 }
 
-/// Destroys an event. A record or wait that was queued still happens.
+/// Destroys an event. Queued records of it, and waits for it, are still executed.
 pub(crate) fn destroy(device: &Device, event: Handle) {
     // SAFETY: made by `event`, and destroyed once.
     let _ = device.call(|driver| unsafe { (driver.cuEventDestroy_v2)(event) });

@@ -19,7 +19,7 @@ pub(crate) struct Opened {
     /// Free entries; `None` for a shared work queue, which refuses what it has no room for.
     pub(crate) entries: Option<Entries>,
     pub(crate) fork: ForkMark,
-    /// The longest batch; 1 if there are none.
+    /// Maximum number of descriptors in a batch. 1 if the work queue has no batches.
     pub(crate) batch: usize,
 }
 

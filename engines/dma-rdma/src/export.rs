@@ -103,7 +103,7 @@ impl RdmaExport {
         let secret = Secret { id: random()?, key: random()? };
         let blob = encode_blob(service.addr(), &secret);
         let domain = Arc::new(Domain::new(device)?);
-        // The library wants both rights to write.
+        // For remote writes, the library requires both rights to write.
         let flags = region::rights(rights, access::REMOTE_WRITE | access::LOCAL_WRITE);
         // SAFETY: the caller keeps the bytes mapped until `revoke` has deregistered them.
         let region = unsafe { device.register(domain.pd.handle(), bytes, len, flags) }

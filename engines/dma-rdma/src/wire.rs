@@ -27,7 +27,7 @@ pub(crate) const REQUEST: usize = ASKED + PROOF_LEN;
 pub(crate) const REPLY: usize = ANSWERED + PROOF_LEN;
 /// The length of the backend's part of a descriptor in bytes.
 pub(crate) const BLOB: usize = 2 + 2 + 16 + 16 + 32;
-/// The longest range, in bytes, that an import believes: no processor has longer addresses.
+/// Maximum length in bytes of an export that an import accepts. No processor has longer addresses.
 const LONGEST: u64 = 1 << 57;
 
 /// One end of a connection.

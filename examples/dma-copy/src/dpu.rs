@@ -57,7 +57,7 @@ pub(crate) fn copy(
         copied => copied,
     };
     if let Err(failure) = &copied {
-        // Before the queue is closed, which may wait for the device.
+        // Done before the queue is closed, because closing it may wait for the device.
         session.abort(failure);
     }
     copied

@@ -109,7 +109,7 @@ impl Target {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
             _ => return Err(failure!(Writing, "{shown} names no file; give the name of the copy")),
         };
-        // `Source::open` found nothing here.
+        // `Source::open` found no file of this name.
         if fs::symlink_metadata(path).is_ok() {
             let what = if fs::metadata(path).is_ok() {
                 "was created during the copy"

@@ -77,7 +77,7 @@ pub(crate) struct Options {
     role: Option<Role>,
 
     /// The engine that moves the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
-    /// rdma:mlx5_0, ... Or stream, on both sides: without DMA, through the channel [default: auto]
+    /// rdma:mlx5_0, ... With stream on both sides, the channel carries the bytes, without DMA [default: auto]
     #[arg(short, long, value_name = "NAME")]
     engine: Option<String>,
 

@@ -454,7 +454,7 @@ fn a_dpu_checks_what_it_imports() {
         assert!(fs::read_dir(place.dir.path()).expect("a directory").next().is_none());
     }
     for (answer, words) in
-        [(1, "goes on where nothing was offered"), (8192, "goes on where nothing was offered")]
+        [(1, "at an offset that was not offered"), (8192, "at an offset that was not offered")]
     {
         let place = Place::new();
         let dpu = place.start(Side::Dpu, "-f dst --resume");

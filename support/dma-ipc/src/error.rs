@@ -63,7 +63,7 @@ pub enum RemoteError {
 
     /// Memory to be exported is not mapped, or not with the protection that the rights need.
     #[error(
-        "of the {len} bytes at {address:#x} not all are mapped in this process {}; export memory that is \
+        "the {len} bytes at {address:#x} are not all mapped in this process {}; export memory that is \
          allocated, and writable if peers are to write it",
         if *writable { "for writing" } else { "for reading" }
     )]

@@ -108,7 +108,7 @@ impl Mapping {
         (end <= self.len).then(|| self.ptr().wrapping_add(offset))
     }
 
-    /// Copies the bytes from `offset` to `to`. None, and nothing done, if they are not mapped.
+    /// Copies the bytes from `offset` to `to`. If they are not mapped, copies nothing and returns `None`.
     #[must_use]
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) -> Option<()> {
         let from = self.span(offset, to.len())?;
@@ -117,7 +117,8 @@ impl Mapping {
         Some(())
     }
 
-    /// Copies `from` to the bytes from `offset`. None, and nothing done, if they are not mapped for writing.
+    /// Copies `from` to the bytes from `offset`. If they are not mapped for writing, copies nothing and
+    /// returns `None`.
     #[must_use]
     pub(super) fn write(&self, offset: usize, from: &[u8]) -> Option<()> {
         let to = self.span(offset, from.len()).filter(|_| self.writable)?;

@@ -25,7 +25,7 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 pub(super) enum Cut {
     /// The address space is gone.
     Gone,
-    /// The process has nothing mapped from this many bytes on.
+    /// At this offset, in bytes, the process has no memory mapped.
     Unmapped(usize),
     /// The kernel refused.
     Refused(Errno),

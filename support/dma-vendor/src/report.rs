@@ -73,7 +73,7 @@ pub struct LibraryReport {
     install: &'static str,
     /// The folders in which it looks.
     folders: Vec<PathBuf>,
-    /// Why it gave up, if it did.
+    /// The reason of the failure, if the search failed.
     failure: Option<Failure>,
     /// Other folders that may have the libraries.
     usual: Vec<PathBuf>,

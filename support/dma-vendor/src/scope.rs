@@ -201,7 +201,7 @@ impl Gathered {
             );
             return Err(LoadError::Unloadable { path, reason });
         };
-        // All of one installation. Releases differ in which of the others they have.
+        // All files must be of one installation. Not every release has all of the other libraries.
         for library in implicit.libraries {
             if let Some(path) = newest(library, std::slice::from_ref(dir)) {
                 self.add(path, true)?;

@@ -209,8 +209,8 @@ impl FreeSet {
         }
     }
 
-    /// Takes a free block, or joins the wait list under the number `task`, which is `None` at first. A task
-    /// with a number calls this again, or [`leave`](Self::leave).
+    /// Takes a free block, or joins the wait list and sets `task` to its number there; `task` is `None` in
+    /// the first call. A task in the list must call this again, or [`leave`](Self::leave).
     pub(super) fn poll_take(&self, task: &mut Option<u64>, waker: &Waker) -> Poll<u32> {
         if task.is_none()
             && let Some(block) = self.take()

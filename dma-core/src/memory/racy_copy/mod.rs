@@ -54,8 +54,8 @@ pub unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
 /// Memory that is not mapped is not touched.
 #[inline]
 pub(crate) fn prefetch<const LINES: usize>(start: *const u8, len: usize) {
-    // The number of steps is constant, because the processor would predict one that depends on the length
-    // wrongly for rows of random lengths.
+    // The number of steps is constant. If it depended on the length, the processor would mispredict the
+    // loop's end for rows of random lengths.
     for at in 0..LINES {
         let line = start.wrapping_add(len.min(64 * at));
         #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -191,7 +191,7 @@ fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
             (&raw mut boolean).cast()
         }
     };
-    // SAFETY: the program gave the function for a value of its flag's type and its configuration.
+    // SAFETY: the program's function takes a value of its flag's type and the program's configuration.
     let code = unsafe { callback(address, config.0) };
     succeed(code)
 }
@@ -209,7 +209,7 @@ fn forward(first: &str, words: Vec<String>) -> Outcome {
         Ok((parser.program.dpdk, count, args.pointers.as_mut_ptr()))
     })?;
     let callback = callback.ok_or(c::DOCA_ERROR_BAD_STATE)?;
-    // SAFETY: the program gave the function for a count, that many strings, and a NULL behind them.
+    // SAFETY: the program's function takes a count, that number of strings, and a NULL after them.
     let code = unsafe { callback(count, array) };
     require(code == c::DOCA_SUCCESS, code)
 }
@@ -258,7 +258,7 @@ fn params<'a>(out: &mut String, title: &str, params: impl Iterator<Item = &'a Pa
     }
 }
 
-/// The usage of the command at the end of a chain of commands, which begins with the program.
+/// Returns the usage text of a command. `chain` leads to it: the program, its command, a command of that one.
 pub(super) fn usage_text(program: &str, dpdk: bool, chain: &[&CmdSpec]) -> String {
     let mut out = String::new();
     let _ = write!(out, "Usage: {program}");

@@ -210,7 +210,7 @@ impl Buf {
         (self.data.get(), self.data_len.get())
     }
 
-    /// Address and length of the room behind its data.
+    /// Returns the address and length of the free space after its data.
     pub(crate) fn room_range(&self) -> (usize, usize) {
         (self.data.get().wrapping_add(self.data_len.get()), self.room_len() as usize)
     }

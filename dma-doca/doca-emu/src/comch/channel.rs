@@ -7,8 +7,8 @@
 //!
 //! - A connection to a service that calls nothing stays in progress. A message is copied at sending, and is
 //!   then the system's, so none is counted as in flight. The size of the send queue is stored; that of the
-//!   receive queue bounds the messages kept while a state is updated. A message longer than the room for it
-//!   stays (`INVALID_VALUE`). An empty one is `INVALID_VALUE`.
+//!   receive queue bounds the messages kept while a state is updated. A message that is longer than the
+//!   program's buffer stays in the queue, and the call returns `INVALID_VALUE`. So does sending an empty one.
 //! - The end of a connection is `CONNECTION_RESET` of `doca_comm_channel_ep_recvfrom` on a client, each
 //!   time, behind its last message. A service learns it by its event channel, its list and the peer's state.
 //!   The peer stays until it is disconnected.

@@ -53,7 +53,8 @@ fn number(notifier: &Notifier) -> c::doca_event_handle_t {
     notifier.fd().as_raw_fd()
 }
 
-/// The device of an endpoint that may listen or connect: on that side, and not active.
+/// Returns the device of an endpoint that is about to listen or connect. The endpoint must not be active, and
+/// its device must be on this side.
 fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
     name.get()?;
     require(ep.active().is_err(), c::DOCA_ERROR_NOT_PERMITTED)?;
@@ -227,7 +228,7 @@ c_calls! {
         let _lock = lock();
         local_ep.get()?.disconnect(peer_addr)
     }
-    /// Ends all connections. `NOT_CONNECTED` without an endpoint.
+    /// Ends all connections. `NOT_CONNECTED` if there is no endpoint.
     fn doca_comm_channel_ep_destroy(local_ep: Handle<Channel>) {
         let _lock = lock();
         local_ep.take_rc().map(drop).map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)
@@ -257,7 +258,7 @@ c_calls! {
     fn doca_comm_channel_peer_addr_get_recv_bytes(peer_addr: Handle<Peer>, bytes: Out<u64>) {
         counter(&peer_addr, &bytes, 3)
     }
-    /// 0: a message that was taken is the system's.
+    /// Writes 0, because each accepted message has been passed to the system.
     fn doca_comm_channel_peer_addr_get_send_in_flight_messages(peer_addr: Handle<Peer>, messages: Out<u64>) {
         let _lock = lock();
         messages.make(|| peer_addr.get().map(|_| 0))

@@ -263,7 +263,7 @@ impl Fast {
 
     /// Copies a message into a buffer that was taken, and tells the consumer. `copy` gets a function that
     /// writes bytes to an address in the consumer's memory.
-    /// Errors: Those of `copy`, and `NOT_CONNECTED` if the consumer is gone.
+    /// Errors: the errors of `copy`, and `NOT_CONNECTED` if the consumer is gone.
     pub(super) fn fill(
         &self,
         taken: &Taken,

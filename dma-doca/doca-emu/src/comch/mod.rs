@@ -2,7 +2,7 @@
 //!
 //! Server and client are contexts that meet over a Unix socket, in one process or two. The socket's name is
 //! made of the card, the host's function (which the server knows by its representor) and the name that both
-//! were given. It is abstract, so that nothing is left behind; peers of other users are turned away.
+//! were given. It is an abstract socket, so it leaves no file. Peers of other users are refused.
 //!
 //! Producers and consumers of a connection have a [way of their own](fast).
 

@@ -194,7 +194,7 @@ unsafe fn immediate(data: &In<u8>, len: u32) -> Outcome<Immediate> {
     if len == 0 {
         return Ok(Immediate::default());
     }
-    // SAFETY: the caller vouches for them.
+    // SAFETY: the caller guarantees that the bytes are valid.
     Immediate::new(unsafe { data.slice(len as usize) }?).ok_or(INVALID)
 }
 

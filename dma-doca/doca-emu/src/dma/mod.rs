@@ -57,7 +57,7 @@ impl<'a> Creating<'a> {
         let before = dev.card().creating.fetch_add(1, Relaxed);
         let creating = Self(Some(dev));
         require(before == 0, c::DOCA_ERROR_NO_MEMORY)?;
-        // Long enough for others to come.
+        // The sleep gives other threads time to call this too.
         std::thread::sleep(std::time::Duration::from_millis(2));
         Ok(creating)
     }
@@ -212,7 +212,7 @@ impl Context for Dma {
         task.body.doomed.set(len > room);
         let mut listed = listed;
         if len > room {
-            // The copy does not fit: pass an empty one to the model, which fails it.
+            // The copy does not fit. The model gets an empty one instead, and fails it.
             (from.len, to.len, listed) = (0, 0, false);
         } else {
             to.len = len as usize;

@@ -206,7 +206,7 @@ impl Instance {
         }
     }
 
-    /// A node that runs, such as the task of a node, ended.
+    /// Handles the end of a running node, for example of its task.
     pub(crate) fn ended(&self, node: usize, status: Code) {
         if let Some(run) = &mut *self.run.borrow_mut() {
             run.running -= 1;

@@ -70,7 +70,7 @@ impl Stream {
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
     start: *mut c_char,
-    /// Its length, with the NUL at the end of a line.
+    /// Length of the buffer in bytes, which includes the NUL at the end of a line.
     capacity: usize,
     /// Called with the buffer, on the thread that logs.
     handler: unsafe extern "C" fn(*mut c_char),

@@ -41,7 +41,7 @@ pub(crate) unsafe fn redirect(stream: *mut c::FILE) -> Outcome {
 /// NULL, or an open stream that stays so.
 unsafe fn file(stream: *mut c::FILE) -> Outcome<Sink> {
     require(!stream.is_null(), INVALID)?;
-    // SAFETY: not NULL, so an open stream that stays so.
+    // SAFETY: the pointer is not NULL, so the program promises an open stream that it does not close.
     Ok(Sink::File(unsafe { Stream::new(stream.cast()) }))
 }
 
@@ -56,7 +56,7 @@ fn fd(fd: c_int) -> Outcome<Sink> {
 unsafe fn buffer(start: *mut c_char, capacity: usize, handler: c::log_flush_callback) -> Outcome<Sink> {
     require(!start.is_null() && capacity > 0, INVALID)?;
     let handler = handler.ok_or(INVALID)?;
-    // SAFETY: not NULL, so a buffer of `capacity` bytes that stays.
+    // SAFETY: the pointer is not NULL, so the program promises a buffer of `capacity` bytes that it keeps.
     Ok(Sink::Buffer(unsafe { LineBuffer::new(start, capacity, handler) }))
 }
 
@@ -167,7 +167,7 @@ c_calls! {
     }
     fn doca_log_unregister_source
         | doca_log_source_destroy(source: c_int) { require(super::remove_source(source), INVALID) }
-    /// The most talkative level that a backend of the SDK shows.
+    /// Sets the most verbose level that a backend of the SDK writes.
     fn doca_log_backend_set_sdk_level(backend: BackendHandle, level: u32) {
         change(backend, Audience::Sdk, Some(level), |backend| backend.set_lower(level))
     }

@@ -66,7 +66,7 @@ impl Gpu {
         }
         let timeless = config.profile.name == "ideal" && faults.rules.is_empty();
         let mut profile = if timeless { config.profile.clone().timeless() } else { config.profile.clone() };
-        // As CUDA's streams are, whatever the times.
+        // CUDA's streams have these limits, also if the profile has others.
         profile.channels = u32::MAX;
         profile.depth = DEPTH;
         profile.max_task = u64::MAX;

@@ -130,7 +130,7 @@ impl Drop for Emu {
     fn drop(&mut self) {
         for (queue, thread) in self.queues.drain(..) {
             queue.close();
-            // A worker that panicked has said so.
+            // If the worker has panicked, its message was already printed.
             let _ = thread.join();
             trap::remove(queue);
         }

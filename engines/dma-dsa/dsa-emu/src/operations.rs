@@ -34,7 +34,7 @@ pub(crate) enum End {
     Ended(u8),
     /// It ended, but its record cannot be written: the reason.
     Unreported(&'static str),
-    /// The work queue stops at it, by one of the faults.
+    /// The work queue stops at this descriptor, because a configured fault says so.
     Stopped(Faults),
 }
 

@@ -211,7 +211,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// Returns whether a descriptor is that copy, without a fence, and expects the one behind it.
+    /// Returns whether a descriptor is the expected copy, without a fence. Then expects the next copy.
     #[inline]
     fn is(&mut self, descriptor: &Descriptor<'_>) -> bool {
         let Self { src: from, dst: to, .. } = *self;

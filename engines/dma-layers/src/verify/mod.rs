@@ -224,7 +224,7 @@ impl Wrapper for Verify {
 
     fn region_opened(&self, region: &RegionInfo, _: Place) {
         if region.cpu.is_none() {
-            // A device may reset what asks for rights that it has not.
+            // A device may reset a queue that requests a right which the memory does not have.
             let can_stage = self.stages.is_some() && region.access.contains(Access::READ);
             self.change_hidden(|hidden| {
                 hidden.insert(region.key, can_stage);

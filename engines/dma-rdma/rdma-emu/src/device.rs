@@ -66,7 +66,7 @@ pub struct State {
     pub loses: bool,
     /// On average, one of this many requests fails; 0 for none.
     pub fail_every: u64,
-    /// Statuses of the next requests, which are not run; 0 runs one.
+    /// Statuses of the next requests. A request with a status of 0 is executed; the others are only reported.
     pub statuses: VecDeque<i32>,
     /// Error numbers of calls, by their names without `ibv_`.
     pub errors: HashMap<&'static str, i32>,
