@@ -50,7 +50,7 @@ pub(crate) fn copy(
         LocalFile::Target(target) => dpu.receive(target),
     };
     let copied = match copied {
-        // The host's own reason says more.
+        // If the host has sent a reason, it is more precise than this error.
         Err(failure) if dpu.mover.as_ref().is_some_and(|mover| mover.revoked) => {
             Err(session.reason_for(failure))
         }

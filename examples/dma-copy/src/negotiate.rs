@@ -188,7 +188,7 @@ fn offer_resume(target: &Target, plan: &Plan, session: &Session) -> Result<u64, 
     session.send(&Message::Resume { len: there, digest })?;
     let from = match session.receive()? {
         Message::ResumeAnswer { from } if from == 0 || from == there => from,
-        Message::ResumeAnswer { .. } => return Err(session.violates("it continues at an offset that was not offered")),
+        Message::ResumeAnswer { .. } => return Err(session.violates("it continues at an offset not offered")),
         other => return Err(session.unexpected(&other)),
     };
     if from < there {

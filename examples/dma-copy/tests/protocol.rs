@@ -453,9 +453,7 @@ fn a_dpu_checks_what_it_imports() {
         dpu.end().failed(&[words]);
         assert!(fs::read_dir(place.dir.path()).expect("a directory").next().is_none());
     }
-    for (answer, words) in
-        [(1, "at an offset that was not offered"), (8192, "at an offset that was not offered")]
-    {
+    for (answer, words) in [(1, "at an offset not offered"), (8192, "at an offset not offered")] {
         let place = Place::new();
         let dpu = place.start(Side::Dpu, "-f dst --resume");
         let mut impostor = Impostor::connect(place.dir.path());
