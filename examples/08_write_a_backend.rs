@@ -9,7 +9,7 @@
 //!
 //! At its end it gives the engine a name: a [`Backend`] in the registry, and every program that opens engines
 //! by name knows it.
-#![expect(unsafe_code, reason = "a backend answers for memory: that is what its unsafe traits say")]
+#![expect(unsafe_code, reason = "a backend guarantees that memory is valid, by its unsafe traits")]
 
 use std::alloc::Layout;
 use std::collections::VecDeque;

@@ -41,7 +41,7 @@ fn main() -> dma::Result<()> {
         }
         assert_eq!(dst[..], table[..]);
 
-        // Slices that are borrowed: blocking, and through registered buffers where a device copies.
+        // Borrowed slices: the call blocks, and a device copies them through registered buffers.
         let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64 << 10, 8))?;
         let mut copied = vec![0; arrived.len()];
         queue.copy_bytes(&pool, &arrived, &mut copied)?;

@@ -137,7 +137,7 @@ impl Backend for Auto {
                     "device",
                     "ENGINE|any|none",
                     "any",
-                    "engines beside the CPU, with `|` between; `;` for each comma in a name",
+                    "engines beside the CPU, separated by `|`; write `;` instead of each comma in a name",
                 ),
                 OptionInfo::new(
                     "prefer",

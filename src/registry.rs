@@ -198,10 +198,10 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 ///
 /// # Errors
 ///
-/// See [`EngineName::from_str`](std::str::FromStr::from_str); also `InvalidArgument` for an unknown backend;
-/// `PermissionDenied` for an option that loads code, such as `lib` of `doca` and `ioat`, that names files to
-/// write to, as `dev` and `sysfs` of `dsa` do, or a network by which this process or its memory is reached,
-/// as `listen` of `rdma` and `export` of `doca` do.
+/// The errors of [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown
+/// backend. `PermissionDenied` for these options: those that load code, such as `lib` of `doca` and `ioat`;
+/// those that name files to write, such as `dev` and `sysfs` of `dsa`; those that make this process or its
+/// memory reachable over a network, such as `listen` of `rdma` and `export` of `doca`.
 pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     let parsed: EngineName = name.parse()?;
     refuse_untrusted(&parsed).map_err(|e| e.with_operation(format!("open engine `{name}`")))?;

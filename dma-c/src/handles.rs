@@ -53,8 +53,8 @@ struct Free {
     next: u32,
 }
 
-// SAFETY: threads share the value by pins only, which need `T: Sync`, and take it or use it alone under an
-// exclusive pin, which needs `T: Send`.
+// SAFETY: threads share the value only while they have pins, so `T` must be `Sync`. A thread that takes the
+// value or uses it alone has an exclusive pin, so `T` must be `Send`.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 /// A shared use of an object.

@@ -16,13 +16,13 @@ pub(crate) const NONE: usize = usize::MAX;
 /// The regions of an engine by key, and its queues, whose buffers refer to them.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    regions: Mutex<Vec<Option<Entry>>>,
+    regions: Mutex<Vec<Option<BufferSource>>>,
     queues: Mutex<Vec<Weak<Mutex<QueueBuffers>>>>,
 }
 
 /// The properties of a region that its buffers need.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct BufferSource {
     pub(crate) map: *mut doca_mmap,
     pub(crate) base: *mut u8,
     pub(crate) len: usize,
@@ -31,10 +31,10 @@ pub(crate) struct Entry {
 }
 
 // SAFETY: a handle of a region; all uses of the map take the device's lock.
-unsafe impl Send for Entry {}
+unsafe impl Send for BufferSource {}
 
 impl Table {
-    pub(crate) fn add(&self, entry: Entry) -> RegionKey {
+    pub(crate) fn add(&self, entry: BufferSource) -> RegionKey {
         let mut regions = lock(&self.regions);
         let free = regions.iter().position(Option::is_none);
         let key = free.unwrap_or_else(|| {
@@ -55,7 +55,7 @@ impl Table {
         lock(&self.regions)[key.0] = None;
     }
 
-    fn get(&self, key: usize) -> Option<Entry> {
+    fn get(&self, key: usize) -> Option<BufferSource> {
         lock(&self.regions).get(key).cloned().flatten()
     }
 
@@ -105,7 +105,7 @@ const UNBOUND: Bound = Bound {
 
 #[derive(Debug)]
 struct Column {
-    entry: Entry,
+    entry: BufferSource,
     free: Vec<*mut doca_buf>,
     made: usize,
 }
@@ -284,7 +284,7 @@ impl QueueBuffers {
     /// Creates a buffer over `len` bytes at `addr`, whose content is the first `data` bytes.
     fn make(
         &mut self,
-        entry: &Entry,
+        entry: &BufferSource,
         addr: *mut u8,
         len: usize,
         data: usize,

@@ -11,7 +11,7 @@ use dma_core::{
 };
 use doca_sys::bindings::*;
 
-use crate::buffers::Entry;
+use crate::buffers::BufferSource;
 use crate::engine::Inner;
 use crate::error::{BACKEND, error};
 use crate::memory::Mapping;
@@ -105,7 +105,7 @@ impl DocaRegion {
     ) -> Self {
         let addr = DeviceAddr(base.expose_provenance() as u64);
         let cpu = if imported.is_none() { NonNull::new(base) } else { None };
-        let key = engine.table.add(Entry { map: map.raw(), base, len, imported });
+        let key = engine.table.add(BufferSource { map: map.raw(), base, len, imported });
         let info = RegionInfo { engine: engine.id, key, addr, len, access, cpu };
         Self { engine: Arc::clone(engine), info, export, map }
     }

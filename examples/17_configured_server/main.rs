@@ -63,8 +63,8 @@ impl Store {
                 return Err(format!("an object of {len} bytes; the longest has {}", object.len()).into());
             }
             // The pool bounds the memory of all connections: this waits while all buffers of the size are in
-            // use. Tasks that hold one buffer and wait for another could wait without end, so that each
-            // takes one at a time.
+            // use. If each task held one buffer and waited for another, all could wait forever. So
+            // each takes only one at a time.
             let mut received = self.pool.get(len).await?;
             stream.read_exact(&mut received).await?;
             let operands = (received, object.slice(..len));

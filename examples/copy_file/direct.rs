@@ -1,7 +1,7 @@
 //! `--direct`: SRC and DST without the page cache, by io_uring.
 //!
-//! One thread submits reads to a file queue, copies of what was read to the engine, and writes of what was
-//! copied to the file queue again. Up to `--depth` chunks are in one of these three states.
+//! One thread moves each chunk through three steps: it submits a read to the file queue, then a copy of those
+//! bytes to the engine, then a write to the file queue. Up to `--depth` chunks are in one of these steps.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(crate) fn copy(
     let chunks = source.len().div_ceil(options.chunk as u64);
     let depth = chunks.clamp(1, u64::from(options.depth)) as usize;
     check_memory(2 * depth as u64 * options.chunk as u64)?;
-    // The length is known, so that no write changes it.
+    // The length is set now, because a write that extends the file is slower.
     target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
     let pool = BufferPool::new(engine, &PoolOptions::new().with_class(options.chunk, 2 * depth))?;
     let queue = QueueOptions::new().with_depth(depth).with_drop_timeout(Duration::from_secs(1));

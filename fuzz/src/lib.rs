@@ -23,7 +23,7 @@ use dma::doca::DocaOptions;
 use dma::dsa::DsaOptions;
 use dma::ioat::IoatOptions;
 use dma::ipc::{Import, RemoteError};
-use dma::layers::record::{Event, Trace};
+use dma::layers::record::{TraceEvent, Trace};
 use dma::rdma::RdmaOptions;
 use dma::sim::SimOptions;
 use dma::sim::model::{FaultPlan, Time};
@@ -210,7 +210,7 @@ fn read_trace(bytes: &[u8]) {
     for (queue, of) in trace.queues().iter().enumerate() {
         let (mut events, mut operations) = (trace.events(queue), 0);
         while let Some(event) = events.next() {
-            if let Event::Operation { .. } = event {
+            if let TraceEvent::Operation { .. } = event {
                 operations += 1;
                 for span in events.src().iter().chain(events.dst()) {
                     assert!((span.offset + span.len) as u64 <= regions[span.region], "{span:?}");

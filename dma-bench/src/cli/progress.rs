@@ -50,7 +50,7 @@ fn over(done: u64, of: u64, elapsed: Duration, expected: f64) -> f64 {
     if by_count >= 1.0 { 1.0 } else { by_count.max(by_time.min(0.99)).clamp(0.0, 1.0) }
 }
 
-/// Returns the time left. The estimate counts at first; later, the speed so far.
+/// Returns the time left: at first by the estimate, later by the speed that was measured so far.
 fn left(done: u64, of: u64, elapsed: Duration, expected: f64) -> Duration {
     let elapsed = elapsed.as_secs_f64();
     let by_time = (expected - elapsed).max(0.0);

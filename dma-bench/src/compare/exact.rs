@@ -1,6 +1,6 @@
 //! Comparison of simulated devices on their own clock. They repeat the same figures exactly if they get the
-//! same operations. The campaign decides on untimed operations between those of a cell, and these change the
-//! state of the device.
+//! same operations. The other cells of a campaign run between the samples of a cell, and change the state of
+//! the device.
 
 use super::Significance;
 use crate::plan::{Campaign, Cell, Verify};

@@ -128,7 +128,7 @@ impl From<String> for Refused {
 }
 
 impl From<dma::Error> for Refused {
-    /// An error that a corrected command line would not have is about the machine.
+    /// Invalid arguments are errors of the command line. All other errors are those of the machine.
     fn from(error: dma::Error) -> Self {
         match error.kind() {
             ErrorKind::InvalidArgument | ErrorKind::OutOfRange => Self::Invalid(error.to_string()),

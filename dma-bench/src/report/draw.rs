@@ -67,7 +67,7 @@ fn fonts() {
     });
 }
 
-/// The colours of a drawing, and the pixels that stand for one of [`CHART`].
+/// The colours of a drawing, and its scale: the number of pixels for each pixel of [`CHART`].
 struct Pen<'a> {
     theme: &'a Theme,
     scale: i32,

@@ -200,6 +200,6 @@ fn clock_cost() -> f64 {
         }
         begun.elapsed().as_nanos() as f64 / 100.0
     };
-    // The least counts: other load can only make it longer.
+    // The shortest time is used, because other load can only add to it.
     (0..20).map(|_| once()).fold(f64::INFINITY, f64::min)
 }

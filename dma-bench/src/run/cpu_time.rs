@@ -66,7 +66,7 @@ mod tests {
 
     /// Steps of the busy loop.
     const STEPS: u32 = 40;
-    /// Their least duration in nanoseconds.
+    /// Minimum duration of these steps in nanoseconds.
     const LEAST: f64 = 10e3;
 
     /// Keeps this core busy for some microseconds.

@@ -263,7 +263,7 @@ mod tests {
                 let mut ends = (0..layout.buffers()).map(|index| layout.at(index).after(5000));
                 assert!(ends.all(|end| end.src <= bytes && end.dst <= bytes + (1 << 20)));
             }
-            // No pass begins within the tenth that one of the five passes before it used.
+            // A pass does not begin in the same tenth of the memory as one of the five passes before it.
             let part = |number: u32| {
                 let Layout { first, buffers, .. } = layout(number);
                 first as f64 / buffers as f64

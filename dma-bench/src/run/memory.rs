@@ -38,7 +38,7 @@ enum CpuView {
     Remote(Arc<Process>),
 }
 
-/// Memory that the CPU does not reach, and host memory of the same engine to copy it by.
+/// Memory that the CPU does not reach, and host memory of the same engine through which its bytes are copied.
 #[derive(Debug)]
 struct DeviceView {
     queue: SharedQueue,

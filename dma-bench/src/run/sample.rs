@@ -47,8 +47,8 @@ impl Sample {
 /// With at least this many undisturbed samples, the others do not count.
 const ENOUGH_UNDISTURBED: usize = 8;
 
-/// Returns the samples that count: the undisturbed ones; with too few, which decide nothing, `wanted` ones,
-/// the undisturbed among them. Measured figures do not influence the choice.
+/// Returns the samples to use: the undisturbed ones. If these are too few to decide anything, adds disturbed
+/// samples up to `wanted`. Measured figures do not influence the choice.
 pub(crate) fn keep(samples: &[Sample], wanted: usize) -> Vec<Sample> {
     let undisturbed: Vec<Sample> = samples.iter().filter(|s| s.is_undisturbed()).copied().collect();
     if undisturbed.len() >= ENOUGH_UNDISTURBED {

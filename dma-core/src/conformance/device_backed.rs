@@ -77,7 +77,7 @@ impl<E: DmaEngine> DeviceBacked<E> {
         } else {
             None
         };
-        let entry = Entry { host: own, shadow: shadow.as_ref().map(|shadow| *shadow.info()) };
+        let entry = ShadowedRegion { host: own, shadow: shadow.as_ref().map(|shadow| *shadow.info()) };
         self.regions.write(|regions| {
             regions.insert(number, entry);
         });
@@ -96,17 +96,17 @@ impl<E: DmaEngine> fmt::Debug for DeviceBacked<E> {
 #[derive(Debug, Default)]
 struct Regions {
     next: AtomicUsize,
-    entries: RwLock<std::collections::HashMap<usize, Entry>>,
+    entries: RwLock<std::collections::HashMap<usize, ShadowedRegion>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ShadowedRegion {
     host: RegionInfo,
     shadow: Option<RegionInfo>,
 }
 
 impl Regions {
-    fn write<T>(&self, change: impl FnOnce(&mut std::collections::HashMap<usize, Entry>) -> T) -> T {
+    fn write<T>(&self, change: impl FnOnce(&mut std::collections::HashMap<usize, ShadowedRegion>) -> T) -> T {
         change(&mut self.entries.write().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -403,7 +403,7 @@ impl DeviceAddr {
         std::ptr::with_exposed_provenance_mut(self.0 as usize)
     }
 
-    /// Returns the address `bytes` further on, in the same region.
+    /// Returns the address that is `bytes` after this one, in the same region.
     #[inline]
     #[must_use]
     pub const fn offset(self, bytes: usize) -> Self {

@@ -67,7 +67,8 @@ impl Drop for Pending {
 
 /// The kind of an output.
 enum Target {
-    /// Standard output or error of this process. Opening it again would overwrite a file behind it.
+    /// Standard output or error of this process. It is not opened again, because that would overwrite the
+    /// file that it may be redirected to.
     Stream(u32),
     /// A character device, a pipe, or another open file of this process.
     Special,

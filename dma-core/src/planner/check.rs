@@ -37,8 +37,8 @@ pub(crate) fn overlap(a: &Range, b: &Range) -> bool {
 /// Returns whether `range` belongs to `engine` and grants `access`.
 #[inline]
 fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
-    // If the range grants `access`, then its tag with everything else added is the engine's tag with
-    // everything.
+    // A tag has one bit for each right. Set the bits of all rights that are not requested: if the range
+    // grants `access`, the result has all bits, as the engine's own tag has.
     let rest = EngineId::CPU_VISIBLE | u64::from(access.complement().bits());
     range.region.0.tag | rest == engine.tag(Access::all(), true)
 }

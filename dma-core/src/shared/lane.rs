@@ -96,7 +96,7 @@ struct Core {
 pub(super) enum Caller {
     /// A waiting thread with this submitter id: rings at once, and takes its own requests first.
     Waiter(usize),
-    /// A task, after other tasks could submit: rings when enough requests wait.
+    /// A task, after other tasks had the chance to submit. It rings when enough requests wait.
     Task,
     /// The lane's thread. It rings as a task does. While tasks are still submitting, it does not ring, even
     /// if the device is idle.

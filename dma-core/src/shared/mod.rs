@@ -613,7 +613,7 @@ impl Hub {
         }
         drop(threads);
         for lane in orphans {
-            tracing::error!("a lane's thread panicked; its lane is drained in its place");
+            tracing::error!("a lane's thread panicked; this thread drains the lane");
             lane.drain(lane.close(deadline));
         }
     }

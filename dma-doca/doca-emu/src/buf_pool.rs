@@ -21,7 +21,7 @@ pub(crate) struct BufPool {
     run: RefCell<Option<Run>>,
 }
 
-/// From a start to the next stop: the memory, the first buffer's address, and how far each is from the next.
+/// A started pool, until it is stopped: its memory, and the positions of the buffers in it.
 struct Run {
     memory: Arc<Registered>,
     first: usize,

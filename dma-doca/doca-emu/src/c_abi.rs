@@ -256,8 +256,8 @@ impl<T: Object> Handle<T> {
 
     pub(crate) fn arc(&self) -> Outcome<Arc<T>> {
         self.get()?;
-        // SAFETY: all pointers of this type are of an `Arc` that C, or the list they are from, has a count
-        // of.
+        // SAFETY: a pointer of this type came from an `Arc`, whose count includes C or the list that has the
+        // pointer.
         unsafe { Arc::increment_strong_count(self.0) };
         // SAFETY: a handle whose mark was checked, so an `Arc` made it; this takes the count that was just
         // added.

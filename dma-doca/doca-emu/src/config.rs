@@ -129,7 +129,7 @@ impl Default for ComchConfig {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum FunctionKind {
     #[default]
     Pf,
     Vf,
@@ -144,7 +144,7 @@ pub(crate) struct FunctionConfig {
     #[serde(deserialize_with = "one_side")]
     pub(crate) side: Side,
     #[serde(default)]
-    pub(crate) kind: Kind,
+    pub(crate) kind: FunctionKind,
     pub(crate) sf: Option<u32>,
     pub(crate) iface: Option<String>,
     pub(crate) ibdev: Option<String>,

@@ -144,7 +144,7 @@ impl Ctx {
         &self.this
     }
 
-    /// `Err(BAD_STATE)` unless idle: for calls that configure.
+    /// Returns `BAD_STATE` unless the context is idle, as calls that configure it require.
     pub(crate) fn require_idle(&self) -> Outcome {
         require(self.state() == State::Idle, c::DOCA_ERROR_BAD_STATE)
     }

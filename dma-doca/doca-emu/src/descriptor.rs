@@ -11,9 +11,9 @@ use crate::dev::Dev;
 /// First bytes of a descriptor. The fields follow, little-endian, then the serial number and the bytes for
 /// `dma_ipc`, each behind its length in one byte, and a checksum of all before, in 4 bytes.
 const MARK: [u8; 4] = *b"EMX1";
-/// The most bytes of a card's serial number, so that a descriptor has at most [`MAX`].
+/// Maximum length of a card's serial number in bytes, so that a descriptor has at most [`MAX`] bytes.
 pub(crate) const MAX_SERIAL: usize = 40;
-/// The most bytes of a descriptor. Programs read real ones into buffers of 256 bytes.
+/// Maximum length of a descriptor in bytes. Programs read real ones into buffers of 256 bytes.
 const MAX: usize = 150;
 /// Time limit for importers' copies when an export is revoked.
 const REVOKE_WAITS: Duration = Duration::from_secs(5);

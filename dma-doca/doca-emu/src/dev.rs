@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, Text, c, c_calls, getters, object, require};
 use crate::card::Card;
-use crate::config::{FunctionConfig, Kind, Side, whole_address};
+use crate::config::{FunctionConfig, FunctionKind, Side, whole_address};
 
 /// A PCI function: `struct doca_devinfo`.
 pub(crate) struct Info {
@@ -72,11 +72,11 @@ impl Dev {
     }
 }
 
-pub(crate) fn native_kind(kind: Kind) -> c::doca_pci_func_type {
+pub(crate) fn native_kind(kind: FunctionKind) -> c::doca_pci_func_type {
     match kind {
-        Kind::Pf => c::DOCA_PCI_FUNC_TYPE_PF,
-        Kind::Vf => c::DOCA_PCI_FUNC_TYPE_VF,
-        Kind::Sf => c::DOCA_PCI_FUNC_TYPE_SF,
+        FunctionKind::Pf => c::DOCA_PCI_FUNC_TYPE_PF,
+        FunctionKind::Vf => c::DOCA_PCI_FUNC_TYPE_VF,
+        FunctionKind::Sf => c::DOCA_PCI_FUNC_TYPE_SF,
     }
 }
 
@@ -191,7 +191,7 @@ c_calls! {
     fn doca_devinfo_get_sf_index(devinfo: Handle<Info>, sf_index: Out<u32>) {
         sf_index.check()?;
         let function = devinfo.get()?.function();
-        sf_index.put(function.sf.filter(|_| function.kind == Kind::Sf).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
+        sf_index.put(function.sf.filter(|_| function.kind == FunctionKind::Sf).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
     }
     /// Identifies the stand-in, which no SDK does: writes the profile of the device's card, and its source.
     fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) {

@@ -20,11 +20,12 @@ pub(crate) struct Inventory {
     total: Cell<u32>,
     /// Buffers that were ever taken. They are out or in `back`.
     had: Cell<u32>,
-    /// Indexes of buffers that came back, with capacity for all.
+    /// Indexes of released buffers. The list has the capacity for all buffers.
     back: Rc<Returned>,
 }
 
-/// Blocks of a shelf, of which each but the first is at least as large as all before it: `MAX` buffers fit.
+/// Maximum number of blocks of a shelf. Each block after the first is at least as large as all earlier ones
+/// together, so `MAX` buffers fit.
 const BLOCKS: usize = MAX.ilog2() as usize + 2;
 
 /// Buffers, and more of them added later, all staying where they are.

@@ -35,7 +35,7 @@
 //!   host, messages, connections that end or die, counters.
 //! - *Producers and consumers* of a connection, on any threads: messages of up to 1 GiB and 32 bytes of
 //!   immediate data, from buffers or lists into buffers or lists that the other side posted. Sending needs no
-//!   progress of other contexts. Each end can have several of either.
+//!   progress of other contexts. Each end can have several producers and consumers.
 //! - *Sync events* of the CPU and of the other side of the card, in another process: called from threads, or
 //!   as tasks; in memory of their own, at an address or in a buffer.
 //! - *The log*: sources, all kinds of backends, limits, strict ones too. This library logs to the SDK's
@@ -103,7 +103,7 @@
 //! - `PCI_RELAXED_ORDERING` together with a right over PCI is `INVALID_VALUE`, as a 3.2 library was seen to
 //!   answer.
 //! - Windows outside of their map, and data outside of its window, are `INVALID_VALUE` when a buffer is made.
-//!   Setting a buffer's data checks neither.
+//!   Setting a buffer's data later does not check these ranges.
 //! - Elements and maps that are not started are `BAD_STATE`.
 //! - `doca_devinfo_get_active_rate` counts bits a second.
 //! - A client searches its server for 3 seconds, then stops. Once it has found the server, it waits for the
@@ -134,9 +134,10 @@
 //! - A log line has the number of the thread, and DOCA for its source, as published transcripts show.
 //!   Widening a strict limit is `NOT_PERMITTED` on its backend, and has no effect on it when set for all. A
 //!   message of a source that is not registered is `INVALID_VALUE`.
-//! - `doca_argp_start` prints the usage and ends the program for `-h`. After a mistake it names that on
-//!   standard error, prints the usage and returns a code. Without a callback, `-v` prints the SDK's version
-//!   and ends the program. The command line overrides a JSON file. A program with commands must be given one.
+//! - `doca_argp_start` prints the usage and ends the program for `-h`. After a mistake it prints the
+//!   mistake on standard error, prints the usage and returns a code. Without a callback, `-v` prints the
+//!   SDK's version and ends the program. The command line overrides a JSON file. If a program has commands,
+//!   its command line must contain one.
 
 #![cfg_attr(workq, allow(dead_code, unused_imports, reason = "calls of later versions are left out"))]
 

@@ -297,8 +297,8 @@ pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
     task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
 }
 
-/// Declares calls that set and get a field of a task. Setting one that the device has does nothing; NULL has
-/// the default value.
+/// Declares calls that set and get a field of a task. Setting a field has no effect while the device has the
+/// task. For a NULL task, getting a field returns its default value.
 macro_rules! fields {
     ($body:ty: $(
         $set:ident $(| $old_set:ident)*, $get:ident $(| $old_get:ident)*($field:ident: $type:ty);

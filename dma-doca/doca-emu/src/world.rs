@@ -116,7 +116,7 @@ c_calls! {
 pub(crate) struct Lists<T>(Mutex<Vec<List<T>>>);
 
 struct List<T> {
-    /// With a NULL behind the last, so that no two lists are at one address.
+    /// The handles, and a NULL after them, so that no list is empty and no two lists have one address.
     array: Box<[Handle<T>]>,
     _alive: Vec<Arc<T>>,
 }

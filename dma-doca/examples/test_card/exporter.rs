@@ -174,7 +174,7 @@ pub(crate) fn export_until_killed(options: &Options) -> Result<(), Error> {
     let hex: String = export.descriptor().to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("{hex}");
     std::io::stdout().flush()?;
-    // Ends too if the parent does.
+    // Standard input ends when the parent ends, and then this process also ends.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

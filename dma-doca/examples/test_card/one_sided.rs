@@ -61,7 +61,7 @@ impl<'a> WithoutImport<'a> {
     }
 }
 
-// SAFETY: as the inner engine, with one capability less.
+// SAFETY: each call goes to the inner engine, which keeps the contract. One capability is removed.
 unsafe impl DmaEngine for WithoutImport<'_> {
     fn info(&self) -> &EngineInfo {
         &self.info

@@ -27,7 +27,7 @@ pub(super) struct Context {
     depth: u32,
     /// Tasks by slot; null if the slot has none.
     tasks: Box<[Cell<*mut doca_dma_task_memcpy>]>,
-    pub(super) done: Shared,
+    pub(super) done: SharedUserData,
     handle: Option<i32>,
     set_data: SetData,
     submit_ex: Option<unsafe extern "C" fn(*mut doca_task, u32) -> doca_error_t>,
@@ -50,12 +50,12 @@ pub(super) struct UserData {
 }
 
 /// The owner of [`UserData`].
-pub(super) struct Shared {
+pub(super) struct SharedUserData {
     data: NonNull<UserData>,
     keep: bool,
 }
 
-impl std::ops::Deref for Shared {
+impl std::ops::Deref for SharedUserData {
     type Target = Done;
 
     #[inline]
@@ -65,7 +65,7 @@ impl std::ops::Deref for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedUserData {
     fn drop(&mut self) {
         if !self.keep {
             // SAFETY: the pointer was made from a box, which this value owns.
@@ -100,7 +100,7 @@ impl Context {
             ctx,
             depth,
             tasks: (0..depth).map(|_| Cell::new(std::ptr::null_mut())).collect(),
-            done: Shared { data: NonNull::from(Box::leak(data)), keep: false },
+            done: SharedUserData { data: NonNull::from(Box::leak(data)), keep: false },
             handle: None,
             set_data: common.doca_buf_set_data,
             submit_ex: common.doca_task_submit_ex,

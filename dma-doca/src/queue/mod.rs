@@ -31,7 +31,7 @@ const COALESCED: usize = 8 << 10;
 
 /// State of the context.
 #[derive(Debug)]
-enum State {
+enum ContextState {
     Running,
     /// It must become idle by `until`; `again`: it is started again then.
     Resting {
@@ -62,7 +62,7 @@ pub(crate) struct DocaQueue {
     proven: usize,
     /// A flush failed and must be repeated.
     ring: bool,
-    state: State,
+    state: ContextState,
     doorbells: u64,
     resets: u64,
 }
@@ -99,7 +99,7 @@ impl DocaQueue {
             held_slot: 0,
             proven: 0,
             ring: false,
-            state: State::Running,
+            state: ContextState::Running,
             doorbells: 0,
             resets: 0,
         })
@@ -212,9 +212,11 @@ impl DocaQueue {
     #[cold]
     fn refuse(&self) -> Result<usize> {
         match &self.state {
-            State::Running | State::Resting { again: true, .. } => Ok(0),
-            State::Resting { .. } | State::Closed => Err(error(ErrorKind::Closed, "the queue was stopped")),
-            State::Lost(native, what) => Err(error(ErrorKind::DeviceLost, *what)
+            ContextState::Running | ContextState::Resting { again: true, .. } => Ok(0),
+            ContextState::Resting { .. } | ContextState::Closed => {
+                Err(error(ErrorKind::Closed, "the queue was stopped"))
+            }
+            ContextState::Lost(native, what) => Err(error(ErrorKind::DeviceLost, *what)
                 .with_native(native.clone())
                 .with_hint("open the device again; if that fails, see the kernel's log (dmesg)")),
         }
@@ -233,7 +235,7 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        if !matches!(self.state, State::Running) || self.context.done.is_troubled() {
+        if !matches!(self.state, ContextState::Running) || self.context.done.is_troubled() {
             return self.refuse();
         }
         if self.context.done.has_lists() {
@@ -298,7 +300,7 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     fn flush(&mut self) {
-        if !matches!(self.state, State::Running) || self.held.is_null() {
+        if !matches!(self.state, ContextState::Running) || self.held.is_null() {
             return;
         }
         let code = self.context.submit(self.held, DOCA_TASK_SUBMIT_FLAG_FLUSH);
@@ -322,7 +324,7 @@ unsafe impl RawQueue for DocaQueue {
         }
         let mut count = self.context.done.collect_late(completions);
         count += self.context.progress(&mut completions[count..]);
-        if self.context.done.is_troubled() || !matches!(self.state, State::Running) {
+        if self.context.done.is_troubled() || !matches!(self.state, ContextState::Running) {
             self.attend();
             count += self.context.done.collect_late(&mut completions[count..]);
         }
@@ -338,7 +340,10 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     fn stop(&mut self) {
-        if matches!(self.state, State::Closed | State::Lost(..) | State::Resting { again: false, .. }) {
+        if matches!(
+            self.state,
+            ContextState::Closed | ContextState::Lost(..) | ContextState::Resting { again: false, .. }
+        ) {
             return;
         }
         if let Some(slot) = self.take_held() {
@@ -366,7 +371,8 @@ impl QueueEvents for DocaQueue {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if self.ring || self.context.done.is_troubled() || matches!(self.state, State::Resting { .. }) {
+        if self.ring || self.context.done.is_troubled() || matches!(self.state, ContextState::Resting { .. })
+        {
             return Ok(false);
         }
         self.context.arm()

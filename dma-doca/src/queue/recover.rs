@@ -6,7 +6,7 @@ use std::time::Instant;
 use dma_core::{ErrorKind, Outcome};
 use doca_sys::bindings::*;
 
-use super::{DocaQueue, REST, State, call_failed};
+use super::{ContextState, DocaQueue, REST, call_failed};
 use crate::error::native;
 use crate::ffi::lock;
 use crate::mmap::Mmap;
@@ -14,14 +14,14 @@ use crate::mmap::Mmap;
 impl DocaQueue {
     /// Starts to wait for the context to become idle.
     pub(super) fn rest(&mut self, again: bool) {
-        self.state = State::Resting { until: Instant::now() + REST, again };
+        self.state = ContextState::Resting { until: Instant::now() + REST, again };
     }
 
     /// Handles failures and stopped contexts, for a poll.
     #[cold]
     pub(super) fn attend(&mut self) {
         self.judge();
-        if matches!(self.state, State::Running) {
+        if matches!(self.state, ContextState::Running) {
             if self.context.state() == DOCA_CTX_STATE_RUNNING {
                 // A task failed without stopping its context.
                 self.context.done.settled();
@@ -35,10 +35,10 @@ impl DocaQueue {
             tracing::warn!(target: "doca", device = self.engine.device.address, in_flight = self.in_flight(), "the device stopped a queue after an error");
             self.rest(true);
         }
-        let State::Resting { until, again } = self.state else { return };
+        let ContextState::Resting { until, again } = self.state else { return };
         if self.settle() {
             if !again {
-                self.state = State::Closed;
+                self.state = ContextState::Closed;
                 return;
             }
             self.restart();
@@ -70,7 +70,7 @@ impl DocaQueue {
         match self.context.run() {
             Ok(()) => {
                 self.context.done.settled();
-                self.state = State::Running;
+                self.state = ContextState::Running;
                 self.resets += 1;
                 tracing::info!(target: "doca", device = self.engine.device.address, resets = self.resets, "a queue runs again");
             }
@@ -84,10 +84,11 @@ impl DocaQueue {
     fn lose(&mut self, code: doca_error_t, what: &'static str) {
         let error = call_failed(&self.engine, what, code);
         tracing::error!(target: "doca", device = self.engine.device.address, error = %error, "a queue is lost");
-        self.state = State::Lost(native(&self.engine.device.sdk, code), what);
+        self.state = ContextState::Lost(native(&self.engine.device.sdk, code), what);
     }
 
-    /// Tells revoked memory of a peer from faults, which a device reports alike, for each failure.
+    /// For each failure, determines whether it was a fault or revoked memory of a peer. A device reports both
+    /// with one code.
     fn judge(&self) {
         let buffers = lock(&self.buffers);
         let engine = &self.engine;
@@ -129,7 +130,7 @@ impl Drop for DocaQueue {
         if let Some(slot) = self.take_held() {
             self.context.done.give(slot);
         }
-        let down = !matches!(self.state, State::Lost(..)) && self.bring_down() || self.settle();
+        let down = !matches!(self.state, ContextState::Lost(..)) && self.bring_down() || self.settle();
         let closed = down.then(|| {
             let closed = lock(&self.buffers).close();
             closed.and_then(|()| self.context.destroy())

@@ -227,7 +227,7 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     memory::set_limit(requested.memory.unwrap_or(limit));
     time::use_virtual(config.sockets.iter().any(|socket| socket.clock == Some(Clock::Virtual)));
     let addresses = |ptr: *mut c::spdk_pci_addr| {
-        // SAFETY: the options' addresses, as the caller promises.
+        // SAFETY: the pointer is that of the options' addresses, which the caller has promised to be valid.
         let addresses = unsafe { Ptr::new(ptr) };
         // SAFETY: the options state their number.
         unsafe { addresses.slice(opts.num_pci_addr) }

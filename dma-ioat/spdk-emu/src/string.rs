@@ -31,7 +31,7 @@ c_calls! {
         if !s.is_null() {
             // SAFETY: a string of C's, which it may change.
             let bytes = unsafe { bytes_of(s) };
-            // SAFETY: not longer than it was.
+            // SAFETY: the new text is not longer than the old one.
             unsafe { overwrite(s, &bytes.to_ascii_lowercase()) };
         }
         s
@@ -41,7 +41,7 @@ c_calls! {
         if !s.is_null() {
             // SAFETY: a string of C's, which it may change.
             let bytes = unsafe { bytes_of(s) };
-            // SAFETY: not longer than it was.
+            // SAFETY: the new text is not longer than the old one.
             unsafe { overwrite(s, bytes.trim_ascii()) };
         }
         s
@@ -93,7 +93,7 @@ fn number(text: Text, base: c_int) -> Result<c_longlong, c_int> {
     let mut end = std::ptr::null_mut();
     let errno = errno_location();
     errno.put(0);
-    // SAFETY: a string, and a place for where the number ends in it.
+    // SAFETY: the text is a string, and `end` is a local variable for the end of the number.
     let value = unsafe { strtoll(text.as_ptr(), &raw mut end, base) };
     // SAFETY: the byte lies within the string.
     let rest = unsafe { Text::new(end) };

@@ -7,7 +7,7 @@ use super::Time;
 
 /// Something that will happen to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+pub(super) enum DeviceEvent {
     /// A channel can start its next task.
     Issue { channel: u32, epoch: u32 },
     /// A server of the engine is free for the next task.
@@ -24,35 +24,35 @@ pub(super) enum Event {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calendar {
     /// Time and order of addition are one number, which is compared faster than two.
-    heap: BinaryHeap<Reverse<(u128, Event)>>,
+    heap: BinaryHeap<Reverse<(u128, DeviceEvent)>>,
     added: u64,
 }
 
-fn timed(Reverse((key, event)): Reverse<(u128, Event)>) -> (Time, Event) {
+fn timed(Reverse((key, event)): Reverse<(u128, DeviceEvent)>) -> (Time, DeviceEvent) {
     (Time::from_ps((key >> 64) as u64), event)
 }
 
 impl Calendar {
     #[inline]
-    pub(super) fn add(&mut self, at: Time, event: Event) {
+    pub(super) fn add(&mut self, at: Time, event: DeviceEvent) {
         self.added += 1;
         self.heap.push(Reverse((u128::from(at.as_ps()) << 64 | u128::from(self.added), event)));
     }
 
     /// Returns the earliest event and its time.
     #[inline]
-    pub(super) fn first(&self) -> Option<(Time, Event)> {
+    pub(super) fn first(&self) -> Option<(Time, DeviceEvent)> {
         self.heap.peek().copied().map(timed)
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(Time, Event)> {
+    pub(super) fn pop(&mut self) -> Option<(Time, DeviceEvent)> {
         self.heap.pop().map(timed)
     }
 
     /// Takes the earliest event if it is due by `to`.
     #[inline]
-    pub(super) fn pop_due(&mut self, to: Time) -> Option<(Time, Event)> {
+    pub(super) fn pop_due(&mut self, to: Time) -> Option<(Time, DeviceEvent)> {
         if self.first()?.0 <= to { self.pop() } else { None }
     }
 }
@@ -67,13 +67,15 @@ mod tests {
             let mut calendar = Calendar::default();
             let times: Vec<_> = (0..count).map(|i| crate::model::rng::mix(i * 1_000 + count) % 50).collect();
             for (rule, at) in (0..).zip(&times) {
-                calendar.add(Time::from_ps(*at), Event::Fault { rule });
+                calendar.add(Time::from_ps(*at), DeviceEvent::Fault { rule });
             }
             let out: Vec<_> = std::iter::from_fn(|| calendar.pop()).collect();
             let mut wanted: Vec<_> = (0..).zip(times).map(|(rule, at)| (at, rule)).collect();
             wanted.sort();
-            let wanted: Vec<_> =
-                wanted.into_iter().map(|(at, rule)| (Time::from_ps(at), Event::Fault { rule })).collect();
+            let wanted: Vec<_> = wanted
+                .into_iter()
+                .map(|(at, rule)| (Time::from_ps(at), DeviceEvent::Fault { rule }))
+                .collect();
             assert_eq!(out, wanted);
         }
     }
@@ -82,11 +84,11 @@ mod tests {
     fn earliest_first_and_ties_in_order_added() {
         let mut calendar = Calendar::default();
         for (at, rule) in [(5, 0), (3, 1), (5, 2), (3, 3), (1, 4)] {
-            calendar.add(Time::from_ps(at), Event::Fault { rule });
+            calendar.add(Time::from_ps(at), DeviceEvent::Fault { rule });
         }
         let order: Vec<_> = std::iter::from_fn(|| calendar.pop_due(Time::from_ps(3))).collect();
         assert_eq!(order.iter().map(|(t, _)| t.as_ps()).collect::<Vec<_>>(), [1, 3, 3]);
-        assert_eq!(order[1].1, Event::Fault { rule: 1 });
-        assert_eq!(calendar.first().unwrap().1, Event::Fault { rule: 0 });
+        assert_eq!(order[1].1, DeviceEvent::Fault { rule: 1 });
+        assert_eq!(calendar.first().unwrap().1, DeviceEvent::Fault { rule: 0 });
     }
 }

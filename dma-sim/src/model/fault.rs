@@ -12,7 +12,7 @@ use super::time::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The device refuses the task without need: [`Refused::Rejected`](super::Refused::Rejected).
+    /// The device refuses a task that it could accept: [`Refused::Rejected`](super::Refused::Rejected).
     Refuse,
     /// The engine fails the task; some bytes may have moved. The [profile](super::Profile::on_failure)
     /// decides about the channel.
@@ -72,7 +72,7 @@ impl Fault {
     }
 }
 
-/// Tasks of a rule.
+/// The tasks that a rule applies to.
 ///
 /// Tasks are counted from 1 on each channel, when they are submitted. Submissions that a rule refused are
 /// counted. Submissions that were refused because the queue was full, the channel down or the descriptor

@@ -24,7 +24,7 @@ const FIRST_ENTRIES: usize = 64;
 /// A task in a ring, which fills a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Entry {
+struct TaskEntry {
     token: u64,
     len: u64,
     src: Memory,
@@ -40,7 +40,7 @@ struct Entry {
     aborted: Option<HaltCause>,
 }
 
-impl Entry {
+impl TaskEntry {
     const FREE: Self = Self {
         token: 0,
         len: 0,
@@ -63,7 +63,7 @@ pub(super) struct Ring {
     pub(super) stats: ChannelStats,
     depth: u32,
     /// A power of two. The task with number `n` is in entry `n` modulo their number.
-    entries: Vec<Entry>,
+    entries: Vec<TaskEntry>,
     /// Numbers of the first tasks not polled, reported, ended and submitted.
     polled: u64,
     reported: u64,
@@ -76,7 +76,7 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(depth: u32) -> Self {
         let first = (depth as usize).next_power_of_two().min(FIRST_ENTRIES);
-        Self { depth, entries: vec![Entry::FREE; first], ..Self::default() }
+        Self { depth, entries: vec![TaskEntry::FREE; first], ..Self::default() }
     }
 
     /// Returns the tasks submitted and not polled.
@@ -95,7 +95,7 @@ impl Ring {
     pub(super) fn names(&self, key: RegionKey) -> u32 {
         let (index, _) = region::parts(key);
         let entries = (self.ended..self.submitted).map(|number| &self.entries[self.place(number)]);
-        let named = |entry: &Entry| match entry.task {
+        let named = |entry: &TaskEntry| match entry.task {
             NO_TASK => u32::from(entry.src_region == index) + u32::from(entry.dst_region == index),
             _ => 0,
         };
@@ -138,7 +138,7 @@ impl Ring {
 
     /// Adds an entry for the caller to fill.
     #[inline]
-    fn enter(&mut self) -> &mut Entry {
+    fn enter(&mut self) -> &mut TaskEntry {
         if self.used() as usize == self.entries.len() {
             self.grow();
         }
@@ -150,7 +150,7 @@ impl Ring {
 
     #[cold]
     fn grow(&mut self) {
-        let mut grown = vec![Entry::FREE; self.entries.len() * 2];
+        let mut grown = vec![TaskEntry::FREE; self.entries.len() * 2];
         let mask = grown.len() - 1;
         for number in self.polled..self.submitted {
             grown[number as usize & mask] = self.entries[self.place(number)];
@@ -203,7 +203,7 @@ impl Ring {
         memory.pin(&task.src);
         memory.pin(&task.dst);
         *self.enter() =
-            Entry { token: descriptor.token(), len, task: slot, coalesce: coalesced, ..Entry::FREE };
+            TaskEntry { token: descriptor.token(), len, task: slot, coalesce: coalesced, ..TaskEntry::FREE };
         Ok(())
     }
 
@@ -329,7 +329,7 @@ impl Ring {
             }
         };
         let rung = if entry.rung { entry.at } else { Time::ZERO };
-        let Entry { token, len, at: ended, .. } = *entry;
+        let TaskEntry { token, len, at: ended, .. } = *entry;
         Some(TaskReport { token, status, len, result, touched, rung, ended })
     }
 }

@@ -88,7 +88,7 @@ impl Drop for Region {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct RegionEntry {
     generation: u32,
     region: Option<Region>,
 }
@@ -101,7 +101,7 @@ const PAGE: u64 = 4096;
 /// All registered regions.
 #[derive(Debug)]
 pub(super) struct MemoryTable {
-    entries: Vec<Entry>,
+    entries: Vec<RegionEntry>,
     free: Vec<u32>,
     next_address: u64,
 }
@@ -119,7 +119,7 @@ impl MemoryTable {
                 return Err(RegionError::OutOfKeys { max: MAX_REGIONS });
             }
             self.free.push(self.entries.len() as u32);
-            self.entries.push(Entry::default());
+            self.entries.push(RegionEntry::default());
         }
         let index = self.free.pop().unwrap_or_default();
         let entry = &mut self.entries[index as usize];
@@ -222,7 +222,7 @@ impl MemoryTable {
         let (len, (index, generation)) = (segment.len as u64, region::parts(segment.key));
         let entry = self.entries.get(index as usize)?;
         let region = entry.region.as_ref()?;
-        // Wraps to more than any length for an address before the region.
+        // For an address before the region, this wraps to a number above every length.
         let offset = segment.addr.0.wrapping_sub(region.addr);
         let inside = offset <= region.len && len <= region.len - offset;
         let usable =

@@ -464,8 +464,8 @@ impl Profile {
     /// An Intel DSA of a 4th generation Xeon, one shared work queue for each channel.
     ///
     /// **Measured:** single synchronous copies, 128 in flight, and batches of 32, for eleven sizes. Source:
-    /// `izumihanako/LightDSA` (EuroSys'26), `expr/paper`, commit 3905ece. That later small copies overtake
-    /// earlier large ones is from there too. 128 entries, 8 queues, 2 GiB for the longest task:
+    /// `izumihanako/LightDSA` (EuroSys'26), `expr/paper`, commit 3905ece. It is also the source for small
+    /// copies that overtake earlier large ones. 128 entries, 8 queues, 2 GiB for the longest task:
     /// `accel-config` output in `intel/idxd-config` issue 40.
     ///
     /// **Assumed:** that the measured single-submission rate is one channel's and the batched one the

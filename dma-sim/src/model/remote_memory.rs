@@ -27,8 +27,8 @@ pub(super) fn move_part(
     }
     task.touched |= task.kind.writes();
     let mut moved = if task.far {
-        // SAFETY: the pieces that are not far are of registered regions, which stay registered as long as
-        // they are pinned. Access to remote ones was acquired above.
+        // SAFETY: pieces that are not far belong to registered regions, which stay registered as long as they
+        // are pinned. Access to remote regions was acquired above.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
         // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
@@ -38,8 +38,8 @@ pub(super) fn move_part(
         Ok(())
     };
     if moved.is_ok() && task.kind.has_result() && part == task.tearing.parts {
-        // SAFETY: the pieces that are not far are of registered regions, which are pinned until the task's
-        // end, and access to remote ones was acquired.
+        // SAFETY: pieces that are not far belong to registered regions, which are pinned until the task's
+        // end. Access to remote regions was acquired.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -181,7 +181,7 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
 
 /// # Safety
 ///
-/// The pieces that are not far are of regions that are registered now, and access to them was acquired.
+/// Pieces that are not far belong to regions that are registered, and access to these was acquired.
 unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) -> Result<(), PeerError> {
     for run in runs(src, at, at + load.len() as u64) {
         let begin = (run.at - at) as usize;

@@ -221,7 +221,7 @@ pub struct TaskReport {
     /// Result of an [operation](dma_core::Operation) that has one and is [`Done`](Status::Done); otherwise
     /// not meaningful.
     pub result: u64,
-    /// Bytes were written, all or some.
+    /// True if some or all bytes were written.
     pub touched: bool,
     /// Time of its doorbell; [`Time::ZERO`] without one.
     pub rung: Time,

@@ -40,7 +40,7 @@ pub enum TraceMode {
 /// | `doorbell` | tasks were released to the device |
 /// | `start`, `end` | the channel started a task, or a task ended |
 /// | `move` | some of a running task's bytes moved; the last `part` moves at the end |
-/// | `corrupt` | a bit of a destination was made wrong, or the result of a task without one |
+/// | `corrupt` | a bit of the destination was inverted, or of the result of a task without destination |
 /// | `report` | the caller was given a completion |
 /// | `lose` | a task ended and will not be reported |
 /// | `stick` | a channel makes no progress any more |

@@ -14,7 +14,7 @@ use super::device_memory::DeviceMemory;
 use super::options::invalid;
 use super::queue::SimQueue;
 use super::region::SimRegion;
-use super::shared::{Shared, State};
+use super::shared::{DeviceState, SharedDevice};
 use super::{Clock, NAME, SimOptions};
 use crate::model::{Device, DeviceError, Time, TraceEvent};
 
@@ -36,7 +36,7 @@ use crate::model::{Device, DeviceError, Time, TraceEvent};
 /// # Ok::<(), dma_core::Error>(())
 /// ```
 pub struct SimEngine {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDevice>,
     info: EngineInfo,
     wakes: bool,
     memory: Option<Arc<DeviceMemory>>,
@@ -84,7 +84,7 @@ impl SimEngine {
             .with_capabilities(capabilities)
             .with_limits(limits)
             .with_model(options.model());
-        Ok(Self { shared: Arc::new(Shared::new(device, options.clock)), info, wakes, memory })
+        Ok(Self { shared: Arc::new(SharedDevice::new(device, options.clock)), info, wakes, memory })
     }
 
     /// Returns the clock.
@@ -146,7 +146,7 @@ impl fmt::Debug for SimEngine {
 // Gives shared access only. With mutable access, the caller could submit its own tasks, which could write to
 // memory that other code has references to.
 #[derive(Debug)]
-pub struct DeviceView<'a>(MutexGuard<'a, State>);
+pub struct DeviceView<'a>(MutexGuard<'a, DeviceState>);
 
 impl Deref for DeviceView<'_> {
     type Target = Device;

@@ -12,9 +12,9 @@ use rustix::time::{
 /// A timer of Linux: readable once its time has come, until it is [cleared](Self::clear). If the system
 /// refuses the descriptor, the event keeps the error number, and its queue can only be polled.
 #[derive(Debug)]
-pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
+pub(super) struct TimerFd(std::result::Result<OwnedFd, Errno>);
 
-impl Event {
+impl TimerFd {
     pub(super) fn new() -> Self {
         Self(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK))
     }

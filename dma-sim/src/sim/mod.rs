@@ -54,8 +54,8 @@
 //!   difference to speed.
 //! - One device is one engine: two engines of one profile do not share bandwidth.
 //! - A restart after a reset takes no time.
-//! - The engine serves one descriptor of a direction at a time, in turn by queue, where real ones interleave;
-//!   the order of overtaking is therefore only approximate.
+//! - In each direction, the engine executes one descriptor at a time, and serves the queues in turn. Real
+//!   engines interleave descriptors, so the order in which descriptors overtake each other is approximate.
 //! - Directions do not slow each other down, nor do the host's CPUs and memory.
 //! - `lose` is rarer on real devices than in any plan; it models bugs of drivers and firmware.
 //! - On the virtual clock time passes by polling, so a waiter that does not poll waits forever. A wait's

@@ -9,8 +9,8 @@ use dma_core::{
     RawQueue, Result,
 };
 
-use super::event::Event;
-use super::shared::{Shared, State};
+use super::event::TimerFd;
+use super::shared::{DeviceState, SharedDevice};
 use super::{Clock, native};
 use crate::model::{ChannelError, ChannelId, ChannelState, HaltCause, Refused};
 
@@ -19,7 +19,7 @@ const EVENTS_PER_POLL: u32 = 4_096;
 
 #[derive(Debug)]
 pub(super) struct SimQueue {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDevice>,
     channel: ChannelId,
     depth: usize,
     events: Option<SimEvents>,
@@ -31,8 +31,8 @@ pub(super) struct SimQueue {
 }
 
 impl SimQueue {
-    pub(super) fn open(shared: &Arc<Shared>, options: &QueueOptions, wakes: bool) -> Result<Self> {
-        let event = wakes.then(|| Arc::new(Event::new()));
+    pub(super) fn open(shared: &Arc<SharedDevice>, options: &QueueOptions, wakes: bool) -> Result<Self> {
+        let event = wakes.then(|| Arc::new(TimerFd::new()));
         let depth = u32::try_from(options.depth).unwrap_or(u32::MAX);
         let channel = shared.lock_now().device.open_channel(depth).map_err(|error| {
             let kind = match error {
@@ -60,7 +60,7 @@ impl SimQueue {
 }
 
 /// Restarts a channel that the device took down, unless it was stopped.
-fn recover(state: &mut State, channel: ChannelId, stopped: bool, resets: &mut u64) {
+fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &mut u64) {
     if stopped {
         return;
     }
@@ -177,9 +177,9 @@ unsafe impl RawQueue for SimQueue {
 /// Wake-ups of a queue's owner.
 #[derive(Debug)]
 struct SimEvents {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDevice>,
     channel: ChannelId,
-    event: Arc<Event>,
+    event: Arc<TimerFd>,
 }
 
 impl QueueEvents for SimEvents {

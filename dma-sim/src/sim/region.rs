@@ -12,14 +12,14 @@ use dma_core::{
 
 use super::NAME;
 use super::device_memory::{Allocation, DeviceMemory};
-use super::shared::Shared;
+use super::shared::SharedDevice;
 use crate::model::{PeerAccess, PeerError, RegionError, RegionMemory, RegionSpec, Rights};
 use dma_ipc::{Import, OwnedLease, SharedMemory, Unexportable};
 
 /// Memory that the device of a [`SimEngine`](super::SimEngine) can reach.
 #[derive(Debug)]
 pub(super) struct SimRegion {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDevice>,
     info: RegionInfo,
     backing: Backing,
 }
@@ -27,7 +27,7 @@ pub(super) struct SimRegion {
 /// Keeps the memory mapped.
 #[derive(Debug)]
 enum Backing {
-    Heap(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
+    Heap(#[expect(dead_code, reason = "kept until the region is dropped")] HostMemory),
     /// The caller owns the memory and keeps it allocated.
     Registered,
     /// The device's own.
@@ -51,7 +51,7 @@ const LOCAL: Rights = Rights::LOCAL_READ.union(Rights::LOCAL_WRITE);
 const REMOTE: Rights = Rights::REMOTE_READ.union(Rights::REMOTE_WRITE);
 
 impl SimRegion {
-    pub(super) fn allocate(shared: &Arc<Shared>, request: &MemoryRequest) -> Result<Self> {
+    pub(super) fn allocate(shared: &Arc<SharedDevice>, request: &MemoryRequest) -> Result<Self> {
         let (base, backing) = if request.export.is_empty() {
             let heap = HostMemory::allocate_requested(request)?;
             (heap.as_ptr(), Backing::Heap(heap))
@@ -69,7 +69,11 @@ impl SimRegion {
     /// # Safety
     ///
     /// See [`DmaEngine::register_raw`](dma_core::DmaEngine::register_raw).
-    pub(super) unsafe fn register(shared: &Arc<Shared>, memory: &HostMemory, access: Access) -> Result<Self> {
+    pub(super) unsafe fn register(
+        shared: &Arc<SharedDevice>,
+        memory: &HostMemory,
+        access: Access,
+    ) -> Result<Self> {
         let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, rights(access, LOCAL));
         // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters
         // it.
@@ -77,7 +81,7 @@ impl SimRegion {
     }
 
     pub(super) fn allocate_device(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedDevice>,
         memory: &Arc<DeviceMemory>,
         request: &MemoryRequest,
     ) -> Result<Self> {
@@ -94,7 +98,7 @@ impl SimRegion {
     ///
     /// See [`DmaEngine::register_device_raw`](dma_core::DmaEngine::register_device_raw).
     pub(super) unsafe fn register_device(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedDevice>,
         own: &Arc<DeviceMemory>,
         memory: &dma_core::DeviceMemory,
         access: Access,
@@ -113,7 +117,7 @@ impl SimRegion {
         unsafe { Self::register_spec(shared, spec, base, access, backing) }
     }
 
-    pub(super) fn import(shared: &Arc<Shared>, descriptor: &ExportDescriptor) -> Result<Self> {
+    pub(super) fn import(shared: &Arc<SharedDevice>, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
         // The exporter says which rights it granted; the descriptor is not trusted for that.
         let access = import.grant().rights;
@@ -132,7 +136,7 @@ impl SimRegion {
     /// See [`Device::register`](crate::model::Device::register). The memory stays until the region is
     /// dropped.
     unsafe fn register_spec(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedDevice>,
         spec: RegionSpec,
         base: NonNull<u8>,
         access: Access,
@@ -171,8 +175,8 @@ impl Drop for SimRegion {
     }
 }
 
-// SAFETY: nothing changes. The memory at `cpu` is mapped until the drop: owned by `backing`, or by the
-// registrar, who promised. The model touches it only as descriptors say.
+// SAFETY: nothing changes. The memory at `cpu` is mapped until the drop: `backing` owns it, or the caller
+// that registered it has promised that. The model accesses it only as descriptors say.
 unsafe impl RawRegion for SimRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -6,36 +6,36 @@ use std::time::{Duration, Instant};
 use dma_core::EngineId;
 
 use super::Clock;
-use super::event::Event;
+use super::event::TimerFd;
 use crate::model::{ChannelId, Device, Time};
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedDevice {
     pub(super) id: EngineId,
     pub(super) clock: Clock,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
 }
 
 /// The device, and the queues whose owners sleep.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct DeviceState {
     pub(super) device: Device,
-    sleepers: Vec<(ChannelId, Arc<Event>)>,
+    sleepers: Vec<(ChannelId, Arc<TimerFd>)>,
 }
 
-impl Shared {
+impl SharedDevice {
     pub(super) fn new(device: Device, clock: Clock) -> Self {
-        let state = Mutex::new(State { device, sleepers: Vec::new() });
+        let state = Mutex::new(DeviceState { device, sleepers: Vec::new() });
         Self { id: EngineId::unique(), clock, started: Instant::now(), state }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DeviceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the state. On the real clock, advances the device to now.
-    pub(super) fn lock_now(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock_now(&self) -> MutexGuard<'_, DeviceState> {
         let mut state = self.lock();
         if self.clock == Clock::Real {
             let now = self.started.elapsed().into();
@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl DeviceState {
     /// Advances the device's time, and wakes the owners of queues with completions.
     pub(super) fn advance(&mut self, to: Time) {
         self.device.advance(to);
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// Signals `event` when something completes on `channel`.
-    pub(super) fn sleep(&mut self, channel: ChannelId, event: &Arc<Event>) {
+    pub(super) fn sleep(&mut self, channel: ChannelId, event: &Arc<TimerFd>) {
         if !self.is_asleep(channel) {
             self.sleepers.push((channel, Arc::clone(event)));
         }

@@ -15,8 +15,8 @@ use super::helpers::Helpers;
 use super::ring::{Claim, Ring};
 use super::transfer::{Failure, Work, WorkKind};
 
-/// Latest notice of a job's end by an owner that polls continuously. Unlimited in tests, which time must not
-/// decide.
+/// Maximum time after which an owner that polls continuously notices a job's end. Long in tests, because time
+/// must not decide their outcome.
 const NOTICE: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_nanos(200) };
 
 /// A descriptor that is copied in chunks.

@@ -3,8 +3,8 @@
 //!
 //! The driver does next to nothing, so that the ratio is large: of the 51 instructions that the engine takes
 //! more, 16 make the descriptor, 14 write its addresses, length and token, and 8 write its completion, of
-//! which the C program has none. The other 13 are shares of a batch's work, half of it the three changes of
-//! the context.
+//! which the C program has none. The other 13 are the copy's share of the work for a batch. Half of that work
+//! is to change the context three times.
 //!
 //! `cargo bench -p dma-cuda --bench instructions`. Needs `valgrind` and a C compiler. Fails above [`BOUND`].
 

@@ -195,7 +195,7 @@ impl Device {
     /// Makes a stream.
     pub(crate) fn stream(&self) -> Result<Handle, c_int> {
         let mut stream = 0;
-        // SAFETY: writes the stream; its context is current.
+        // SAFETY: the call writes its result to the local variable, and the context is current.
         self.call(|driver| unsafe { (driver.cuStreamCreate)(&raw mut stream, STREAM_NON_BLOCKING) })?;
         Ok(stream)
     }

@@ -260,7 +260,7 @@ pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     }
 }
 
-/// Does what [`discover`] does with the calls of a table.
+/// Lists devices as [`discover`] does, by the calls of a table.
 #[must_use]
 pub fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);

@@ -22,9 +22,9 @@ use crate::event::Signal;
 use crate::fill::fill;
 use crate::stream::{self, Stream};
 
-/// Copies of one driver call at most. On an H200 with driver 580.159, 4,096 copies of 8 KiB from host to
-/// device go at 17.2 GB/s in calls of 256, and at 3.5 to 5.7 GB/s in one call (`tests/hardware.rs` measures
-/// it).
+/// Maximum number of copies in one call of the driver. On an H200 with driver 580.159, 4,096 copies of 8 KiB
+/// from host to device go at 17.2 GB/s in calls of 256, and at 3.5 to 5.7 GB/s in one call
+/// (`tests/hardware.rs` measures it).
 const CALL_LEN: usize = 256;
 
 /// Descriptors of one fate, in the order of submission.
@@ -112,7 +112,7 @@ impl Tokens {
         self.number -= number;
     }
 
-    /// Removes some that are `after` entries behind the first one.
+    /// Removes `number` entries, beginning with the one that is `after` entries behind the first.
     fn remove(&mut self, after: usize, number: usize) {
         for at in after + number..self.number {
             self.ring[self.index(at - number)] = self.ring[self.index(at)];
@@ -196,7 +196,8 @@ impl CudaQueue {
         let stream = self.stream.handle;
         // The call may fail before it copies: then nothing was taken.
         let mut taken = 0;
-        // SAFETY: the arrays have one length, and name memory by the promise of the caller of `submit`.
+        // SAFETY: the arrays have the same length. The caller of `submit` ensures that both sides of each
+        // copy are valid memory.
         let issued =
             self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
         self.given += taken;

@@ -235,7 +235,7 @@ fn main() {
                 for lens in each.chain([&SIZES[..]]) {
                     let span = span.max(*lens.iter().max().expect("not empty"));
                     let least = if test { 2 } else { depth as u64 };
-                    // It learns what to do; the others warm their memory up.
+                    // `auto` learns which engine to use, and all contenders warm their memory up.
                     let warm = if test { 2 } else { 150 * lens.len() as u64 };
                     for contender in &mut contenders {
                         contender.run(lens, depth, span, slice * 6, warm);

@@ -27,13 +27,14 @@ use dma_sim::sim::{SimEngine, SimOptions};
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
-/// Engines, and the maximum ratio of instructions to the engine alone that is above them, whose ratio is 1.
+/// Engines, and their maximum ratio of instructions. It is relative to the last engine above with a ratio of
+/// 1.
 const ENGINES: [(&str, f64); 9] = [
     ("cpu by its queue", 1.0),
     ("meter+cpu", 1.3),
     ("record+cpu", 1.5),
     ("record+cpu reversed", 1.5),
-    // At no equal distances, so that a trace has each copy by itself.
+    // The distances between the copies differ, so a trace has an entry for each copy.
     ("record+cpu scattered", 4.0),
     ("raw cpu", 1.0),
     // Trials of the device take more or less, by its clock.
@@ -175,7 +176,7 @@ fn copies(name: &str, rounds: u64) {
     if name.ends_with("reversed") {
         dst.reverse();
     } else if name.ends_with("scattered") {
-        // Each distance is another one than the last.
+        // Each distance differs from the one before.
         (0..BATCH).for_each(|i| dst.swap(i, i * i % BATCH));
     }
     let pairs = src.into_iter().zip(dst);

@@ -8,7 +8,7 @@ mod engines;
 use dma_core::{
     Batch, CacheHint, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, Outcome, QueueOptions,
 };
-use dma_layers::record::{Event, Kind, RecordEngine, RecordOptions, Trace, TraceError};
+use dma_layers::record::{Kind, RecordEngine, RecordOptions, Trace, TraceError, TraceEvent};
 use dma_layers::replay::{ReplayOptions, replay};
 use engines::{cpu, record, sim};
 use proptest::prelude::*;
@@ -95,13 +95,13 @@ proptest! {
         let mut events = trace.events(0);
         while let Some(event) = events.next() {
             match event {
-                Event::Operation { kind, len, fence } => {
+                TraceEvent::Operation { kind, len, fence } => {
                     prop_assert_eq!((kind, fence), (Kind::Copy, false));
                     let (src, dst) = (events.src()[0], events.dst()[0]);
                     prop_assert_eq!((src.region, dst.region, src.len, dst.len), (first, first + 1, len, len));
                     found.push((src.offset, dst.offset, len));
                 }
-                Event::Ended { count, .. } => ended += count,
+                TraceEvent::Ended { count, .. } => ended += count,
                 _ => {}
             }
         }
@@ -180,11 +180,11 @@ fn a_trace_has_the_order_of_calls() {
     engine.finish().unwrap();
     let trace = Trace::load(&folder.path().join("a.trace")).unwrap();
     let calls = trace.events(0).map(|event| match event {
-        Event::Submit { count: 1, .. } => "submit",
-        Event::Operation { kind: Kind::Copy, len: 64, .. } => "copy",
-        Event::Poll { .. } => "polls",
-        Event::Flush { .. } => "flush",
-        Event::Ended { count: 1, older: 0, outcome: Outcome::Aborted, .. } => "aborted",
+        TraceEvent::Submit { count: 1, .. } => "submit",
+        TraceEvent::Operation { kind: Kind::Copy, len: 64, .. } => "copy",
+        TraceEvent::Poll { .. } => "polls",
+        TraceEvent::Flush { .. } => "flush",
+        TraceEvent::Ended { count: 1, older: 0, outcome: Outcome::Aborted, .. } => "aborted",
         other => panic!("{other:?}"),
     });
     let expected = ["submit", "copy", "polls", "submit", "copy", "polls", "flush", "aborted", "aborted"];

@@ -61,7 +61,7 @@ impl<T> Owned<T> {
     ///
     /// # Safety
     ///
-    /// The object is the caller's alone, `destroy` destroys it, and whatever uses it is dropped before.
+    /// The caller alone owns the object, `destroy` destroys it, and all users of it are dropped before it.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         made: *mut T,
@@ -83,7 +83,8 @@ impl<T> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: by the promise of the caller of `new`.
+        // SAFETY: the caller of `new` ensures that `destroy` destroys this object and that nothing uses it
+        // now.
         unsafe { (self.destroy)(self.as_ptr()) };
     }
 }
@@ -271,8 +272,8 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// The domain is one of this device's. The memory stays mapped, or that of the dma-buf allocated, until
-    /// the handle is given to [`deregister`](Self::deregister).
+    /// The domain is one of this device's. The memory stays mapped, or the dma-buf's memory allocated, until
+    /// the handle is passed to [`deregister`](Self::deregister).
     pub(crate) unsafe fn register(
         &self,
         pd: Handle<ibv_pd>,

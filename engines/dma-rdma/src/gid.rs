@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// The index that is chosen of a table of addresses and types.
+    /// Returns the index that is chosen from a table of addresses and types.
     fn chosen(table: &[(&str, Option<&str>)]) -> Option<u8> {
         let devices = tempfile::tempdir().unwrap();
         let types = devices.path().join("rxe0/ports/2/gid_attrs/types");

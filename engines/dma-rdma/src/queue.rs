@@ -30,7 +30,7 @@ const TAKE: usize = 16;
 
 /// State of a queue.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum PairState {
     Runs,
     /// A request failed: the queue pair flushes what is in flight, and is then connected again.
     Failed,
@@ -68,7 +68,7 @@ pub(crate) struct RdmaQueue {
     pub(crate) posted: u64,
     pub(crate) done: u64,
     pub(crate) reported: u64,
-    pub(crate) state: State,
+    pub(crate) state: PairState,
     pub(crate) doorbells: u64,
     pub(crate) resets: u64,
 }
@@ -93,7 +93,7 @@ impl RdmaQueue {
             posted: 0,
             done: 0,
             reported: 0,
-            state: State::Runs,
+            state: PairState::Runs,
             doorbells: 0,
             resets: 0,
         })
@@ -168,7 +168,7 @@ impl RdmaQueue {
     /// Posts all submitted requests as one chain.
     #[inline]
     pub(crate) fn ring(&mut self) {
-        if self.posted == self.head || !matches!(self.state, State::Runs) {
+        if self.posted == self.head || !matches!(self.state, PairState::Runs) {
             return;
         }
         let (first, last) = (self.ring.at(self.posted), self.ring.at(self.head - 1));
@@ -184,7 +184,8 @@ impl RdmaQueue {
             unsafe { (*proof).wr.wr_id = self.head - 1 };
             end.next = proof.cast();
         }
-        // SAFETY: requests of the ring, whose memory is the promise of the caller of `submit`.
+        // SAFETY: the requests belong to the ring, and the caller of `submit` ensures that their memory is
+        // valid.
         let posted = unsafe { self.pair.post(first.cast()) };
         // SAFETY: a request of the ring, which providers copied when it was posted.
         unsafe { (*last).wr.next = next };
@@ -215,7 +216,7 @@ impl RdmaQueue {
     pub(crate) fn abort(&mut self) -> bool {
         self.take();
         if !self.pair.quiesce() {
-            self.state = State::Lost(crate::error::failed(
+            self.state = PairState::Lost(crate::error::failed(
                 "the device neither resets nor destroys a queue pair",
                 rustix::io::Errno::IO,
             ));
@@ -249,7 +250,7 @@ impl RdmaQueue {
             let Ok(number) = usize::try_from(number) else {
                 let lost = error(ErrorKind::DeviceLost, "the completion queue has failed")
                     .with_hint("see `dmesg`, then open the engine again");
-                self.state = State::Lost(lost);
+                self.state = PairState::Lost(lost);
                 return;
             };
             for at in 0..number.min(TAKE) {
@@ -266,8 +267,8 @@ impl RdmaQueue {
                     let place = self.place(wr_id);
                     self.codes[place] = self.told(status, wr_id);
                     self.failed_to = wr_id + 1;
-                    if matches!(self.state, State::Runs) {
-                        self.state = State::Failed;
+                    if matches!(self.state, PairState::Runs) {
+                        self.state = PairState::Failed;
                     }
                 }
                 self.done = wr_id + 1;
@@ -283,7 +284,7 @@ impl RdmaQueue {
     #[inline]
     fn process(&mut self) {
         self.take();
-        if !matches!(self.state, State::Runs) {
+        if !matches!(self.state, PairState::Runs) {
             self.after_failure();
         }
         if self.relay.is_some() {
@@ -294,13 +295,13 @@ impl RdmaQueue {
     #[cold]
     fn after_failure(&mut self) {
         match self.state {
-            State::Failed if self.done == self.posted => {
+            PairState::Failed if self.done == self.posted => {
                 self.recover();
                 // A doorbell may have been rung for these.
                 self.ring();
             }
-            State::Lost(_) if self.done < self.posted => _ = self.abort(),
-            State::Connecting(_) => self.connected(),
+            PairState::Lost(_) if self.done < self.posted => _ = self.abort(),
+            PairState::Connecting(_) => self.connected(),
             _ => {}
         }
     }
@@ -314,7 +315,7 @@ impl RdmaQueue {
         match self.pair.reconnect() {
             Ok(()) => {
                 self.resets += 1;
-                self.state = State::Runs;
+                self.state = PairState::Runs;
                 tracing::warn!(device = self.pair.device().name, "a queue pair was connected again");
             }
             Err(why) => {
@@ -322,8 +323,8 @@ impl RdmaQueue {
                 // Waiting descriptors would wait for the port.
                 if self.abort() {
                     self.state = match why.kind() {
-                        ErrorKind::DeviceFault => State::Down(why),
-                        _ => State::Lost(why),
+                        ErrorKind::DeviceFault => PairState::Down(why),
+                        _ => PairState::Lost(why),
                     };
                 }
             }
@@ -334,15 +335,15 @@ impl RdmaQueue {
     #[cold]
     pub(crate) fn obstacle(&mut self) -> Result<bool> {
         match self.state {
-            State::Down(_) => self.recover(),
-            State::Unconnected => self.connect()?,
+            PairState::Down(_) => self.recover(),
+            PairState::Unconnected => self.connect()?,
             _ => {}
         }
         match &self.state {
-            State::Runs | State::Connecting(_) | State::Unconnected => Ok(true),
-            State::Failed => Ok(false),
-            State::Down(why) | State::Lost(why) => Err(repeat(why)),
-            State::Stopped => Err(Error::bare(ErrorKind::Closed)),
+            PairState::Runs | PairState::Connecting(_) | PairState::Unconnected => Ok(true),
+            PairState::Failed => Ok(false),
+            PairState::Down(why) | PairState::Lost(why) => Err(repeat(why)),
+            PairState::Stopped => Err(Error::bare(ErrorKind::Closed)),
         }
     }
 
@@ -397,7 +398,7 @@ unsafe impl RawQueue for RdmaQueue {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        if !matches!(self.state, State::Runs) && !self.obstacle()? {
+        if !matches!(self.state, PairState::Runs) && !self.obstacle()? {
             return Ok(0);
         }
         let room = self.depth - (self.head - self.reported) as usize;
@@ -445,7 +446,7 @@ unsafe impl RawQueue for RdmaQueue {
         if n == completions.len() {
             return n;
         }
-        if self.done < self.posted || matches!(self.state, State::Connecting(_)) {
+        if self.done < self.posted || matches!(self.state, PairState::Connecting(_)) {
             self.process();
         }
         n + self.report(&mut completions[n..])
@@ -456,11 +457,11 @@ unsafe impl RawQueue for RdmaQueue {
     }
 
     fn stop(&mut self) {
-        if matches!(self.state, State::Stopped) {
+        if matches!(self.state, PairState::Stopped) {
             return;
         }
         if self.abort() {
-            self.state = State::Stopped;
+            self.state = PairState::Stopped;
         }
     }
 
@@ -480,11 +481,11 @@ impl QueueEvents for RdmaQueue {
 
     fn arm(&mut self) -> Result<bool> {
         self.pair.notify()?;
-        if self.done < self.posted || matches!(self.state, State::Connecting(_)) {
+        if self.done < self.posted || matches!(self.state, PairState::Connecting(_)) {
             self.process();
         }
         // No completion tells of a connection, so that it is polled for, for a bounded time.
-        Ok(self.done == self.reported && !matches!(self.state, State::Connecting(_)))
+        Ok(self.done == self.reported && !matches!(self.state, PairState::Connecting(_)))
     }
 
     fn disarm(&mut self) {

@@ -10,7 +10,7 @@ use dma_core::{Error, ErrorKind, MemoryRequest, RawRegion, Result, Segment};
 
 use crate::error::{self, FLUSHED, REMOTE, error};
 use crate::import::{Import, id_of};
-use crate::queue::{RdmaQueue, State};
+use crate::queue::{PairState, RdmaQueue};
 use crate::region::{RdmaRegion, keys};
 use crate::verbs::{SEND_SIGNALED, WR_RDMA_READ, WR_RDMA_WRITE, ibv_sge};
 
@@ -98,7 +98,7 @@ impl RdmaQueue {
             }
             self.switch(if relays { ids.0 } else { id })?;
         }
-        if !matches!(self.state, State::Runs | State::Connecting(_)) && !self.obstacle()? {
+        if !matches!(self.state, PairState::Runs | PairState::Connecting(_)) && !self.obstacle()? {
             return Ok(Route::Later);
         }
         let in_flight = self.head - self.done;
@@ -121,9 +121,9 @@ impl RdmaQueue {
         if id == 0 {
             self.link = None;
             self.state = if self.pair.use_own() {
-                State::Runs
+                PairState::Runs
             } else {
-                State::Down(error(ErrorKind::DeviceFault, "the queue pair is not connected"))
+                PairState::Down(error(ErrorKind::DeviceFault, "the queue pair is not connected"))
             };
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl RdmaQueue {
         let bounce = self.bounce()?.info().segment(PIECE, PROOF);
         let is_connected = self.pair.use_link(&import, slots)?;
         self.link = Some(Target::of(&import, slots));
-        self.state = if is_connected { State::Runs } else { State::Unconnected };
+        self.state = if is_connected { PairState::Runs } else { PairState::Unconnected };
         // SAFETY: the only request of its ring, which providers copied when it was posted.
         let proof = unsafe { &mut *self.proof.at(0) };
         let grant = &import.grant;
@@ -148,7 +148,8 @@ impl RdmaQueue {
         Ok(())
     }
 
-    /// The queue's own memory: a piece of a relay, and behind it the bytes of a proof.
+    /// Returns the queue's own memory: the bounce buffer for copies between two imports, and after it the
+    /// bytes of the read that proves a write.
     fn bounce(&mut self) -> Result<&RdmaRegion> {
         let bounce = match self.bounce.take() {
             Some(bounce) => bounce,
@@ -160,18 +161,18 @@ impl RdmaQueue {
     /// Begins to connect the link in use.
     #[cold]
     pub(crate) fn connect(&mut self) -> Result<()> {
-        self.state = State::Connecting(self.pair.connect()?);
+        self.state = PairState::Connecting(self.pair.connect()?);
         Ok(())
     }
 
     /// Connects if the exporter has agreed, and posts what waits for it.
     #[cold]
     pub(crate) fn connected(&mut self) {
-        let State::Connecting(connecting) = &mut self.state else { return };
+        let PairState::Connecting(connecting) = &mut self.state else { return };
         let Some(agreed) = connecting.outcome() else { return };
         match agreed.and_then(|agreed| self.pair.join(agreed)) {
             Ok(()) => {
-                self.state = State::Runs;
+                self.state = PairState::Runs;
                 self.ring();
             }
             Err(error) => self.not_connected(&error),
@@ -192,9 +193,9 @@ impl RdmaQueue {
     fn abort_link(&mut self) -> bool {
         let let_go = self.pair.quiesce();
         self.state = if let_go {
-            State::Unconnected
+            PairState::Unconnected
         } else {
-            State::Lost(
+            PairState::Lost(
                 error(ErrorKind::DeviceLost, "the device neither resets nor destroys a queue pair")
                     .with_hint("see `dmesg`, then open the engine again"),
             )
@@ -251,7 +252,7 @@ impl RdmaQueue {
             self.relay = None;
             return;
         }
-        if self.posted == self.head || !matches!(self.state, State::Runs | State::Connecting(_)) {
+        if self.posted == self.head || !matches!(self.state, PairState::Runs | PairState::Connecting(_)) {
             return;
         }
         let (at, writes, piece) = (relay.at, relay.writes, relay.piece());

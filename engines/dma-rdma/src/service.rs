@@ -37,13 +37,13 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration:
 /// An engine's service. Its thread ends when this is dropped, and the queue pairs of peers with it.
 #[derive(Debug)]
 pub(crate) struct Service {
-    shared: Arc<Shared>,
+    shared: Arc<SharedExports>,
     addr: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedExports {
     exports: Mutex<HashMap<Id, Arc<Granted>>>,
     wake: OwnedFd,
     stop: AtomicBool,
@@ -57,7 +57,7 @@ struct Caller {
     got: usize,
 }
 
-/// The connection of a peer, for as long as which its queue pair is served.
+/// The connection of a peer, and its queue pair, which is closed with the connection.
 struct Served {
     stream: TcpStream,
     _pair: QueuePair,
@@ -80,7 +80,7 @@ fn address_of(device: &Device) -> Option<IpAddr> {
 }
 
 /// Returns where the service of a device listens, and the address that peers connect to. `None` if neither
-/// the options nor the port's GID say.
+/// the options nor the port's GID have an address.
 pub(crate) fn place(device: &Device) -> Option<(SocketAddr, IpAddr)> {
     let of_port = address_of(device);
     match device.options.listen {
@@ -110,7 +110,8 @@ impl Service {
         let addr = SocketAddr::new(reached, listener.local_addr().map_err(failed)?.port());
         let wake =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
-        let shared = Arc::new(Shared { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
+        let shared =
+            Arc::new(SharedExports { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
         let thread = std::thread::Builder::new().name("dma-rdma-service".into()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.serve(&listener)
@@ -153,7 +154,7 @@ pub(crate) fn no_address() -> Error {
         .with_hint("name one by the option `listen`, such as rdma:mlx5_0,listen=10.0.0.1:0")
 }
 
-impl Shared {
+impl SharedExports {
     fn serve(&self, listener: &TcpListener) {
         let (mut pending, mut served) = (Pending::default(), Vec::<Served>::new());
         while !self.stop.load(Ordering::Acquire) {

@@ -90,7 +90,7 @@ pub(crate) enum Reply {
 pub(crate) enum Foreign {
     Bytes,
     Version,
-    /// A grant of one who does not know the secret.
+    /// The sender of the grant does not know the secret.
     Proof,
 }
 

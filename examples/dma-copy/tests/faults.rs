@@ -349,7 +349,7 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
                 assert!(!place.path("dst").exists());
                 // A wrong length may wait for bytes that never arrive.
                 let hears = &ended[usize::from(changed == Side::Host)];
-                assert!(at == 0 || hears.err.contains("somebody changed on the way"), "{at}: {hears:?}");
+                assert!(at == 0 || hears.err.contains("changed or forged on the way"), "{at}: {hears:?}");
             }
         }
     }

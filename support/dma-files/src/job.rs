@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::file::DmaFile;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JobKind {
     Read,
     Write,
     Sync,
@@ -36,7 +36,7 @@ unsafe impl Sync for Memory {}
 /// One operation.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) kind: Kind,
+    pub(crate) kind: JobKind,
     pub(crate) file: DmaFile,
     pub(crate) offset: u64,
     pub(crate) memory: Memory,
@@ -46,12 +46,12 @@ pub(crate) struct Job {
     in_flight: Arc<InFlight>,
     /// Bytes that were read or written.
     done: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<JobState>,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct JobState {
     result: Option<Result<usize, Errno>>,
     waker: Option<Waker>,
     /// The buffer, if its owner dropped the transfer.
@@ -86,7 +86,7 @@ pub(crate) enum Step {
 
 impl Job {
     pub(crate) fn new(
-        kind: Kind,
+        kind: JobKind,
         (file, offset): (DmaFile, u64),
         memory: Memory,
         fixed: Option<u16>,
@@ -105,7 +105,7 @@ impl Job {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JobState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Job {
             Err(Errno::INTR | Errno::AGAIN) if !self.state().cancelled => return Step::Continue,
             Err(Errno::INTR) => Err(Errno::CANCELED),
             Err(e) => Err(e),
-            Ok(_) if self.kind == Kind::Sync => Ok(0),
+            Ok(_) if self.kind == JobKind::Sync => Ok(0),
             Ok(bytes) => {
                 let done = self.done.load(Ordering::Relaxed) + bytes;
                 self.done.store(done, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Job {
                 }
                 match self.kind {
                     // The system wrote nothing and reported no error.
-                    Kind::Write if done < self.memory.len => Err(Errno::IO),
+                    JobKind::Write if done < self.memory.len => Err(Errno::IO),
                     _ => Ok(done),
                 }
             }
@@ -205,7 +205,7 @@ impl Job {
 
     /// Blocks until the operation has ended, for at most `timeout`. Returns whether it has ended.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
-        let waits = |state: &mut State| state.result.is_none();
+        let waits = |state: &mut JobState| state.result.is_none();
         let waited = self.ended.wait_timeout_while(self.state(), timeout, waits);
         waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
     }

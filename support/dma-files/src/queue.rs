@@ -9,7 +9,7 @@ use dma_core::{BufferPool, Error, ErrorKind, Result};
 
 use crate::error::FileError;
 use crate::file::DmaFile;
-use crate::job::{InFlight, Job, Kind, Memory};
+use crate::job::{InFlight, Job, JobKind, Memory};
 use crate::operand::{FileDestination, FileSource, memory};
 use crate::options::{FileQueueOptions, Method};
 use crate::ring::Ring;
@@ -162,7 +162,7 @@ impl FileQueue {
         buffer: D,
     ) -> Result<FileTransfer<D>, FileError<D>> {
         match buffer.check_writable().and_then(|()| memory(&buffer)) {
-            Ok(bytes) => self.submit(Kind::Read, (file, offset), bytes, buffer),
+            Ok(bytes) => self.submit(JobKind::Read, (file, offset), bytes, buffer),
             Err(e) => Err(FileError::new(e.with_operation("read a file"), buffer)),
         }
     }
@@ -179,7 +179,7 @@ impl FileQueue {
         buffer: S,
     ) -> Result<FileTransfer<S>, FileError<S>> {
         match memory(&buffer) {
-            Ok(bytes) => self.submit(Kind::Write, (file, offset), bytes, buffer),
+            Ok(bytes) => self.submit(JobKind::Write, (file, offset), bytes, buffer),
             Err(e) => Err(FileError::new(e.with_operation("write a file"), buffer)),
         }
     }
@@ -191,12 +191,12 @@ impl FileQueue {
     ///
     /// `QueueFull`, or `Unsupported` in a forked process.
     pub fn sync(&self, file: &DmaFile) -> Result<FileTransfer<()>, FileError<()>> {
-        self.submit(Kind::Sync, (file, 0), (NonNull::dangling(), 0), ())
+        self.submit(JobKind::Sync, (file, 0), (NonNull::dangling(), 0), ())
     }
 
     fn submit<T: Send + 'static>(
         &self,
-        kind: Kind,
+        kind: JobKind,
         (file, offset): (&DmaFile, u64),
         (begin, len): (NonNull<u8>, usize),
         buffer: T,

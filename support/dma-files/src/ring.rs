@@ -14,17 +14,17 @@ use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::job::{InFlight, Job, Kind, Part, Step};
+use crate::job::{InFlight, Job, JobKind, Part, Step};
 
 /// User data of requests whose completions are ignored: to cancel, and to wake the thread.
 const IGNORED: u64 = 0;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
 }
 
-struct Shared {
+struct SharedRing {
     ring: IoUring,
     /// Held while the submission queue is written.
     submission: Mutex<()>,
@@ -32,9 +32,9 @@ struct Shared {
     closed: AtomicBool,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("in_flight", &self.in_flight).finish_non_exhaustive()
+        f.debug_struct("SharedRing").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
 }
 
@@ -53,8 +53,12 @@ impl Ring {
         let entries = u32::try_from(depth + 1).unwrap_or(u32::MAX).next_power_of_two();
         let ring = IoUring::builder().build(entries).map_err(refused)?;
         let registered = !buffers.is_empty() && register(&ring, buffers);
-        let shared =
-            Arc::new(Shared { ring, submission: Mutex::new(()), in_flight, closed: AtomicBool::new(false) });
+        let shared = Arc::new(SharedRing {
+            ring,
+            submission: Mutex::new(()),
+            in_flight,
+            closed: AtomicBool::new(false),
+        });
         let reaping = Arc::clone(&shared);
         spawn_thread("dma-files".to_owned(), move || reaping.reap())?;
         Ok((Self { shared }, registered))
@@ -80,18 +84,20 @@ impl Drop for Ring {
     }
 }
 
-impl Shared {
+impl SharedRing {
     fn submit(&self, job: Arc<Job>) {
         let Part { descriptor, offset, begin, len } = job.part();
         let (fd, len) = (Fd(descriptor), len as u32);
         let entry = match (job.kind, job.fixed) {
-            (Kind::Read, Some(index)) => opcode::ReadFixed::new(fd, begin, len, index).offset(offset).build(),
-            (Kind::Read, None) => opcode::Read::new(fd, begin, len).offset(offset).build(),
-            (Kind::Write, Some(index)) => {
+            (JobKind::Read, Some(index)) => {
+                opcode::ReadFixed::new(fd, begin, len, index).offset(offset).build()
+            }
+            (JobKind::Read, None) => opcode::Read::new(fd, begin, len).offset(offset).build(),
+            (JobKind::Write, Some(index)) => {
                 opcode::WriteFixed::new(fd, begin, len, index).offset(offset).build()
             }
-            (Kind::Write, None) => opcode::Write::new(fd, begin, len).offset(offset).build(),
-            (Kind::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::empty()).build(),
+            (JobKind::Write, None) => opcode::Write::new(fd, begin, len).offset(offset).build(),
+            (JobKind::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::empty()).build(),
         };
         let reference = Arc::into_raw(job).expose_provenance() as u64;
         self.push(&entry.user_data(reference));

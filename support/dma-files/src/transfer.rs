@@ -12,7 +12,7 @@ use dma_core::{Error, ErrorKind};
 use rustix::io::Errno;
 
 use crate::error::FileError;
-use crate::job::{Job, Kind};
+use crate::job::{Job, JobKind};
 use crate::queue::Backend;
 
 /// The buffer of an operation, and the number of bytes that were read or written.
@@ -76,9 +76,9 @@ impl<T: Any + Send> FileTransfer<T> {
 fn explain(job: &Job, errno: Errno) -> Error {
     let (done, len) = (job.done() as u64, job.memory.len as u64);
     let operation = match job.kind {
-        Kind::Read => format!("read {len} bytes of a file at {}", job.offset),
-        Kind::Write => format!("write {len} bytes of a file at {}", job.offset),
-        Kind::Sync => "sync a file".to_owned(),
+        JobKind::Read => format!("read {len} bytes of a file at {}", job.offset),
+        JobKind::Write => format!("write {len} bytes of a file at {}", job.offset),
+        JobKind::Sync => "sync a file".to_owned(),
     };
     let error = match errno {
         Errno::CANCELED => Error::new(ErrorKind::Aborted, "the operation was cancelled"),
@@ -87,7 +87,7 @@ fn explain(job: &Job, errno: Errno) -> Error {
             .with_source(std::io::Error::from(errno)),
         errno => std::io::Error::from(errno).into(),
     };
-    let error = if job.kind == Kind::Sync { error } else { error.with_numbers(done, len) };
+    let error = if job.kind == JobKind::Sync { error } else { error.with_numbers(done, len) };
     error.with_operation(operation)
 }
 

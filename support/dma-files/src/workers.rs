@@ -8,23 +8,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use dma_core::{Result, spawn_thread};
 use rustix::io::Errno;
 
-use crate::job::{Job, Kind, Part, run};
+use crate::job::{Job, JobKind, Part, run};
 
 /// Threads that read and write. They start when they are needed, and end with the queue.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<SharedJobs>,
     most: usize,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedJobs {
+    state: Mutex<WorkersState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WorkersState {
     jobs: VecDeque<Arc<Job>>,
     threads: usize,
     idle: usize,
@@ -72,8 +72,8 @@ impl Drop for Workers {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedJobs {
+    fn state(&self) -> MutexGuard<'_, WorkersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,11 +103,11 @@ fn once(job: &Job) -> std::result::Result<usize, Errno> {
     let at = offset.cast_signed();
     let moved = match job.kind {
         // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
-        Kind::Read => unsafe { libc::pread(descriptor, begin.cast(), len, at) },
+        JobKind::Read => unsafe { libc::pread(descriptor, begin.cast(), len, at) },
         // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
-        Kind::Write => unsafe { libc::pwrite(descriptor, begin.cast_const().cast(), len, at) },
+        JobKind::Write => unsafe { libc::pwrite(descriptor, begin.cast_const().cast(), len, at) },
         // SAFETY: takes a descriptor only, which the job keeps open.
-        Kind::Sync => unsafe { libc::fsync(descriptor) as isize },
+        JobKind::Sync => unsafe { libc::fsync(descriptor) as isize },
     };
     usize::try_from(moved).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

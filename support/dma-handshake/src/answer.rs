@@ -88,9 +88,9 @@ pub fn admit<S: AsFd, T, E>(
     Ok(None)
 }
 
-/// Accepts connections until a caller has authenticated, and closes all others, which a caller answers by
-/// calling again. Returns the blocking connection and the MACs of the messages sent and received, or `None`
-/// once `is_over` returns true, which is asked at least every 50 ms. Makes `listener` non-blocking.
+/// Accepts connections until a caller has authenticated, and closes all others. A caller whose connection is
+/// closed calls again. Returns the blocking connection and the MACs of the messages sent and received, or
+/// `None` once `is_over` returns true, which is asked at least every 50 ms. Makes `listener` non-blocking.
 /// `rejected` gets the reason why a connection was closed: `PermissionDenied` is a wrong secret, and
 /// `ResourceBusy` means that it made room for others.
 ///

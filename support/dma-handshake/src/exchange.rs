@@ -143,7 +143,7 @@ fn parse_nonce(bytes: &[u8], of: &Protocol) -> io::Result<Nonce> {
         Some(Ok(nonce)) => Ok(nonce),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("it is no {} that speaks there", of.program),
+            format!("the program there is not {}", of.program),
         )),
     }
 }

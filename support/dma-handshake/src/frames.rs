@@ -73,7 +73,7 @@ impl<S: Read> Receiving<S> {
             self.stream.read_exact(&mut mac)?;
             // MACs compare in constant time.
             if macs.next(into) != mac {
-                return invalid("a message that somebody changed on the way, or made up".to_owned());
+                return invalid("a message that was changed or forged on the way".to_owned());
             }
         }
         Ok(())

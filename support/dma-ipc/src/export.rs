@@ -15,7 +15,7 @@ use super::blob::{Blob, Token};
 use super::import::started;
 use super::process::{check_mapped, own_address_space};
 use super::service::{Link, Service, random};
-use super::wire::{Granted, Kind};
+use super::wire::{FileKind, Granted};
 use super::{BLOB_LEN, Grant, RemoteError, SharedMemory};
 
 /// Longest wait of a dropped export for importers to finish their copies.
@@ -68,7 +68,7 @@ impl Export {
             grant: Grant { address, len: len as u64, rights },
             offset: range.start as u64,
             page_size: memory.page_size() as u64,
-            kind: Kind::Shared,
+            kind: FileKind::Shared,
         };
         Self::offer(granted, file, Some(memory.clone()))
     }
@@ -94,8 +94,8 @@ impl Export {
     ///
     /// From now until [`revoke`](Self::revoke) returns `Ok`, peers may read the bytes, and write them if
     /// `rights` include that, at any time and not atomically. Meanwhile, use no Rust references to them,
-    /// except shared ones if peers only read, and do not free or reuse the memory. A failed revocation, as by
-    /// dropping, extends that until the importers are gone.
+    /// except shared ones if peers only read, and do not free or reuse the memory. If the revocation fails,
+    /// also when the export is dropped, this holds until the importers are gone.
     pub unsafe fn of_process_memory(
         ptr: NonNull<u8>,
         len: usize,
@@ -105,7 +105,7 @@ impl Export {
         let (address, len) = (ptr.addr().get() as u64, len as u64);
         check_mapped(address, len, rights)?;
         let grant = Grant { address, len, rights };
-        let granted = Granted { grant, offset: address, page_size: 1, kind: Kind::Process };
+        let granted = Granted { grant, offset: address, page_size: 1, kind: FileKind::Process };
         Self::offer(granted, own_address_space(rights)?, None)
     }
 

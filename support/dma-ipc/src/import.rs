@@ -25,7 +25,7 @@ use super::memory::cannot_shrink;
 use super::peercred::peer;
 use super::process::{CHUNK, Cut, ProcessMemory};
 use super::service::{Service, address, may_share, new_socket, wake};
-use super::wire::{Granted, Kind, REPLY_LEN, Reply, encode_hello};
+use super::wire::{FileKind, Granted, REPLY_LEN, Reply, encode_hello};
 use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
 
 /// Longest wait of [`Import::open`] for the exporter.
@@ -164,8 +164,8 @@ impl Import {
         let control = Arc::new(Mapping::of_peer(control.as_fd(), 0, word_page, true).map_err(failed)?);
         let grant = granted.grant;
         let data = match granted.kind {
-            Kind::Shared => Data::map(granted, data, pid)?,
-            Kind::Process => ProcessMemory::new(data, grant.address)
+            FileKind::Shared => Data::map(granted, data, pid)?,
+            FileKind::Process => ProcessMemory::new(data, grant.address)
                 .map(Data::Process)
                 .ok_or(broke("it sent something else than its memory"))?,
         };
@@ -205,7 +205,7 @@ impl Import {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
-        // Fits, because it is mapped.
+        // It fits into `usize`, because the memory is mapped.
         self.grant.len as usize
     }
 
@@ -564,7 +564,7 @@ mod tests {
     fn granted(len: u64, rights: Access) -> Reply {
         let page_size = rustix::param::page_size() as u64;
         let grant = Grant { address: 0, len, rights };
-        Reply::Granted(Granted { grant, offset: 0, page_size, kind: Kind::Shared })
+        Reply::Granted(Granted { grant, offset: 0, page_size, kind: FileKind::Shared })
     }
 
     fn sealed() -> OwnedFd {
@@ -593,7 +593,7 @@ mod tests {
         refused(good, &[]);
         refused(good, &[&sealed()]);
         let grant = Grant { address: 1, len: 1, rights: Access::READ };
-        let process = Granted { grant, offset: 1, page_size: 1, kind: Kind::Process };
+        let process = Granted { grant, offset: 1, page_size: 1, kind: FileKind::Process };
         refused(Reply::Granted(process), &[&sealed(), &sealed()]);
         refused(Reply::Granted(process), &[]);
         let nothing = granted(0, Access::READ);

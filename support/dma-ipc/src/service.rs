@@ -49,21 +49,21 @@ static CURRENT: Mutex<Weak<Service>> = Mutex::new(Weak::new());
 
 /// This process's service. It ends when the last handle is dropped; exports and imports each hold one.
 pub(super) struct Service {
-    shared: Arc<Shared>,
+    shared: Arc<SharedService>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
 }
 
-struct Shared {
+struct SharedService {
     epoll: OwnedFd,
     wake: OwnedFd,
     stop: AtomicBool,
     socket: [u8; 16],
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ServiceState {
     listener: Option<OwnedFd>,
     /// Set while the listener is ignored for lack of descriptors.
     accept_again_at: Option<Instant>,
@@ -184,7 +184,7 @@ impl Service {
 
     fn start() -> Result<Self, RemoteError> {
         let failed = |errno| RemoteError::os("starting the thread that shares memory", errno);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedService {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?,
             stop: AtomicBool::new(false),
@@ -278,8 +278,8 @@ impl Drop for Service {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedService {
+    fn state(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -316,7 +316,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ServiceState {
     fn next_key(&mut self) -> u64 {
         self.connections_so_far += 1;
         FIRST_CONNECTION + self.connections_so_far
@@ -327,7 +327,7 @@ impl State {
     }
 
     /// Handles due deadlines.
-    fn on_time(&mut self, shared: &Shared) {
+    fn on_time(&mut self, shared: &SharedService) {
         let expired = self.pending.expire();
         if expired > 0 {
             tracing::debug!(expired, "processes connected and sent no request; closing");
@@ -338,7 +338,7 @@ impl State {
         }
     }
 
-    fn listen_for(&self, shared: &Shared, events: epoll::EventFlags) {
+    fn listen_for(&self, shared: &SharedService, events: epoll::EventFlags) {
         if let Some(listener) = &self.listener
             && let Err(errno) =
                 epoll::modify(&shared.epoll, listener, epoll::EventData::new_u64(LISTENER), events)
@@ -347,7 +347,7 @@ impl State {
         }
     }
 
-    fn accept(&mut self, shared: &Shared) {
+    fn accept(&mut self, shared: &SharedService) {
         // The kernel reports the rest again.
         for _ in 0..16 {
             let Some(listener) = &self.listener else { return };
@@ -381,7 +381,7 @@ impl State {
 
     /// Handles an event of a connection: a request, or the end of an importer or exporter. Events of
     /// connections that this process has closed are ignored.
-    fn on_event(&mut self, shared: &Shared, key: u64) {
+    fn on_event(&mut self, shared: &SharedService, key: u64) {
         if let Some(watch) = self.watches.get(&key) {
             close(watch.control.word(), GONE);
             // The kernel would report it again and again. The import closes it when dropped.
@@ -415,7 +415,7 @@ impl Exports {
     }
 
     /// Answers a request. Returns the caller if it has sent none.
-    fn answer(&mut self, shared: &Shared, caller: Caller) -> Option<Caller> {
+    fn answer(&mut self, shared: &SharedService, caller: Caller) -> Option<Caller> {
         let mut hello = [0; HELLO_LEN + 1];
         let token = match recv(&caller.socket, &mut hello, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return None,
@@ -445,7 +445,12 @@ impl Exports {
     }
 
     /// Hands the export to a caller. Returns its link, and the number of imports of the export.
-    fn grant(&mut self, shared: &Shared, caller: &Caller, token: Token) -> Result<(Arc<Link>, usize), Reply> {
+    fn grant(
+        &mut self,
+        shared: &SharedService,
+        caller: &Caller,
+        token: Token,
+    ) -> Result<(Arc<Link>, usize), Reply> {
         let Caller { key, socket, peer } = caller;
         let exported = self.by_token.get_mut(&token).ok_or(Reply::Unknown)?;
         if exported.importers.len() >= MAX_IMPORTS as usize {

@@ -51,12 +51,12 @@ pub(super) struct Granted {
     pub(super) offset: u64,
     /// Page size of the file in bytes.
     pub(super) page_size: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
 }
 
 /// Kind of the file of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     /// A file to be mapped, which cannot shrink.
     Shared,
     /// The exporter's address space, to be read and written by address.
@@ -69,7 +69,7 @@ impl Reply {
         out[..8].copy_from_slice(&REPLY);
         let (status, detail) = match self {
             Self::Granted(Granted { grant, kind, .. }) => {
-                let status = if kind == Kind::Shared { 0 } else { 6 };
+                let status = if kind == FileKind::Shared { 0 } else { 6 };
                 (status, grant.rights.bits().cast_signed())
             }
             Self::Unknown => (1, 0),
@@ -108,7 +108,7 @@ impl Reply {
                 if !usable || end > isize::MAX as u64 {
                     return None;
                 }
-                let kind = if status == 0 { Kind::Shared } else { Kind::Process };
+                let kind = if status == 0 { FileKind::Shared } else { FileKind::Process };
                 Self::Granted(Granted { grant: Grant { address, len, rights }, offset, page_size, kind })
             }
             1 => Self::Unknown,
@@ -134,7 +134,7 @@ mod tests {
             process: bool,
         ) -> Granted {
             let rights = Access::from_bits_truncate(rights);
-            let kind = if process { Kind::Process } else { Kind::Shared };
+            let kind = if process { FileKind::Process } else { FileKind::Shared };
             Granted { grant: Grant { address, len, rights }, offset, page_size: 1 << shift, kind }
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn unusable_grants_are_refused() {
         let grant = Grant { address: 1, len: 2, rights: Access::READ };
-        let good = Granted { grant, offset: 3, page_size: 4096, kind: Kind::Shared };
+        let good = Granted { grant, offset: 3, page_size: 4096, kind: FileKind::Shared };
         let refused = |granted| Reply::parse(&Reply::Granted(granted).encode()).is_none();
         assert!(!refused(good));
         assert!(refused(Granted { grant: Grant { len: 0, ..good.grant }, ..good }));

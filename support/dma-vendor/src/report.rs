@@ -235,7 +235,7 @@ pub fn absent_calls(absent: &[&str]) -> String {
     match absent {
         [] => "; every call is there".to_owned(),
         some => {
-            format!("; every required call is there; without {}, which other versions have", some.join(", "))
+            format!("; it has every required call, but not {}, which other versions have", some.join(", "))
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! SPDK's shared libraries are linked for immediate binding and do not name all libraries that they call:
 //! `libspdk_env_dpdk` calls DPDK, `libspdk_util` calls libcrypto and the env library, which needs
-//! `libspdk_util`. So no order of loading one after another works. A program that is linked with all of them
-//! resolves them together. A library that only lists them does the same: it is written to memory or, where
-//! that is refused, to a temporary file, and the system's loader binds the listed libraries in one scope.
+//! `libspdk_util`. So they cannot be loaded one after another, in any order. A program that is linked with
+//! all of them resolves them together. A library that only lists them does the same: it is written to memory
+//! or, where that is refused, to a temporary file, and the system's loader binds the listed libraries in one
+//! scope.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -133,7 +134,7 @@ fn absolute(path: &Path) -> PathBuf {
 struct Member {
     path: PathBuf,
     elf: Elf,
-    /// True if it is loaded from this path, and not from where the system finds its name.
+    /// True if it is loaded from this path. False if the system's loader finds it by its name.
     ours: bool,
 }
 
@@ -176,7 +177,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Adds the libraries of symbols that no dependency names a library for.
+    /// Adds libraries for symbols that are used without a dependency on their library.
     fn add_implicit(&mut self, implicit: &ImplicitSymbols, places: &Places<'_>) -> Result<(), LoadError> {
         let Some((first, _)) = implicit.libraries.split_first() else { return Ok(()) };
         if self.names.iter().any(|name| name.starts_with(first)) {

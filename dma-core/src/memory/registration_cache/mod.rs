@@ -93,7 +93,7 @@ pub struct RegistrationCache<E> {
 /// The kept registrations.
 #[derive(Default)]
 struct CacheState {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, CachedRegistration>,
     /// Incremented at each use.
     clock: u64,
     counters: RegistrationCacheCounters,
@@ -108,7 +108,7 @@ struct Key {
     len: usize,
 }
 
-struct Entry {
+struct CachedRegistration {
     buffer: Buffer,
     /// The clock at its last use.
     used: u64,
@@ -152,7 +152,7 @@ impl CacheState {
             given_up.extend(self.take(&oldest));
         }
         self.counters.bytes += key.len;
-        self.entries.insert(key, Entry { buffer: buffer.clone(), used: self.clock });
+        self.entries.insert(key, CachedRegistration { buffer: buffer.clone(), used: self.clock });
         given_up
     }
 

@@ -68,13 +68,13 @@ struct Parser {
 }
 
 /// The parser, and the levels of the command line, which outlive it.
-struct State {
+struct ArgpState {
     parser: Option<Parser>,
     log_level: Option<u32>,
     sdk_log_level: Option<u32>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { parser: None, log_level: None, sdk_log_level: None });
+static STATE: Mutex<ArgpState> = Mutex::new(ArgpState { parser: None, log_level: None, sdk_log_level: None });
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

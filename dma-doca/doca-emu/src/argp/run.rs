@@ -60,7 +60,7 @@ pub(super) fn start(words: &[String]) -> Outcome {
         program.run(action)?;
     }
     if let Some(validate) = with(|parser| Ok(parser.program.validation))? {
-        // SAFETY: the program gave the function to be called with its configuration.
+        // SAFETY: the program's function takes the program's configuration.
         succeed(unsafe { validate(program.config.0) })?;
     }
     if program.dpdk.is_some() {
@@ -148,11 +148,11 @@ impl Program {
                     ));
                 })
             }
-            // SAFETY: the program gave the function to be called with its configuration.
+            // SAFETY: the program's function takes the program's configuration.
             Action::Command(callback) => succeed(unsafe { callback(self.config.0) }),
             Action::Version => match self.version {
-                // SAFETY: the program gave the function to be called with a value, of which there is none,
-                // and its configuration.
+                // SAFETY: the program's function takes a value and the program's configuration. This flag has
+                // no value, so it gets NULL.
                 Some(callback) => succeed(unsafe { callback(ptr::null_mut(), self.config.0) }),
                 None => {
                     crate::log::print(format!("DOCA SDK Version: {}\n", crate::log::version()).as_bytes());

@@ -64,7 +64,7 @@ c_calls! {
     /// Appends the second list to the first; both by their heads.
     fn doca_buf_chain_list
         | doca_buf_list_chain(list1: Handle<Buf>, list2: Handle<Buf>) { list1.get()?.chain(None, list2.get()?) }
-    /// Appends the second list to the first, whose last buffer is given.
+    /// Appends the second list to the first. `list1_tail` is the last buffer of the first list.
     fn doca_buf_chain_list_tail(list1_head: Handle<Buf>, list1_tail: Handle<Buf>, list2: Handle<Buf>) {
         list1_head.get()?.chain(Some(list1_tail.get()?), list2.get()?)
     }

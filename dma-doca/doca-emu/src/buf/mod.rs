@@ -126,7 +126,8 @@ impl Buf {
         if next.is_null() {
             return None;
         }
-        // SAFETY: not null, so a buffer of this list; those are released together, and stay where they are.
+        // SAFETY: the pointer is not null, so it leads to a buffer of this list. The buffers of a list are
+        // released together, and do not move.
         Some(unsafe { &*next.cast::<Self>() })
     }
 
@@ -170,7 +171,7 @@ impl Buf {
         (from, end.saturating_sub(from) as u64)
     }
 
-    /// Counts `len` bytes that `dev` copied to its list as the data of that.
+    /// Makes the `len` bytes that `dev` has copied to this list a part of the list's data.
     #[inline]
     pub(crate) fn copied(&self, dev: &Dev, len: u64) {
         if dev.card().limits.replaces {
@@ -287,7 +288,8 @@ impl Buf {
         if last.is_null() {
             return None;
         }
-        // SAFETY: not null, so a buffer of this list; those are released together, and stay where they are.
+        // SAFETY: the pointer is not null, so it leads to a buffer of this list. The buffers of a list are
+        // released together, and do not move.
         Some(unsafe { &*last.cast::<Self>() })
     }
 

@@ -5,13 +5,13 @@
 //!
 //! Choices where nothing public says how a real library answers:
 //!
-//! - A connection to a service that calls nothing stays in progress. A message is copied at sending, and is
-//!   then the system's, so none is counted as in flight. The size of the send queue is stored; that of the
+//! - A connection to a service that calls nothing stays in progress. Sending copies the message to
+//!   the system, so no message is counted as in flight. The size of the send queue is stored; that of the
 //!   receive queue bounds the messages kept while a state is updated. A message that is longer than the
 //!   program's buffer stays in the queue, and the call returns `INVALID_VALUE`. So does sending an empty one.
-//! - The end of a connection is `CONNECTION_RESET` of `doca_comm_channel_ep_recvfrom` on a client, each
-//!   time, behind its last message. A service learns it by its event channel, its list and the peer's state.
-//!   The peer stays until it is disconnected.
+//! - After the end of a connection and its last message, each call of `doca_comm_channel_ep_recvfrom` on a
+//!   client returns `CONNECTION_RESET`. A service learns it by its event channel, its list and the peer's
+//!   state. The peer stays until it is disconnected.
 //! - Event channels for room and for clients are readable as long as there is some, armed or not.
 
 use std::cell::{Cell, RefCell};
@@ -104,7 +104,7 @@ impl Channel {
         require(self.active.borrow().is_none(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Starts a service for the representor, or a client without one.
+    /// Starts a service for the representor. Without a representor, starts a client.
     pub(super) fn start(&self, dev: Arc<Dev>, rep: Option<Arc<Rep>>, name: &str) -> Outcome<Rc<Active>> {
         let endpoint = Endpoint::new(dev, rep, name);
         let (limits, size) = (endpoint.limits(), self.max_msg_size.get());

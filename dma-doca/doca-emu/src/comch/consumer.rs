@@ -87,7 +87,8 @@ impl Consumer {
         })
     }
 
-    /// The memory behind the data of the buffer; none for NULL, which receives immediate data alone.
+    /// Returns the free memory after the buffer's data. NULL has none: such a task receives immediate data
+    /// only.
     fn room(&self, lent: &Lent, buf: Handle<Buf>) -> Outcome<Vec<Piece>> {
         if buf.is_null() {
             return Ok(Vec::new());

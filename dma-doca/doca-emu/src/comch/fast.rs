@@ -139,11 +139,11 @@ pub(super) enum Event {
 pub(crate) struct Fast {
     pub(super) dev: Arc<Dev>,
     attention: Arc<Attention>,
-    state: Mutex<State>,
+    state: Mutex<FastState>,
 }
 
 #[derive(Default)]
-struct State {
+struct FastState {
     /// The socket, as long as the connection is open.
     channel: Option<Arc<OwnedFd>>,
     /// Parcels that the socket has no room for.
@@ -161,7 +161,7 @@ impl Fast {
         Self { dev, attention, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FastState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -292,7 +292,7 @@ impl Fast {
         self.state().events.pop_front()
     }
 
-    fn sort(&self, state: &mut State) {
+    fn sort(&self, state: &mut FastState) {
         state.send_more();
         let Some(channel) = state.channel.clone() else { return };
         let mut bytes = [MaybeUninit::uninit(); PARCEL];
@@ -314,7 +314,7 @@ impl Fast {
         }
     }
 
-    fn sort_one(&self, state: &mut State, parcel: Parcel) {
+    fn sort_one(&self, state: &mut FastState, parcel: Parcel) {
         match parcel {
             Parcel::Came { name, immediate, addr, len, descriptor } => {
                 let memory = Arc::new(LentMemory { addr, len, descriptor, import: OnceLock::new() });
@@ -351,7 +351,7 @@ impl Fast {
     }
 }
 
-impl State {
+impl FastState {
     /// The lowest number that is free, from 1 on.
     fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
         require(self.channel.is_some(), c::DOCA_ERROR_BAD_STATE)?;

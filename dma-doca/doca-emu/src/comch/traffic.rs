@@ -162,8 +162,8 @@ impl Endpoint {
                     let handle = Handle::of(&**connection).cast();
                     let (start, len) = (message.as_mut_ptr(), message.len());
                     match on_message {
-                        // SAFETY: the program gave the function to be called with a message, which lies in a
-                        // buffer of ours during the call.
+                        // SAFETY: the program's function takes a message, which lies in a buffer of this
+                        // library during the call.
                         OnMessage::Comch(callback) => unsafe { callback(event, start, len as u32, handle) },
                         // SAFETY: the program's function, with the event and the message, which live until it
                         // returns.
@@ -192,7 +192,7 @@ impl Endpoint {
                 (Event::Went(id), Some((_, went))) => (id, went),
             };
             let event = ptr::from_ref(self).cast_mut().cast();
-            // SAFETY: the program gave the function for a connection, which lives during the call.
+            // SAFETY: the program's function takes a connection, which lives during the call.
             unsafe { callback(event, Handle::of(&**connection).cast(), id) }
             return true;
         }
@@ -205,7 +205,7 @@ impl Endpoint {
         }
         let Some(callback) = callback else { return };
         let event = ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: the program gave the function to be called with a connection, which lives during the call.
+        // SAFETY: the program's function takes a connection, which lives during this call.
         unsafe { callback(event, Handle::of(&**connection).cast(), 1) }
     }
 

@@ -105,7 +105,7 @@ pub(super) const PIECES: usize = 64;
 /// Bytes of a parcel at most, in JSON.
 pub(super) const PARCEL: usize = 512 + PIECES * 44;
 
-/// Name of a consumer from a start to the next stop. Later ones of the same number have other names.
+/// Name of a started consumer, until it is stopped. A later consumer with the same number has another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Name {
     pub(super) id: u32,

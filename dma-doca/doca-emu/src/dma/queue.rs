@@ -191,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// The next end that may be reported.
+    /// Returns the next ended task that may be reported.
     #[inline]
     fn take(&self) -> Option<Report> {
         let mut reports = self.reports.borrow_mut();

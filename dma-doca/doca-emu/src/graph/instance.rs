@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
-use super::{Graph, Kind, Step};
+use super::{Graph, NodeKind, Step};
 use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::task::{Head, Holder, Submit};
 
@@ -220,7 +220,7 @@ impl Instance {
         match data {
             Some(Data::Cookie(cookie)) => {
                 let nodes = self.graph.nodes.borrow();
-                let Kind::User(callback) = nodes[node].kind else { return false };
+                let NodeKind::User(callback) = nodes[node].kind else { return false };
                 drop(nodes);
                 // SAFETY: the program gave the function to be called with this.
                 let status = unsafe { callback(cookie) };

@@ -53,10 +53,10 @@ pub(crate) struct Node {
     mark: Mark,
     graph: Weak<Graph>,
     index: usize,
-    kind: Kind,
+    kind: NodeKind,
 }
 
-enum Kind {
+enum NodeKind {
     Context(Weak<dyn Context>),
     User(UserCallback),
     Graph(Rc<Graph>),
@@ -88,7 +88,7 @@ impl Graph {
         require(!self.started.get(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    fn add(&self, kind: Kind) -> Handle<Node> {
+    fn add(&self, kind: NodeKind) -> Handle<Node> {
         let mut nodes = self.nodes.borrow_mut();
         let node = Node { mark: Mark::of::<Node>(), graph: self.this.clone(), index: nodes.len(), kind };
         nodes.push(Rc::new(node));
@@ -129,7 +129,7 @@ impl Graph {
         require(self.conf.get().is_some(), INVALID)?;
         let nodes = self.nodes.borrow();
         let mut contexts = nodes.iter().filter_map(|node| match &node.kind {
-            Kind::Context(context) => Some(context),
+            NodeKind::Context(context) => Some(context),
             _ => None,
         });
         require(contexts.clone().next().is_some(), c::DOCA_ERROR_BAD_STATE)?;
@@ -195,7 +195,7 @@ impl Context for Graph {
 fn set(
     instance: &Handle<Instance>,
     node: &Handle<Node>,
-    data: impl FnOnce(&Kind) -> Outcome<Data>,
+    data: impl FnOnce(&NodeKind) -> Outcome<Data>,
 ) -> Outcome {
     let (instance, node) = (instance.get()?, node.get()?);
     require(!instance.is_submitted(), c::DOCA_ERROR_BAD_STATE)?;
@@ -249,7 +249,7 @@ c_calls! {
         node.check()?;
         let (graph, ctx) = (graph.get()?, ctx.get()?);
         graph.require_stopped()?;
-        node.put(graph.add(Kind::Context(ctx.this().clone())))
+        node.put(graph.add(NodeKind::Context(ctx.this().clone())))
     }
     fn doca_graph_node_create_from_user(
         graph: Handle<Graph>,
@@ -259,7 +259,7 @@ c_calls! {
         node.check()?;
         let (graph, callback) = (graph.get()?, callback.ok_or(INVALID)?);
         graph.require_stopped()?;
-        node.put(graph.add(Kind::User(callback)))
+        node.put(graph.add(NodeKind::User(callback)))
     }
     /// The other graph must be started.
     fn doca_graph_node_create_from_graph(
@@ -272,7 +272,7 @@ c_calls! {
         // Nodes of a started graph are started, so no other cycle is possible.
         require(!std::ptr::eq(graph, &*sub_graph), c::DOCA_ERROR_NOT_PERMITTED)?;
         require(!graph.started.get() && sub_graph.started.get(), c::DOCA_ERROR_BAD_STATE)?;
-        node.put(graph.add(Kind::Graph(sub_graph)))
+        node.put(graph.add(NodeKind::Graph(sub_graph)))
     }
     /// Makes a node wait for another. `NOT_PERMITTED` if that makes a cycle.
     fn doca_graph_add_dependency(graph: Handle<Graph>, from: Handle<Node>, to: Handle<Node>) {
@@ -302,7 +302,8 @@ c_calls! {
         instance.user_data.set(user_data);
         Ok(())
     }
-    /// Sets a node's task, of the node's context. Its own callbacks are not called.
+    /// Sets the task that a node submits. It must be a task of the node's context, and its own callbacks are
+    /// not called.
     fn doca_graph_instance_set_ctx_node_data(
         graph_instance: Handle<Instance>,
         node: Handle<Node>,
@@ -311,7 +312,7 @@ c_calls! {
         set(&graph_instance, &node, |kind| {
             let owner = task.get()?.owner()?;
             match kind {
-                Kind::Context(own) if std::ptr::addr_eq(own.as_ptr(), Rc::as_ptr(&owner)) => {
+                NodeKind::Context(own) if std::ptr::addr_eq(own.as_ptr(), Rc::as_ptr(&owner)) => {
                     Ok(Data::Task(task))
                 }
                 _ => Err(c::DOCA_ERROR_NOT_PERMITTED),
@@ -325,7 +326,7 @@ c_calls! {
         cookie: *mut c_void,
     ) {
         set(&graph_instance, &node, |kind| match kind {
-            Kind::User(_) => Ok(Data::Cookie(cookie)),
+            NodeKind::User(_) => Ok(Data::Cookie(cookie)),
             _ => Err(c::DOCA_ERROR_NOT_PERMITTED),
         })
     }
@@ -338,7 +339,7 @@ c_calls! {
         set(&graph_instance, &node, |kind| {
             let instance = sub_graph_instance.rc()?;
             match kind {
-                Kind::Graph(graph) if Rc::ptr_eq(graph, &instance.graph) && !instance.is_submitted() => {
+                NodeKind::Graph(graph) if Rc::ptr_eq(graph, &instance.graph) && !instance.is_submitted() => {
                     Ok(Data::Instance(instance))
                 }
                 _ => Err(c::DOCA_ERROR_NOT_PERMITTED),

@@ -1,9 +1,9 @@
 //! The log: sources, backends and levels.
 //!
 //! There are two audiences. Application messages come in through `doca_log` and go to the application's
-//! backends, whose limits say from which level (upper) to which (lower, the more talkative end). Messages of
-//! the SDK, here those of this crate, come in through [`sdk`] and go to the SDK's backends alone, which have
-//! one limit.
+//! backends, which have two limits: the most severe level (upper) and the most verbose one (lower). Messages
+//! of the SDK, here those of this crate, come in through [`sdk`] and go only to the SDK's backends, which
+//! have one limit.
 #![expect(unsafe_code, reason = "the C library knows the local time")]
 
 mod backend;
@@ -217,7 +217,7 @@ pub(crate) fn set_global(limit: Limit, level: u32) -> Result<(), sys::doca_error
     Ok(())
 }
 
-/// A limit of the backends to come.
+/// Returns the limit that later backends begin with.
 pub(crate) fn global(limit: Limit) -> u32 {
     *limit.of(&mut write())
 }

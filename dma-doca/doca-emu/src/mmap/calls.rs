@@ -114,7 +114,7 @@ c_calls! {
         let mut setup = mmap.get()?.setup();
         setup.require_no_range()?;
         let dmabuf = DmaBuf::new(dmabuf_fd, dmabuf_offset, len)?;
-        // SAFETY: the address is a name only, as the bytes are the DMA buffer's.
+        // SAFETY: the address is only a name, because the bytes are those of the DMA buffer.
         unsafe { setup.add_memory(addr, len, Some(dmabuf), None) }
     }
     /// The stand-in has no data path accelerator: `NOT_SUPPORTED`, for a map that has no memory yet.

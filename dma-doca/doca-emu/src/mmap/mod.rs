@@ -147,7 +147,7 @@ impl Setup {
         require(self.chunks.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)
     }
 
-    /// For settings that must come before the first start.
+    /// Returns an error after the first start, for calls that are allowed only before it.
     fn require_new(&self) -> Outcome {
         require(!self.was_started, c::DOCA_ERROR_NOT_PERMITTED)
     }

@@ -31,7 +31,7 @@ use crate::inventory::Inventory;
 use crate::log::{add_source, calls as log, first_backend};
 use crate::rep::RepInfo;
 
-/// 1.5, and not 2.2.
+/// True for the generation of DOCA 1.5, false for that of 2.2.
 pub(crate) const FIRST: bool = cfg!(feature = "generation-1-5");
 
 /// All extensions: `DOCA_BUF_EXTENSION_LINKED_LIST`.
@@ -104,7 +104,7 @@ fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
 }
 
 c_calls! {
-    /// Lets the first backend, which is standard error's, write to a stream that stays open.
+    /// Makes the first backend, which writes to standard error, write to a stream. The stream must stay open.
     fn doca_log_stream_redirect(stream: *mut c::FILE) {
         // SAFETY: the program keeps the stream open as long as the backend, which is never destroyed.
         unsafe { log::redirect(stream) }

@@ -39,7 +39,7 @@ unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mma
             range: Cell::new((ptr::null_mut(), 0)),
             descriptor: Cell::new(ptr::null_mut()),
         };
-        // SAFETY: the caller passes a place for the handle.
+        // SAFETY: the caller passes a pointer to which the handle may be written.
         unsafe { mmap.write(Box::into_raw(Box::new(map)).cast()) };
     }
     code
@@ -132,7 +132,7 @@ pub(super) unsafe extern "C" fn import(
 ) -> doca_error_t {
     let Some(create) = calls().common.doca_mmap_create_from_export else { return DOCA_ERROR_NOT_SUPPORTED };
     let mut raw = ptr::null_mut();
-    // SAFETY: the caller's descriptor and device, and a place for the handle.
+    // SAFETY: the caller passes a valid descriptor and device, and `raw` is a local variable for the handle.
     let code = unsafe { create(user_data, export_desc, export_desc_len, dev, &raw mut raw) };
     // SAFETY: the caller passes a pointer that can be written.
     unsafe { give(code, raw, mmap) }

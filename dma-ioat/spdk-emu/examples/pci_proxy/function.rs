@@ -162,7 +162,8 @@ impl Function {
     /// The register at an offset, as an atomic integer.
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset.is_multiple_of(align_of::<T>()) && (offset + size_of::<T>()) as u64 <= self.size);
-        // SAFETY: within the mapping, which stays. `T` is an atomic integer, for which any bits are valid.
+        // SAFETY: the address lies within the mapping, which is never removed. `T` is an atomic integer, for
+        // which any bits are valid.
         unsafe { &*self.bar.wrapping_add(offset).cast::<T>() }
     }
 

@@ -1,4 +1,5 @@
-//! The guest's memory, mapped at its own addresses, so that these are the program's and thus the devices'.
+//! The guest's memory. It is mapped at the guest's physical addresses, because the stand-in's devices use the
+//! addresses of this program.
 #![expect(unsafe_code, reason = "maps memory at addresses that a guest chose")]
 
 use std::ffi::c_void;

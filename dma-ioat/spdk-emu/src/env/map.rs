@@ -179,7 +179,7 @@ pub(super) fn translates(addr: u64) -> bool {
 c_calls! {
     fn spdk_vtophys(buf: Addr, size: Ptr<u64>) -> u64 {
         let (bus, len) = to_bus(buf.addr(), size.get().copied().unwrap_or(0));
-        // SPDK writes it after failures too, and if it was 0.
+        // SPDK writes the size also after a failure, and also if it was 0.
         if translates(buf.addr()) {
             size.put(len);
         }

@@ -318,7 +318,8 @@ unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_ad
         // valid.
         last = unsafe { call(ctx.raw(), function.handle().raw()) };
         match last {
-            // Some drivers answer 0 to all offers. Mapped registers tell that it took the function.
+            // Some drivers return 0 for every function. A driver that has accepted it has mapped its
+            // registers.
             0 if function.reattach == Reattach::Easy && function.mapped.load(Relaxed) == 0 => Taken::No,
             0 => Taken::Yes,
             1.. => Taken::No,

@@ -8,7 +8,7 @@ use dma_core::Descriptor;
 use super::Resources;
 use crate::model::channel::{Channel, ChannelError, ChannelId, ChannelState, Stage};
 use crate::model::check;
-use crate::model::events::{Calendar, Event};
+use crate::model::events::{Calendar, DeviceEvent};
 use crate::model::fault::{Fault, FaultInjector, FaultPlan, FaultRule, Faults, When};
 use crate::model::motion::Tearing;
 use crate::model::profile::{Direction, Found, OnFailure, Profile, Reporting};
@@ -52,7 +52,7 @@ impl Engine {
         let timed: Vec<_> = plan.rules.extract_if(.., |rule| rule.needs_no_task()).collect();
         for (i, rule) in (0..).zip(&timed) {
             if let When::At(at) = rule.when {
-                calendar.add(at, Event::Fault { rule: i });
+                calendar.add(at, DeviceEvent::Fault { rule: i });
             }
         }
         Self {
@@ -261,41 +261,41 @@ impl Engine {
         }
     }
 
-    fn is_valid(&self, event: Event) -> bool {
+    fn is_valid(&self, event: DeviceEvent) -> bool {
         match event {
-            Event::Issue { channel, epoch }
-            | Event::Move { channel, epoch, .. }
-            | Event::Finish { channel, epoch, .. } => {
+            DeviceEvent::Issue { channel, epoch }
+            | DeviceEvent::Move { channel, epoch, .. }
+            | DeviceEvent::Finish { channel, epoch, .. } => {
                 self.channel(ChannelId(channel)).is_some_and(|channel| channel.epoch == epoch)
             }
-            Event::ServerFree { place } => !self.servers[place as usize].turns.is_empty(),
-            Event::Fault { .. } => !self.gone,
+            DeviceEvent::ServerFree { place } => !self.servers[place as usize].turns.is_empty(),
+            DeviceEvent::Fault { .. } => !self.gone,
         }
     }
 
     /// Notes that an event left the calendar.
-    fn unschedule(&mut self, event: Event) {
-        if let Event::ServerFree { place } = event {
+    fn unschedule(&mut self, event: DeviceEvent) {
+        if let DeviceEvent::ServerFree { place } = event {
             self.servers[place as usize].scheduled = false;
         }
     }
 
-    fn handle(&mut self, resources: &mut Resources, event: Event) {
+    fn handle(&mut self, resources: &mut Resources, event: DeviceEvent) {
         self.unschedule(event);
         if !self.is_valid(event) {
             return;
         }
         match event {
-            Event::Issue { channel, .. } => {
+            DeviceEvent::Issue { channel, .. } => {
                 if let Some(channel) = &mut self.channels[channel as usize] {
                     channel.issue_scheduled = false;
                 }
                 self.start_ready(resources, channel);
             }
-            Event::ServerFree { place } => self.server_free(resources, place),
-            Event::Move { channel, epoch, slot } => self.move_some(resources, channel, epoch, slot),
-            Event::Finish { channel, slot, .. } => self.finish(resources, channel, slot),
-            Event::Fault { rule } => self.timed_fault(resources, rule),
+            DeviceEvent::ServerFree { place } => self.server_free(resources, place),
+            DeviceEvent::Move { channel, epoch, slot } => self.move_some(resources, channel, epoch, slot),
+            DeviceEvent::Finish { channel, slot, .. } => self.finish(resources, channel, slot),
+            DeviceEvent::Fault { rule } => self.timed_fault(resources, rule),
         }
     }
 
@@ -315,7 +315,7 @@ impl Engine {
             }
             if channel.issue_free > resources.now {
                 channel.issue_scheduled = true;
-                let event = Event::Issue { channel: index, epoch: channel.epoch };
+                let event = DeviceEvent::Issue { channel: index, epoch: channel.epoch };
                 self.calendar.add(channel.issue_free, event);
                 return;
             }
@@ -355,14 +355,14 @@ impl Engine {
             }
             if !server.scheduled {
                 server.scheduled = true;
-                self.calendar.add(server.free_at, Event::ServerFree { place: place as u32 });
+                self.calendar.add(server.free_at, DeviceEvent::ServerFree { place: place as u32 });
             }
         }
     }
 
     /// Serves the next task, of the next channel in turn.
     fn server_free(&mut self, resources: &mut Resources, place: u32) {
-        let event = Event::ServerFree { place };
+        let event = DeviceEvent::ServerFree { place };
         let place = place as usize;
         let server = &mut self.servers[place];
         if server.free_at > resources.now {
@@ -419,9 +419,9 @@ impl Engine {
         let (due, epoch) = (task.due, channel.epoch);
         if task.tearing.parts > 1 {
             let at = part_time(resources.now, due, 1, task.tearing.parts);
-            self.calendar.add(at, Event::Move { channel: index, epoch, slot });
+            self.calendar.add(at, DeviceEvent::Move { channel: index, epoch, slot });
         }
-        self.calendar.add(due, Event::Finish { channel: index, epoch, slot });
+        self.calendar.add(due, DeviceEvent::Finish { channel: index, epoch, slot });
     }
 
     /// Moves a part of a task, not the last one.
@@ -441,7 +441,7 @@ impl Engine {
         }
         if part + 1 < parts {
             let at = part_time(resources.now, task.due, 1, parts - part);
-            self.calendar.add(at, Event::Move { channel: index, epoch, slot });
+            self.calendar.add(at, DeviceEvent::Move { channel: index, epoch, slot });
         }
     }
 

@@ -177,7 +177,8 @@ impl Device {
     /// # Errors
     ///
     /// Returns an error if the region does not exist, or tasks in flight name it. A task names its regions
-    /// until it ends, even if it is polled later; one with a lost completion until its channel is taken down.
+    /// until it ends, which may be before it is polled. A task whose completion is lost names them until its
+    /// channel is taken down.
     pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
         let unpinned = match &self.channels {
             Channels::Instant(rings) => rings.iter().flatten().map(|ring| ring.names(key)).sum(),

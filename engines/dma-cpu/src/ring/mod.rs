@@ -23,13 +23,13 @@ const CHUNK_BITS: u32 = 24;
 /// Maximum number of chunks of a job.
 pub(super) const MAX_CHUNKS: u32 = (1 << CHUNK_BITS) - 1;
 const JOB_MASK: u64 = u64::MAX >> CHUNK_BITS;
-/// Set in [`Entry::chunks`] for a fenced job.
+/// Set in [`JobEntry::chunks`] for a fenced job.
 const FENCED: u32 = 1 << 31;
 
 /// The part that helpers use.
 pub(super) struct Ring<T> {
     /// The entries are allocated with the first job, because many queues never have one.
-    entries: OnceLock<Box<[Entry<T>]>>,
+    entries: OnceLock<Box<[JobEntry<T>]>>,
     capacity: usize,
     /// The next chunk to take: job number, then chunk number.
     next: CachePadded<AtomicU64>,
@@ -43,7 +43,7 @@ pub(super) struct Ring<T> {
     armed: AtomicBool,
 }
 
-struct Entry<T> {
+struct JobEntry<T> {
     /// Number of chunks, with [`FENCED`].
     chunks: AtomicU32,
     /// Number of unfinished chunks.
@@ -69,7 +69,7 @@ pub(super) struct Owner<T> {
 #[must_use = "an unfinished chunk blocks its queue"]
 pub(super) struct Claim<'a, T> {
     ring: &'a Ring<T>,
-    entry: &'a Entry<T>,
+    entry: &'a JobEntry<T>,
     chunk: u32,
 }
 
@@ -110,7 +110,7 @@ impl<T: Default> Owner<T> {
         if entries.try_reserve_exact(self.ring.capacity).is_err() {
             return false;
         }
-        entries.resize_with(self.ring.capacity, Entry::new);
+        entries.resize_with(self.ring.capacity, JobEntry::new);
         self.ring.entries.set(entries.into_boxed_slice()).is_ok()
     }
 
@@ -179,7 +179,7 @@ impl<T> Owner<T> {
 
     /// Returns the oldest job's entry, if the job is finished.
     #[inline]
-    fn oldest_finished(&self) -> Option<&Entry<T>> {
+    fn oldest_finished(&self) -> Option<&JobEntry<T>> {
         if self.published == self.retired {
             return None;
         }
@@ -287,7 +287,7 @@ impl<T> Ring<T> {
 enum Look<'a, T> {
     Nothing,
     /// The entry and its number of chunks. Valid if the word is unchanged.
-    Chunk(&'a Entry<T>, u32),
+    Chunk(&'a JobEntry<T>, u32),
     /// The word has changed to this.
     Stale(u64),
 }
@@ -336,7 +336,7 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T: Default> Entry<T> {
+impl<T: Default> JobEntry<T> {
     fn new() -> Self {
         Self { chunks: AtomicU32::new(0), left: AtomicU32::new(0), job: UnsafeCell::new(T::default()) }
     }

@@ -111,7 +111,7 @@ pub(crate) struct Stream {
 }
 
 #[derive(Debug)]
-struct Event {
+struct StreamEvent {
     context: u64,
     flags: u32,
     /// Records so far, and those that have happened.
@@ -137,7 +137,7 @@ pub(crate) struct Driver {
     primary: Vec<PrimaryContext>,
     contexts: BTreeMap<u64, Context>,
     streams: BTreeMap<u64, Stream>,
-    events: BTreeMap<u64, Event>,
+    events: BTreeMap<u64, StreamEvent>,
     next_handle: u64,
     began: Instant,
     thread_started: bool,
@@ -438,12 +438,13 @@ impl Driver {
     pub(crate) fn create_event(&mut self, flags: u32) -> Outcome<u64> {
         let (context, _) = self.current()?;
         let handle = self.handle();
-        let event = Event { context, flags, wanted: 0, recorded: 0, at: Instant::now(), destroyed: false };
+        let event =
+            StreamEvent { context, flags, wanted: 0, recorded: 0, at: Instant::now(), destroyed: false };
         self.events.insert(handle, event);
         Ok(handle)
     }
 
-    fn event(&self, handle: u64) -> Outcome<&Event> {
+    fn event(&self, handle: u64) -> Outcome<&StreamEvent> {
         let event = self.events.get(&handle).filter(|event| !event.destroyed).ok_or(Code::INVALID_HANDLE)?;
         match self.context(event.context)?.dead {
             None => Ok(event),
@@ -822,7 +823,7 @@ pub(crate) fn stream_is_idle(driver: &mut Driver, handle: u64) -> Outcome<bool> 
     Ok(driver.stream(stream)?.steps.is_empty())
 }
 
-/// Gives up one use of a primary context. The last one ends it.
+/// Releases one use of a primary context. Releasing the last one ends the context.
 pub(crate) fn release_primary(mut driver: Locked, device: usize) -> Outcome {
     let primary = &mut driver.primary[device];
     if primary.retained == 0 {
@@ -873,7 +874,7 @@ pub(crate) fn disable_peer(driver: &mut Driver, peer: u64) -> Outcome {
     Ok(())
 }
 
-/// The thread: lets time pass, and calls host functions.
+/// The driver's thread: advances the device's time, and calls host functions.
 fn run() {
     IN_HOST_CALL.set(false);
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);

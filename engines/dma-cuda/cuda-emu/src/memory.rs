@@ -29,7 +29,7 @@ const STALE_LEN: usize = 1 << 20;
 
 /// The kind of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AllocationKind {
     Device,
     /// Host memory of `cuMemHostAlloc`.
     Pinned,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Peer,
 }
 
-impl Kind {
+impl AllocationKind {
     pub(crate) const fn is_on_device(self) -> bool {
         matches!(self, Self::Device | Self::Peer)
     }
@@ -55,7 +55,7 @@ pub(crate) struct Allocation {
     /// The device of the context that made it.
     pub(crate) device: usize,
     pub(crate) context: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AllocationKind,
     pub(crate) id: u64,
 }
 
@@ -173,7 +173,7 @@ impl Memory {
         (addr < found.end()).then_some(found)
     }
 
-    fn add(&mut self, addr: u64, len: u64, device: usize, context: u64, kind: Kind) {
+    fn add(&mut self, addr: u64, len: u64, device: usize, context: u64, kind: AllocationKind) {
         self.next_id += 1;
         let id = self.next_id;
         self.known.insert(addr, Allocation { addr, len, device, context, kind, id });
@@ -202,13 +202,13 @@ impl Memory {
         // SAFETY: a part of the device's own mapping that nothing else uses.
         unsafe { bytes.write_bytes(STALE, STALE_LEN.min(room as usize)) };
         self.spaces[device].used += room;
-        self.add(start, len, device, context, Kind::Device);
+        self.add(start, len, device, context, AllocationKind::Device);
         Ok(start)
     }
 
     /// Frees device memory. No copy names it any more.
     pub(crate) fn free(&mut self, addr: u64) -> Outcome {
-        let allocation = self.take(addr, |kind| kind == Kind::Device).ok_or(Code::INVALID_VALUE)?;
+        let allocation = self.take(addr, |kind| kind == AllocationKind::Device).ok_or(Code::INVALID_VALUE)?;
         let space = &mut self.spaces[allocation.device];
         space.used -= allocation.len.next_multiple_of(GRANULE);
         let bytes = space.bytes_at(addr);
@@ -223,7 +223,10 @@ impl Memory {
 
     /// Returns the handle by which another process opens the allocation of device memory with this address.
     pub(crate) fn handle_of(&self, addr: u64) -> Outcome<MemHandle> {
-        let found = self.find(addr).filter(|found| found.kind == Kind::Device).ok_or(Code::INVALID_VALUE)?;
+        let found = self
+            .find(addr)
+            .filter(|found| found.kind == AllocationKind::Device)
+            .ok_or(Code::INVALID_VALUE)?;
         let space = &self.spaces[found.device];
         Ok(MemHandle::new(&space.file, found.addr - space.base, found.len, found.id))
     }
@@ -237,7 +240,7 @@ impl Memory {
         }
         let peer = PeerMemory::open(handle)?;
         let addr = peer.addr();
-        self.add(addr, handle.len(), device, context, Kind::Peer);
+        self.add(addr, handle.len(), device, context, AllocationKind::Peer);
         self.peers.insert(addr, peer);
         Ok(addr)
     }
@@ -253,7 +256,7 @@ impl Memory {
         Ok(())
     }
 
-    fn take(&mut self, addr: u64, is: impl Fn(Kind) -> bool) -> Option<Allocation> {
+    fn take(&mut self, addr: u64, is: impl Fn(AllocationKind) -> bool) -> Option<Allocation> {
         let found = self.known.get(&addr).filter(|found| is(found.kind)).copied()?;
         self.known.remove(&addr);
         Some(found)
@@ -271,14 +274,14 @@ impl Memory {
         // SAFETY: the new mapping overlays nothing.
         let mapped = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), size, rights, MapFlags::PRIVATE) };
         let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64 + before;
-        self.add(addr, len, device, context, Kind::Pinned);
+        self.add(addr, len, device, context, AllocationKind::Pinned);
         Ok(addr)
     }
 
     pub(crate) fn free_host(&mut self, addr: u64) -> Outcome {
-        let allocation = self.take(addr, |kind| kind == Kind::Pinned).ok_or(Code::INVALID_VALUE)?;
+        let allocation = self.take(addr, |kind| kind == AllocationKind::Pinned).ok_or(Code::INVALID_VALUE)?;
         let start = addr / PAGE * PAGE;
-        // SAFETY: a mapping of `allocate_host`, of which the program has promised to use nothing any more.
+        // SAFETY: `allocate_host` made this mapping, and the program has promised not to use it any more.
         let _ = unsafe { rustix::mm::munmap(at(start), (addr - start + allocation.len) as usize) };
         Ok(())
     }
@@ -304,12 +307,12 @@ impl Memory {
         if !rights.writable && !read_only {
             return Err(Code::INVALID_VALUE);
         }
-        self.add(addr, len, device, context, Kind::Registered { read_only });
+        self.add(addr, len, device, context, AllocationKind::Registered { read_only });
         Ok(())
     }
 
     pub(crate) fn unregister(&mut self, addr: u64) -> Outcome {
-        let registered = |kind| matches!(kind, Kind::Registered { .. });
+        let registered = |kind| matches!(kind, AllocationKind::Registered { .. });
         self.take(addr, registered).map(|_| ()).ok_or(Code::HOST_MEMORY_NOT_REGISTERED)
     }
 
@@ -321,13 +324,13 @@ impl Memory {
                 return Err(Code::INVALID_VALUE);
             }
             return Ok(match found.kind {
-                Kind::Device => Range::Device { bytes: self.spaces[found.device].bytes_at(addr) },
-                Kind::Peer => {
+                AllocationKind::Device => Range::Device { bytes: self.spaces[found.device].bytes_at(addr) },
+                AllocationKind::Peer => {
                     let peer = self.peers.get(&found.addr).ok_or(Code::INVALID_VALUE)?;
                     Range::Device { bytes: peer.bytes() + (addr - found.addr) }
                 }
-                Kind::Pinned | Kind::Registered { read_only: false } => Range::Host,
-                Kind::Registered { read_only: true } => Range::ReadOnly,
+                AllocationKind::Pinned | AllocationKind::Registered { read_only: false } => Range::Host,
+                AllocationKind::Registered { read_only: true } => Range::ReadOnly,
             });
         }
         // Device memory that was freed or never allocated, or host memory that is known in part.
@@ -344,10 +347,10 @@ impl Memory {
         for Allocation { addr, kind, .. } in mine {
             // Each was found above.
             let _ = match kind {
-                Kind::Device => self.free(addr),
-                Kind::Pinned => self.free_host(addr),
-                Kind::Registered { .. } => self.unregister(addr),
-                Kind::Peer => {
+                AllocationKind::Device => self.free(addr),
+                AllocationKind::Pinned => self.free_host(addr),
+                AllocationKind::Registered { .. } => self.unregister(addr),
+                AllocationKind::Peer => {
                     self.known.remove(&addr);
                     self.peers.remove(&addr).map(drop).ok_or(Code::INVALID_VALUE)
                 }

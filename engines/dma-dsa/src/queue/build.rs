@@ -3,7 +3,7 @@
 use dma_core::{CacheHint, Descriptor, ErrorKind, Operation, Result, Segment};
 
 use super::lists::List;
-use super::ring::{Kind, Ring};
+use super::ring::{ResultKind, Ring};
 use crate::error::error;
 use crate::hardware::{HwDescriptor, flag, op};
 
@@ -15,7 +15,7 @@ pub(super) struct Builder {
     write_flags: u32,
     /// The open list has a fence behind its first descriptor.
     fenced: bool,
-    /// It has a copy to two destinations that goes out as two.
+    /// It has a copy to two destinations that is submitted as two copies.
     split: bool,
     /// It has other operations than copies without a fence.
     mixed: bool,
@@ -34,7 +34,7 @@ impl Builder {
         self.fenced
     }
 
-    /// Writes those copies without a fence that the batch begins with to the next places, at most `room`, and
+    /// Writes the copies without a fence at the start of the batch to the next places, at most `room`, and
     /// returns their number.
     #[inline]
     pub(super) fn build_copies(&self, ring: &mut Ring, batch: &[Descriptor<'_>], room: usize) -> usize {
@@ -98,22 +98,22 @@ impl Builder {
     fn build(&mut self, ring: &mut Ring, descriptor: &Descriptor<'_>) -> Result<()> {
         let at = ring.index(ring.head);
         let len = descriptor.len() as u32;
-        let mut kind = Kind::Plain;
+        let mut kind = ResultKind::Plain;
         let (opcode, flags, src, dst, extra) = match descriptor.operation() {
             Operation::Copy { src, dst } => (op::MEMMOVE, self.write_flags, src.addr.0, dst.addr.0, 0),
             Operation::Fill { pattern, dst: &[dst] } => {
                 (op::FILL, self.write_flags, u64::from_le_bytes(pattern), dst.addr.0, 0)
             }
             Operation::Compare { a, b } => {
-                kind = Kind::Compare;
+                kind = ResultKind::Compare;
                 (op::COMPARE, self.flags | flag::REPORT, a.addr.0, b.addr.0, 0)
             }
             Operation::Crc32c { src, seed } => {
-                kind = Kind::Crc;
+                kind = ResultKind::Crc;
                 (op::CRC, self.flags | flag::REPORT, src.addr.0, 0, u64::from(seed))
             }
             Operation::CopyCrc32c { src, dst, seed } => {
-                kind = Kind::Crc;
+                kind = ResultKind::Crc;
                 (op::COPY_CRC, self.write_flags | flag::REPORT, src.addr.0, dst.addr.0, u64::from(seed))
             }
             Operation::CopyToBoth { src, dst } if !ring.seconds.is_empty() => {
@@ -148,8 +148,11 @@ impl Builder {
         let at = ring.index(ring.head);
         let [first, second] = [dst[0].addr.0, dst[1].addr.0];
         let same = (first ^ second) & 0xfff == 0;
-        let (opcode, extra, kind) =
-            if same { (op::DUALCAST, second, Kind::Plain) } else { (op::MEMMOVE, 0, Kind::First) };
+        let (opcode, extra, kind) = if same {
+            (op::DUALCAST, second, ResultKind::Plain)
+        } else {
+            (op::MEMMOVE, 0, ResultKind::First)
+        };
         self.split |= !same;
         let (src, len) = (src.addr.0, src.len as u32);
         let command = self.write_flags | u32::from(opcode) << 24;
@@ -159,7 +162,8 @@ impl Builder {
         ring.entries[at].kind = kind;
     }
 
-    /// Lets the device start the descriptor at the next place only once those before it in its list are done.
+    /// Makes the device wait, before the descriptor at the next place, until all earlier ones of its list are
+    /// done.
     ///
     /// The device abandons the descriptor, and those behind it, if one before it fails. So these report
     /// success, too: what has no record was abandoned.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use dma_core::{Completion, Outcome};
 
 use super::resume::failed;
-use super::ring::{Kind, Ring};
+use super::ring::{ResultKind, Ring};
 use crate::hardware::{flag, status};
 
 /// Descriptors with consecutive places, which go out with one doorbell.
@@ -29,7 +29,7 @@ pub(super) struct List {
     pub(super) plain: bool,
     /// The end of a batch.
     pub(super) ended: Option<BatchEnd>,
-    /// The end of descriptors that are not sent.
+    /// The outcome of descriptors that will not be sent.
     pub(super) over: Option<(Outcome, i32)>,
 }
 
@@ -121,7 +121,7 @@ impl Lists {
         self.lists.get_mut(at)
     }
 
-    /// Counts the first list that was not sent as sent.
+    /// Records that the first unsent list was sent.
     #[inline]
     pub(super) const fn mark_sent(&mut self) {
         self.unsent -= 1;
@@ -237,7 +237,7 @@ impl Lists {
                 let Some((outcome, native)) = over else { break };
                 Some(Completion::ended(token, outcome, native))
             } else if let Some(BatchEnd { status: status::SUCCESS, .. }) = ended
-                && kind == Kind::Plain
+                && kind == ResultKind::Plain
                 && !fenced
             {
                 Some(Completion::done(token))

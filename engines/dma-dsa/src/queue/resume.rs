@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use dma_core::{Completion, Outcome};
 
-use super::ring::{Copy, Entry, Kind};
+use super::ring::{Copy, DescriptorState, ResultKind};
 use crate::error;
 use crate::hardware::{HwDescriptor, Record, op, status};
 use crate::portal::populate;
@@ -20,7 +20,7 @@ const POPULATE: u64 = 64 << 10;
 pub(super) struct Place<'a> {
     pub(super) token: u64,
     pub(super) descriptor: &'a mut HwDescriptor,
-    pub(super) entry: &'a mut Entry,
+    pub(super) entry: &'a mut DescriptorState,
     pub(super) record: &'a Record,
 }
 
@@ -47,12 +47,12 @@ impl Place<'_> {
         }
         let done = Completion::done(token);
         Ended::Completion(match entry.kind {
-            Kind::Plain => done,
-            Kind::Crc => done.with_result(record.value.load(Relaxed) & u64::from(u32::MAX)),
-            Kind::Compare if record.result.load(Relaxed) == 0 => done.with_result(Completion::EQUAL),
-            Kind::Compare => done.with_result(entry.base + u64::from(record.done.load(Relaxed))),
-            Kind::First => {
-                (entry.kind, entry.stuck) = (Kind::Plain, 0);
+            ResultKind::Plain => done,
+            ResultKind::Crc => done.with_result(record.value.load(Relaxed) & u64::from(u32::MAX)),
+            ResultKind::Compare if record.result.load(Relaxed) == 0 => done.with_result(Completion::EQUAL),
+            ResultKind::Compare => done.with_result(entry.base + u64::from(record.done.load(Relaxed))),
+            ResultKind::First => {
+                (entry.kind, entry.stuck) = (ResultKind::Plain, 0);
                 (descriptor.src, descriptor.dst, descriptor.len) = second;
                 return Ended::Again;
             }
@@ -65,8 +65,8 @@ impl Place<'_> {
     fn resume(self) -> bool {
         let Self { descriptor, entry, record, .. } = self;
         let fault = record.fault.load(Relaxed);
-        // A copy from the end backwards, which the device makes only where its ranges overlap, has its
-        // remainder at the front.
+        // If its ranges overlap, the device may copy from the end backwards. Then the remainder is at the
+        // front.
         let backward = descriptor.opcode() == op::MEMMOVE && record.result.load(Relaxed) != 0;
         let done = if backward { 0 } else { record.done.load(Relaxed) };
         if done >= descriptor.len {

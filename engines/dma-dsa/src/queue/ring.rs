@@ -9,16 +9,16 @@ use crate::hardware::{HwDescriptor, Record, flag};
 
 /// State of a descriptor, in addition to its 64 bytes and its token. A free place has the default.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct DescriptorState {
     /// Bytes that earlier parts of a comparison found equal.
     pub(super) base: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: ResultKind,
     /// Page faults in a row without progress.
     pub(super) stuck: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ResultKind {
     /// No result.
     #[default]
     Plain,
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     First,
 }
 
-impl Kind {
+impl ResultKind {
     pub(super) const fn has_result(self) -> bool {
         matches!(self, Self::Compare | Self::Crc)
     }
@@ -48,7 +48,7 @@ pub(super) struct Ring {
     /// The record of a batch, at the index of its first descriptor.
     pub(super) batch_records: Box<[Record]>,
     pub(super) tokens: Box<[u64]>,
-    pub(super) entries: Box<[Entry]>,
+    pub(super) entries: Box<[DescriptorState]>,
     /// Copies to the second of two destinations. Empty if the device lacks that operation.
     pub(super) seconds: Box<[Copy]>,
     pub(super) head: u64,
@@ -130,7 +130,7 @@ impl Ring {
     /// Frees a place: its entry and the second half of its descriptor are as those that never were in use.
     #[inline]
     pub(super) fn free(&mut self, at: usize) {
-        self.entries[at] = Entry::default();
+        self.entries[at] = DescriptorState::default();
         self.descriptors[at].extra = 0;
     }
 

@@ -85,8 +85,8 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`: it is not enabled again, or `has_unreported`: descriptors of before are not reported
-    /// yet.
+    /// `DeviceLost` if the work queue is not enabled again, or if earlier descriptors are not reported yet
+    /// (`has_unreported`).
     #[cold]
     pub(super) fn recover(&mut self, why: &'static str, has_unreported: bool, opened: &Opened) -> Result<()> {
         if why == FORKED || has_unreported || self.was_read_lately() {

@@ -15,7 +15,7 @@ use super::event::Events;
 use super::learner::{Class, Engine, Learner};
 use super::memory::RecentKeys;
 use super::report::Counts;
-use super::{FAILURES, Shared};
+use super::{AutoShared, FAILURES};
 
 /// Maximum number of descriptors in a submission, and of completions in a poll.
 const BATCH: usize = 32;
@@ -70,7 +70,7 @@ enum DeviceState {
 
 #[derive(Debug)]
 pub(super) struct DeviceQueue {
-    shared: Arc<Shared>,
+    shared: Arc<AutoShared>,
     options: QueueOptions,
     queue: Option<Box<dyn RawQueue>>,
     state: DeviceState,
@@ -106,7 +106,7 @@ impl DeviceQueue {
     /// Opens a queue of the device, or none if the device has no queue left. `cpu` has the CPU queue's
     /// events.
     pub(super) fn open(
-        shared: &Arc<Shared>,
+        shared: &Arc<AutoShared>,
         options: &QueueOptions,
         cpu: Option<&dyn QueueEvents>,
     ) -> Result<Self> {

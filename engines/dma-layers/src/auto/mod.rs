@@ -115,7 +115,7 @@ impl AutoOptions {
 
 /// State that the engine's queues and regions share.
 #[derive(Debug)]
-struct Shared {
+struct AutoShared {
     id: EngineId,
     device: Arc<dyn DmaEngine>,
     options: AutoOptions,
@@ -134,7 +134,7 @@ struct Shared {
 pub struct AutoEngine {
     cpu: Arc<dyn DmaEngine>,
     info: EngineInfo,
-    shared: Arc<Shared>,
+    shared: Arc<AutoShared>,
 }
 
 impl AutoEngine {
@@ -194,7 +194,7 @@ impl AutoEngine {
         info.limits.max_transfer = own.limits.max_transfer.min(other.limits.max_transfer);
         info.limits.preferred_alignment =
             own.limits.preferred_alignment.max(other.limits.preferred_alignment);
-        let shared = Shared {
+        let shared = AutoShared {
             id: EngineId::unique(),
             device,
             options: options.clone(),
@@ -247,7 +247,7 @@ impl AutoEngine {
         &self,
         open: impl FnOnce(&dyn DmaEngine) -> Result<Box<dyn RawRegion>>,
     ) -> Result<Box<dyn RawRegion>> {
-        let Shared { id, device, keys, gives_memory, .. } = &*self.shared;
+        let AutoShared { id, device, keys, gives_memory, .. } = &*self.shared;
         if *gives_memory {
             let region = open(&**device)?;
             let key = self.cpu.allocate_raw(&MemoryRequest::new(1))?;

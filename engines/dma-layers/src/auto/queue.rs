@@ -16,7 +16,7 @@ use super::cpu_times::CpuTimes;
 use super::device::{DeviceQueue, Repeat};
 use super::learner::{Class, Engine, Learner};
 use super::report::Counts;
-use super::{Prefer, Shared};
+use super::{AutoShared, Prefer};
 
 /// Maximum number of copies that go to the CPU without asking the learner.
 const MAX_STREAK: u32 = 4096;
@@ -25,7 +25,7 @@ const MAX_STREAK_UNREACHED: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct AutoQueue {
-    shared: Arc<Shared>,
+    shared: Arc<AutoShared>,
     counts: Arc<Counts>,
     cpu: Box<dyn RawQueue>,
     device: DeviceQueue,
@@ -48,7 +48,7 @@ pub(super) struct AutoQueue {
 }
 
 impl AutoQueue {
-    pub(super) fn new(shared: &Arc<Shared>, cpu: Box<dyn RawQueue>, device: DeviceQueue) -> Self {
+    pub(super) fn new(shared: &Arc<AutoShared>, cpu: Box<dyn RawQueue>, device: DeviceQueue) -> Self {
         Self {
             counts: shared.ledger.open(),
             shared: Arc::clone(shared),
@@ -113,7 +113,7 @@ impl AutoQueue {
             // SAFETY: `share` asks for the same promise about `batch` as this function.
             return unsafe { self.share(batch, in_flight) };
         }
-        // SAFETY: `submit_cpu` asks for the same promise about `batch` as this function.
+        // SAFETY: `submit_cpu` has the same requirements for `batch` as this function.
         unsafe { self.submit_cpu(batch) }
     }
 
@@ -159,7 +159,7 @@ impl AutoQueue {
         let have_device_only = self.shared.keys.have_device_only();
         for (at, descriptor) in batch.iter().enumerate() {
             if have_device_only && self.device.is_device_only(descriptor.operation()) {
-                // SAFETY: this function asks for the same promise about `batch`.
+                // SAFETY: this function has the same requirements for `batch`.
                 if let Some(taken) = unsafe { self.submit_device_only(batch, first, at) } {
                     return taken;
                 }
@@ -313,10 +313,10 @@ unsafe impl RawQueue for AutoQueue {
         let in_flight = self.on_cpu + self.off_cpu;
         let batch = &batch[..batch.len().min(self.depth - in_flight)];
         if !self.shared.keys.have_device_only() && self.streak.takes(in_flight, batch) {
-            // SAFETY: `submit_cpu` asks for the same promise about `batch` as this function.
+            // SAFETY: `submit_cpu` has the same requirements for `batch` as this function.
             return unsafe { self.submit_cpu(batch) };
         }
-        // SAFETY: `submit_slowly` asks for the same promise about `batch` as this function.
+        // SAFETY: `submit_slowly` has the same requirements for `batch` as this function.
         unsafe { self.submit_slowly(batch, in_flight) }
     }
 

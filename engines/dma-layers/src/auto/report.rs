@@ -37,7 +37,7 @@ pub struct AutoReport {
     pub reason: Option<String>,
     /// Measured times, by descriptors in flight and length.
     pub costs: Vec<AutoCost>,
-    /// The names of the CPU, or of the engine that plays its part, and of the device.
+    /// The names of the CPU, or of the engine in its role, and of the device.
     pub engines: [String; 2],
 }
 

@@ -8,7 +8,7 @@ use super::format::{
     BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, Decoder, ENDED, FENCE, FILL, FLUSH, KIND, LISTS, POLL, REPEAT,
     SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, unzigzag,
 };
-use super::trace::{Event, Kind, Span, TraceError, damaged};
+use super::trace::{Kind, Span, TraceError, TraceEvent, damaged};
 
 /// The events of a queue, in order.
 #[derive(Clone, Debug)]
@@ -30,9 +30,9 @@ pub struct Events<'a> {
 }
 
 impl Iterator for Events<'_> {
-    type Item = Event;
+    type Item = TraceEvent;
 
-    fn next(&mut self) -> Option<Event> {
+    fn next(&mut self) -> Option<TraceEvent> {
         // The events were checked when the trace was read.
         self.advance().ok().flatten()
     }
@@ -79,7 +79,7 @@ impl Events<'_> {
         self.input.rest.len()
     }
 
-    pub(super) fn advance(&mut self) -> Result<Option<Event>, TraceError> {
+    pub(super) fn advance(&mut self) -> Result<Option<TraceEvent>, TraceError> {
         let cut = damaged("an event is cut off");
         if self.operations > 0 {
             self.operations -= 1;
@@ -100,15 +100,15 @@ impl Events<'_> {
         };
         let event = match kind {
             SUBMIT => {
-                let event = Event::Submit { before: time()?, call: time()?, count };
+                let event = TraceEvent::Submit { before: time()?, call: time()?, count };
                 self.operations = count;
                 event
             }
-            FLUSH if count == 0 => Event::Flush { before: time()?, call: time()? },
-            FLUSH if count == u64::from(POLL) => Event::Poll { time: time()? },
+            FLUSH if count == 0 => TraceEvent::Flush { before: time()?, call: time()? },
+            FLUSH if count == u64::from(POLL) => TraceEvent::Poll { time: time()? },
             DONE => {
                 let (before, wait) = (time()?, time()?);
-                Event::Ended { before, wait, count, older: 0, outcome: Outcome::Done }
+                TraceEvent::Ended { before, wait, count, older: 0, outcome: Outcome::Done }
             }
             ENDED => {
                 let (before, wait) = (time()?, time()?);
@@ -118,17 +118,17 @@ impl Events<'_> {
                     2 => Outcome::Aborted,
                     _ => return Err(damaged("an outcome")),
                 };
-                Event::Ended { before, wait, count: 1, older: count, outcome }
+                TraceEvent::Ended { before, wait, count: 1, older: count, outcome }
             }
             _ => return Err(damaged("an event")),
         };
-        if matches!(event, Event::Submit { count: 0, .. } | Event::Ended { count: 0, .. }) {
+        if matches!(event, TraceEvent::Submit { count: 0, .. } | TraceEvent::Ended { count: 0, .. }) {
             return Err(damaged("an event of nothing"));
         }
         Ok(Some(event))
     }
 
-    fn operation(&mut self) -> Result<Event, TraceError> {
+    fn operation(&mut self) -> Result<TraceEvent, TraceError> {
         let cut = || damaged("an operation is cut off");
         let first = self.input.byte().ok_or_else(cut)?;
         if first & KIND == REPEAT {
@@ -163,10 +163,10 @@ impl Events<'_> {
         };
         self.side(0, src, first & SAME_SRC != 0)?;
         self.side(1, dst, first & SAME_DST != 0)?;
-        Ok(Event::Operation { kind, fence: first & FENCE != 0, len })
+        Ok(TraceEvent::Operation { kind, fence: first & FENCE != 0, len })
     }
 
-    fn repeated(&mut self) -> Result<Event, TraceError> {
+    fn repeated(&mut self) -> Result<TraceEvent, TraceError> {
         let Self { regions, len, sides, steps, src, dst, .. } = self;
         for ((spans, (region, end)), step) in [src, dst].into_iter().zip(sides).zip(steps) {
             spans.clear();
@@ -175,7 +175,7 @@ impl Events<'_> {
             *end += *len;
         }
         // The length was checked with the previous operation.
-        Ok(Event::Operation { kind: Kind::Copy, fence: false, len: *len as usize })
+        Ok(TraceEvent::Operation { kind: Kind::Copy, fence: false, len: *len as usize })
     }
 
     fn side(&mut self, side: usize, count: Option<u64>, same: bool) -> Result<(), TraceError> {

@@ -58,7 +58,7 @@ use format::{CHECKPOINT, END};
 use queue::RecordQueue;
 use regions::Regions;
 use sink::Sink;
-pub use trace::{Event, Kind, QueueTrace, Recorded, Span, Trace, TraceError};
+pub use trace::{Kind, QueueTrace, Recorded, Span, Trace, TraceError, TraceEvent};
 
 use crate::os_clock;
 use crate::wrapper::{Layered, Wrapper};
@@ -141,7 +141,8 @@ impl RecordEngine {
         let mut info = inner.info().clone();
         info.device.push_str(", recorded");
         let name = if options.engine.is_empty() { info.backend } else { &options.engine };
-        let state = State { sink: Some(Sink::create(&options.file)?), engine: true, ..State::default() };
+        let state =
+            RecordState { sink: Some(Sink::create(&options.file)?), engine: true, ..RecordState::default() };
         let record = Record {
             name: name.to_owned(),
             cpu_copies: info.capabilities.contains(Capabilities::CPU_COPIES),
@@ -194,11 +195,11 @@ struct Record {
     cpu_copies: bool,
     buffer: usize,
     regions: Regions,
-    state: Mutex<State>,
+    state: Mutex<RecordState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RecordState {
     /// `None` once it is finished or given up, for this reason.
     sink: Option<Sink>,
     error: Option<Error>,
@@ -218,7 +219,7 @@ struct State {
 }
 
 impl Record {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RecordState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -228,7 +229,7 @@ impl Record {
         let mut state = self.state();
         let now = (state.queues.len(), self.regions.growths());
         let described = std::mem::replace(&mut state.described, now);
-        let State { sink: Some(sink), queues, .. } = &mut *state else { return };
+        let RecordState { sink: Some(sink), queues, .. } = &mut *state else { return };
         let mut written = Ok(());
         if described != now {
             let recorded = self.recorded(Duration::ZERO, Duration::ZERO);
@@ -256,14 +257,14 @@ impl Record {
         self.finish_if_unused(&mut state);
     }
 
-    fn finish_if_unused(&self, state: &mut State) {
+    fn finish_if_unused(&self, state: &mut RecordState) {
         if !state.engine && state.open == 0 && state.sink.is_some() {
             // `finish` has logged it.
             let _ = self.finish(state);
         }
     }
 
-    fn finish(&self, state: &mut State) -> Result<()> {
+    fn finish(&self, state: &mut RecordState) -> Result<()> {
         let Some(mut sink) = state.sink.take() else {
             return Err(state.error.take().unwrap_or_else(sink::given_up));
         };
@@ -279,7 +280,7 @@ impl Record {
     }
 }
 
-impl State {
+impl RecordState {
     fn give_up(&mut self, error: io::Error) {
         let Some(sink) = self.sink.take() else { return };
         let error = sink.give_up(error);

@@ -115,8 +115,8 @@ pub struct Span {
 /// An event of a queue. Times are exact to 8 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
-    /// Descriptors were submitted in one call. An [`Event::Operation`] for each of them follows.
+pub enum TraceEvent {
+    /// Descriptors were submitted in one call. An [`TraceEvent::Operation`] for each of them follows.
     Submit {
         /// Time that the program spent between the previous event and the call.
         before: Duration,
@@ -289,20 +289,20 @@ impl Trace {
                 Err(error) => return Err(error),
             };
             match event {
-                Event::Submit { before, call, count } => {
+                TraceEvent::Submit { before, call, count } => {
                     counted.in_flight = counted.in_flight.saturating_add(count);
                     counted.pass([before, call]);
                 }
-                Event::Operation { len, .. } => {
+                TraceEvent::Operation { len, .. } => {
                     counted.operations += 1;
                     counted.bytes = counted.bytes.wrapping_add(len as u64);
                 }
-                Event::Flush { before, call } => {
+                TraceEvent::Flush { before, call } => {
                     counted.doorbells += 1;
                     counted.pass([before, call]);
                 }
-                Event::Poll { time } => counted.pass([time]),
-                Event::Ended { before, wait, count, older, .. } => {
+                TraceEvent::Poll { time } => counted.pass([time]),
+                TraceEvent::Ended { before, wait, count, older, .. } => {
                     counted.in_flight = counted
                         .in_flight
                         .checked_sub(count)
@@ -368,7 +368,7 @@ impl Counted {
     }
 }
 
-/// Reads a block: its queue and bytes. `None` if the input ends before it does.
+/// Reads a block: its queue and bytes. `None` if the input ends within the block.
 fn next_block<'a>(input: &mut Decoder<'a>) -> Result<Option<(u32, &'a [u8])>, TraceError> {
     let Some(head) = input.take(BLOCK) else { return Ok(None) };
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

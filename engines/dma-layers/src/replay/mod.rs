@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use dma_core::{DmaEngine, Error, ErrorKind, Result};
 
-use crate::record::{Event, Trace};
+use crate::record::{Trace, TraceEvent};
 use memory::{Content, Memory};
 use player::{Pace, Player};
 use requirements::Requirements;
@@ -138,9 +138,9 @@ impl CopyTimes {
         let mut times = Self::default();
         for event in (0..trace.queues().len()).flat_map(|queue| trace.events(queue)) {
             match event {
-                Event::Submit { call, .. } | Event::Flush { call, .. } => times.cpu += call,
-                Event::Ended { wait, .. } => times.wait += wait,
-                Event::Operation { .. } | Event::Poll { .. } => {}
+                TraceEvent::Submit { call, .. } | TraceEvent::Flush { call, .. } => times.cpu += call,
+                TraceEvent::Ended { wait, .. } => times.wait += wait,
+                TraceEvent::Operation { .. } | TraceEvent::Poll { .. } => {}
             }
         }
         if trace.recorded().cpu_copies {

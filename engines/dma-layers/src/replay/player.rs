@@ -16,7 +16,7 @@ use super::split::Pieces;
 use super::timed::Clock;
 use super::tokens::Tokens;
 use super::{ReplayOptions, Replayed};
-use crate::record::{Event, Events, QueueTrace, Span, Trace};
+use crate::record::{Events, QueueTrace, Span, Trace, TraceEvent};
 
 /// Time that a stopped queue has to report the rest.
 const STOP: Duration = Duration::from_secs(2);
@@ -125,25 +125,25 @@ impl<'a> Player<'a> {
                 return Ok(());
             }
             match event {
-                Event::Submit { before, call, count } => {
+                TraceEvent::Submit { before, call, count } => {
                     traced += before + call;
                     for _ in 0..count {
                         self.gather(stop)?;
                     }
                     self.submit(before, stop)?;
                 }
-                Event::Flush { before, call } => {
+                TraceEvent::Flush { before, call } => {
                     traced += before + call;
                     self.clock.pause(before, stop);
                     self.queue().flush();
                     self.count();
                 }
-                Event::Poll { time } => {
+                TraceEvent::Poll { time } => {
                     traced += time;
                     self.clock.pause(time, stop);
                     self.poll();
                 }
-                Event::Ended { before, wait, count, older, .. } => {
+                TraceEvent::Ended { before, wait, count, older, .. } => {
                     traced += before + wait;
                     self.clock.pause(before, stop);
                     if self.tokens.in_flight > 0 && before + wait > Duration::ZERO {
@@ -155,7 +155,7 @@ impl<'a> Player<'a> {
                         self.wait_for(first + tokens as u64, first, stop)?;
                     }
                 }
-                Event::Operation { .. } => unreachable!("those of a call are gathered with it"),
+                TraceEvent::Operation { .. } => unreachable!("those of a call are gathered with it"),
             }
         }
         self.clock.pause(self.trace.closed.saturating_sub(traced), stop);
@@ -174,7 +174,7 @@ impl<'a> Player<'a> {
 
     /// Gathers the next operation for a call.
     fn gather(&mut self, stop: &AtomicBool) -> Result<()> {
-        let Some(Event::Operation { kind, mut fence, .. }) = self.events.next() else {
+        let Some(TraceEvent::Operation { kind, mut fence, .. }) = self.events.next() else {
             unreachable!("a call has its operations");
         };
         // Overwrite the destinations behind a fence only once the fence is passed.

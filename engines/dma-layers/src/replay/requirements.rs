@@ -6,7 +6,7 @@ use std::ops::Range;
 use dma_core::{Capabilities, EngineInfo, Error, ErrorKind, Result};
 
 use super::unsupported;
-use crate::record::{Event, Kind, Span, Trace};
+use crate::record::{Kind, Span, Trace, TraceEvent};
 
 /// Maximum number of queues, because each is a thread.
 const QUEUES: usize = 1024;
@@ -43,7 +43,7 @@ impl Requirements {
             let mut events = trace.events(queue);
             let mut number = 0;
             while let Some(event) = events.next() {
-                if let Event::Operation { kind, .. } = event {
+                if let TraceEvent::Operation { kind, .. } = event {
                     found.operation(queue, number, kind, events.src(), events.dst())?;
                     number += 1;
                 }
@@ -107,7 +107,7 @@ impl Requirements {
                 let message =
                     format!("the engine has no {name}, as operation {number} of queue {queue} found them");
                 return Err(unsupported(message).with_hint(
-                    "replay on an engine that has them, such as cpu, or record on one without: the program then does them otherwise",
+                    "replay on an engine that has them, such as cpu, or record on one that lacks them too",
                 ));
             }
         }
@@ -124,7 +124,7 @@ fn overlapping(src: &[Span], dst: &[Span]) -> bool {
     let mut all: Vec<_> =
         src.iter().map(|span| (span, false)).chain(dst.iter().map(|span| (span, true))).collect();
     all.sort_unstable_by_key(|(span, _)| (span.region, span.offset));
-    // The ends of what was read and written so far in this region.
+    // The ends of the bytes that were read, and of those that were written, so far in this region.
     let (mut region, mut read, mut written) = (usize::MAX, 0, 0);
     for (span, writes) in all {
         if span.region != region {

@@ -18,7 +18,7 @@ const SLEEP: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_millis(50);
 
 /// State that the threads share.
-struct Shared<'a> {
+struct SharedReplay<'a> {
     trace: &'a Trace,
     engine: &'a Arc<dyn DmaEngine>,
     options: &'a ReplayOptions,
@@ -30,7 +30,7 @@ struct Shared<'a> {
     epoch: OnceLock<Instant>,
 }
 
-/// One queue's part, with the time when it was closed; and the CPU time of its thread.
+/// The replay of one queue, and the CPU time of its thread.
 type Part = Result<(Replayed, Duration)>;
 
 /// Runs all queues.
@@ -41,7 +41,7 @@ pub(super) fn run(
     options: &ReplayOptions,
 ) -> Result<Replayed> {
     let queues = trace.queues();
-    let shared = Shared {
+    let shared = SharedReplay {
         trace,
         engine,
         options,
@@ -88,7 +88,7 @@ fn died(_: Box<dyn std::any::Any + Send>) -> Part {
     Err(Error::new(ErrorKind::InvalidArgument, "a queue's thread panicked"))
 }
 
-impl Shared<'_> {
+impl SharedReplay<'_> {
     fn queue(&self, number: usize, memory: &Memory) -> Part {
         let Self { trace, engine, options, .. } = self;
         let open = || Player::open(trace, number, engine, memory, options, Pace::Recorded);
@@ -138,8 +138,8 @@ impl Clock {
         now - std::mem::replace(&mut self.now, now)
     }
 
-    /// Lets the program's own time pass, from the end of the last call on. A pause that took longer makes the
-    /// next ones shorter. Returns early if `stop` is set.
+    /// Waits for as long as the recorded program worked between two calls, counted from the last call's end.
+    /// A pause that took longer makes the next ones shorter. Returns early if `stop` is set.
     pub(super) fn pause(&mut self, time: Duration, stop: &AtomicBool) {
         if !self.pauses {
             return;

@@ -46,7 +46,7 @@ pub(crate) fn copy<const EACH: bool>(
 }
 
 /// Prints the instructions of a copy of the C program and of this one, each by its command for a number of
-/// rounds. Returns their ratio. `bound` is the greatest that is to be, which is printed.
+/// rounds. Returns their ratio. `bound` is the maximum of this ratio, and is printed beside it.
 pub(crate) fn compare(
     name: &str,
     bound: f64,

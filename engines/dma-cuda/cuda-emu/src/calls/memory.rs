@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::c_abi::{In, Out, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{self, Driver, lock};
-use crate::memory::Kind;
+use crate::memory::AllocationKind;
 use crate::peer_memory::MemHandle;
 
 /// `CU_MEMHOSTREGISTER_IOMEMORY`.
@@ -53,7 +53,7 @@ fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> O
         8 => to.put_as::<c_uint>(0),
         9 => to.put_as(found.device as c_int),
         // `CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE`.
-        10 => to.put_as(c_uint::from(found.kind == Kind::Device)),
+        10 => to.put_as(c_uint::from(found.kind == AllocationKind::Device)),
         15 => to.put_as::<c_uint>(0),
         11 => to.put_as(found.addr),
         12 => to.put_as(found.len as usize),
@@ -134,7 +134,7 @@ c_calls! {
     }
 
     fn cuMemHostGetFlags(flags: Out<c_uint>, addr: u64) {
-        let known = lock()?.memory.find(addr).is_some_and(|found| found.kind == Kind::Pinned);
+        let known = lock()?.memory.find(addr).is_some_and(|found| found.kind == AllocationKind::Pinned);
         if known { flags.put(0) } else { Err(Code::INVALID_VALUE) }
     }
 

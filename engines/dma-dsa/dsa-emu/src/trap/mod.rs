@@ -147,10 +147,10 @@ const unsafe fn bits_of(set: *const sigset_t) -> u64 {
 /// The C library's `sigaction`, whatever this library exports.
 unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     #[cfg(feature = "preload")]
-    // SAFETY: the function that this one stands for, so the caller meets its requirements.
+    // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
     return unsafe { crate::preload::real::sigaction(signal, new, old) };
     #[cfg(not(feature = "preload"))]
-    // SAFETY: the function that this one stands for, so the caller meets its requirements.
+    // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
     return unsafe { libc::sigaction(signal, new, old) };
 }
 
@@ -504,7 +504,7 @@ fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
         Described { signal: fault.signal, errno: 0, code: fault.code, _gap: 0, address: fault.address };
     // SAFETY: all zeroes is a description.
     let mut info: siginfo_t = unsafe { mem::zeroed() };
-    // SAFETY: a description is longer, and begins so when it is that of a fault (`asm-generic/siginfo.h`).
+    // SAFETY: `siginfo_t` is longer, and for a fault its first fields are these (`asm-generic/siginfo.h`).
     unsafe { (&raw mut info).cast::<Described>().write(described) };
     // The number of the exception and the processor's error code: protection, or a page that is not mapped or
     // may not be accessed, for a user.
