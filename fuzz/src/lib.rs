@@ -23,7 +23,7 @@ use dma::doca::DocaOptions;
 use dma::dsa::DsaOptions;
 use dma::ioat::IoatOptions;
 use dma::ipc::{Import, RemoteError};
-use dma::layers::record::{TraceEvent, Trace};
+use dma::layers::record::{Trace, TraceEvent};
 use dma::rdma::RdmaOptions;
 use dma::sim::SimOptions;
 use dma::sim::model::{FaultPlan, Time};

@@ -116,7 +116,7 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceEvent {
-    /// Descriptors were submitted in one call. An [`TraceEvent::Operation`] for each of them follows.
+    /// Descriptors were submitted in one call. A [`TraceEvent::Operation`] for each of them follows.
     Submit {
         /// Time that the program spent between the previous event and the call.
         before: Duration,
