@@ -138,7 +138,7 @@ impl Drop for Owner {
 ///
 /// # Safety
 ///
-/// The memory is as the header says.
+/// The memory meets the requirements of the header.
 unsafe fn register(
     engine: dma_engine,
     memory: *mut c_void,

@@ -32,7 +32,7 @@ unsafe impl Sync for Mmap {}
 
 /// The memory of a map.
 #[derive(Debug)]
-pub(crate) enum Memory<'a> {
+pub(crate) enum MapMemory<'a> {
     /// Memory of this crate; the map takes ownership.
     Own(Mapping, usize),
     /// Memory of the caller, which outlives the map.
@@ -44,7 +44,7 @@ pub(crate) enum Memory<'a> {
     DmaBuf(NonNull<u8>, usize, BorrowedFd<'a>, u64),
 }
 
-impl Memory<'_> {
+impl MapMemory<'_> {
     fn range(&self) -> (NonNull<u8>, usize) {
         match self {
             Self::Own(mapping, len) => (mapping.base(), *len),
@@ -80,12 +80,12 @@ pub(crate) fn permissions(access: Access, peer: Access, fabric: Fabric) -> Optio
 
 impl Mmap {
     /// Registers memory with `device`. Blocks while the system pins it.
-    pub(crate) fn register(device: &Arc<Device>, memory: Memory<'_>, permissions: u32) -> Result<Self> {
+    pub(crate) fn register(device: &Arc<Device>, memory: MapMemory<'_>, permissions: u32) -> Result<Self> {
         let (base, len) = memory.range();
-        if let Memory::DmaBuf(_, _, fd, offset) = &memory {
+        if let MapMemory::DmaBuf(_, _, fd, offset) = &memory {
             return Self::over_file(device, base, len, *fd, *offset, permissions);
         }
-        if let Memory::File(_, _, fd, offset) = &memory {
+        if let MapMemory::File(_, _, fd, offset) = &memory {
             match Self::over_file(device, base, len, *fd, *offset, permissions) {
                 Ok(map) => return Ok(map),
                 // Not every driver accepts a memfd as a dma-buf. The memory is mapped, so its address can be
@@ -100,7 +100,7 @@ impl Mmap {
         // SAFETY: a map that is not started; `memory` outlives it.
         let code = unsafe { (sdk.common.doca_mmap_set_memrange)(map.raw(), base.as_ptr().cast(), len) };
         check(sdk, "doca_mmap_set_memrange", code)?;
-        if let Memory::Own(mapping, _) = memory {
+        if let MapMemory::Own(mapping, _) = memory {
             map.memory = Some(mapping);
         }
         map.start(permissions, len)?;
@@ -286,8 +286,8 @@ fn pinning(error: Error, len: usize) -> Error {
              /etc/security/limits.conf, or by LimitMEMLOCK= of the service"
         )),
         None => error.with_hint(
-            "the process may lock so much (`ulimit -l`), so the device or its driver refused: register less at a \
-             time, drop regions, and see whether the memory is writable",
+            "the memlock limit (`ulimit -l`) allows this, so the device or its driver refused: register less at \
+             a time, drop regions, and see whether the memory is writable",
         ),
     }
 }

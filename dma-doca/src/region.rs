@@ -15,7 +15,7 @@ use crate::buffers::BufferSource;
 use crate::engine::Inner;
 use crate::error::{BACKEND, error};
 use crate::memory::Mapping;
-use crate::mmap::{Memory, Mmap, permissions};
+use crate::mmap::{MapMemory, Mmap, permissions};
 use crate::options::Fabric;
 
 /// Memory registered with a device until dropped.
@@ -34,7 +34,8 @@ impl DocaRegion {
         check_export(engine, request)?;
         let mapping = Mapping::new(request)?;
         let base = mapping.base();
-        let map = Mmap::register(&engine.device, Memory::Own(mapping, request.len), local(request.access))?;
+        let map =
+            Mmap::register(&engine.device, MapMemory::Own(mapping, request.len), local(request.access))?;
         Ok(Self::new(engine, map, base.as_ptr(), request.len, request.access, Some(request.export), None))
     }
 
@@ -47,8 +48,8 @@ impl DocaRegion {
         check_export(engine, request)?;
         let (base, len) = (memory.as_ptr(), memory.len());
         let over = match memory.fd() {
-            Some((fd, offset)) => Memory::File(base, len, fd, offset),
-            None => Memory::Borrowed(base, len),
+            Some((fd, offset)) => MapMemory::File(base, len, fd, offset),
+            None => MapMemory::Borrowed(base, len),
         };
         let map = Mmap::register(&engine.device, over, local(request.access))?;
         Ok(Self::new(engine, map, base.as_ptr(), len, request.access, Some(request.export), None))
@@ -73,7 +74,7 @@ impl DocaRegion {
             return Err(error(ErrorKind::InvalidArgument, "device memory at address 0"));
         };
         let len = memory.len();
-        let over = Memory::DmaBuf(base, len, fd, offset);
+        let over = MapMemory::DmaBuf(base, len, fd, offset);
         let map = Mmap::register(&engine.device, over, local(request.access))?;
         let mut region =
             Self::new(engine, map, base.as_ptr(), len, request.access, Some(Access::empty()), None);
@@ -249,7 +250,7 @@ unsafe impl RawRegion for DocaRegion {
         let base = unsafe { base.add(offset) };
         // The export has its own map, which grants only this range and these rights. It is destroyed
         // independently of the region's map.
-        let map = Mmap::register(&self.engine.device, Memory::Borrowed(base, len), rights)?;
+        let map = Mmap::register(&self.engine.device, MapMemory::Borrowed(base, len), rights)?;
         let native = join_native(base.as_ptr().addr() as u64, &map.export(fabric)?);
         Ok(Box::new(DocaExport { map, native }))
     }

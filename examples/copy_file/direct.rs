@@ -102,7 +102,7 @@ impl Copying<'_> {
             if moved {
                 continue;
             }
-            // Wait for a chunk in the last state that has one.
+            // Wait for the chunks that are furthest: writes first, then copies, then reads.
             if !self.writes.is_empty() {
                 self.finish_write(true)?;
             } else if !self.copies.is_empty() {

@@ -98,7 +98,7 @@ fn answer(
         .with_hint("use the same release on both sides")),
         Some(Request::Open { len: 0, .. }) => Ok(Vec::new()),
         Some(Request::Open { len, .. }) => {
-            // The memory that was open is released first.
+            // Release the previous memory first.
             *memory = None;
             let (opened, descriptor) = ExportedMemory::new(engine, len, limit)?;
             *memory = Some(opened);

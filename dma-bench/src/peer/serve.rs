@@ -162,7 +162,7 @@ fn one(
     let set_up = || {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        // A host that is gone says nothing: the kernel asks it.
+        // A host that has crashed sends nothing, so the kernel probes it.
         rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
         rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;

@@ -43,8 +43,8 @@ pub(crate) fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
     let span = |reached: &f64| each * f64::from(m.cell.queues) / reached;
-    // All samples are one schedule. The first lasts from the time at which its first operation was due,
-    // each other one from the end of the one before.
+    // All samples belong to one schedule. The first sample begins when its first operation is due. Each
+    // later one begins at the end of the previous one.
     let part = match reached.samples.as_slice() {
         // With few operations, the latency of the last is a large part of the span.
         [] => return None,

@@ -100,8 +100,8 @@ fn check_peer(campaign: &Campaign) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Opens the engines of the campaign. Returns what the results say of all, the baseline first, and those that
-/// can be used, of which there is at least one.
+/// Opens the engines of the campaign. Returns the results' entries for all engines, the baseline first, and
+/// the engines that can be used, at least one.
 fn open_engines(campaign: &Campaign, machine: &Machine) -> Result<(Vec<Engine>, Vec<Contender>), Refused> {
     let (mut engines, mut contenders) = (vec![baseline_info(machine)], Vec::new());
     for name in &campaign.engines {

@@ -77,7 +77,7 @@ pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     if answer == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
 }
 
-/// Above kernel threads without deadlines, below those with deadlines.
+/// Priority above that of kernel threads without deadlines, and below that of kernel threads with deadlines.
 const REALTIME_PRIORITY: i32 = 10;
 
 /// Gives this thread, and those that it starts from now on, realtime priority (`SCHED_FIFO`).

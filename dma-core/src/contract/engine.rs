@@ -36,7 +36,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. The description never changes, and the call is cheap.
     fn info(&self) -> &EngineInfo;
 
-    /// Returns the id that all regions and queues of this engine have. Constant, and costs nothing.
+    /// Returns the id that all regions and queues of this engine have. It is constant, and the call is cheap.
     ///
     /// No other engine has it, except a pointer to this one. An engine made of engines has its own id,
     /// so that memory of an inner engine is refused by its queues.

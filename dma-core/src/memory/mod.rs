@@ -2,9 +2,9 @@
 
 mod buffer;
 mod buffer_writer;
+mod empty_region;
 mod headroom;
 mod location;
-mod no_bytes;
 pub(crate) mod numa;
 pub(crate) mod operand;
 mod page_memory;

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::ptr::NonNull;
 
-use super::no_bytes;
+use super::empty_region;
 use super::numa::{self, NumaNodes};
 use super::region::{Range, Region, Registered};
 use super::{Buffer, BufferMut, PageMemory};
@@ -70,7 +70,7 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
         require(engine, Capabilities::REGISTER, "the engine registers no memory").map_err(fail)?;
         let id = (engine.id(), info.backend);
         let (addr, memory) = (memory.as_ptr(), Some(Registered::Host(memory)));
-        return Ok(no_bytes::region(id, addr, request.access, true, memory));
+        return Ok(empty_region::region(id, addr, request.access, true, memory));
     }
     #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
     // SAFETY: `HostMemory` promises mapped, initialized bytes while it lives, and the region keeps it until
@@ -106,7 +106,7 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
         require(engine, any, "the engine registers no device memory").map_err(fail)?;
         let (id, addr) = ((engine.id(), info.backend), aligned_address(1));
         let memory = Some(Registered::Device(memory));
-        return Ok(no_bytes::region(id, addr, request.access, false, memory));
+        return Ok(empty_region::region(id, addr, request.access, false, memory));
     }
     #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
     // SAFETY: while a `DeviceMemory` exists, its bytes are allocated and no reference to them exists. The
@@ -168,14 +168,14 @@ fn allocate_no_bytes<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest)
         NumaNodes::of_system().check_room(node, 0)?;
     }
     let (id, addr) = ((engine.id(), engine.info().backend), aligned_address(request.align));
-    Ok(no_bytes::region(id, addr, request.access, request.place == Place::Host, None))
+    Ok(empty_region::region(id, addr, request.access, request.place == Place::Host, None))
 }
 
 /// Makes an import of 0 bytes, which does not involve the engine.
 pub(crate) fn import_no_bytes<E: DmaEngine + ?Sized>(engine: &E, rights: Access) -> Result<Range> {
     require(engine, Capabilities::IMPORT, "the engine imports no memory")?;
     let id = (engine.id(), engine.info().backend);
-    Ok(Range::whole(no_bytes::region(id, aligned_address(1), rights, false, None)))
+    Ok(Range::whole(empty_region::region(id, aligned_address(1), rights, false, None)))
 }
 
 /// Returns `Unsupported` if the engine has none of `any`.

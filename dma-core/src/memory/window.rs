@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use crate::memory::empty_region::NothingGranted;
 use crate::memory::location::ListedExport;
-use crate::memory::no_bytes::NothingGranted;
 use crate::memory::region::{Range, Region, view_methods};
 use crate::{
     Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, HostMemory, RawExport, Result,

@@ -21,7 +21,7 @@ const READ_LINES: usize = 2;
 /// Number of lines that are prefetched of a row that is written. A write waits for its line.
 const WRITTEN_LINES: usize = 8;
 
-/// A queue's [`InlineExecutor`], with the checks of operations for it.
+/// A queue's [`InlineExecutor`]. Operations are checked before they reach it.
 ///
 /// Each method checks an operation as [`check`](super::check) does, and executes it. If the operation is not
 /// valid, has no bytes or too many, is of lists, or names memory that the CPU cannot reach, the method does

@@ -149,7 +149,7 @@ impl Ctx {
         require(self.state() == State::Idle, c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Changes the state. Calls the program back if it is another one.
+    /// Changes the state. If it differs from the previous one, calls the program's callback.
     pub(crate) fn enter(&self, next: State) {
         let before = self.state.replace(next);
         if before == next {

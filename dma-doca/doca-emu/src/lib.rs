@@ -97,8 +97,8 @@
 //!   unmaps earlier is missing when the device copies.
 //! - `doca_buf_inventory_set_user_data` needs a started inventory, as its own text says; the text of
 //!   `doca_buf_inventory_start` says the contrary.
-//! - A map without memory or devices does not start: `INVALID_VALUE`. Starting a started one that is not
-//!   exported, and stopping a stopped one, is `BAD_STATE`. An imported map cannot be stopped
+//! - A map without memory or devices does not start: `INVALID_VALUE`. Starting a map again that is not
+//!   exported, and stopping a stopped map, is `BAD_STATE`. An imported map cannot be stopped
 //!   (`NOT_PERMITTED`), only destroyed. The default limit is 8 devices.
 //! - `PCI_RELAXED_ORDERING` together with a right over PCI is `INVALID_VALUE`, as a 3.2 library was seen to
 //!   answer.
@@ -120,8 +120,8 @@
 //!   be stopped while it runs (`NOT_PERMITTED`).
 //! - A producer's task is `AGAIN` at submission while the consumer has nothing posted. A message longer than
 //!   the next posted buffer ends with `TOO_BIG`, one for a missing consumer with `NOT_CONNECTED`. A task ends
-//!   when its message lies in the consumer's memory. With a buffer or immediate data missing, the other is
-//!   sent alone; without both it is `INVALID_VALUE`.
+//!   when its message lies in the consumer's memory. A task with only a buffer or only immediate data
+//!   sends that; a task with neither is `INVALID_VALUE`.
 //! - A consumer that stops flushes tasks without a message with `IO_FAILED`. When a connection ends, its
 //!   producers and consumers stop by themselves. A program that sleeps on a progress engine with one of them
 //!   wakes every millisecond; the real ones do not support sleeping at all.

@@ -83,7 +83,8 @@ impl Pe {
         self.contexts.borrow_mut().retain(|other| !other.ptr_eq(context));
     }
 
-    /// Gives contexts a turn, beginning behind the last that did something, until one does something.
+    /// Lets one context make progress: tries them in turn, beginning after the one that made progress last.
+    /// Returns false if none did.
     pub(crate) fn progress(&self) -> bool {
         let mut done = false;
         let count = self.contexts.borrow().len();
@@ -201,7 +202,7 @@ impl Timer {
     }
 }
 
-/// An epoll of a timer and of the contexts' descriptors. The timer stands for all other events.
+/// An epoll of a timer and of the contexts' descriptors. The timer signals all events without a descriptor.
 pub(crate) struct Notifier {
     epoll: OwnedFd,
     timer: Arc<Timer>,

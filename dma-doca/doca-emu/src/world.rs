@@ -121,7 +121,7 @@ struct List<T> {
     _alive: Vec<Arc<T>>,
 }
 
-// SAFETY: the pointers are to what the list keeps alive, and are not followed here.
+// SAFETY: the pointers lead to objects that the list keeps alive, and are not dereferenced here.
 unsafe impl<T: Send + Sync> Send for List<T> {}
 
 impl<T> Lists<T> {

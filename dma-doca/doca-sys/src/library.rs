@@ -188,7 +188,7 @@ fn stand_in(common: &Loaded) -> Option<StandIn> {
 fn version(common: &Loaded) -> Option<String> {
     type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
     let stated = common.symbol(c"doca_version_runtime").and_then(|f| {
-        // SAFETY: of a library that declares it, the call takes nothing and returns a string.
+        // SAFETY: in every library that has this call, it takes nothing and returns a string.
         let call: VersionRuntime = unsafe { dma_vendor::function(f) };
         // SAFETY: the library's function takes nothing and returns a string.
         let text = unsafe { call() };

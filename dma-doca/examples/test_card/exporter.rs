@@ -74,7 +74,7 @@ pub(crate) fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8 ^ (i >> 10) as u8).collect()
 }
 
-/// Memory of a side, and what it did with it.
+/// The memory of this side with its export, or the child process that exports memory.
 #[derive(Default)]
 struct Exporter {
     exported: Option<(Window, Option<Export>)>,

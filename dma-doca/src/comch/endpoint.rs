@@ -429,7 +429,7 @@ impl Endpoint {
             // SAFETY: an idle client, not used again.
             Side::Client(raw) => unsafe { (self.calls.doca_comch_client_destroy)(*raw) },
         };
-        // SAFETY: without contexts now, not used again.
+        // SAFETY: the progress engine has no contexts left, and is not used again.
         code == DOCA_SUCCESS && unsafe { (sdk.common.doca_pe_destroy)(self.pe) } == DOCA_SUCCESS
     }
 }

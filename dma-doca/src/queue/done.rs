@@ -119,8 +119,9 @@ impl Done {
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
         let first = !self.troubled.replace(true);
         // A failure while the context runs is the cause of its stop. Later ones are flushed tasks, whatever
-        // their status. If a device never reports a cause, the first failure is taken for it every other
-        // time, so that resubmission of tasks ends.
+        // their status. Some devices may report flushed tasks only. So after a stop without a
+        // cause, the first failure of the next stop counts as the cause. Otherwise the tasks would be
+        // submitted again forever.
         let cause = !self.stopping.get() && (running || first && self.blameless.get());
         if cause {
             self.blamed.set(true);

@@ -14,7 +14,7 @@ use crate::config::SocketConfig;
 use crate::env::map::{self, NOWHERE};
 use crate::env::time;
 use crate::env::translation::ADDRESSES;
-use crate::socket::{Engine, Socket};
+use crate::socket::{Socket, SocketDevice};
 
 /// Called when an operation has ended.
 pub(crate) type Callback = Option<unsafe extern "C" fn(*mut c_void)>;
@@ -46,7 +46,7 @@ const EMPTY: RingEntry = RingEntry { callback: None, arg: Addr::NULL, src: 0, ds
 pub(crate) struct Channel {
     socket: Arc<Socket>,
     name: String,
-    engine: Arc<Engine>,
+    engine: Arc<SocketDevice>,
     id: ChannelId,
     /// Descriptors go to the device when they are built, because it may refuse them; otherwise at the
     /// doorbell.

@@ -19,12 +19,12 @@ pub(crate) struct Socket {
     pub(crate) config: SocketConfig,
     pub(crate) clock: Clock,
     /// The device of all channels; `None` if each has its own.
-    shared: Option<Arc<Engine>>,
+    shared: Option<Arc<SocketDevice>>,
 }
 
 /// A device of the model.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct SocketDevice {
     device: Mutex<Device>,
     clock: Clock,
     /// The program's whole address space.
@@ -39,16 +39,16 @@ impl Socket {
         let clock = config.clock.unwrap_or(if ideal { Clock::Virtual } else { Clock::Real });
         // Channels of a device that takes no time do not affect one another, so they need not share a lock.
         let alone = ideal && config.faults.rules.is_empty();
-        let shared = (!alone).then(|| Arc::new(Engine::new(&config, clock, config.function.len())));
+        let shared = (!alone).then(|| Arc::new(SocketDevice::new(&config, clock, config.function.len())));
         Self { config, clock, shared }
     }
 
     /// The device of a function's channel, and the channel's identifier there.
-    pub(crate) fn engine(&self, number: u32) -> (Arc<Engine>, ChannelId) {
+    pub(crate) fn engine(&self, number: u32) -> (Arc<SocketDevice>, ChannelId) {
         match &self.shared {
             Some(shared) => (Arc::clone(shared), shared.channels[number as usize]),
             None => {
-                let engine = Engine::new(&self.config, self.clock, 1);
+                let engine = SocketDevice::new(&self.config, self.clock, 1);
                 let channel = engine.channels[0];
                 (Arc::new(engine), channel)
             }
@@ -56,7 +56,7 @@ impl Socket {
     }
 }
 
-impl Engine {
+impl SocketDevice {
     fn new(config: &SocketConfig, clock: Clock, channels: usize) -> Self {
         let ideal = config.profile.name == "ideal";
         let mut profile = if ideal { config.profile.clone().timeless() } else { config.profile.clone() };

@@ -12,7 +12,8 @@ use crate::c_abi::{Ptr, Text, c_calls, put_text};
 /// `to` is a string at least as long as `bytes`, and not NULL.
 unsafe fn overwrite(to: Ptr<c_char>, bytes: &[u8]) {
     for (i, byte) in bytes.iter().chain(&[0]).enumerate() {
-        // SAFETY: `to` is a string at least as long as `bytes`, so `i` is at most the place of its zero.
+        // SAFETY: `to` is a string that is at least as long as `bytes`, so `i` is at most the index of its
+        // NUL.
         unsafe { to.write(i, *byte as c_char) };
     }
 }

@@ -160,7 +160,7 @@ pub struct ChannelStats {
     pub refused: u64,
     /// Doorbells that released tasks.
     pub doorbells: u64,
-    /// Tasks done, also those lost.
+    /// Tasks that were done, including those whose completion was lost.
     pub done: u64,
     /// Bytes of tasks done.
     pub bytes: u64,

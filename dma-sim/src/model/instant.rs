@@ -58,7 +58,7 @@ impl TaskEntry {
 
 /// A channel.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(super) struct TaskRing {
     pub(super) state: ChannelState,
     pub(super) stats: ChannelStats,
     depth: u32,
@@ -73,7 +73,7 @@ pub(super) struct Ring {
     free: Vec<u32>,
 }
 
-impl Ring {
+impl TaskRing {
     pub(super) fn new(depth: u32) -> Self {
         let first = (depth as usize).next_power_of_two().min(FIRST_ENTRIES);
         Self { depth, entries: vec![TaskEntry::FREE; first], ..Self::default() }

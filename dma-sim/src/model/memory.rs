@@ -293,8 +293,8 @@ impl MemoryTable {
     /// Reads memory that the table allocated.
     pub(super) fn peek(&self, key: RegionKey, addr: u64, out: &mut [u8]) -> Result<(), RegionError> {
         let from = self.owned(key, addr, out.len() as u64)?;
-        // SAFETY: `from` is in memory of the table's own, valid for this many bytes; nothing else writes it
-        // now, as the device does so under `&mut` only; `out` is elsewhere.
+        // SAFETY: `from` lies in memory that the table owns, and is valid for this number of bytes. Nothing
+        // writes it now, because the device needs `&mut self` for that. `out` is other memory.
         unsafe { dma_core::racy_copy::copy(out.as_mut_ptr(), from.ptr(0), out.len()) }
         Ok(())
     }
@@ -302,8 +302,8 @@ impl MemoryTable {
     /// Writes memory that the table allocated.
     pub(super) fn poke(&mut self, key: RegionKey, addr: u64, bytes: &[u8]) -> Result<(), RegionError> {
         let to = self.owned(key, addr, bytes.len() as u64)?;
-        // SAFETY: `to` is in memory of the table's own, valid for this many bytes, and `&mut self` keeps
-        // readers out.
+        // SAFETY: `to` lies in memory that the table owns, and is valid for this number of bytes. With
+        // `&mut self` there are no readers.
         unsafe { dma_core::racy_copy::copy(to.ptr(0), bytes.as_ptr(), bytes.len()) }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl MemoryTable {
 #[inline]
 fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
     let start = region.memory.0.as_ptr().wrapping_add(offset as usize);
-    // In or just behind a region, so not null.
+    // The address lies in a region or at its end, so it is not null.
     let start = NonNull::new(start).unwrap_or(NonNull::dangling());
     let (remote, far) = (region.peer.is_some(), matches!(region.peer, Some(Peer::Far(_))));
     Piece { memory: Memory(start), len, offset, region: index, remote, far }

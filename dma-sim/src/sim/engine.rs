@@ -14,7 +14,7 @@ use super::device_memory::DeviceMemory;
 use super::options::invalid;
 use super::queue::SimQueue;
 use super::region::SimRegion;
-use super::shared::{DeviceState, SharedDevice};
+use super::shared_device::{DeviceState, SharedDevice};
 use super::{Clock, NAME, SimOptions};
 use crate::model::{Device, DeviceError, Time, TraceEvent};
 

@@ -34,8 +34,8 @@
 //!   memory that was revoked, or whose process ended, fails: `Revoked`. On a device whose failures reset the
 //!   queue, that resets the queue.
 //! - Memory of the device's own ([`SimOptions::device_memory`]), at addresses that the CPU cannot access: a
-//!   load or store there ends the process by SIGSEGV. Device memory that others allocated is registered by
-//!   address; the simulator's stands for that.
+//!   load or store there ends the process by SIGSEGV. It can also be
+//!   registered again by its address, as memory that another library has allocated on a real device.
 //! - Sleeping on a file descriptor, on every clock, if the profile's device has wake-ups (Linux).
 //!
 //! # Rejected
@@ -66,12 +66,12 @@
 
 mod device_memory;
 mod engine;
+mod error;
 mod event;
-mod native;
 mod options;
 mod queue;
 mod region;
-mod shared;
+mod shared_device;
 
 pub use engine::{DeviceView, SimEngine};
 pub use options::{Clock, SimOptions};

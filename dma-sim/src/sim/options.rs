@@ -79,8 +79,8 @@ pub struct SimOptions {
     pub queues: Option<u32>,
     /// The longest descriptor in bytes, at least 64.
     pub max_transfer: Option<u64>,
-    /// Longest descriptor that the engine claims to take, in bytes, at least 64, if that is to be wrong.
-    /// Callers then send descriptors that the device refuses or fails on, as [`Profile::oversize`] says.
+    /// Longest descriptor that the engine claims to take, in bytes, at least 64. Set it to a wrong value for
+    /// tests: callers then send descriptors that the device refuses or fails, as [`Profile::oversize`] says.
     pub claimed_max_transfer: Option<u64>,
     /// Maximum number of segments on either side of a descriptor, at least 1.
     pub max_segments: Option<u32>,

@@ -10,8 +10,8 @@ use dma_core::{
 };
 
 use super::event::TimerFd;
-use super::shared::{DeviceState, SharedDevice};
-use super::{Clock, native};
+use super::shared_device::{DeviceState, SharedDevice};
+use super::{Clock, error};
 use crate::model::{ChannelError, ChannelId, ChannelState, HaltCause, Refused};
 
 /// Maximum number of model events in one poll, which bounds its duration.
@@ -96,7 +96,7 @@ unsafe impl RawQueue for SimQueue {
         if let (Some((token, why)), Some(first)) = (self.refused.take(), batch.first())
             && token == first.token()
         {
-            return Err(native::refused(why));
+            return Err(error::refused(why));
         }
         let mut state = self.shared.lock_now();
         recover(&mut state, self.channel, self.stopped, &mut self.resets);
@@ -104,7 +104,7 @@ unsafe impl RawQueue for SimQueue {
             match state.device.submit(self.channel, descriptor) {
                 Ok(()) => {}
                 Err(Refused::Full { .. }) => return Ok(taken),
-                Err(why) if taken == 0 => return Err(native::refused(why)),
+                Err(why) if taken == 0 => return Err(error::refused(why)),
                 Err(why) => {
                     self.refused = Some((descriptor.token(), why));
                     return Ok(taken);
@@ -146,7 +146,7 @@ unsafe impl RawQueue for SimQueue {
         while n < completions.len()
             && let Some(report) = state.device.poll(self.channel)
         {
-            completions[n] = native::completion(report);
+            completions[n] = error::completion(report);
             n += 1;
         }
         recover(&mut state, self.channel, self.stopped, &mut self.resets);
@@ -154,7 +154,7 @@ unsafe impl RawQueue for SimQueue {
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        native::explain(native)
+        error::explain(native)
     }
 
     fn stop(&mut self) {

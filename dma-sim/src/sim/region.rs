@@ -12,7 +12,7 @@ use dma_core::{
 
 use super::NAME;
 use super::device_memory::{Allocation, DeviceMemory};
-use super::shared::SharedDevice;
+use super::shared_device::SharedDevice;
 use crate::model::{PeerAccess, PeerError, RegionError, RegionMemory, RegionSpec, Rights};
 use dma_ipc::{Import, OwnedLease, SharedMemory, Unexportable};
 
@@ -32,7 +32,7 @@ enum Backing {
     Registered,
     /// The device's own.
     Device(Allocation),
-    /// The device's own, of an allocation that the caller keeps.
+    /// Memory of the device, of which the caller keeps the allocation.
     RegisteredDevice(#[expect(dead_code, reason = "kept until the region is dropped")] Arc<DeviceMemory>),
     Exportable(SharedMemory),
     /// Memory of a peer. The device keeps the import alive.

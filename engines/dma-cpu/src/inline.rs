@@ -5,8 +5,8 @@ use dma_core::{CacheHint, Completion, DeviceAddr, InlineExecutor, Operation, rac
 
 use super::Kernel;
 use super::copy_tuner::{LEARN_MIN, STREAM_MIN};
+use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
-use super::transfer::{Work, WorkKind};
 
 /// Executes short operations, through the cache.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use dma_core::Segment;
 use super::Kernel;
 use super::copy_tuner::{Pick, ticks, ticks_in};
 use super::event::Event;
+use super::execute::{Failure, Work, WorkKind};
 use super::helpers::Helpers;
-use super::ring::{Claim, Ring};
-use super::transfer::{Failure, Work, WorkKind};
+use super::ring::{Claim, JobRing};
 
 /// Maximum time after which an owner that polls continuously notices a job's end. Long in tests, because time
 /// must not decide their outcome.
@@ -157,7 +157,7 @@ impl BusyPeriod {
 /// State that a queue shares with its helpers.
 #[derive(Debug)]
 pub(super) struct JobQueue {
-    pub(super) ring: Arc<Ring<Job>>,
+    pub(super) ring: Arc<JobRing<Job>>,
     pub(super) event: Event,
     /// No further chunk is started.
     stopped: AtomicBool,
@@ -169,7 +169,7 @@ pub(super) struct JobQueue {
 
 impl JobQueue {
     /// `cost`: initial estimate of ticks per byte on one core.
-    pub(super) fn new(ring: Arc<Ring<Job>>, event: Event, cost: f32) -> Self {
+    pub(super) fn new(ring: Arc<JobRing<Job>>, event: Event, cost: f32) -> Self {
         let (stopped, published) = (AtomicBool::new(false), CachePadded::default());
         Self { ring, event, stopped, published, cost: CachePadded::new(AtomicU32::new(cost.to_bits())) }
     }

@@ -5,6 +5,7 @@ mod copy_tuner;
 mod doctor;
 mod engine;
 mod event;
+mod execute;
 mod helpers;
 mod inline;
 mod job_queue;
@@ -18,7 +19,6 @@ mod ring;
 mod spare;
 mod sync;
 mod tokens;
-mod transfer;
 
 pub use backend::BACKEND;
 pub use copy_tuner::CopyTuner;

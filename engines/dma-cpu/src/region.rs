@@ -9,8 +9,8 @@ use dma_core::{
 };
 
 use super::NAME;
+use super::execute::key_of;
 use super::memory;
-use super::transfer::key_of;
 use dma_ipc::{Import, SharedMemory, Unexportable};
 
 /// Memory that a [`CpuEngine`](super::CpuEngine)'s queues can reach.

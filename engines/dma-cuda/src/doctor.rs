@@ -40,7 +40,7 @@ fn files(root: &Path) -> Option<Finding> {
             "in a container, pass the device: `docker run --gpus all` or `--device nvidia.com/gpu=all`; else run \
              `nvidia-modprobe -u -c 0` as root",
         )),
-        // Without module, library and devices say the rest.
+        // If the module is not loaded either, the findings on library and devices are enough.
         (false, false) => None,
     }
 }

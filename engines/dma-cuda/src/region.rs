@@ -34,12 +34,12 @@ fn key() -> RegionKey {
 pub(crate) struct CudaRegion {
     info: RegionInfo,
     device: Arc<Device>,
-    memory: Memory,
+    memory: CudaMemory,
 }
 
 /// The memory to free with a region.
 #[derive(Clone, Copy, Debug)]
-enum Memory {
+enum CudaMemory {
     /// Of `cuMemHostAlloc`.
     Pinned(usize),
     Registered(usize),
@@ -49,7 +49,7 @@ enum Memory {
     Foreign,
 }
 
-impl Memory {
+impl CudaMemory {
     /// Allocates memory with room for the alignment. Returns it with its first address.
     ///
     /// The driver promises no alignment of host memory: small allocations share pages. A second try would
@@ -107,7 +107,7 @@ impl CudaRegion {
             }
             code => device.failed(format!("{} bytes of {} memory", request.len, request.place), code),
         };
-        let (memory, start) = Memory::allocate(device, request).map_err(refused)?;
+        let (memory, start) = CudaMemory::allocate(device, request).map_err(refused)?;
         let addr = start.next_multiple_of(request.align as u64);
         let on_host = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr as usize));
         let info = match (request.place, on_host) {
@@ -149,7 +149,7 @@ impl CudaRegion {
         };
         device.call(register).map_err(|code| Self::not_registered(device, memory, code))?;
         let info = RegionInfo::local(engine, key(), base, len, request.access);
-        let memory = Memory::Registered(base.as_ptr().expose_provenance());
+        let memory = CudaMemory::Registered(base.as_ptr().expose_provenance());
         Ok(Self { info, device: Arc::clone(device), memory })
     }
 
@@ -208,7 +208,7 @@ impl CudaRegion {
             }
         }
         let info = RegionInfo::remote(engine, key(), addr, len, request.access);
-        Ok(Self { info, device: Arc::clone(device), memory: Memory::Foreign })
+        Ok(Self { info, device: Arc::clone(device), memory: CudaMemory::Foreign })
     }
 }
 

@@ -192,7 +192,7 @@ fn main() {
         && mode == "--copies"
     {
         copies(name, rounds.parse().expect("a number of rounds"));
-        // Only some write one.
+        // Only recording engines write a trace.
         let _ = std::fs::remove_file(trace());
         return;
     }

@@ -10,12 +10,12 @@ use dma_core::{
 
 use crate::RdmaOptions;
 use crate::device::{self, Device};
+use crate::engine_state::EngineState;
 use crate::error::{BACKEND, error};
 use crate::import::Imported;
 use crate::queue::RdmaQueue;
 use crate::region::RdmaRegion;
 use crate::service;
-use crate::shared::Inner;
 use crate::verbs::Verbs;
 
 /// Linux's directory of RDMA devices.
@@ -40,7 +40,7 @@ const MAX_TRANSFER: u64 = 1 << 30;
 /// ```
 #[derive(Debug)]
 pub struct RdmaEngine {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<EngineState>,
     info: EngineInfo,
 }
 
@@ -106,7 +106,7 @@ impl RdmaEngine {
             Some(_) => info.with_model("rdma-emu"),
             None => info,
         };
-        Ok(Self { inner: Arc::new(Inner::new(device)), info })
+        Ok(Self { inner: Arc::new(EngineState::new(device)), info })
     }
 
     fn check_export(&self, request: &MemoryRequest) -> Result<()> {

@@ -8,8 +8,8 @@ use dma_core::{Access, ErrorKind, MemoryRequest, PageMemory, RawExport, Result};
 
 use crate::device::{Device, Handle, Owned};
 use crate::error::error;
-use crate::pair::Completions;
-use crate::qp::{QueuePair, random};
+use crate::queue_pair::{QueuePair, random};
+use crate::queue_pairs::Completions;
 use crate::region::{self, Bytes, Registered};
 use crate::secret::{Id, Secret};
 use crate::service::Service;

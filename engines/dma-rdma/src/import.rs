@@ -13,10 +13,10 @@ use dma_core::{
     Result,
 };
 
+use crate::engine_state::EngineState;
 use crate::error::{BACKEND, error};
-use crate::qp::random;
+use crate::queue_pair::random;
 use crate::secret::Secret;
-use crate::shared::Inner;
 use crate::wire::{
     BLOB, CHALLENGE, Challenge, End, Foreign, ForeignBlob, Grant, REPLY, Reply, Request, VERSION, decode_blob,
 };
@@ -235,13 +235,13 @@ pub(crate) const fn id_of(key: RegionKey) -> u32 {
 /// Imported memory.
 #[derive(Debug)]
 pub(crate) struct Imported {
-    inner: Arc<Inner>,
+    inner: Arc<EngineState>,
     import: Arc<Import>,
     info: RegionInfo,
 }
 
 impl Imported {
-    pub(crate) fn new(inner: &Arc<Inner>, descriptor: &ExportDescriptor) -> Result<Self> {
+    pub(crate) fn new(inner: &Arc<EngineState>, descriptor: &ExportDescriptor) -> Result<Self> {
         if descriptor.backend() != BACKEND {
             let message = format!("a descriptor of the backend {:?}", descriptor.backend());
             return Err(error(ErrorKind::Unsupported, message)
@@ -275,7 +275,7 @@ impl Imported {
 }
 
 // SAFETY: the description never changes, and the CPU does not reach the memory. Its addresses are below the
-// end of the address space, by `Inner::add`.
+// end of the address space, by `EngineState::add`.
 unsafe impl RawRegion for Imported {
     fn info(&self) -> &RegionInfo {
         &self.info

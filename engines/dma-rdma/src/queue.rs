@@ -13,13 +13,13 @@ use dma_core::{
     QueueStats, RawQueue, Result, Segment,
 };
 
+use crate::engine_state::EngineState;
 use crate::error::{self, FLUSHED, error, repeat};
 use crate::import::{Connecting, id_of};
-use crate::pair::Pair;
+use crate::queue_pairs::QueuePairs;
 use crate::region::{RdmaRegion, keys};
-use crate::ring::Ring;
+use crate::ring::RequestRing;
 use crate::route::{Relay, Route, Target};
-use crate::shared::Inner;
 use crate::verbs::{SEND_FENCE, SEND_SIGNALED, WR_RDMA_READ, ibv_send_wr, ibv_sge, ibv_wc};
 
 /// Every this many requests, one makes a completion; the last request of each doorbell also does. A power of
@@ -48,16 +48,16 @@ pub(crate) enum PairState {
 /// A queue of an RDMA device.
 #[derive(Debug)]
 pub(crate) struct RdmaQueue {
-    pub(crate) inner: Arc<Inner>,
-    pub(crate) pair: Pair,
+    pub(crate) inner: Arc<EngineState>,
+    pub(crate) pair: QueuePairs,
     /// The import whose link is in use.
     pub(crate) link: Option<Target>,
     pub(crate) relay: Option<Relay>,
     /// The read request that follows writes and proves that they arrived.
-    pub(crate) proof: Ring,
+    pub(crate) proof: RequestRing,
     /// The memory to which `proof` reads, and through which relays copy.
     pub(crate) bounce: Option<RdmaRegion>,
-    pub(crate) ring: Ring,
+    pub(crate) ring: RequestRing,
     pub(crate) depth: usize,
     pub(crate) tokens: Box<[u64]>,
     /// The codes of failed requests below `failed_to`; else 0.
@@ -74,16 +74,16 @@ pub(crate) struct RdmaQueue {
 }
 
 impl RdmaQueue {
-    pub(crate) fn open(inner: &Arc<Inner>, depth: usize) -> Result<Self> {
+    pub(crate) fn open(inner: &Arc<EngineState>, depth: usize) -> Result<Self> {
         let len = depth.next_power_of_two();
         Ok(Self {
             inner: Arc::clone(inner),
-            pair: Pair::open(&inner.device, depth)?,
+            pair: QueuePairs::open(&inner.device, depth)?,
             link: None,
             relay: None,
-            proof: Ring::new(1),
+            proof: RequestRing::new(1),
             bounce: None,
-            ring: Ring::new(len),
+            ring: RequestRing::new(len),
             depth,
             tokens: vec![0; len].into(),
             codes: vec![0; len].into(),

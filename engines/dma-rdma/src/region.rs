@@ -12,9 +12,9 @@ use dma_core::{
 use rustix::io::Errno;
 
 use crate::device::{Device, Handle};
+use crate::engine_state::EngineState;
 use crate::error::{error, failed};
 use crate::export::RdmaExport;
-use crate::shared::Inner;
 use crate::verbs::{access, ibv_mr, ibv_pd};
 
 /// Bytes to register.
@@ -80,7 +80,7 @@ impl Drop for Registered {
 /// Memory that the device reaches.
 #[derive(Debug)]
 pub(crate) struct RdmaRegion {
-    inner: Arc<Inner>,
+    inner: Arc<EngineState>,
     _registered: Registered,
     info: RegionInfo,
     /// The dma-buf of memory that is not mapped, and the offset of the first byte in it.
@@ -96,7 +96,7 @@ pub(crate) const fn keys(key: RegionKey) -> (u32, u32) {
 
 impl RdmaRegion {
     /// Allocates zeroed memory, in whole pages, because a page is pinned as a whole.
-    pub(crate) fn allocate(inner: &Arc<Inner>, request: &MemoryRequest) -> Result<Self> {
+    pub(crate) fn allocate(inner: &Arc<EngineState>, request: &MemoryRequest) -> Result<Self> {
         let memory = PageMemory::new(request)?;
         // SAFETY: all of the memory that is handed over.
         unsafe { Self::on(inner, Bytes::Mapped(memory.as_ptr()), request.len, request, Some(memory)) }
@@ -108,7 +108,7 @@ impl RdmaRegion {
     ///
     /// It stays mapped until the region is dropped.
     pub(crate) unsafe fn register(
-        inner: &Arc<Inner>,
+        inner: &Arc<EngineState>,
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Self> {
@@ -126,7 +126,7 @@ impl RdmaRegion {
     ///
     /// It stays allocated until the region is dropped.
     pub(crate) unsafe fn register_device(
-        inner: &Arc<Inner>,
+        inner: &Arc<EngineState>,
         memory: &DeviceMemory,
         request: &MemoryRequest,
     ) -> Result<Self> {
@@ -144,7 +144,7 @@ impl RdmaRegion {
     ///
     /// The bytes stay valid until the region is dropped, unless they are `memory`.
     unsafe fn on(
-        inner: &Arc<Inner>,
+        inner: &Arc<EngineState>,
         bytes: Bytes,
         len: usize,
         request: &MemoryRequest,

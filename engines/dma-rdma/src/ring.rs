@@ -36,16 +36,16 @@ impl Request {
 
 /// A ring of requests, each linked to the next.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct RequestRing {
     base: NonNull<Request>,
     /// A power of two.
     pub(crate) len: usize,
 }
 
 // SAFETY: memory that this value owns.
-unsafe impl Send for Ring {}
+unsafe impl Send for RequestRing {}
 
-impl Ring {
+impl RequestRing {
     pub(crate) fn new(len: usize) -> Self {
         let requests: Box<[Request]> = (0..len).map(|_| Request::read()).collect();
         let base = NonNull::from(Box::leak(requests)).cast::<Request>();
@@ -71,7 +71,7 @@ impl Ring {
     }
 }
 
-impl Ring {
+impl RequestRing {
     /// Returns up to `most` requests from `number` on, as far as they are side by side.
     ///
     /// # Safety
@@ -85,7 +85,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for RequestRing {
     fn drop(&mut self) {
         let requests = ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len);
         // SAFETY: made of a box of this length. Providers copy requests before `post` returns.

@@ -15,11 +15,11 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 
 use crate::device::Device;
+use crate::engine_state::lock;
 use crate::error::error;
 use crate::export::Granted;
-use crate::qp::{QueuePair, random};
+use crate::queue_pair::{QueuePair, random};
 use crate::secret::Id;
-use crate::shared::lock;
 use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 
 /// Maximum number of connections that are served.

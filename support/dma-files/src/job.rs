@@ -22,16 +22,16 @@ pub(crate) enum JobKind {
 
 /// The bytes of an operation's buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct JobBuffer {
     pub(crate) begin: NonNull<u8>,
     pub(crate) len: usize,
 }
 
 // SAFETY: the address is a number to all but the system calls that read and write the bytes. The transfer of
 // the operation owns the buffer until its end, and no reference to the bytes exists until then.
-unsafe impl Send for Memory {}
+unsafe impl Send for JobBuffer {}
 // SAFETY: a shared reference gives only the address and the length.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for JobBuffer {}
 
 /// One operation.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Job {
     pub(crate) kind: JobKind,
     pub(crate) file: DmaFile,
     pub(crate) offset: u64,
-    pub(crate) memory: Memory,
+    pub(crate) memory: JobBuffer,
     /// The registered buffer that the memory is a part of.
     pub(crate) fixed: Option<u16>,
     /// The operations in flight of the queue.
@@ -88,7 +88,7 @@ impl Job {
     pub(crate) fn new(
         kind: JobKind,
         (file, offset): (DmaFile, u64),
-        memory: Memory,
+        memory: JobBuffer,
         fixed: Option<u16>,
         in_flight: Arc<InFlight>,
     ) -> Self {

@@ -9,7 +9,7 @@ use dma_core::{BufferPool, Error, ErrorKind, Result};
 
 use crate::error::FileError;
 use crate::file::DmaFile;
-use crate::job::{InFlight, Job, JobKind, Memory};
+use crate::job::{InFlight, Job, JobBuffer, JobKind};
 use crate::operand::{FileDestination, FileSource, memory};
 use crate::options::{FileQueueOptions, Method};
 use crate::ring::Ring;
@@ -205,7 +205,7 @@ impl FileQueue {
         if let Err(e) = inner.admit(offset, len) {
             return Err(FileError::new(e.with_operation("submit to a file queue"), buffer));
         }
-        let (target, memory) = ((file.clone(), offset), Memory { begin, len });
+        let (target, memory) = ((file.clone(), offset), JobBuffer { begin, len });
         let in_flight = Arc::clone(&inner.in_flight);
         let job = Arc::new(Job::new(kind, target, memory, inner.fixed(begin.addr().get(), len), in_flight));
         match &*inner.backend.by {

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, fstatfs, open};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use super::RemoteError;
-use crate::mappings::{Mapped, mapped};
+use crate::proc_maps::{Mapped, mapped};
 
 /// Bytes copied under one lease, which a revocation may have to wait for.
 pub(super) const CHUNK: usize = 1 << 20;

@@ -6,17 +6,17 @@
 //! for `doctor`, and [`host`] checks the machine.
 
 mod calls;
+mod doctor;
 mod elf;
 mod error;
 pub mod host;
 mod loaded;
-mod report;
 mod scope;
 mod vendor;
 
 pub use calls::function;
+pub use doctor::{LibraryReport, absent_calls};
 pub use error::LoadError;
 pub use loaded::Loaded;
-pub use report::{LibraryReport, absent_calls};
 pub use scope::ImplicitSymbols;
 pub use vendor::{Vendor, soname_in_name, version_in_name};

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::contract::HUGE_PAGE;
-use crate::memory::no_bytes;
+use crate::memory::empty_region;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
     Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
@@ -259,7 +259,7 @@ impl SizeClass {
     #[cold]
     fn no_bytes(&self, backend: &'static str) -> Range {
         let (id, addr) = ((self.engine, backend), NonNull::<u128>::dangling().cast());
-        Range::whole(no_bytes::region(id, addr, Access::all(), self.place == Place::Host, None))
+        Range::whole(empty_region::region(id, addr, Access::all(), self.place == Place::Host, None))
     }
 
     /// Returns a block for a request that found none free: a new one, if the class may grow.

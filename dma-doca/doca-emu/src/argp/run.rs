@@ -122,7 +122,7 @@ impl Program {
         let message = format!("{}: {message}", self.name.as_deref().unwrap_or_default());
         let Ok(text) = CString::new(message.replace('\0', "")) else { return };
         if self.logger.is_some() {
-            // SAFETY: the logger takes a format and what it asks for, which is one string.
+            // SAFETY: the logger takes a format and its arguments. This format has one argument, a string.
             unsafe {
                 doca_emu_argp_call_logger(
                     self.logger,

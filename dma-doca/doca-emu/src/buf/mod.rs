@@ -293,7 +293,7 @@ impl Buf {
         Some(unsafe { &*last.cast::<Self>() })
     }
 
-    /// Appends the list that begins with `second` behind `last`, the last of this one.
+    /// Appends the list that begins with `second` after `last`, the last buffer of this list.
     pub(crate) fn append(&self, last: &Self, second: &Self) {
         self.last.set(Handle::of(second.last()));
         self.count.set(self.count.get() + second.count.get());

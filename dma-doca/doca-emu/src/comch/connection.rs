@@ -16,7 +16,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-use super::fast::Fast;
+use super::fast_path::FastPath;
 use super::wire;
 use crate::c_abi::{Mark, NO_DATA, Outcome, c, object};
 
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     pub(super) endpoint: Weak<dyn Any>,
     pub(super) socket: RefCell<Option<OwnedFd>>,
     /// Shared with producers and consumers of other threads, which use no other field.
-    pub(super) fast: Arc<Fast>,
+    pub(super) fast: Arc<FastPath>,
     /// The fast path's socket, until the connection is open: made by the client, and passed to the server.
     pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
@@ -64,7 +64,7 @@ pub(crate) struct Connection {
 object!(Connection, 0xcc_01_00_01);
 
 impl Connection {
-    pub(super) fn new(id: u64, endpoint: Weak<dyn Any>, fast: Fast, socket: Option<OwnedFd>) -> Self {
+    pub(super) fn new(id: u64, endpoint: Weak<dyn Any>, fast: FastPath, socket: Option<OwnedFd>) -> Self {
         Self {
             mark: Mark::of::<Self>(),
             id,

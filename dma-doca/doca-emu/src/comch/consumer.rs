@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fast::{Arrival, Fast, Inbox};
+use super::fast_path::{Arrival, FastPath, Inbox};
 use super::wire::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
@@ -54,7 +54,7 @@ struct Run {
 pub(crate) struct Consumer {
     mark: Mark,
     pub(super) ctx: Ctx,
-    pub(super) fast: Arc<Fast>,
+    pub(super) fast: Arc<FastPath>,
     memory: Arc<Registered>,
     pub(super) id: u32,
     pub(super) immediate_len: Cell<u32>,
@@ -65,7 +65,7 @@ pub(crate) struct Consumer {
 object!(Consumer, 0xcc_03_00_01);
 
 impl Consumer {
-    pub(super) fn new(fast: Arc<Fast>, memory: Arc<Registered>) -> Outcome<Rc<Self>> {
+    pub(super) fn new(fast: Arc<FastPath>, memory: Arc<Registered>) -> Outcome<Rc<Self>> {
         let id = fast.new_consumer_id()?;
         Ok(Rc::new_cyclic(|this: &Weak<Self>| Self {
             mark: Mark::of::<Self>(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::Active;
 use super::connection::{Connection, Link};
-use super::fast::Attention;
+use super::fast_path::Attention;
 use super::wire;
 use super::wire::Address;
 use super::{ConsumerCallback, OnMessage, StatusCallback};
@@ -51,7 +51,7 @@ pub(crate) struct Endpoint {
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
     /// Receives messages and connection changes instead of the callbacks, if it exists.
     pub(super) channel: RefCell<Weak<Active>>,
-    /// For consumers that come, and for those that go.
+    /// The callback for new consumers of the peer, and that for ended ones.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
     /// Raised by the fast paths of its connections.
     pub(super) attention: Arc<Attention>,

@@ -4,7 +4,7 @@
 //! made of the card, the host's function (which the server knows by its representor) and the name that both
 //! were given. It is an abstract socket, so it leaves no file. Peers of other users are refused.
 //!
-//! Producers and consumers of a connection have a [way of their own](fast).
+//! Producers and consumers of a connection have a [fast path](fast_path).
 
 mod calls;
 mod cc_calls;
@@ -15,7 +15,7 @@ mod consumer;
 mod consumer_calls;
 mod context;
 mod endpoint;
-mod fast;
+mod fast_path;
 mod producer;
 mod traffic;
 mod wire;

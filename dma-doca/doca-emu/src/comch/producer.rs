@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::calls::comch;
 use super::connection::Connection;
 use super::consumer::{POLL, max_list_len, max_size};
-use super::fast::{Fast, Taken};
+use super::fast_path::{FastPath, Taken};
 use super::wire::{IMMEDIATE, Immediate, Piece};
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, In, Mark, NO_DATA, Out, Outcome, c, c_calls, getters, object, require};
@@ -30,7 +30,7 @@ pub(crate) struct Message {
 pub(crate) struct Producer {
     mark: Mark,
     pub(super) ctx: Ctx,
-    pub(super) fast: Arc<Fast>,
+    pub(super) fast: Arc<FastPath>,
     pub(super) id: u32,
     pub(super) tasks: Tasks<Message>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Producer {
 object!(Producer, 0xcc_04_00_01);
 
 impl Producer {
-    pub(super) fn new(fast: Arc<Fast>) -> Outcome<Rc<Self>> {
+    pub(super) fn new(fast: Arc<FastPath>) -> Outcome<Rc<Self>> {
         let id = fast.new_producer_id()?;
         Ok(Rc::new_cyclic(|this: &Weak<Self>| Self {
             mark: Mark::of::<Self>(),

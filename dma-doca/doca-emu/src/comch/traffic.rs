@@ -13,7 +13,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::connection::{Connection, Link, Packet, is_ours};
 use super::endpoint::{Endpoint, FAST, LISTENER, SEARCH_LIMIT};
-use super::fast::{Event, Fast};
+use super::fast_path::{ConsumerChange, FastPath};
 use super::wire::{self, Greeting};
 use super::wire::{accept, fast_path};
 use super::{OnMessage, StatusCallback};
@@ -54,7 +54,7 @@ impl Endpoint {
     pub(super) fn new_connection(&self, socket: Option<OwnedFd>) -> Rc<Connection> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
-        let fast = Fast::new(Arc::clone(&self.dev), Arc::clone(&self.attention));
+        let fast = FastPath::new(Arc::clone(&self.dev), Arc::clone(&self.attention));
         let connection = Rc::new(Connection::new(id, self.this.clone(), fast, socket));
         self.connections.borrow_mut().push(Rc::clone(&connection));
         connection
@@ -188,8 +188,8 @@ impl Endpoint {
             self.attention.call();
             let (id, callback) = match (event, self.on_consumer.get()) {
                 (_, None) => continue,
-                (Event::Came(id), Some((came, _))) => (id, came),
-                (Event::Went(id), Some((_, went))) => (id, went),
+                (ConsumerChange::Came(id), Some((came, _))) => (id, came),
+                (ConsumerChange::Went(id), Some((_, went))) => (id, went),
             };
             let event = ptr::from_ref(self).cast_mut().cast();
             // SAFETY: the program's function takes a connection, which lives during the call.

@@ -38,7 +38,7 @@ impl Dma {
         self.submit_task(&task.head, how).inspect_err(|_| self.free_task(&task.head))
     }
 
-    /// Stops the context, of which nothing is in flight, and takes it off its progress engine.
+    /// Stops the context, which has nothing in flight, and disconnects it from its progress engine.
     pub(crate) fn leave(&self) -> Outcome {
         match self.ctx().state() {
             State::Idle => {}

@@ -182,7 +182,7 @@ impl Backend {
     }
 
     /// Writes a line that ends in a line's end. Failed writes are ignored, because there is no place to
-    /// report them to. The line is given for a moment to those who need a NUL behind it.
+    /// report them to. A NUL is added to the line for sinks that need one, and removed again.
     pub(super) fn write(&self, level: u32, line: &mut Vec<u8>) {
         if IN_HANDLER.get() && matches!(self.try_sink_is_buffer(), Some(true) | None) {
             return;

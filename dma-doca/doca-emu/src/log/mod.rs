@@ -222,7 +222,7 @@ pub(crate) fn global(limit: Limit) -> u32 {
     *limit.of(&mut write())
 }
 
-/// A new source's number. Numbers of sources that are gone are given again.
+/// Returns the number of a new source. The numbers of removed sources are reused.
 pub(crate) fn add_source() -> i32 {
     let mut log = write();
     let free = log.sources.iter().position(|used| !used).unwrap_or_else(|| {

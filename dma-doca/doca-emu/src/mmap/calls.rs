@@ -157,7 +157,7 @@ c_calls! {
         setup.require_settable()?;
         let relaxed_pci =
             access_mask & c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING != 0 && access_mask & PCI != 0;
-        // One or the other.
+        // Of the two rights over PCI, only one may be set.
         let both_pci = access_mask & PCI == PCI;
         require(access_mask & !ACCESS == 0 && !relaxed_pci && !both_pci, INVALID)?;
         setup.access = access_mask;

@@ -66,7 +66,7 @@ struct Setup {
     max_devs: u32,
     access: u32,
     user_data: u64,
-    /// For all chunks that have none of their own.
+    /// The function that frees all chunks without a function of their own.
     free: Option<Free>,
     started: bool,
     was_started: bool,

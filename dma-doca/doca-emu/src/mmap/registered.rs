@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use dma_core::Access;
-use dma_ipc::mappings::{Mapped, mapped};
+use dma_ipc::proc_maps::{Mapped, mapped};
 use dma_ipc::{Import, RemoteError};
 use dma_sim::model::{FarMemory, PeerError, RegionError, RegionKey, RegionSpec, Rights};
 
@@ -187,7 +187,7 @@ pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU
     Ok(registered)
 }
 
-/// Memory that the importer's own side exported, on a card that reaches only the other side's.
+/// Memory that the importer's own side exported, on a card that reaches only memory of the other side.
 #[derive(Debug)]
 struct OwnSide;
 

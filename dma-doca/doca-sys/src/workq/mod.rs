@@ -9,7 +9,7 @@
 //! | task | `queue` | job, submitted again and again |
 //! | memory map | `map`, for 1.5 | memory map, to which 1.5 adds memory and devices after its start |
 //!
-//! The calls that nothing of that generation can stand for are absent: submission flags, limits of tasks.
+//! Calls that this generation has no equivalent for are absent: submission flags, limits of tasks.
 #![expect(unsafe_code, reason = "calls C")]
 
 #[expect(clashing_extern_declarations, reason = "later versions have calls of the same names")]

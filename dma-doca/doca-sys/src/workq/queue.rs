@@ -21,7 +21,7 @@ unsafe extern "C" fn ignore(_: *mut doca_dma_task_memcpy, _: doca_data, _: doca_
 const NO_TASK: doca_data = doca_data { ptr: ptr::null_mut() };
 
 /// The caller's `doca_pe`: it serves one context.
-struct Engine {
+struct ProgressEngine {
     dma: Cell<*const Context>,
 }
 
@@ -74,7 +74,7 @@ unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
 #[inline]
 unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
     // SAFETY: the caller passes a progress engine of this layer.
-    let engine = unsafe { of::<Engine>(pe) };
+    let engine = unsafe { of::<ProgressEngine>(pe) };
     // SAFETY: a progress engine with DMA keeps the handle of its context.
     unsafe { of(engine.dma.get()) }
 }
@@ -213,7 +213,7 @@ impl Context {
 }
 
 pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t {
-    let engine = Box::new(Engine { dma: Cell::new(ptr::null()) });
+    let engine = Box::new(ProgressEngine { dma: Cell::new(ptr::null()) });
     // SAFETY: the caller passes a pointer to which the handle can be written.
     unsafe { pe.write(Box::into_raw(engine).cast()) };
     DOCA_SUCCESS
@@ -221,13 +221,13 @@ pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t
 
 pub(super) unsafe extern "C" fn pe_destroy(pe: *mut doca_pe) -> doca_error_t {
     // SAFETY: the object was made by `pe_create`, and not used again.
-    drop(unsafe { Box::from_raw(pe.cast::<Engine>()) });
+    drop(unsafe { Box::from_raw(pe.cast::<ProgressEngine>()) });
     DOCA_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn pe_connect_ctx(pe: *mut doca_pe, ctx: *mut doca_ctx) -> doca_error_t {
     // SAFETY: the caller passes valid handles.
-    unsafe { of::<Engine>(pe) }.dma.set(ctx.cast());
+    unsafe { of::<ProgressEngine>(pe) }.dma.set(ctx.cast());
     DOCA_SUCCESS
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Resu
     let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(first as usize);
     let (protection, flags) =
         (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED_NOREPLACE);
-    // SAFETY: nothing else is replaced.
+    // SAFETY: the flag `FIXED_NOREPLACE` makes the call fail rather than replace a mapping.
     let place = unsafe { mmap(wanted, (end - first) as usize, protection, flags, file, offset) }.map_err(
         |error| io::Error::other(format!("the guest's memory from {first:#x} to {end:#x}: {error}")),
     )?;

@@ -22,13 +22,13 @@ const AWAKE: Duration = Duration::from_micros(200);
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// An engine, which runs until this is dropped.
-pub(crate) struct Engine {
+pub(crate) struct RegisterEngine {
     registers: Arc<Registers>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Engine {
+impl RegisterEngine {
     /// Starts the engine of a socket's function `number`, with registers in `size` bytes of new memory. A
     /// reset through the registers also resets the channel that `channel` returns.
     ///
@@ -60,7 +60,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for RegisterEngine {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -13,7 +13,7 @@ use crate::{cpuset, lock};
 
 type Start = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
 
-/// Stands for no core.
+/// The value that means "no core".
 const NONE: u32 = c::SPDK_ENV_LCORE_ID_ANY;
 
 /// The cores of the program.

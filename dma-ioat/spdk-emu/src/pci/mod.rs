@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::c_abi::{Addr, Outcome, Ptr, c};
 use crate::channel::Channel;
 use crate::config::{Config, FunctionConfig, KernelDriver, Reattach};
-use crate::engine::Engine;
+use crate::engine::RegisterEngine;
 use crate::lock;
 use crate::pci_addr;
 use crate::socket::Socket;
@@ -43,7 +43,7 @@ pub(crate) struct Function {
     /// Number of mappings of its registers.
     mapped: AtomicU32,
     /// The engine behind BAR 0, while that is mapped.
-    bar: Mutex<Option<Engine>>,
+    bar: Mutex<Option<RegisterEngine>>,
     space: Mutex<config_space::Space>,
     allowed: AtomicBool,
 }
@@ -158,7 +158,7 @@ impl Function {
             none => {
                 let name = pci_addr::format(&self.config.pci);
                 let channel = || self.channel.get().map(|channel| &**channel);
-                none.insert(Engine::start(&self.socket.config, self.number, &name, channel, BAR_LEN)?)
+                none.insert(RegisterEngine::start(&self.socket.config, self.number, &name, channel, BAR_LEN)?)
             }
         };
         self.mapped.fetch_add(1, Relaxed);

@@ -34,7 +34,7 @@ fn server_of(profile: &Profile, direction: Direction) -> usize {
 
 /// Timed channels, their shared engine, and everything that will happen to them.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct TimedEngine {
     channels: Vec<Option<Box<Channel>>>,
     servers: [Server; 3],
     calendar: Calendar,
@@ -46,7 +46,7 @@ pub(super) struct Engine {
     tearing: bool,
 }
 
-impl Engine {
+impl TimedEngine {
     pub(super) fn new(mut plan: FaultPlan, seed: u64, tearing: bool) -> Self {
         let mut calendar = Calendar::default();
         let timed: Vec<_> = plan.rules.extract_if(.., |rule| rule.needs_no_task()).collect();

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use dma_core::{Descriptor, RegionKey};
 
 pub use config::{DeviceConfig, DeviceError};
-use engine::Engine;
+use engine::TimedEngine;
 
 use super::channel::{ChannelError, ChannelId, ChannelState, ChannelStats};
-use super::instant::Ring;
+use super::instant::TaskRing;
 use super::memory::MemoryTable;
 use super::profile::{Profile, Reporting};
 use super::region::{KeyName, PeerAccess, RegionError, RegionSpec, Rights};
@@ -57,8 +57,8 @@ impl Resources {
 #[derive(Debug)]
 enum Channels {
     /// Channels of a timeless device without faults and trace.
-    Instant(Vec<Option<Box<Ring>>>),
-    Timed(Box<Engine>),
+    Instant(Vec<Option<Box<TaskRing>>>),
+    Timed(Box<TimedEngine>),
 }
 
 impl Device {
@@ -75,7 +75,7 @@ impl Device {
         let channels = if instant {
             Channels::Instant(Vec::new())
         } else {
-            Channels::Timed(Box::new(Engine::new(faults, seed, tearing)))
+            Channels::Timed(Box::new(TimedEngine::new(faults, seed, tearing)))
         };
         let resources = Resources {
             profile,
@@ -102,7 +102,7 @@ impl Device {
     /// Returns true once the device vanished by a fault plan.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.engine().is_some_and(Engine::is_gone)
+        self.engine().is_some_and(TimedEngine::is_gone)
     }
 
     /// Returns the record so far.
@@ -117,7 +117,7 @@ impl Device {
         self.resources.trace.take()
     }
 
-    fn engine(&self) -> Option<&Engine> {
+    fn engine(&self) -> Option<&TimedEngine> {
         match &self.channels {
             Channels::Instant(_) => None,
             Channels::Timed(engine) => Some(engine),
@@ -237,7 +237,7 @@ impl Device {
             return Err(ChannelError::NoneFree { max });
         }
         match &mut self.channels {
-            Channels::Instant(rings) => rings.push(Some(Box::new(Ring::new(depth)))),
+            Channels::Instant(rings) => rings.push(Some(Box::new(TaskRing::new(depth)))),
             Channels::Timed(engine) => engine.open(&mut self.resources, depth),
         }
         self.open += 1;
@@ -276,7 +276,7 @@ impl Device {
     #[must_use]
     pub fn in_flight(&self, id: ChannelId) -> u32 {
         match &self.channels {
-            Channels::Instant(rings) => ring(rings, id).map_or(0, Ring::used),
+            Channels::Instant(rings) => ring(rings, id).map_or(0, TaskRing::used),
             Channels::Timed(engine) => engine.channel(id).map_or(0, |channel| channel.used),
         }
     }
@@ -300,7 +300,7 @@ impl Device {
     #[must_use]
     pub fn has_completion(&self, id: ChannelId) -> bool {
         match &self.channels {
-            Channels::Instant(rings) => ring(rings, id).is_some_and(Ring::has_reports),
+            Channels::Instant(rings) => ring(rings, id).is_some_and(TaskRing::has_reports),
             Channels::Timed(engine) => engine.channel(id).is_some_and(|channel| channel.has_reports()),
         }
     }
@@ -460,11 +460,11 @@ impl Device {
 }
 
 #[inline]
-fn ring(rings: &[Option<Box<Ring>>], id: ChannelId) -> Option<&Ring> {
+fn ring(rings: &[Option<Box<TaskRing>>], id: ChannelId) -> Option<&TaskRing> {
     rings.get(id.0 as usize)?.as_deref()
 }
 
 #[inline]
-fn ring_mut(rings: &mut [Option<Box<Ring>>], id: ChannelId) -> Option<&mut Ring> {
+fn ring_mut(rings: &mut [Option<Box<TaskRing>>], id: ChannelId) -> Option<&mut TaskRing> {
     rings.get_mut(id.0 as usize)?.as_deref_mut()
 }

@@ -15,13 +15,13 @@ use dma_core::{
 
 use super::copy_tuner::{CopyTuner, Pick, hot_cost, ticks};
 use super::event::Event;
+use super::execute::{Failure, Work, WorkKind, is_local};
 use super::inline::ShortOperations;
 use super::job_queue::{BusyPeriod, Job, JobQueue};
 use super::pool::Pool;
 use super::ring::Owner;
 use super::spare::Spares;
 use super::tokens::Tokens;
-use super::transfer::{Failure, Work, WorkKind, is_local};
 
 /// Chunk length of long copies: 20 us of work from memory, so that polls are short, and long enough for the
 /// streaming kernels.

@@ -27,7 +27,7 @@ fn publish(owner: &mut Owner<Job>, fenced: bool, memory: &Arc<Cell<u32>>) {
     owner.publish(1, fenced, |job| job.memory = Some(memory));
 }
 
-fn work(ring: &Ring<Job>) -> Option<Finished> {
+fn work(ring: &JobRing<Job>) -> Option<Finished> {
     let claim = ring.claim()?;
     claim.with(|job| {
         // SAFETY: loom checks that no other thread accesses the cell at the same time.

@@ -1,4 +1,4 @@
-//! [`Ring`]: the jobs of one queue, split into chunks that the owner and any number of helpers take one by
+//! [`JobRing`]: the jobs of one queue, split into chunks that the owner and any number of helpers take one by
 //! one.
 //!
 //! Jobs are taken in order of publication, chunk by chunk, so that one word names the next chunk. A fenced
@@ -27,7 +27,7 @@ const JOB_MASK: u64 = u64::MAX >> CHUNK_BITS;
 const FENCED: u32 = 1 << 31;
 
 /// The part that helpers use.
-pub(super) struct Ring<T> {
+pub(super) struct JobRing<T> {
     /// The entries are allocated with the first job, because many queues never have one.
     entries: OnceLock<Box<[JobEntry<T>]>>,
     capacity: usize,
@@ -53,14 +53,14 @@ struct JobEntry<T> {
 
 // SAFETY: the owner writes a job only while no claim on it exists. Threads with claims share it, so `T` must
 // be `Sync`; the owner may move between threads, so `T` must be `Send`.
-unsafe impl<T: Send + Sync> Sync for Ring<T> {}
+unsafe impl<T: Send + Sync> Sync for JobRing<T> {}
 // SAFETY: moving the ring moves the jobs, which are `Send`, and shares them with threads that have claims,
 // for which they are `Sync`.
-unsafe impl<T: Send + Sync> Send for Ring<T> {}
+unsafe impl<T: Send + Sync> Send for JobRing<T> {}
 
 /// The side that publishes and retires.
 pub(super) struct Owner<T> {
-    ring: Arc<Ring<T>>,
+    ring: Arc<JobRing<T>>,
     published: u64,
     retired: u64,
 }
@@ -68,7 +68,7 @@ pub(super) struct Owner<T> {
 /// One chunk of one job, claimed by one thread.
 #[must_use = "an unfinished chunk blocks its queue"]
 pub(super) struct Claim<'a, T> {
-    ring: &'a Ring<T>,
+    ring: &'a JobRing<T>,
     entry: &'a JobEntry<T>,
     chunk: u32,
 }
@@ -86,7 +86,7 @@ pub(super) struct Finished {
 impl<T: Default> Owner<T> {
     /// Makes a ring with room for `capacity` jobs.
     pub(super) fn new(capacity: usize) -> Self {
-        let ring = Ring {
+        let ring = JobRing {
             entries: OnceLock::new(),
             capacity: capacity.next_power_of_two(),
             next: CachePadded::new(AtomicU64::new(0)),
@@ -143,7 +143,7 @@ impl<T: Default> Owner<T> {
 
 impl<T> Owner<T> {
     /// Returns the part that helpers use.
-    pub(super) fn ring(&self) -> &Arc<Ring<T>> {
+    pub(super) fn ring(&self) -> &Arc<JobRing<T>> {
         &self.ring
     }
 
@@ -156,10 +156,10 @@ impl<T> Owner<T> {
     /// Returns true if published work is available and `asleep` says that a helper sleeps.
     ///
     /// If a fence blocks the work, the thread that finishes the last job before it finds the work by
-    /// [`Ring::has_work`]: either this sees that job finished, or its finisher sees the publication.
+    /// [`JobRing::has_work`]: either this sees that job finished, or its finisher sees the publication.
     pub(super) fn needs_waking(&self, asleep: impl FnOnce() -> bool) -> bool {
-        // Pairs with the fence in `Ring::should_signal`, and with that of the sleeper: either this sees the
-        // sleeper, or the sleeper sees the work.
+        // Pairs with the fence in `JobRing::should_signal`, and with that of the sleeper: either this sees
+        // the sleeper, or the sleeper sees the work.
         fence(Ordering::SeqCst);
         asleep() && self.ring.has_work()
     }
@@ -224,7 +224,7 @@ impl<T> Owner<T> {
     }
 }
 
-impl<T> Ring<T> {
+impl<T> JobRing<T> {
     /// Claims the next chunk that may be started, if any.
     pub(super) fn claim(&self) -> Option<Claim<'_, T>> {
         // Acquire ensures that the entry is at least as new as this word.
@@ -320,7 +320,7 @@ impl<T> Claim<'_, T> {
     }
 }
 
-impl<T> Ring<T> {
+impl<T> JobRing<T> {
     /// Returns true if the owner waits for the oldest job, and it is finished. True at most once per `arm`.
     fn should_signal(&self) -> bool {
         // See `arm`, and `needs_waking` for callers that use `has_work` after `finish`.
@@ -342,9 +342,9 @@ impl<T: Default> JobEntry<T> {
     }
 }
 
-impl<T> fmt::Debug for Ring<T> {
+impl<T> fmt::Debug for JobRing<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
+        f.debug_struct("JobRing")
             .field("capacity", &self.capacity)
             .field("published", &self.published)
             .field("finished", &self.finished)

@@ -97,7 +97,7 @@ fn every_chunk_is_done_once() {
     let mut owner = Owner::<Job>::new(8);
     let ring = Arc::clone(owner.ring());
     let (quit, finished) = (std::sync::atomic::AtomicBool::new(false), AtomicUsize::new(0));
-    let work = |ring: &Ring<Job>| match ring.claim() {
+    let work = |ring: &JobRing<Job>| match ring.claim() {
         Some(claim) => {
             claim.with(|job| job.done.fetch_add(1 << (8 * claim.chunk()), Ordering::Relaxed));
             if claim.finish().job {

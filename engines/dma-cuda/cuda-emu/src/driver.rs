@@ -15,7 +15,7 @@ use crate::codes::{Code, Outcome};
 use crate::config::{Config, Machine};
 use crate::gpu::{End, Gpu, Piece};
 use crate::host_call::HostCall;
-use crate::memory::{Memory, Range};
+use crate::memory::{DriverMemory, Range};
 
 /// Default stream of a context: `CU_STREAM_LEGACY`, and NULL.
 const LEGACY: u64 = 1;
@@ -132,7 +132,7 @@ struct PrimaryContext {
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) config: Config,
-    pub(crate) memory: Memory,
+    pub(crate) memory: DriverMemory,
     gpus: Vec<Gpu>,
     primary: Vec<PrimaryContext>,
     contexts: BTreeMap<u64, Context>,
@@ -188,7 +188,8 @@ pub(crate) fn init(flags: u32) -> Outcome {
         0 => {}
         code => return Err(Code(code)),
     }
-    let memory = Memory::new(config.gpus.iter().map(|gpu| gpu.memory)).map_err(|error| complain(&error))?;
+    let memory =
+        DriverMemory::new(config.gpus.iter().map(|gpu| gpu.memory)).map_err(|error| complain(&error))?;
     let gpus = config.gpus.iter().zip(&memory.spaces).map(|(gpu, space)| Gpu::new(gpu, space.mapping()));
     let gpus = gpus.collect::<Result<Vec<_>, _>>().map_err(|error| complain(&error))?;
     let primary = || PrimaryContext { context: None, retained: 0, flags: 0 };

@@ -149,7 +149,7 @@ impl Space {
 
 /// All memory.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct DriverMemory {
     pub(crate) spaces: Vec<Space>,
     known: BTreeMap<u64, Allocation>,
     /// Device memory of other processes, by the address that programs see.
@@ -162,7 +162,7 @@ fn at(addr: u64) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr as usize)
 }
 
-impl Memory {
+impl DriverMemory {
     pub(crate) fn new(sizes: impl Iterator<Item = u64>) -> Result<Self, rustix::io::Errno> {
         Ok(Self { spaces: sizes.map(Space::new).collect::<Result<_, _>>()?, ..Self::default() })
     }

@@ -3,7 +3,7 @@
 use dma_core::{CacheHint, Descriptor, ErrorKind, Operation, Result, Segment};
 
 use super::lists::List;
-use super::ring::{ResultKind, Ring};
+use super::ring::{DescriptorRing, ResultKind};
 use crate::error::error;
 use crate::hardware::{HwDescriptor, flag, op};
 
@@ -37,7 +37,12 @@ impl Builder {
     /// Writes the copies without a fence at the start of the batch to the next places, at most `room`, and
     /// returns their number.
     #[inline]
-    pub(super) fn build_copies(&self, ring: &mut Ring, batch: &[Descriptor<'_>], room: usize) -> usize {
+    pub(super) fn build_copies(
+        &self,
+        ring: &mut DescriptorRing,
+        batch: &[Descriptor<'_>],
+        room: usize,
+    ) -> usize {
         let at = ring.index(ring.head);
         let room =
             room.min((ring.tail + ring.mask + 1 - ring.head) as usize).min(ring.len() - at).min(batch.len());
@@ -74,7 +79,7 @@ impl Builder {
     #[inline(never)]
     pub(super) fn build_one(
         &mut self,
-        ring: &mut Ring,
+        ring: &mut DescriptorRing,
         descriptor: &Descriptor<'_>,
         before: Before,
     ) -> Result<bool> {
@@ -95,7 +100,7 @@ impl Builder {
     }
 
     /// Writes a descriptor of any operation to the next place.
-    fn build(&mut self, ring: &mut Ring, descriptor: &Descriptor<'_>) -> Result<()> {
+    fn build(&mut self, ring: &mut DescriptorRing, descriptor: &Descriptor<'_>) -> Result<()> {
         let at = ring.index(ring.head);
         let len = descriptor.len() as u32;
         let mut kind = ResultKind::Plain;
@@ -144,7 +149,7 @@ impl Builder {
     /// The device wants the low 12 bits of both destinations to be equal. Otherwise, one copy follows the
     /// other.
     #[inline(never)]
-    fn build_both(&mut self, ring: &mut Ring, token: u64, src: Segment, dst: &[Segment; 2]) {
+    fn build_both(&mut self, ring: &mut DescriptorRing, token: u64, src: Segment, dst: &[Segment; 2]) {
         let at = ring.index(ring.head);
         let [first, second] = [dst[0].addr.0, dst[1].addr.0];
         let same = (first ^ second) & 0xfff == 0;
@@ -168,7 +173,7 @@ impl Builder {
     /// The device abandons the descriptor, and those behind it, if one before it fails. So these report
     /// success, too: what has no record was abandoned.
     #[cold]
-    fn fence(&mut self, ring: &mut Ring) {
+    fn fence(&mut self, ring: &mut DescriptorRing) {
         let at = ring.index(ring.head);
         ring.descriptors[at].command |= flag::FENCE | flag::REPORT;
         self.fenced = true;
@@ -177,7 +182,7 @@ impl Builder {
     /// Closes the open list, which has descriptors, and returns it. `batches`: the device takes lists as a
     /// batch.
     #[inline]
-    pub(super) const fn close(&mut self, ring: &mut Ring, batches: bool) -> List {
+    pub(super) const fn close(&mut self, ring: &mut DescriptorRing, batches: bool) -> List {
         let len = ring.open_len() as u32;
         let list =
             List { fenced: self.fenced, plain: !self.mixed, ..List::new(ring.open, len, batches && len > 1) };

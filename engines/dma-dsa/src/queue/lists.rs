@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use dma_core::{Completion, Outcome};
 
 use super::resume::failed;
-use super::ring::{ResultKind, Ring};
+use super::ring::{DescriptorRing, ResultKind};
 use crate::hardware::{flag, status};
 
 /// Descriptors with consecutive places, which go out with one doorbell.
@@ -100,7 +100,7 @@ impl Lists {
 
     /// Appends a list that is to be sent.
     #[inline]
-    pub(super) fn push(&mut self, list: List, ring: &mut Ring) {
+    pub(super) fn push(&mut self, list: List, ring: &mut DescriptorRing) {
         if !list.batch {
             ring.ready_singles(list.first, list.len);
         }
@@ -141,7 +141,7 @@ impl Lists {
     }
 
     /// Moves the list that [`next_again`](Self::next_again) returned to those that are to be sent.
-    pub(super) fn push_again(&mut self, list: List, ring: &mut Ring) {
+    pub(super) fn push_again(&mut self, list: List, ring: &mut DescriptorRing) {
         if self.again.pop_front().is_none() {
             self.rest = None;
             let at = ring.index(list.first);
@@ -151,7 +151,7 @@ impl Lists {
     }
 
     /// Aborts the descriptors that are not sent.
-    pub(super) fn abort_unsent(&mut self, ring: &mut Ring) {
+    pub(super) fn abort_unsent(&mut self, ring: &mut DescriptorRing) {
         while let Some(place) = self.again.pop_front() {
             self.push(List::new(place, 1, false), ring);
         }
@@ -198,7 +198,12 @@ impl Lists {
 
     /// Reports ended descriptors of a list, and returns their number.
     #[inline]
-    pub(super) fn report(&mut self, number: usize, ring: &mut Ring, completions: &mut [Completion]) -> usize {
+    pub(super) fn report(
+        &mut self,
+        number: usize,
+        ring: &mut DescriptorRing,
+        completions: &mut [Completion],
+    ) -> usize {
         let list = &mut self.lists[number];
         if list.batch && list.ended.is_none() && list.sent > list.at {
             let record = &ring.batch_records[ring.index(list.first)];
@@ -226,7 +231,12 @@ impl Lists {
 
     /// Reports descriptors of a list by their own records, or by its end.
     #[inline(never)]
-    fn report_each(&mut self, number: usize, ring: &mut Ring, completions: &mut [Completion]) -> usize {
+    fn report_each(
+        &mut self,
+        number: usize,
+        ring: &mut DescriptorRing,
+        completions: &mut [Completion],
+    ) -> usize {
         let List { first, len, sent, ended, over, fenced, mut at, .. } = self.lists[number];
         let mut n = 0;
         while at < len && n < completions.len() {
@@ -279,7 +289,7 @@ impl Lists {
     }
 
     /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
-    fn end(&mut self, place: u64, status: u8, ring: &mut Ring) -> Option<Completion> {
+    fn end(&mut self, place: u64, status: u8, ring: &mut DescriptorRing) -> Option<Completion> {
         let completion = ring.end(place, status);
         if completion.is_none() {
             self.again.push_back(place);
@@ -289,7 +299,7 @@ impl Lists {
 }
 
 /// Returns true if a descriptor without a record, in a batch with a fence, was not run.
-fn is_abandoned(ring: &Ring, index: usize, at: u32, end: BatchEnd) -> bool {
+fn is_abandoned(ring: &DescriptorRing, index: usize, at: u32, end: BatchEnd) -> bool {
     let reports = ring.descriptors[index].command & flag::REPORT != 0;
     matches!(end.status & status::CODE, status::BATCH_FAILED | status::LIST_FAULT)
         && (reports || at >= end.run)

@@ -18,7 +18,7 @@ use dma_core::{
 
 use self::build::{Before, Builder};
 use self::lists::{List, Lists};
-use self::ring::{Ring, address};
+use self::ring::{DescriptorRing, address};
 use self::watch::{DISABLED, FORKED, Watch};
 use crate::error;
 use crate::hardware::{HwDescriptor, flag, op};
@@ -40,7 +40,7 @@ pub(crate) struct DsaQueue {
     /// The length of the longest list.
     list_max: u64,
     builder: Builder,
-    ring: Ring,
+    ring: DescriptorRing,
     lists: Lists,
     watch: Watch,
     in_flight: usize,
@@ -50,7 +50,7 @@ pub(crate) struct DsaQueue {
 
 impl DsaQueue {
     pub(crate) fn open(opened: &Arc<Opened>, engine: EngineId, depth: usize, hint: CacheHint) -> Self {
-        let ring = Ring::new(depth, opened.wq.has(op::DUALCAST));
+        let ring = DescriptorRing::new(depth, opened.wq.has(op::DUALCAST));
         Self {
             engine,
             depth,

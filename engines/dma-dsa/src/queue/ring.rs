@@ -40,7 +40,7 @@ pub(super) type Copy = (u64, u64, u32);
 /// Places are numbers that only grow. The number of a place modulo the length of the ring is its index. The
 /// list that is open until the doorbell is `open..head`, and `tail..head` are the places that may be in use.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct DescriptorRing {
     /// The length of the ring is a power of two, and this is one less.
     pub(super) mask: u64,
     pub(super) descriptors: Box<[HwDescriptor]>,
@@ -67,7 +67,7 @@ pub(super) fn address(record: &Record) -> u64 {
     std::ptr::from_ref(record).expose_provenance() as u64
 }
 
-impl Ring {
+impl DescriptorRing {
     /// A ring for `depth` operations. `copies_to_both`: some may be copies to two destinations.
     pub(super) fn new(depth: usize, copies_to_both: bool) -> Self {
         // Twice the depth, because a place is free only when those before it are.

@@ -13,7 +13,7 @@ use dma_core::{
 
 use super::event::Events;
 use super::learner::{Class, Engine, Learner};
-use super::memory::RecentKeys;
+use super::region::RecentKeys;
 use super::report::Counts;
 use super::{AutoShared, FAILURES};
 

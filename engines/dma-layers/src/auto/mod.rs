@@ -50,8 +50,8 @@ mod cpu_times;
 mod device;
 mod event;
 mod learner;
-mod memory;
 mod queue;
+mod region;
 mod report;
 
 use std::fmt;
@@ -64,8 +64,8 @@ use dma_core::{
 };
 
 use device::DeviceQueue;
-use memory::{AutoRegion, DeviceKeys, no_export};
 use queue::AutoQueue;
+use region::{AutoRegion, DeviceKeys, no_export};
 use report::Ledger;
 pub use report::{AutoCost, AutoReport};
 

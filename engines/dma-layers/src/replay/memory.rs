@@ -1,4 +1,5 @@
-//! [`Memory`]: a queue's memory, and whether copies arrived in it. [`Staging`]: the bytes of device memory.
+//! [`ReplayMemory`]: a queue's memory, and whether copies arrived in it. [`Staging`]: the bytes of device
+//! memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(super) enum Content {
 
 /// The memory that a queue's operations name.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct ReplayMemory {
     /// By region.
     parts: Vec<Part>,
 }
@@ -46,7 +47,7 @@ struct Part {
 /// The time after which a copy between device memory and its copy in host memory counts as hanging.
 const STAGING_STALL: Duration = Duration::from_secs(10);
 
-impl Memory {
+impl ReplayMemory {
     /// Allocates the memory of all queues.
     pub(super) fn allocate(
         engine: &Arc<dyn DmaEngine>,
@@ -141,12 +142,12 @@ impl Memory {
 /// Copies between device memory and its copies in host memory, which checks read and write.
 pub(super) struct Staging<'a> {
     queue: Queue,
-    memory: &'a Memory,
+    memory: &'a ReplayMemory,
 }
 
 impl<'a> Staging<'a> {
     /// Opens a queue for it; `None` if the memory is all host memory.
-    pub(super) fn open(engine: &Arc<dyn DmaEngine>, memory: &'a Memory) -> Result<Option<Self>> {
+    pub(super) fn open(engine: &Arc<dyn DmaEngine>, memory: &'a ReplayMemory) -> Result<Option<Self>> {
         if memory.parts.iter().all(|part| part.copy.is_none()) {
             return Ok(None);
         }

@@ -48,7 +48,7 @@ use std::time::Duration;
 use dma_core::{DmaEngine, Error, ErrorKind, Result};
 
 use crate::record::{Trace, TraceEvent};
-use memory::{Content, Memory};
+use memory::{Content, ReplayMemory};
 use player::{Pace, Player};
 use requirements::Requirements;
 
@@ -164,7 +164,7 @@ impl CopyTimes {
 pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOptions) -> Result<Replayed> {
     let requirements = Requirements::of(trace)?;
     requirements.check(engine.info())?;
-    let memory = Memory::allocate(engine, &requirements, &trace.recorded().places, options.memory)?;
+    let memory = ReplayMemory::allocate(engine, &requirements, &trace.recorded().places, options.memory)?;
     let mut replayed = Replayed::default();
     for (queue, memory) in memory.iter().enumerate() {
         memory.fill(engine, Content::Distinct)?;

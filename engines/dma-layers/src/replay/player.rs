@@ -11,7 +11,7 @@ use dma_core::{
     RawQueue, Result,
 };
 
-use super::memory::{Check, Memory, Staging};
+use super::memory::{Check, ReplayMemory, Staging};
 use super::split::Pieces;
 use super::timed::Clock;
 use super::tokens::Tokens;
@@ -36,7 +36,7 @@ pub(super) struct Player<'a> {
     trace: QueueTrace,
     number: usize,
     events: Events<'a>,
-    memory: &'a Memory,
+    memory: &'a ReplayMemory,
     limits: Limits,
     fences: bool,
     cpu_copies: bool,
@@ -69,7 +69,7 @@ impl<'a> Player<'a> {
         trace: &'a Trace,
         number: usize,
         engine: &Arc<dyn DmaEngine>,
-        memory: &'a Memory,
+        memory: &'a ReplayMemory,
         options: &ReplayOptions,
         pace: Pace,
     ) -> Result<Self> {

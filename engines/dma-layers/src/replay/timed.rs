@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{DmaEngine, Error, ErrorKind, Result};
 
-use super::memory::Memory;
+use super::memory::ReplayMemory;
 use super::player::{Pace, Player};
 use super::{ReplayOptions, Replayed};
 use crate::os_clock;
@@ -37,7 +37,7 @@ type Part = Result<(Replayed, Duration)>;
 pub(super) fn run(
     trace: &Trace,
     engine: &Arc<dyn DmaEngine>,
-    memory: &[Memory],
+    memory: &[ReplayMemory],
     options: &ReplayOptions,
 ) -> Result<Replayed> {
     let queues = trace.queues();
@@ -89,7 +89,7 @@ fn died(_: Box<dyn std::any::Any + Send>) -> Part {
 }
 
 impl SharedReplay<'_> {
-    fn queue(&self, number: usize, memory: &Memory) -> Part {
+    fn queue(&self, number: usize, memory: &ReplayMemory) -> Part {
         let Self { trace, engine, options, .. } = self;
         let open = || Player::open(trace, number, engine, memory, options, Pace::Recorded);
         let opened = trace.queues()[number].opened;

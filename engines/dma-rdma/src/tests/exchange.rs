@@ -178,7 +178,7 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
         assert!(answer.is_empty(), "{len} bytes were answered");
     }
     // The bytes behind a request that asks for a queue pair take it back.
-    let pair = crate::pair::Pair::open(&exporter.engine.inner.device, 1).unwrap();
+    let pair = crate::queue_pairs::QueuePairs::open(&exporter.engine.inner.device, 1).unwrap();
     let own = nic.state().objects;
     let end = End {
         number: 1,

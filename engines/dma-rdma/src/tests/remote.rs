@@ -12,7 +12,7 @@ use super::rights::{keys, read, register};
 use rdma_emu::{Nic, wc};
 
 use crate::import::id_of;
-use crate::pair::Pair;
+use crate::queue_pairs::QueuePairs;
 use crate::region::keys as region_keys;
 use crate::tests::open::Open as _;
 use crate::{RdmaEngine, RdmaOptions};
@@ -140,7 +140,7 @@ fn the_device_confines_a_peer_to_its_export() {
     let (mine, theirs) = (import_of(&remote), import_of(&beside).grant);
     let private = there.allocate_raw(&MemoryRequest::new(4096)).unwrap();
     let private = private.info();
-    let mut pair = Pair::open(&here.inner.device, 4).unwrap();
+    let mut pair = QueuePairs::open(&here.inner.device, 4).unwrap();
     let mut target = vec![3_u8; 4096];
     let region = register(&here.inner.device, &mut target, Access::all());
     let to = (target.as_mut_ptr(), keys(region).0);

@@ -12,7 +12,7 @@ use crate::RdmaOptions;
 use crate::device::{self, Device, Handle};
 use rdma_emu::{Nic, wc};
 
-use crate::pair::Pair;
+use crate::queue_pairs::QueuePairs;
 use crate::region::{Bytes, rights};
 use crate::verbs::*;
 
@@ -39,13 +39,13 @@ pub(super) fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
 }
 
 /// Reads by the queue pair, and returns the status.
-pub(super) fn read(pair: &Pair, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
+pub(super) fn read(pair: &QueuePairs, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
     request(pair, WR_RDMA_READ, from, to, length)
 }
 
 /// Posts a request to the queue pair, and returns the status.
 pub(super) fn request(
-    pair: &Pair,
+    pair: &QueuePairs,
     opcode: i32,
     remote: (*const u8, u32),
     local: (*mut u8, u32),
@@ -77,7 +77,7 @@ pub(super) fn request(
 }
 
 fn check(device: &Arc<Device>) {
-    let mut pair = Pair::open(device, 4).unwrap();
+    let mut pair = QueuePairs::open(device, 4).unwrap();
     let (mut source, mut hidden, mut target) = (vec![1; LEN], vec![2; LEN], vec![3; LEN]);
     let readable = register(device, &mut source, Access::READ);
     let unreadable = register(device, &mut hidden, Access::WRITE);
@@ -149,7 +149,7 @@ fn the_hardware_enforces_rights() {
 #[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma -- --ignored hardware"]
 fn the_hardware_gives_up_what_nobody_answers() {
     let device = hardware();
-    let mut pair = Pair::open(&device, 4).unwrap();
+    let mut pair = QueuePairs::open(&device, 4).unwrap();
     let mut memory = vec![1; LEN];
     let place = memory.as_mut_ptr();
     let region = register(&device, &mut memory, Access::READ | Access::WRITE);

@@ -1,7 +1,7 @@
 //! The calls of the driver API, by the parts of its reference.
 
 pub(crate) mod context;
-pub(crate) mod copy;
+pub(crate) mod copy_and_fill;
 pub(crate) mod device;
 pub(crate) mod memory;
 pub(crate) mod stream;
@@ -17,7 +17,7 @@ pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     if name == "cuda_emu_model" {
         return NonNull::new((device::cuda_emu_model as *const c_void).cast_mut());
     }
-    let parts = [device::find, context::find, memory::find, copy::find, stream::find];
+    let parts = [device::find, context::find, memory::find, copy_and_fill::find, stream::find];
     let found = parts.iter().find_map(|find| find(name))?;
     NonNull::new(found.cast_mut())
 }

@@ -561,7 +561,7 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
         };
         handler(signal, info, context);
     } else {
-        // SAFETY: without the flag it is such a one.
+        // SAFETY: without the flag `SA_SIGINFO`, the action is a function with this one argument.
         let handler = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(action.sa_sigaction) };
         handler(signal);
     }

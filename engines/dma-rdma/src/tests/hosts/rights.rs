@@ -13,7 +13,7 @@ use super::{Control, PATIENCE, open, queue};
 use crate::RdmaEngine;
 use crate::error::{REMOTE, kind, native};
 use crate::import::{Import, id_of};
-use crate::pair::Pair;
+use crate::queue_pairs::QueuePairs;
 use crate::tests::rights::{keys, register, request};
 use crate::verbs::{WR_RDMA_READ, WR_RDMA_WRITE};
 use rdma_emu::wc;
@@ -25,7 +25,7 @@ fn import_of(engine: &RdmaEngine, window: &Window) -> Arc<Import> {
 }
 
 /// Connects the queue pair of an import, unless it is.
-fn connect(pair: &mut Pair, import: &Arc<Import>) {
+fn connect(pair: &mut QueuePairs, import: &Arc<Import>) {
     if pair.use_link(import, 4).expect("a queue pair") {
         return;
     }
@@ -59,7 +59,7 @@ fn importer_2_is_refused_all_that_was_not_granted() {
         u64::from_le_bytes(addr.try_into().expect("8 bytes")),
         u32::from_le_bytes(key.try_into().expect("4 bytes")),
     );
-    let mut pair = Pair::open(&engine.inner.device, 4).expect("a queue pair");
+    let mut pair = QueuePairs::open(&engine.inner.device, 4).expect("a queue pair");
     let mut memory = vec![0x5a_u8; LEN];
     let region = register(&engine.inner.device, &mut memory, Access::all());
     let local = (memory.as_mut_ptr(), keys(region).0);

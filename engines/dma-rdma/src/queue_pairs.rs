@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::device::{self, Device, Owned, checked};
 use crate::error::{error, failed};
 use crate::import::{Agreed, Connecting, Import};
-use crate::qp::{QueuePair, random};
+use crate::queue_pair::{QueuePair, random};
 use crate::verbs::*;
 use crate::wire::End;
 
@@ -44,7 +44,7 @@ impl Completions {
 
 /// Queue pairs, with their completion queue and channel.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct QueuePairs {
     device: Arc<Device>,
     completions: Arc<Completions>,
     own: QueuePair,
@@ -66,7 +66,7 @@ struct Link {
     stream: Option<TcpStream>,
 }
 
-impl Pair {
+impl QueuePairs {
     /// Makes a queue pair for `depth` requests in flight, connected to itself.
     pub(crate) fn open(device: &Arc<Device>, depth: usize) -> Result<Self> {
         let verbs = &device.verbs;

@@ -1,4 +1,4 @@
-//! [`Inner`]: the part of an engine that its regions, exports and queues share.
+//! [`EngineState`]: the part of an engine that its regions, exports and queues share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ const FIRST: u64 = 1 << 63;
 
 /// The part of an engine that its regions, exports and queues share.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct EngineState {
     pub(crate) id: EngineId,
     imports: Mutex<Imports>,
     /// Started with the first export.
@@ -36,7 +36,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Inner {
+impl EngineState {
     pub(crate) fn new(device: Arc<Device>) -> Self {
         let imports = Imports { by_id: HashMap::new(), last: 0, next_addr: FIRST };
         Self { id: EngineId::unique(), imports: Mutex::new(imports), service: Mutex::new(None), device }

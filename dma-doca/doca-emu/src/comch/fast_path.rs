@@ -5,8 +5,8 @@
 //! and consumers share the socket: the thread that reads it distributes the messages to all. So sending needs
 //! no progress of anything else, as with the hardware.
 //!
-//! The client makes the socket, and passes it over the connection with its greeting; from there on nothing of
-//! the fast path goes over that.
+//! The client makes the socket, and passes it over the connection with its greeting; from then on
+//! the fast path uses only this socket.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem::MaybeUninit;
@@ -26,7 +26,7 @@ use crate::log::sdk_log;
 use crate::mmap::Lent;
 use crate::pe::Timer;
 
-/// Parcels sorted in one go.
+/// Maximum number of parcels that one call distributes.
 const ROUNDS: u32 = 256;
 
 /// Signals the thread of a server or client that one of its connections needs it.
@@ -130,20 +130,20 @@ pub(super) struct Taken {
 
 /// A change that is reported to the program.
 #[derive(Clone, Copy)]
-pub(super) enum Event {
+pub(super) enum ConsumerChange {
     Came(u32),
     Went(u32),
 }
 
 /// The fast path of one end of a connection.
-pub(crate) struct Fast {
+pub(crate) struct FastPath {
     pub(super) dev: Arc<Dev>,
     attention: Arc<Attention>,
-    state: Mutex<FastState>,
+    state: Mutex<FastPathState>,
 }
 
 #[derive(Default)]
-struct FastState {
+struct FastPathState {
     /// The socket, as long as the connection is open.
     channel: Option<Arc<OwnedFd>>,
     /// Parcels that the socket has no room for.
@@ -153,15 +153,15 @@ struct FastState {
     starts: u32,
     here: HashMap<Name, Arc<Inbox>>,
     there: HashMap<u32, Remote>,
-    events: VecDeque<Event>,
+    events: VecDeque<ConsumerChange>,
 }
 
-impl Fast {
+impl FastPath {
     pub(super) fn new(dev: Arc<Dev>, attention: Arc<Attention>) -> Self {
         Self { dev, attention, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, FastState> {
+    fn state(&self) -> MutexGuard<'_, FastPathState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -288,11 +288,11 @@ impl Fast {
         Ok(())
     }
 
-    pub(super) fn next_event(&self) -> Option<Event> {
+    pub(super) fn next_event(&self) -> Option<ConsumerChange> {
         self.state().events.pop_front()
     }
 
-    fn sort(&self, state: &mut FastState) {
+    fn sort(&self, state: &mut FastPathState) {
         state.send_more();
         let Some(channel) = state.channel.clone() else { return };
         let mut bytes = [MaybeUninit::uninit(); PARCEL];
@@ -314,13 +314,13 @@ impl Fast {
         }
     }
 
-    fn sort_one(&self, state: &mut FastState, parcel: Parcel) {
+    fn sort_one(&self, state: &mut FastPathState, parcel: Parcel) {
         match parcel {
             Parcel::Came { name, immediate, addr, len, descriptor } => {
                 let memory = Arc::new(LentMemory { addr, len, descriptor, import: OnceLock::new() });
                 let remote = Remote { name, memory, immediate, posted: VecDeque::new() };
                 state.there.insert(name.id, remote);
-                state.events.push_back(Event::Came(name.id));
+                state.events.push_back(ConsumerChange::Came(name.id));
                 state.send(&Parcel::Welcome { name });
                 self.attention.call();
             }
@@ -343,7 +343,7 @@ impl Fast {
             Parcel::Went { name } => {
                 if state.there.get(&name.id).is_some_and(|remote| remote.name == name) {
                     state.there.remove(&name.id);
-                    state.events.push_back(Event::Went(name.id));
+                    state.events.push_back(ConsumerChange::Went(name.id));
                     self.attention.call();
                 }
             }
@@ -351,7 +351,7 @@ impl Fast {
     }
 }
 
-impl FastState {
+impl FastPathState {
     /// The lowest number that is free, from 1 on.
     fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
         require(self.channel.is_some(), c::DOCA_ERROR_BAD_STATE)?;
