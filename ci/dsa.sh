@@ -91,8 +91,8 @@ for line in '"dev":"dsa0"' '"dev":"wq0.1"' '"mode":"shared"' '"size":8' '"dev":"
     }
 done
 echo "--- accel-config: dsa_test"
-# The cases of its runner, dsa_user_test_runner.sh, without DIF, which the stand-in lacks: each operation alone and in batches
-# of 16, with and without block-on-fault, on a dedicated (0) and a shared work queue (1).
+# The cases of its runner, dsa_user_test_runner.sh: each operation alone and in batches of 16, with and without
+# block-on-fault, on a dedicated (0) and a shared work queue (1).
 cat >"$prefix/cases" <<'END'
 case_() {
     if "$program" "$@" >/dev/null 2>&1; then passed=$((passed + 1)); else echo "failed: dsa_test $*"; fi
@@ -100,9 +100,13 @@ case_() {
 program=$1 passed=0
 shift
 for operation; do
+    case $operation in
+    0x1[2-5]) sizes='512 1024 4096' ;; # DIF
+    *) sizes='1 4096 65536 1048576 2097152' ;;
+    esac
     for queue in 0 1; do
         for flag in 0 1; do
-            for size in 1 4096 65536 1048576 2097152; do
+            for size in $sizes; do
                 case_ -w $queue -l $size -f $flag -o "$operation" t200
                 # There is no batch of drains.
                 [ "$operation" = 0x2 ] || case_ -w $queue -l $size -f $flag -o 0x1 -b "$operation" -c 16 t2000
@@ -118,16 +122,18 @@ cases() { # CONFIG OPERATION...
     DSA_EMU="$1"$'\n'"$queues" timeout 600 "$run" sh -c 'export LD_LIBRARY_PATH=$1; shift; exec sh "$@"' sh \
         "$libraries" "$prefix/cases" "$root/usr/libexec/accel-config/test/dsa_test" "${@:2}" >"$prefix/log" || true
 }
-cases "" 0x0 0x2 0x3 0x4 0x5 0x6 0x9 0x10 0x11 0x20
-if ! grep -qx 'passed: 380' "$prefix/log" || grep -q failed "$prefix/log"; then
+cases "" 0x0 0x2 0x3 0x4 0x5 0x6 0x9 0x10 0x11 0x12 0x13 0x14 0x15 0x20
+if ! grep -qx 'passed: 476' "$prefix/log" || grep -q failed "$prefix/log"; then
     cat "$prefix/log"
     exit 1
 fi
-cases "faults = 'corrupt@7'" 0x3
-if ! grep -q '^failed: dsa_test .* -o 0x1 -b 0x3' "$prefix/log"; then
-    cat "$prefix/log"
-    echo "dsa_test does not notice a wrong byte" >&2
-    exit 1
-fi
-echo "380 cases pass"
+for operation in 0x3 0x14; do
+    cases "faults = 'corrupt@7'" $operation
+    if ! grep -q "^failed: dsa_test .* -o 0x1 -b $operation" "$prefix/log"; then
+        cat "$prefix/log"
+        echo "dsa_test does not notice a wrong byte of operation $operation" >&2
+        exit 1
+    fi
+done
+echo "476 cases pass"
 echo "programs for DSA find it on the stand-in"

@@ -41,8 +41,8 @@ impl Descriptor {
     pub(crate) const fn len(&self) -> u32 {
         self.0[4] as u32
     }
-    /// The second destination, the seed of a CRC, the expected result of a comparison, or the address or size
-    /// of a delta record.
+    /// The second destination, the seed of a CRC, the expected result of a comparison, the address or size of
+    /// a delta record, or the flags of DIF.
     pub(crate) const fn extra(&self) -> u64 {
         self.0[5]
     }
@@ -61,9 +61,13 @@ pub(crate) mod op {
     pub(crate) const DUALCAST: u8 = 9;
     pub(crate) const CRC: u8 = 0x10;
     pub(crate) const COPY_CRC: u8 = 0x11;
+    pub(crate) const DIF_CHECK: u8 = 0x12;
+    pub(crate) const DIF_INSERT: u8 = 0x13;
+    pub(crate) const DIF_STRIP: u8 = 0x14;
+    pub(crate) const DIF_UPDATE: u8 = 0x15;
     pub(crate) const CACHE_FLUSH: u8 = 0x20;
     /// All of them, a bit for each.
-    pub(crate) const ALL: u64 = 1 << CACHE_FLUSH | 0x3_03ff;
+    pub(crate) const ALL: u64 = 1 << CACHE_FLUSH | 0x3f_03ff;
 }
 
 pub(crate) mod flag {
@@ -90,6 +94,8 @@ pub(crate) mod status {
     pub(crate) const DELTA_ORDER: u8 = 7;
     /// A word of a delta record lies beyond the destination.
     pub(crate) const DELTA_OFFSET: u8 = 8;
+    /// A data integrity field is wrong.
+    pub(crate) const DIF: u8 = 9;
     pub(crate) const BAD_OPCODE: u8 = 0x10;
     pub(crate) const BAD_FLAGS: u8 = 0x11;
     pub(crate) const RESERVED: u8 = 0x12;
@@ -115,6 +121,8 @@ pub(crate) struct Record {
     pub(crate) fault: u64,
     /// The CRC, the size of a delta record, or the invalid flags.
     pub(crate) value: u32,
+    /// Tags of the next source and destination block of DIF.
+    pub(crate) tags: [u64; 2],
 }
 
 impl Record {
@@ -128,7 +136,9 @@ impl Record {
         (bytes[0], bytes[1]) = (self.status, self.result);
         bytes[4..8].copy_from_slice(&self.done.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.fault.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.value.to_le_bytes());
+        // An operation has a value or tags.
+        bytes[16..24].copy_from_slice(&(self.tags[0] | u64::from(self.value)).to_le_bytes());
+        bytes[24..].copy_from_slice(&self.tags[1].to_le_bytes());
         bytes
     }
 }
@@ -145,7 +155,10 @@ mod tests {
         assert_eq!(descriptor.record().to_le_bytes(), [9, 10, 11, 12, 13, 14, 15, 16]);
         assert_eq!((descriptor.src() as u8, descriptor.dst() as u8), (17, 25));
         assert_eq!((descriptor.len(), descriptor.extra() as u8), (0x2423_2221, 41));
-        let record = Record { status: 3, result: 1, done: 5, fault: 0x7000, value: 9 }.bytes();
+        let record =
+            Record { status: 3, result: 1, done: 5, fault: 0x7000, value: 9, ..Record::default() }.bytes();
         assert_eq!((record[0], record[1], record[4], record[9], record[16]), (3, 1, 5, 0x70, 9));
+        let record = Record { tags: [0x77, 0x88], ..Record::of(1) }.bytes();
+        assert_eq!((record[16], record[24]), (0x77, 0x88));
     }
 }

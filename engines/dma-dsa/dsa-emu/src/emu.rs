@@ -122,7 +122,7 @@ impl Emu {
     /// the memory that the descriptors name are those that a running copy allows.
     #[expect(unsafe_code, reason = "descriptors have addresses")]
     pub unsafe fn write(&self, name: &str, descriptors: &[u8]) -> Result<usize, Errno> {
-        self.queue(name).ok_or(Errno::NODEV)?.write(descriptors)
+        self.queue(name).ok_or(Errno::NODEV)?.write(descriptors, false)
     }
 }
 

@@ -15,7 +15,8 @@
 //!
 //! - *Submission*: MOVDIR64B to dedicated work queues, ENQCMD to shared ones, `write()` to both.
 //! - *Operations*: nop, batch, drain, copy, fill, compare, compare with a pattern, create and apply a delta
-//!   record, dualcast, CRC-32C, copy with CRC-32C, cache flush (which does nothing).
+//!   record, dualcast, CRC-32C, copy with CRC-32C, DIF check, insert, strip and update, cache flush (which
+//!   does nothing).
 //! - *Completion records*: statuses, results, bytes done, page faults of memory that is not mapped, of memory
 //!   without the right, and injected ones.
 //!
@@ -35,7 +36,11 @@
 //! - *A forked child* keeps the portals of its parent. Without a thread of its own, it runs each descriptor
 //!   while it is stored.
 //! - *A delta record with no room for the next entry* ends with the result 2 and the size so far.
-//! - *Interrupts and DIF* are refused, as an opcode or a flag that the device lacks.
+//! - *DIF*: bits of the application tag that the mask has are not compared, and written as 0. A field of ones
+//!   alone is not checked if the descriptor asks for its detection. The record has the tags of the next block
+//!   after each end. An operation that meets a wrong field or a page fault has written the blocks before it.
+//! - *`write()` of a program* runs a descriptor of up to 4 KiB before it returns, if nothing waits.
+//! - *Interrupts* are refused, as a flag that the device lacks.
 //!
 //! On other systems than Linux on x86-64 with the GNU C library, this crate is empty.
 
@@ -45,6 +50,7 @@ mod config;
 mod decode;
 mod delta;
 mod descriptor;
+mod dif;
 mod emu;
 mod memory;
 mod operations;

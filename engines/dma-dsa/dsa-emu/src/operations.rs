@@ -8,6 +8,7 @@ use dma_sim::model::{self, FaultInjector, Faults, Time};
 use crate::config::QueueConfig;
 use crate::delta;
 use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
+use crate::dif;
 use crate::memory::{self, Fault};
 
 /// Bytes that pass through the engine at a time: a multiple of the pattern of a fill.
@@ -179,25 +180,26 @@ impl Engine {
         if faults.has(model::Fault::Lose) { End::Ended(record.status) } else { report(descriptor, &record) }
     }
 
-    /// The place of a page fault that is injected into the operation.
+    /// The place of a page fault that is injected into the operation, a multiple of `step` bytes.
     fn injected(
         &mut self,
         config: &QueueConfig,
         injector: &FaultInjector,
         descriptor: &Descriptor,
+        step: u64,
     ) -> Option<u64> {
         if descriptor.has(flag::BLOCK_ON_FAULT) || !injector.chance(config.page_faults, self.count, 4 << 8) {
             return None;
         }
         let stuck = self.stuck.iter().position(|record| *record == descriptor.record());
         let was_stuck = stuck.map(|at| self.stuck.swap_remove(at)).is_some();
-        match injector.random(self.count, 5 << 8) % u64::from(descriptor.len()) {
+        match injector.random(self.count, 5 << 8) % (u64::from(descriptor.len()) / step) {
             0 if was_stuck => None,
             0 => {
                 self.stuck.push(descriptor.record());
                 Some(0)
             }
-            at => Some(at),
+            at => Some(at * step),
         }
     }
 
@@ -209,6 +211,10 @@ impl Engine {
         match opcode {
             op::CREATE_DELTA => return delta::create(descriptor),
             op::APPLY_DELTA => return delta::apply(descriptor),
+            opcode if dif::is(opcode) => {
+                let injected = self.injected(config, injector, descriptor, dif::step(descriptor));
+                return dif::run(descriptor, injected);
+            }
             _ => {}
         }
         let mut crc = descriptor.extra() as u32;
@@ -220,7 +226,7 @@ impl Engine {
             }
             crc = u32::from_le_bytes(seed);
         }
-        let injected = self.injected(config, injector, descriptor);
+        let injected = self.injected(config, injector, descriptor, 1);
         let len = injected.unwrap_or(u64::from(descriptor.len()));
         let (src, dst) = (descriptor.src(), descriptor.dst());
         if opcode == op::MEMMOVE && src < dst && overlap(src, dst, len) {
@@ -357,6 +363,7 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
     match opcode {
         op::CREATE_DELTA => return delta::check(descriptor, second, size_max as u32, &[src, dst]),
         op::APPLY_DELTA => return delta::check(descriptor, src, second as u32, &[dst]),
+        opcode if dif::is(opcode) => return dif::check(descriptor),
         _ => {}
     }
     if opcode == op::DUALCAST && (dst ^ second) & 0xfff != 0 {
@@ -406,10 +413,15 @@ fn ended(descriptor: &Descriptor, crc: u32, injected: Option<u64>, done: u64, ra
 
 /// Turns one bit of the destination.
 fn corrupt(descriptor: &Descriptor, random: u64) {
-    if !matches!(descriptor.opcode(), op::MEMMOVE | op::FILL | op::COPY_CRC | op::DUALCAST) {
+    let written = match descriptor.opcode() {
+        op::MEMMOVE | op::FILL | op::COPY_CRC | op::DUALCAST => descriptor.len().into(),
+        opcode if dif::is(opcode) => dif::written(descriptor),
+        _ => 0,
+    };
+    if written == 0 {
         return;
     }
-    let at = descriptor.dst().wrapping_add((random >> 3) % u64::from(descriptor.len()));
+    let at = descriptor.dst().wrapping_add((random >> 3) % written);
     let mut byte = [0];
     // SAFETY: the worker runs behind the trap handler.
     if unsafe { memory::read(at, &mut byte) }.is_ok() {

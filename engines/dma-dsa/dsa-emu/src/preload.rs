@@ -261,7 +261,7 @@ unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssiz
     };
     // SAFETY: `write` is called with `len` readable bytes.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) };
-    match queue.write(bytes) {
+    match queue.write(bytes, true) {
         Ok(written) => written as ssize_t,
         Err(errno) => fail(errno, -1),
     }

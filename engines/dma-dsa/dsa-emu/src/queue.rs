@@ -89,8 +89,9 @@ impl Queue {
         true
     }
 
-    /// Takes descriptors as `write()` of the work queue's file does, and returns the bytes taken.
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+    /// Takes descriptors as `write()` of the work queue's file does, and returns the bytes taken. `at_once`:
+    /// short ones may run on this thread.
+    pub(crate) fn write(&self, bytes: &[u8], at_once: bool) -> Result<usize, Errno> {
         let mut written = 0;
         for bytes in bytes.as_chunks::<SIZE>().0 {
             let descriptor = Descriptor::from_bytes(bytes);
@@ -100,10 +101,10 @@ impl Queue {
                 || descriptor.has(flag::RECORD_VALID) && !descriptor.record().is_multiple_of(32)
             {
                 Some(Errno::INVAL)
-            } else if !self.take(&descriptor) {
-                Some(Errno::AGAIN)
-            } else {
+            } else if at_once && self.run_at_once(&descriptor) || self.take(&descriptor) {
                 None
+            } else {
+                Some(Errno::AGAIN)
             };
             match error {
                 Some(errno) if written == 0 => return Err(errno),
@@ -112,6 +113,30 @@ impl Queue {
             }
         }
         Ok(written)
+    }
+
+    /// Runs a short descriptor on this thread, if nothing waits and no fault is configured. The hardware has
+    /// ended it soon after the kernel's `write()` returns, and programs rely on that: DTO pauses 10,000 times
+    /// and then gives the device up. The worker may need longer to wake up.
+    fn run_at_once(&self, descriptor: &Descriptor) -> bool {
+        const LONGEST: u32 = 4096;
+        let is_short = match descriptor.opcode() {
+            op::NOP | op::DRAIN => true,
+            op::BATCH => false,
+            _ => descriptor.len() <= LONGEST,
+        };
+        if !is_short || self.config.unordered || !self.config.faults.rules.is_empty() {
+            return false;
+        }
+        // A child after a fork may find a lock that no thread releases.
+        let Ok(mut engine) = self.engine.try_lock() else { return false };
+        let is_idle = self.handled.load(Ordering::Acquire) == self.ring.pushed();
+        if !is_idle || self.state.load(Ordering::Acquire) != ENABLED {
+            return false;
+        }
+        self.submissions.fetch_add(1, Ordering::Relaxed);
+        self.run(&mut engine, descriptor);
+        true
     }
 
     /// Starts the thread that runs the descriptors. It never ends before [`close`](Self::close).
@@ -151,6 +176,10 @@ impl Queue {
         if self.state.load(Ordering::Acquire) != ENABLED {
             return;
         }
+        self.run(&mut engine, descriptor);
+    }
+
+    fn run(&self, engine: &mut Engine, descriptor: &Descriptor) {
         match engine.run(&self.config, &self.injector, descriptor) {
             End::Ended(_) => {}
             End::Unreported(why) => self.say(why),

@@ -2,6 +2,9 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #![expect(unsafe_code, reason = "descriptors have addresses, which the stand-in accesses")]
 
+#[path = "statuses/dif.rs"]
+mod dif;
+
 use std::cell::UnsafeCell;
 
 use dsa_emu::Emu;
@@ -128,7 +131,7 @@ fn invalid_descriptors_have_their_status() {
         (copy, 1, "a copy"),
         (describe(0, REPORT, 0, 0, 0), 1, "a nop"),
         (describe(2, REPORT, 0, 0, 0), 1, "a drain"),
-        (describe(0x12, REPORT, src, dst, 64), 0x10, "no such operation"),
+        (describe(0x16, REPORT, src, dst, 64), 0x10, "no such operation"),
         (describe(0xff, REPORT, src, dst, 64), 0x10, "no such operation"),
         (describe(3, REPORT | 0x10, src, dst, 64), 0x11, "an interrupt"),
         (describe(3, REPORT | BLOCK, src, dst, 64), 0x11, "block-on-fault, which is not configured"),
