@@ -57,6 +57,22 @@ pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
     }
 }
 
+/// A failed task's status as a completion has it, if an operand is imported and its export holds.
+pub(crate) const fn on_imported(status: i32) -> i32 {
+    status.wrapping_neg()
+}
+
+/// A completion's status. Names the likely reason of a failure [on imported memory](on_imported).
+pub(crate) fn explain(library: &Library, status: i32) -> NativeError {
+    let mut native = native(library, status.unsigned_abs());
+    if status < 0 {
+        let reason = "an operand is imported memory, and a card may fail copies of memory that the same side \
+                      exported: export on one side of the card, and import on the other";
+        native.description = format!("{}; {reason}", native.description).into();
+    }
+    native
+}
+
 /// The kind of error of a failed task's status. Differs from [`kind`]: a refused access does not mean a lack
 /// of privileges, and the arguments have been checked.
 pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {

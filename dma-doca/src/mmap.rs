@@ -1,4 +1,8 @@
 //! Memory maps, which register memory with a device.
+//!
+//! Two of the SDK's calls have no use here. A map may have several devices, but a region belongs to one
+//! engine, which has one device. `doca_mmap_set_free_cb` has the library free the memory, but a map that the
+//! library does not destroy keeps its memory on purpose, so [`Mmap`] frees it when the call has succeeded.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};

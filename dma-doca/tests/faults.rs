@@ -348,6 +348,23 @@ fn a_host_exports_and_its_dpu_imports() {
     drop(window);
 }
 
+/// A host cannot copy memory that it exported itself, as a user reported of a BlueField-3.
+#[test]
+fn a_refused_self_import_names_the_remedy() {
+    let (host, dpu) = sides("self_import = false");
+    let request = MemoryRequest::new(64).exportable(Access::READ);
+    let window = host.allocate_window(&request).unwrap();
+    let export = window.export(Access::READ).unwrap();
+    let copy = |engine: &DocaEngine| {
+        let remote = engine.import(export.descriptor()).unwrap();
+        queue(engine).copy(remote, engine.allocate(64).unwrap()).unwrap().wait().map(drop)
+    };
+    copy(&dpu).unwrap();
+    let e = dma_core::Error::from(copy(&host).unwrap_err());
+    assert_eq!((e.kind(), e.native().unwrap().code), (ErrorKind::DeviceFault, IO_FAILED));
+    assert!(e.to_string().contains("export on one side of the card, and import on the other"), "{e}");
+}
+
 #[test]
 fn another_cards_export_is_refused() {
     let two = "[[card]]\nserial = \"A\"\n[[card.function]]\npci = \"0000:3b:00.0\"\nside = \"host\"\n\

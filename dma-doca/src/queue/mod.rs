@@ -18,7 +18,7 @@ use doca_sys::bindings::*;
 
 use crate::buffers::{QueueBuffers, Shortage, is_full};
 use crate::engine::Inner;
-use crate::error::{error, failed, native, task_kind};
+use crate::error::{error, explain, failed, task_kind};
 use crate::ffi::lock;
 use context::Context;
 
@@ -336,7 +336,7 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     fn explain(&self, code: i32) -> NativeError {
-        native(&self.engine.device.sdk, code.cast_unsigned())
+        explain(&self.engine.device.sdk, code)
     }
 
     fn stop(&mut self) {

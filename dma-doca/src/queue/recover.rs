@@ -7,7 +7,7 @@ use dma_core::{ErrorKind, Outcome};
 use doca_sys::bindings::*;
 
 use super::{ContextState, DocaQueue, REST, call_failed};
-use crate::error::native;
+use crate::error::{native, on_imported};
 use crate::ffi::lock;
 use crate::mmap::Mmap;
 
@@ -88,17 +88,18 @@ impl DocaQueue {
     }
 
     /// For each failure, determines whether it was a fault or revoked memory of a peer. A device reports both
-    /// with one code.
+    /// with one code. A fault on a peer's memory is marked, so that its error names the likely reason.
     fn judge(&self) {
         let buffers = lock(&self.buffers);
         let engine = &self.engine;
         self.context.done.judge(|late| {
             let Outcome::Failed(kind) = &mut late.completion.outcome else { return };
             let key = buffers.slots[late.slot as usize].imported;
-            if let Some(blob) = buffers.blob(key)
-                && Mmap::import(&engine.device, blob).is_err()
-            {
+            let Some(blob) = buffers.blob(key) else { return };
+            if Mmap::import(&engine.device, blob).is_err() {
                 *kind = ErrorKind::Revoked;
+            } else if *kind == ErrorKind::DeviceFault {
+                late.completion.native = on_imported(late.completion.native);
             }
         });
     }
