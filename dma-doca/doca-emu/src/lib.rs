@@ -13,7 +13,8 @@
 //! Every function of `doca_error.h`, `doca_version.h`, `doca_dev.h`, `doca_mmap.h`, `doca_buf.h`,
 //! `doca_buf_inventory.h`, `doca_buf_pool.h`, `doca_ctx.h`, `doca_pe.h`, `doca_dma.h`, `doca_graph.h`,
 //! `doca_mmap_advise.h`, `doca_log.h`, `doca_argp.h`, `doca_comch.h`, `doca_comch_consumer.h`,
-//! `doca_comch_producer.h` and `doca_sync_event.h`, as far as it needs no hardware that is not here.
+//! `doca_comch_producer.h`, `doca_sync_event.h` and `doca_clock.h`, as far as it needs no hardware that is
+//! not here.
 //!
 //! - *Devices*: any number of cards, each with functions on the DPU and on the host, and representors of the
 //!   latter. All functions of a card share one engine.
@@ -38,6 +39,7 @@
 //!   progress of other contexts. Each end can have several producers and consumers.
 //! - *Sync events* of the CPU and of the other side of the card, in another process: called from threads, or
 //!   as tasks; in memory of their own, at an address or in a buffer.
+//! - *Clocks* of the host and of the device, which are the host's too.
 //! - *The log*: sources, all kinds of backends, limits, strict ones too. This library logs to the SDK's
 //!   backends only, as the real one does.
 //! - *Command lines*: flags, JSON files (with the comments and trailing commas of NVIDIA's files), commands,
@@ -128,6 +130,8 @@
 //! - A graph's functions and callbacks run in progress of its progress engine alone. An instance ends when a
 //!   node failed and the running ones have ended, or when all have. The submission reports a failure of the
 //!   first root task.
+//! - The error margin of two clocks that are read together is in units of the primary one, as NVIDIA's sample
+//!   prints it.
 //! - A sync event needs a publisher and a subscriber of any kind to start: `BAD_STATE`. Calls on one that is
 //!   not started are `BAD_STATE` too. An imported one cannot be configured or exported: `NOT_PERMITTED`.
 //!   Waits and calls on an imported one fail with `IO_FAILED` once its maker has destroyed it or died.
@@ -146,6 +150,7 @@ mod buf;
 mod buf_pool;
 mod c_abi;
 mod card;
+mod clock;
 mod comch;
 mod config;
 mod ctx;

@@ -146,7 +146,7 @@ macro_rules! programs {
     };
 }
 
-programs! { argp comch comch_fast devices dma export graph headers log memory sync_event }
+programs! { argp clock comch comch_fast devices dma export graph headers log memory sync_event }
 
 /// The SDK of DOCA 1.5, 2.2 or 2.5.
 fn older(generation: &str) -> Sdk {
@@ -162,6 +162,10 @@ fn work_queues() {
         let sdk = older(generation);
         for name in ["workq/copies", "workq/comm_channel", "workq/program"] {
             check_on(&sdk, name, generation);
+        }
+        // 1.5 has no sync events.
+        if generation == "2.2" {
+            check_on(&sdk, "workq/sync_event", generation);
         }
     }
 }

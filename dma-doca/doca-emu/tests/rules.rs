@@ -51,6 +51,32 @@ fn every_buffer_of_a_list_is_of_memory_that_the_device_has() {
 }
 
 #[test]
+fn a_map_of_several_devices_serves_each_of_them() {
+    rig::configure("");
+    let rigs = ["0000:03:00.0", "0000:03:00.1"].map(|address| Rig::on(rig::open(address), 4));
+    let memory = Memory::new(4096);
+    memory.write(0, &[7; 64]);
+    let both = get!(doca_mmap_create());
+    ok!(doca_mmap_set_memrange(both, memory.at(0), 4096));
+    for rig in &rigs {
+        ok!(doca_mmap_add_dev(both, rig.dev));
+    }
+    ok!(doca_mmap_start(both));
+    let at = memory.at(0);
+    for rig in &rigs {
+        let src = get!(doca_buf_inventory_buf_get_by_args(rig.inventory, both, at, 64, at, 64));
+        let task = rig.task(src, rig.to(0, 64), 1);
+        ok!(doca_task_submit(task));
+        rig.until(1);
+        assert_eq!(rig.seen.take(), [(1, "DOCA_SUCCESS")]);
+        assert_eq!(rig.dst.read(0, 64), [7; 64]);
+        rig.free(task);
+    }
+    ok!(doca_mmap_destroy(both));
+    rigs.into_iter().for_each(Rig::close);
+}
+
+#[test]
 fn a_copy_that_fails_leaves_the_destination_as_long_as_it_was() {
     let rig = Rig::new("faults = \"fail@1\"", 4);
     let (src, dst) = (rig.from(0, 64), rig.to(0, 64));

@@ -24,6 +24,9 @@ struct doca_workq;
 enum doca_action_type {
 	DOCA_ACTION_NONE = 0,
 	DOCA_ACTION_DMA_FIRST = 1 << DOCA_ACTION_SDK_RANGE,
+#ifdef DOCA_WORKQ_2_2
+	DOCA_ACTION_SYNC_EVENT_FIRST = 15 << DOCA_ACTION_SDK_RANGE,
+#endif
 };
 
 enum doca_job_flags {

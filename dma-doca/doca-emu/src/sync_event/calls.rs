@@ -40,22 +40,38 @@ c_calls! {
         let data = unsafe { data.slice(sz) }?;
         event.put(Handle::give_rc(Event::import(dev, data)?))
     }
-    fn doca_sync_event_cap_is_create_from_export_supported(devinfo: Handle<Info>) { supported(&devinfo) }
+    fn doca_sync_event_cap_is_create_from_export_supported | doca_sync_event_get_create_from_export_supported(
+        devinfo: Handle<Info>,
+    ) {
+        supported(&devinfo)
+    }
     /// `IN_USE` if started. Calls of importers fail from now on.
     fn doca_sync_event_destroy(event: Handle<Event>) {
         event.get()?.close()?;
         event.take_rc().map(drop)
     }
-    fn doca_sync_event_add_publisher_location_cpu(event: Handle<Event>, dev: Handle<Dev>) {
+    fn doca_sync_event_add_publisher_location_cpu | doca_sync_event_publisher_add_location_cpu(
+        event: Handle<Event>,
+        dev: Handle<Dev>,
+    ) {
         event.get()?.add_location(true, Some(dev.arc()?))
     }
     fn doca_sync_event_add_publisher_location_remote_pci
-        | doca_sync_event_add_publisher_location_dpu(event: Handle<Event>) { add_location(&event, true) }
-    fn doca_sync_event_add_subscriber_location_cpu(event: Handle<Event>, dev: Handle<Dev>) {
+        | doca_sync_event_add_publisher_location_dpu | doca_sync_event_publisher_add_location_dpu(
+        event: Handle<Event>,
+    ) {
+        add_location(&event, true)
+    }
+    fn doca_sync_event_add_subscriber_location_cpu | doca_sync_event_subscriber_add_location_cpu(
+        event: Handle<Event>,
+        dev: Handle<Dev>,
+    ) {
         event.get()?.add_location(false, Some(dev.arc()?))
     }
     fn doca_sync_event_add_subscriber_location_remote_pci
-        | doca_sync_event_add_subscriber_location_dpu(event: Handle<Event>) {
+        | doca_sync_event_add_subscriber_location_dpu | doca_sync_event_subscriber_add_location_dpu(
+        event: Handle<Event>,
+    ) {
         add_location(&event, false)
     }
     /// The number is at this address, aligned to 8 bytes, with its present value. It cannot be exported.
@@ -83,11 +99,6 @@ c_calls! {
     /// Starts an event that is not a context. `BAD_STATE` unless it has a publisher and a subscriber.
     fn doca_sync_event_start(event: Handle<Event>) { event.get()?.start_alone() }
     fn doca_sync_event_stop(event: Handle<Event>) { event.get()?.stop_alone() }
-    /// Makes the event a context; NULL if it was started alone.
-    fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
-        let ctx = event.get().ok().and_then(Event::as_ctx);
-        ctx.map_or(ptr::null_mut(), |ctx| Handle::of(ctx).cast())
-    }
     /// A descriptor for the other side, which stays the event's.
     fn doca_sync_event_export_to_remote_pci | doca_sync_event_export_to_dpu(
         event: Handle<Event>,
@@ -102,7 +113,11 @@ c_calls! {
         sz.put(length)
     }
     fn doca_sync_event_cap_is_export_to_remote_pci_supported
-        | doca_sync_event_cap_is_export_to_dpu_supported(devinfo: Handle<Info>) { supported(&devinfo) }
+        | doca_sync_event_cap_is_export_to_dpu_supported | doca_sync_event_get_export_to_dpu_supported(
+        devinfo: Handle<Info>,
+    ) {
+        supported(&devinfo)
+    }
     /// Writes the previous number.
     fn doca_sync_event_update_add(event: Handle<Event>, value: u64, fetched: Out<u64>) {
         fetched.make(|| event.get()?.add(value))
@@ -134,6 +149,15 @@ c_calls! {
     /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_neq_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::NotEqual, value, mask, std::thread::yield_now)
+    }
+}
+
+#[cfg(not(workq))]
+c_calls! {
+    /// Makes the event a context; NULL if it was started alone.
+    fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
+        let ctx = event.get().ok().and_then(Event::as_ctx);
+        ctx.map_or(ptr::null_mut(), |ctx| Handle::of(ctx).cast())
     }
 }
 
@@ -169,17 +193,29 @@ c_calls! {
         unsupported(&devinfo)
     }
     fn doca_sync_event_remote_net_destroy(event: RemoteNet) -> Code { no_net_event(event, true) }
-    fn doca_sync_event_add_publisher_location_dpa(event: Handle<Event>, dpa: *const c::doca_dpa) {
+    fn doca_sync_event_add_publisher_location_dpa | doca_sync_event_publisher_add_location_dpa(
+        event: Handle<Event>,
+        dpa: *const c::doca_dpa,
+    ) {
         elsewhere(&event, !dpa.is_null())
     }
-    fn doca_sync_event_add_publisher_location_gpu(event: Handle<Event>, gpu: *const c::doca_gpu) {
+    fn doca_sync_event_add_publisher_location_gpu | doca_sync_event_publisher_add_location_gpu(
+        event: Handle<Event>,
+        gpu: *const c::doca_gpu,
+    ) {
         elsewhere(&event, !gpu.is_null())
     }
     fn doca_sync_event_add_publisher_location_remote_net(event: Handle<Event>) { elsewhere(&event, true) }
-    fn doca_sync_event_add_subscriber_location_dpa(event: Handle<Event>, dpa: *const c::doca_dpa) {
+    fn doca_sync_event_add_subscriber_location_dpa | doca_sync_event_subscriber_add_location_dpa(
+        event: Handle<Event>,
+        dpa: *const c::doca_dpa,
+    ) {
         elsewhere(&event, !dpa.is_null())
     }
-    fn doca_sync_event_add_subscriber_location_gpu(event: Handle<Event>, gpu: *const c::doca_gpu) {
+    fn doca_sync_event_add_subscriber_location_gpu | doca_sync_event_subscriber_add_location_gpu(
+        event: Handle<Event>,
+        gpu: *const c::doca_gpu,
+    ) {
         elsewhere(&event, !gpu.is_null())
     }
     fn doca_sync_event_get_dpa_handle | doca_sync_event_export_to_dpa(
@@ -189,7 +225,11 @@ c_calls! {
     ) {
         elsewhere(&event, !dpa.is_null() && !handle.is_null())
     }
-    fn doca_sync_event_cap_is_export_to_dpa_supported(devinfo: Handle<Info>) { unsupported(&devinfo) }
+    fn doca_sync_event_cap_is_export_to_dpa_supported | doca_sync_event_get_export_to_dpa_supported(
+        devinfo: Handle<Info>,
+    ) {
+        unsupported(&devinfo)
+    }
     fn doca_sync_event_get_gpu_handle | doca_sync_event_export_to_gpu(
         event: Handle<Event>,
         gpu: *const c::doca_gpu,
@@ -197,7 +237,11 @@ c_calls! {
     ) {
         elsewhere(&event, !gpu.is_null() && !handle.is_null())
     }
-    fn doca_sync_event_cap_is_export_to_gpu_supported(devinfo: Handle<Info>) { unsupported(&devinfo) }
+    fn doca_sync_event_cap_is_export_to_gpu_supported | doca_sync_event_get_export_to_gpu_supported(
+        devinfo: Handle<Info>,
+    ) {
+        unsupported(&devinfo)
+    }
     fn doca_sync_event_export_to_remote_net(event: Handle<Event>, data: *mut *const u8, sz: *mut usize) {
         elsewhere(&event, !data.is_null() && !sz.is_null())
     }

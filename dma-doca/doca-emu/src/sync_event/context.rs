@@ -11,7 +11,7 @@ use crate::pe::Ready;
 use crate::task::{Head, Submit, Task};
 
 /// Poll interval while the program sleeps, because nothing signals a change by another process.
-const POLL: Duration = Duration::from_micros(100);
+pub(crate) const POLL: Duration = Duration::from_micros(100);
 
 impl Event {
     pub(super) fn alloc(
@@ -39,12 +39,7 @@ impl Event {
             Kind::WaitGt => Compare::Greater,
             _ => return Some(job.status.get()),
         };
-        let value = self.value();
-        let number = value.number().load(Ordering::SeqCst);
-        if compare.holds(number, job.mask.get(), job.operand.get()) {
-            return Some(c::DOCA_SUCCESS);
-        }
-        value.check().err()
+        self.waited(compare, job.operand.get(), job.mask.get())
     }
 
     fn report(&self, kind: Kind, index: u32, status: Code) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::tasks::{Job, Kind, Kinds};
 use super::value::Value;
-use crate::c_abi::{INVALID, Mark, Outcome, c, object, require};
+use crate::c_abi::{Code, INVALID, Mark, Outcome, c, object, require};
 use crate::ctx::{Ctx, State};
 use crate::descriptor::{Descriptor, Exported, Kind as Export};
 use crate::dev::Dev;
@@ -26,7 +26,7 @@ pub(super) enum Use {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compare {
+pub(crate) enum Compare {
     Greater,
     Equal,
     NotEqual,
@@ -59,6 +59,9 @@ pub(crate) struct Event {
     pub(super) tasks: Kinds<Tasks<Job>>,
     /// Tasks in flight, in the order of the next polls.
     pub(super) queue: RefCell<VecDeque<(Kind, u32)>>,
+    /// The event as a context of work queues.
+    #[cfg(workq)]
+    pub(crate) on_work_queues: std::cell::OnceCell<Rc<crate::workq::Context>>,
 }
 
 object!(Event, 0x5e_00_00_01);
@@ -77,6 +80,8 @@ impl Event {
             exports: RefCell::default(),
             tasks: Kinds::new(|_| Tasks::new(this.clone())),
             queue: RefCell::default(),
+            #[cfg(workq)]
+            on_work_queues: std::cell::OnceCell::new(),
         })
     }
 
@@ -169,7 +174,7 @@ impl Event {
     }
 
     /// Makes the event a context; `None` if it was started alone.
-    pub(super) fn as_ctx(&self) -> Option<&Ctx> {
+    pub(crate) fn as_ctx(&self) -> Option<&Ctx> {
         match self.usage.get() {
             Use::Alone { .. } => None,
             Use::Open | Use::Context => {
@@ -207,26 +212,35 @@ impl Event {
         Ok((exports[place].bytes.as_ptr(), exports[place].bytes.len()))
     }
 
-    pub(super) fn get(&self) -> Outcome<u64> {
+    pub(crate) fn get(&self) -> Outcome<u64> {
         self.require_started()?;
         let value = self.value();
         value.check()?;
         Ok(value.number().load(Ordering::SeqCst))
     }
 
-    pub(super) fn add(&self, by: u64) -> Outcome<u64> {
+    pub(crate) fn add(&self, by: u64) -> Outcome<u64> {
         self.require_started()?;
         let value = self.value();
         value.check()?;
         Ok(value.number().fetch_add(by, Ordering::SeqCst))
     }
 
-    pub(super) fn set(&self, to: u64) -> Outcome {
+    pub(crate) fn set(&self, to: u64) -> Outcome {
         self.require_started()?;
         let value = self.value();
         value.check()?;
         value.number().store(to, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// The end of a wait; `None` while it goes on.
+    pub(crate) fn waited(&self, compare: Compare, threshold: u64, mask: u64) -> Option<Code> {
+        let value = self.value();
+        if compare.holds(value.number().load(Ordering::SeqCst), mask, threshold) {
+            return Some(c::DOCA_SUCCESS);
+        }
+        value.check().err()
     }
 
     /// Blocks until the comparison holds or the other side is gone.

@@ -7,3 +7,10 @@ mod context;
 mod event;
 mod tasks;
 mod value;
+
+#[cfg(workq)]
+pub(crate) use {
+    context::POLL,
+    event::{Compare, Event},
+    tasks::is_mask,
+};

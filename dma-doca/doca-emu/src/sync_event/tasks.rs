@@ -79,7 +79,7 @@ impl Job {
 }
 
 /// A mask that devices accept: 0, 1, 2, 4 or 8 bytes of ones in a row.
-pub(super) fn is_mask(mask: u64) -> bool {
+pub(crate) fn is_mask(mask: u64) -> bool {
     let bytes = mask.to_le_bytes();
     let ones = bytes.iter().filter(|&&byte| byte == 0xff).count();
     let whole = bytes.iter().all(|&byte| byte == 0 || byte == 0xff);

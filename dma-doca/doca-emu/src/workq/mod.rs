@@ -9,6 +9,8 @@
 //! - 1.5: a map that was stopped keeps its chunks and devices. Memory is registered when the first buffer or
 //!   export needs it, as the devices may come later.
 //! - 1.5: buffers can be made in a map without devices. While there are any, no device can be added.
+//! - 2.2: a job of a sync event that does not wait has been done when its submission returns. Jobs that wait
+//!   end in any order, and with `IO_FAILED` once the event's maker has destroyed it or died.
 //! - `doca_buf_refcount_add` is `NOT_SUPPORTED`, as the header of 1.5 says.
 //! - A line of the log names its source instead of the file. Limited rates begin with 10 messages
 //!   a second. Immutable limits are strict ones: they can still show less. 1.5: `doca_log_global_level_set`
@@ -17,6 +19,7 @@
 //! - Codes of later generations, such as `ALREADY_EXIST`, are `INVALID_VALUE` where 1.5 has none.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
+mod events;
 mod queue;
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -30,6 +33,7 @@ use crate::dev::Info;
 use crate::inventory::Inventory;
 use crate::log::{add_source, calls as log, first_backend};
 use crate::rep::RepInfo;
+pub(crate) use queue::Context;
 
 /// True for the generation of DOCA 1.5, false for that of 2.2.
 pub(crate) const FIRST: bool = cfg!(feature = "generation-1-5");

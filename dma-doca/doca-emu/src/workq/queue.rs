@@ -1,42 +1,57 @@
 //! `doca_ctx.h` and `doca_dma.h`: contexts, work queues and their jobs.
 //!
-//! A work queue has a progress engine. For each context that it is added to, the engine has a DMA context of
-//! later versions, whose tasks are the jobs.
+//! A work queue has a progress engine. For each DMA context that it is added to, the engine has a DMA context
+//! of later versions, whose tasks are the jobs. Jobs of sync events need no engine: `events.rs` does them.
 #![expect(unsafe_code, reason = "functions that C calls by name, and a callback")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use doca_sys::workq::bindings as old;
 
+use super::events;
 use crate::buf::Buf;
 use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, c_calls, object, require};
 use crate::ctx::Context as _;
 use crate::dev::{Dev, Info};
 use crate::dma;
 use crate::pe::Pe;
+use crate::sync_event::{Event, POLL};
 use crate::task::Head;
 
 /// Maximum number of contexts, as the call reports it. The stand-in itself has no limit.
 const CONTEXTS: u32 = 512;
 
-/// A context: `struct doca_dma` and `struct doca_ctx`.
-pub(super) struct Dma {
+/// A context: `struct doca_ctx`, and `struct doca_dma`.
+pub(crate) struct Context {
     mark: Mark,
-    devs: RefCell<Vec<Arc<Dev>>>,
+    kind: Kind,
     started: Cell<bool>,
     joined: RefCell<Vec<Joined>>,
 }
 
-object!(Dma, 0xd3_a1_00_01);
+enum Kind {
+    Dma(RefCell<Vec<Arc<Dev>>>),
+    /// The event has the context.
+    Event(Weak<Event>),
+}
+
+object!(Context, 0xd3_a1_00_01);
 
 struct Joined {
     queue: *const WorkQueue,
-    dma: Rc<dma::Dma>,
+    /// For a DMA context.
+    dma: Option<Rc<dma::Dma>>,
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.mark.wipe();
+    }
 }
 
 /// A work queue: `struct doca_workq`.
@@ -49,24 +64,27 @@ pub(super) struct WorkQueue {
     contexts: Cell<u32>,
     event_driven: Cell<bool>,
     events: RefCell<VecDeque<Ended>>,
+    pub(super) waits: events::Waits,
 }
 
 object!(WorkQueue, 0x30_9b_00_01);
 
+/// The end of a job.
 #[derive(Clone, Copy)]
-struct Ended {
-    user_data: c::doca_data,
-    status: Code,
+pub(super) struct Ended {
+    pub(super) kind: c_int,
+    pub(super) user_data: c::doca_data,
+    pub(super) status: Code,
 }
 
 /// The start of every job.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Base {
-    kind: c_int,
+    pub(super) kind: c_int,
     flags: c_int,
-    ctx: Handle<Dma>,
-    user_data: c::doca_data,
+    ctx: Handle<Context>,
+    pub(super) user_data: c::doca_data,
 }
 
 #[repr(C)]
@@ -84,41 +102,104 @@ const _: () = {
 };
 
 impl WorkQueue {
+    pub(super) fn ended(&self, ended: Ended) {
+        self.events.borrow_mut().push_back(ended);
+    }
+
     /// Runs until there is an event, or nothing happens.
     fn progress(&self) {
-        while self.events.borrow().is_empty() && self.pe.progress() {}
+        while self.events.borrow().is_empty() && (self.waits.progress(self) || self.pe.progress()) {}
     }
 
     fn submit(&self, job: In<Base>) -> Outcome {
         let base = job.get().ok_or(INVALID)?;
-        require(base.kind as u32 == old::DOCA_DMA_JOB_MEMCPY && base.flags == 0, INVALID)?;
-        let job = job.cast::<Job>().get().ok_or(INVALID)?;
-        let dma = base.ctx.get()?;
-        require(dma.started.get(), c::DOCA_ERROR_BAD_STATE)?;
-        let on = dma.on(self)?;
+        require(base.flags == 0, INVALID)?;
+        let ctx = base.ctx.get()?;
+        let known = match ctx.kind {
+            Kind::Dma(_) => base.kind as u32 == old::DOCA_DMA_JOB_MEMCPY,
+            Kind::Event(_) => events::is_job(base.kind),
+        };
+        require(known, INVALID)?;
+        require(ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        let dma = ctx.on(self)?;
         require(self.in_flight.get() < self.depth.get(), c::DOCA_ERROR_NO_MEMORY)?;
-        on.job(job.src, job.dst, base.user_data).map_err(|code| match code {
-            c::DOCA_ERROR_AGAIN => c::DOCA_ERROR_NO_MEMORY,
-            code => code,
-        })?;
+        match &ctx.kind {
+            Kind::Dma(_) => {
+                let job = job.cast::<Job>().get().ok_or(INVALID)?;
+                let dma = dma.ok_or(c::DOCA_ERROR_UNEXPECTED)?;
+                dma.job(job.src, job.dst, base.user_data).map_err(|code| match code {
+                    c::DOCA_ERROR_AGAIN => c::DOCA_ERROR_NO_MEMORY,
+                    code => code,
+                })?;
+            }
+            Kind::Event(event) => {
+                let event = event.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)?;
+                events::submit(self, event, base, job)?;
+            }
+        }
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(())
     }
 }
 
-impl Dma {
-    fn on(&self, queue: &WorkQueue) -> Outcome<Rc<dma::Dma>> {
+impl Context {
+    fn new(kind: Kind) -> Rc<Self> {
+        let (started, joined) = (Cell::new(false), RefCell::default());
+        Rc::new(Self { mark: Mark::of::<Self>(), kind, started, joined })
+    }
+
+    /// The devices of a DMA context.
+    fn devs(&self) -> Outcome<&RefCell<Vec<Arc<Dev>>>> {
+        match &self.kind {
+            Kind::Dma(devs) => Ok(devs),
+            Kind::Event(_) => Err(c::DOCA_ERROR_NOT_SUPPORTED),
+        }
+    }
+
+    /// The context that stands for this one on a work queue.
+    fn on(&self, queue: &WorkQueue) -> Outcome<Option<Rc<dma::Dma>>> {
         let joined = self.joined.borrow();
         let found = joined.iter().find(|joined| std::ptr::eq(joined.queue, queue));
-        found.map(|joined| Rc::clone(&joined.dma)).ok_or(c::DOCA_ERROR_NOT_FOUND)
+        found.map(|joined| joined.dma.clone()).ok_or(c::DOCA_ERROR_NOT_FOUND)
+    }
+
+    fn start(&self) -> Outcome {
+        require(!self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
+        match &self.kind {
+            Kind::Dma(devs) => require(!devs.borrow().is_empty(), INVALID)?,
+            Kind::Event(event) => {
+                let event = event.upgrade().ok_or(INVALID)?;
+                if event.ctx().pe().is_none() {
+                    // It has no tasks of later versions, but must run.
+                    event.ctx().connect(&Rc::new(Pe::new()))?;
+                }
+                event.ctx().start()?;
+            }
+        }
+        self.started.set(true);
+        Ok(())
+    }
+
+    fn stop(&self) -> Outcome {
+        require(self.joined.borrow().is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        if let Kind::Event(event) = &self.kind {
+            event.upgrade().ok_or(INVALID)?.ctx().stop()?;
+        }
+        self.started.set(false);
+        Ok(())
     }
 
     fn join(&self, queue: &WorkQueue) -> Outcome {
         require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         require(self.on(queue).is_err(), c::DOCA_ERROR_IN_USE)?;
-        let dev = self.devs.borrow().first().cloned().ok_or(INVALID)?;
-        let user_data = c::doca_data { ptr: std::ptr::from_ref(queue).cast_mut().cast() };
-        let dma = dma::Dma::joining(dev, &queue.pe, queue.depth.get(), ended, user_data)?;
+        let dma = match &self.kind {
+            Kind::Dma(devs) => {
+                let dev = devs.borrow().first().cloned().ok_or(INVALID)?;
+                let user_data = c::doca_data { ptr: std::ptr::from_ref(queue).cast_mut().cast() };
+                Some(dma::Dma::joining(dev, &queue.pe, queue.depth.get(), ended, user_data)?)
+            }
+            Kind::Event(_) => None,
+        };
         self.joined.borrow_mut().push(Joined { queue, dma });
         queue.contexts.set(queue.contexts.get() + 1);
         Ok(())
@@ -127,11 +208,14 @@ impl Dma {
     fn part(&self, queue: &WorkQueue) -> Outcome {
         require(self.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         let dma = self.on(queue)?;
-        require(
-            dma.ctx().in_flight.get() == 0 && queue.events.borrow().is_empty(),
-            c::DOCA_ERROR_NOT_PERMITTED,
-        )?;
-        dma.leave()?;
+        let in_flight = match (&self.kind, &dma) {
+            (Kind::Event(event), _) => queue.waits.has(event),
+            (Kind::Dma(_), dma) => dma.as_ref().is_some_and(|dma| dma.ctx().in_flight.get() > 0),
+        };
+        require(!in_flight && queue.events.borrow().is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
+        if let Some(dma) = dma {
+            dma.leave()?;
+        }
         self.joined.borrow_mut().retain(|joined| !std::ptr::eq(joined.queue, queue));
         queue.contexts.set(queue.contexts.get() - 1);
         Ok(())
@@ -145,30 +229,35 @@ unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx
     let queue = unsafe { &*queue };
     // SAFETY: the head of the task that ended.
     let head = unsafe { &*task.cast::<Head>() };
-    queue.events.borrow_mut().push_back(Ended { user_data, status: head.status.get() });
+    let kind = old::DOCA_DMA_JOB_MEMCPY as c_int;
+    queue.ended(Ended { kind, user_data, status: head.status.get() });
     if let Ok(owner) = head.owner() {
         owner.free_task(head);
     }
 }
 
 c_calls! {
-    fn doca_dma_create(dma: Out<Handle<Dma>>) {
-        dma.make(|| {
-            Ok(Handle::new_rc(Dma {
-                mark: Mark::of::<Dma>(),
-                devs: RefCell::default(),
-                started: Cell::new(false),
-                joined: RefCell::default(),
-            }))
-        })
+    fn doca_dma_create(dma: Out<Handle<Context>>) {
+        dma.make(|| Ok(Handle::give_rc(Context::new(Kind::Dma(RefCell::default())))))
     }
     /// `IN_USE` while work queues have it.
-    fn doca_dma_destroy(dma: Handle<Dma>) {
-        require(dma.get()?.joined.borrow().is_empty(), c::DOCA_ERROR_IN_USE)?;
+    fn doca_dma_destroy(dma: Handle<Context>) {
+        let ctx = dma.get()?;
+        ctx.devs().map_err(|_| INVALID)?;
+        require(ctx.joined.borrow().is_empty(), c::DOCA_ERROR_IN_USE)?;
         dma.take_rc().map(drop)
     }
-    fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx {
-        dma.get().map_or(std::ptr::null_mut(), |_| dma.cast())
+    fn doca_dma_as_ctx(dma: Handle<Context>) -> *mut c::doca_ctx {
+        let is_dma = dma.get().and_then(Context::devs).is_ok();
+        if is_dma { dma.cast() } else { std::ptr::null_mut() }
+    }
+    /// Makes the event a context; NULL if it was started alone.
+    fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
+        let event = event.rc().ok().filter(|event| event.as_ctx().is_some());
+        event.map_or(std::ptr::null_mut(), |event| {
+            let make = || Context::new(Kind::Event(Rc::downgrade(&event)));
+            Handle::of(&**event.on_work_queues.get_or_init(make)).cast()
+        })
     }
     /// Success, or `NOT_SUPPORTED`.
     fn doca_dma_job_get_supported(devinfo: Handle<Info>, job_type: u32) {
@@ -177,40 +266,31 @@ c_calls! {
         require(can, c::DOCA_ERROR_NOT_SUPPORTED)
     }
     fn doca_ctx_get_max_num_ctx(max_num_ctx: Out<u32>) { max_num_ctx.put(CONTEXTS) }
-    fn doca_ctx_dev_add(ctx: Handle<Dma>, dev: Handle<Dev>) {
+    /// `NOT_SUPPORTED` for an event, which has the devices of its locations.
+    fn doca_ctx_dev_add(ctx: Handle<Context>, dev: Handle<Dev>) {
         let (ctx, dev) = (ctx.get()?, dev.arc()?);
+        let mut devs = ctx.devs()?.borrow_mut();
         require(!ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         require(dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        require(!ctx.devs.borrow().iter().any(|other| Arc::ptr_eq(other, &dev)), c::DOCA_ERROR_IN_USE)?;
-        ctx.devs.borrow_mut().push(dev);
+        require(!devs.iter().any(|other| Arc::ptr_eq(other, &dev)), c::DOCA_ERROR_IN_USE)?;
+        devs.push(dev);
         Ok(())
     }
-    fn doca_ctx_dev_rm(ctx: Handle<Dma>, dev: Handle<Dev>) {
+    fn doca_ctx_dev_rm(ctx: Handle<Context>, dev: Handle<Dev>) {
         let (ctx, dev) = (ctx.get()?, dev.arc()?);
+        let mut devs = ctx.devs()?.borrow_mut();
         require(!ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
-        let mut devs = ctx.devs.borrow_mut();
         let place = devs.iter().position(|other| Arc::ptr_eq(other, &dev));
         devs.remove(place.ok_or(c::DOCA_ERROR_NOT_FOUND)?);
         Ok(())
     }
-    fn doca_ctx_start(ctx: Handle<Dma>) {
-        let ctx = ctx.get()?;
-        require(!ctx.started.get(), c::DOCA_ERROR_BAD_STATE)?;
-        require(!ctx.devs.borrow().is_empty(), INVALID)?;
-        ctx.started.set(true);
-        Ok(())
-    }
+    fn doca_ctx_start(ctx: Handle<Context>) { ctx.get()?.start() }
     /// `NOT_PERMITTED` while work queues have it.
-    fn doca_ctx_stop(ctx: Handle<Dma>) {
-        let ctx = ctx.get()?;
-        require(ctx.joined.borrow().is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
-        ctx.started.set(false);
-        Ok(())
-    }
-    fn doca_ctx_workq_add(ctx: Handle<Dma>, workq: Handle<WorkQueue>) { ctx.get()?.join(workq.get()?) }
+    fn doca_ctx_stop(ctx: Handle<Context>) { ctx.get()?.stop() }
+    fn doca_ctx_workq_add(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.join(workq.get()?) }
     /// `NOT_PERMITTED` while jobs are in flight or not retrieved.
-    fn doca_ctx_workq_rm(ctx: Handle<Dma>, workq: Handle<WorkQueue>) { ctx.get()?.part(workq.get()?) }
-    fn doca_ctx_get_event_driven_supported(ctx: Handle<Dma>, event_supported: Out<u8>) {
+    fn doca_ctx_workq_rm(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.part(workq.get()?) }
+    fn doca_ctx_get_event_driven_supported(ctx: Handle<Context>, event_supported: Out<u8>) {
         ctx.get().and_then(|_| event_supported.put(1))
     }
     fn doca_workq_create(depth: u32, workq: Out<Handle<WorkQueue>>) {
@@ -224,6 +304,7 @@ c_calls! {
                 contexts: Cell::new(0),
                 event_driven: Cell::new(false),
                 events: RefCell::new(VecDeque::with_capacity(depth as usize)),
+                waits: events::Waits::default(),
             }))
         })
     }
@@ -240,10 +321,10 @@ c_calls! {
         require(flags == old::DOCA_WORKQ_RETRIEVE_FLAGS_NONE as c_int, INVALID)?;
         let queue = workq.get()?;
         queue.progress();
-        let Ended { user_data, status } = queue.events.borrow_mut().pop_front().ok_or(c::DOCA_ERROR_AGAIN)?;
+        let Ended { kind, user_data, status } = queue.events.borrow_mut().pop_front().ok_or(c::DOCA_ERROR_AGAIN)?;
         queue.in_flight.set(queue.in_flight.get() - 1);
         let result = c::doca_data { u64_: status.into() };
-        ev.put(old::doca_event { type_: old::DOCA_DMA_JOB_MEMCPY as c_int, user_data, result })?;
+        ev.put(old::doca_event { type_: kind, user_data, result })?;
         require(status == c::DOCA_SUCCESS, c::DOCA_ERROR_IO_FAILED)
     }
     fn doca_workq_get_depth(workq: Handle<WorkQueue>, depth: Out<u32>) { depth.put(workq.get()?.depth.get()) }
@@ -282,6 +363,8 @@ c_calls! {
         queue.pe.arm()?;
         if !queue.events.borrow().is_empty() {
             queue.pe.wake();
+        } else if !queue.waits.is_empty() {
+            queue.pe.notifier()?.timer().ring(POLL);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>
 #include <doca_buf_pool.h>
+#include <doca_clock.h>
 #include <doca_comch.h>
 #include <doca_comch_consumer.h>
 #include <doca_comch_producer.h>

@@ -56,6 +56,7 @@ pub struct doca_workq {
 }
 pub const DOCA_ACTION_NONE: doca_action_type = 0;
 pub const DOCA_ACTION_DMA_FIRST: doca_action_type = 65536;
+pub const DOCA_ACTION_SYNC_EVENT_FIRST: doca_action_type = 983040;
 pub type doca_action_type = ::core::ffi::c_uint;
 pub const DOCA_JOB_FLAGS_NONE: doca_job_flags = 0;
 pub type doca_job_flags = ::core::ffi::c_uint;

@@ -1,0 +1,129 @@
+//! `doca_sync_event.h` of 2.2: jobs of sync events.
+#![expect(unsafe_code, reason = "functions that C calls by name")]
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::rc::{Rc, Weak};
+
+use doca_sys::workq::bindings as old;
+
+use super::queue::{Base, Ended, WorkQueue};
+use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, require};
+use crate::dev::Info;
+use crate::sync_event::{Compare, Event, is_mask};
+
+const WAIT_GT: u32 = old::DOCA_ACTION_SYNC_EVENT_FIRST + 1;
+const GET: u32 = WAIT_GT + 1;
+const SET: u32 = WAIT_GT + 2;
+const ADD: u32 = WAIT_GT + 3;
+
+/// A job with a result: `struct doca_sync_event_job_get`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Get {
+    base: Base,
+    value: Out<u64>,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Set {
+    base: Base,
+    value: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Add {
+    base: Base,
+    value: u64,
+    fetched: Out<u64>,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct WaitGreater {
+    base: Base,
+    value: u64,
+    mask: u64,
+}
+
+/// Returns whether a type of jobs is one of sync events.
+pub(super) fn is_job(kind: c_int) -> bool {
+    (WAIT_GT..=ADD).contains(&(kind as u32))
+}
+
+/// Does a job, which waits until it is retrieved; or begins to wait.
+pub(super) fn submit(queue: &WorkQueue, event: Rc<Event>, base: Base, job: In<Base>) -> Outcome {
+    let done = match base.kind as u32 {
+        WAIT_GT => {
+            let WaitGreater { value, mask, .. } = job.cast().get().ok_or(INVALID)?;
+            require(is_mask(mask), INVALID)?;
+            queue.waits.0.borrow_mut().push(Wait { event, value, mask, base });
+            return Ok(());
+        }
+        GET => {
+            let Get { value, .. } = job.cast().get().ok_or(INVALID)?;
+            value.check()?;
+            event.get().map(|number| value.put_if(number))
+        }
+        SET => {
+            let Set { value, .. } = job.cast().get().ok_or(INVALID)?;
+            event.set(value)
+        }
+        _ => {
+            let Add { value, fetched, .. } = job.cast().get().ok_or(INVALID)?;
+            event.add(value).map(|before| fetched.put_if(before))
+        }
+    };
+    let status = done.err().unwrap_or(c::DOCA_SUCCESS);
+    queue.ended(Ended { kind: base.kind, user_data: base.user_data, status });
+    Ok(())
+}
+
+struct Wait {
+    event: Rc<Event>,
+    value: u64,
+    mask: u64,
+    base: Base,
+}
+
+/// Jobs of a work queue that wait.
+#[derive(Default)]
+pub(super) struct Waits(RefCell<Vec<Wait>>);
+
+impl Waits {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Returns whether a job waits for this event.
+    pub(super) fn has(&self, event: &Weak<Event>) -> bool {
+        self.0.borrow().iter().any(|wait| std::ptr::eq(Rc::as_ptr(&wait.event), event.as_ptr()))
+    }
+
+    /// Ends the first job whose condition holds, or whose other side has gone. Returns whether there is one.
+    pub(super) fn progress(&self, queue: &WorkQueue) -> bool {
+        let mut waits = self.0.borrow_mut();
+        let ended = waits.iter().enumerate().find_map(|(at, wait)| {
+            wait.event.waited(Compare::Greater, wait.value, wait.mask).map(|status| (at, status))
+        });
+        let Some((at, status)) = ended else { return false };
+        let Base { kind, user_data, .. } = waits.remove(at).base;
+        queue.ended(Ended { kind, user_data, status });
+        true
+    }
+}
+
+c_calls! {
+    fn doca_sync_event_job_get_supported(devinfo: Handle<Info>, job_type: u32) {
+        let can = devinfo.get()?.function().sync_event && is_job(job_type as c_int);
+        require(can, c::DOCA_ERROR_NOT_SUPPORTED)
+    }
+    /// `NOT_SUPPORTED`: for other machines.
+    fn doca_sync_event_export_remote(event: Handle<Event>, handle: *mut [u64; 2]) {
+        event.get()?;
+        require(!handle.is_null(), INVALID)?;
+        Err(c::DOCA_ERROR_NOT_SUPPORTED)
+    }
+}
