@@ -5,62 +5,6 @@ use std::ffi::{CString, c_char, c_int, c_long, c_longlong};
 
 use crate::c_abi::{Ptr, Text, c_calls, put_text};
 
-/// Overwrites a string with one that is not longer.
-///
-/// # Safety
-///
-/// `to` is a string at least as long as `bytes`, and not NULL.
-unsafe fn overwrite(to: Ptr<c_char>, bytes: &[u8]) {
-    for (i, byte) in bytes.iter().chain(&[0]).enumerate() {
-        // SAFETY: `to` is a string that is at least as long as `bytes`, so `i` is at most the index of its
-        // NUL.
-        unsafe { to.write(i, *byte as c_char) };
-    }
-}
-
-/// # Safety
-///
-/// It is NULL, or a string.
-unsafe fn bytes_of(text: Ptr<c_char>) -> Vec<u8> {
-    // SAFETY: the text is NULL or ends with a zero, as the caller guarantees.
-    let text = unsafe { Text::new(text.raw()) };
-    text.get().map_or_else(Vec::new, |text| text.to_bytes().to_vec())
-}
-
-c_calls! {
-    fn spdk_strlwr(s: Ptr<c_char>) -> Ptr<c_char> {
-        if !s.is_null() {
-            // SAFETY: a string of C's, which it may change.
-            let bytes = unsafe { bytes_of(s) };
-            // SAFETY: the new text is not longer than the old one.
-            unsafe { overwrite(s, &bytes.to_ascii_lowercase()) };
-        }
-        s
-    }
-
-    fn spdk_str_trim(s: Ptr<c_char>) -> Ptr<c_char> {
-        if !s.is_null() {
-            // SAFETY: a string of C's, which it may change.
-            let bytes = unsafe { bytes_of(s) };
-            // SAFETY: the new text is not longer than the old one.
-            unsafe { overwrite(s, bytes.trim_ascii()) };
-        }
-        s
-    }
-
-    /// Removes line ends from the end. Returns their number.
-    fn spdk_str_chomp(s: Ptr<c_char>) -> usize {
-        // SAFETY: `s` is NULL or a string that ends with a zero (`spdk/string.h`).
-        let bytes = unsafe { bytes_of(s) };
-        let kept = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-        if kept < bytes.len() {
-            // SAFETY: the byte lies within the string.
-            unsafe { s.write(kept, 0) };
-        }
-        bytes.len() - kept
-    }
-}
-
 /// The C library's description of an error.
 fn describe(errnum: c_int) -> CString {
     // SAFETY: a number.

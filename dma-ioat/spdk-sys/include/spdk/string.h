@@ -21,10 +21,6 @@ char *spdk_sprintf_append_realloc(char *buffer, const char *format, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
 char *spdk_vsprintf_append_realloc(char *buffer, const char *format, va_list args);
 
-char *spdk_strlwr(char *s);
-char *spdk_str_trim(char *s);
-size_t spdk_str_chomp(char *s);
-
 void spdk_strerror_r(int errnum, char *buf, size_t buflen);
 const char *spdk_strerror(int errnum);
 

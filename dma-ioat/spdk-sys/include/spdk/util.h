@@ -1,4 +1,4 @@
-/* spdk/util.h: Arithmetic and iovecs.
+/* spdk/util.h: Arithmetic.
  *
  * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
  * each call does stands there; how the stand-in differs, in spdk-emu. */
@@ -93,19 +93,6 @@ static inline void spdk_memset_s(void *data, size_t data_size, int ch, size_t co
 	memset(data, ch, spdk_min(count, data_size));
 	__asm__ volatile("" : : "r"(data) : "memory");
 }
-
-void spdk_iov_memset(struct iovec *iovs, int iovcnt, int c);
-size_t spdk_iovcpy(struct iovec *siov, size_t siovcnt, struct iovec *diov, size_t diovcnt);
-size_t spdk_iovmove(struct iovec *siov, size_t siovcnt, struct iovec *diov, size_t diovcnt);
-void spdk_copy_iovs_to_buf(void *buf, size_t buf_len, struct iovec *iovs, int iovcnt);
-void spdk_copy_buf_to_iovs(struct iovec *iovs, int iovcnt, void *buf, size_t buf_len);
-
-#define SPDK_IOV_ONE(piov, piovcnt, buf, buflen) \
-	do { \
-		(piov)->iov_base = (buf); \
-		(piov)->iov_len = (buflen); \
-		*(piovcnt) = 1; \
-	} while (0)
 
 #ifdef __cplusplus
 }
