@@ -9,7 +9,7 @@ use dma_standin::config::{faults, one_line, profile, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-pub(crate) use dma_standin::config::{Clock, Size};
+pub(crate) use dma_standin::config::{Bytes, Clock};
 
 /// The version that is stated where the configuration states none: that of the headers.
 pub const VERSION: &str = if cfg!(feature = "generation-1-5") {
@@ -76,7 +76,7 @@ pub(crate) struct CardConfig {
     #[serde(default, deserialize_with = "faults")]
     pub(crate) faults: FaultPlan,
     pub(crate) order: Option<Order>,
-    pub(crate) max_buf_size: Option<Size>,
+    pub(crate) max_buf_size: Option<Bytes>,
     pub(crate) max_list_len: Option<u32>,
     pub(crate) max_tasks: Option<u32>,
     pub(crate) queue_depth: Option<u32>,
@@ -85,7 +85,7 @@ pub(crate) struct CardConfig {
     pub(crate) destination_data: Option<DestinationData>,
     /// Memory that one side of the card exported can be copied on that side.
     pub(crate) self_import: Option<bool>,
-    pub(crate) memlock: Option<Size>,
+    pub(crate) memlock: Option<Bytes>,
     #[serde(default)]
     pub(crate) create_contention: bool,
     #[serde(default)]
@@ -108,7 +108,7 @@ pub(crate) struct ComchConfig {
     /// Maximum number of tasks of a producer and of a consumer.
     pub(crate) max_fast_tasks: u32,
     /// Bytes of their longest message.
-    pub(crate) max_fast_size: Size,
+    pub(crate) max_fast_size: Bytes,
 }
 
 impl Default for ComchConfig {
@@ -122,7 +122,7 @@ impl Default for ComchConfig {
             max_consumers: 512,
             max_producers: 512,
             max_fast_tasks: 8192,
-            max_fast_size: Size(1 << 30),
+            max_fast_size: Bytes(1 << 30),
         }
     }
 }

@@ -242,7 +242,7 @@ mod tests {
             ("ring = 100", "ring is 100; give a power of two from 2 to 32768"),
             ("cbver = 0x20", "cbver is 0x20"),
             ("cores = 0", "cores is 0; give 1 to 128"),
-            ("memory = 'much'", "bytes, such as 65536, \"64K\" or \"2M\""),
+            ("memory = 'much'", "bytes, such as 65536, \"64K\", \"2M\""),
             ("faults = 'fial@5'", "no fault `fial`"),
             ("[[socket.function]]\npci = 'nowhere'", "`nowhere` is no PCI address"),
             ("[[socket]]\n[[socket]]", "two functions have pci = `0000:00:04.0`"),

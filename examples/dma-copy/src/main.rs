@@ -15,12 +15,14 @@
 //! | `probe.rs` | a first copy between two hosts |
 //! | `mover.rs` | DMA copies in flight, in the order of the file |
 //! | `files.rs`, `disk.rs` | the file that is sent, and the copy |
+//! | `deadline.rs` | waits: their ends, and the checks for an interrupt |
 //! | `digest.rs` | checksums |
 
 mod block;
 mod channel;
 mod checks;
 mod command;
+mod deadline;
 mod digest;
 mod disk;
 mod dpu;
@@ -43,55 +45,13 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::EnvFilter;
 
 use crate::command::progress_bar;
+pub(crate) use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, seconds};
 use crate::disk::Source;
 use crate::failure::{Failure, failure};
 use crate::negotiate::Plan;
 use crate::options::Options;
 use crate::protocol::Role;
 use crate::session::Session;
-
-/// Longest wait between two checks for an interrupt.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Fails once a signal has arrived. Long work and long waits call it repeatedly.
-pub(crate) fn check_interrupt() -> Result<(), Failure> {
-    if command::interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
-}
-
-/// The end of a wait, and its length.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    at: Instant,
-    whole: Duration,
-}
-
-impl Deadline {
-    pub(crate) fn after(whole: Duration) -> Self {
-        Self { at: Instant::now() + whole, whole }
-    }
-
-    pub(crate) fn left(&self) -> Duration {
-        self.at.saturating_duration_since(Instant::now())
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.left().is_zero()
-    }
-
-    /// Fails once a signal has arrived.
-    pub(crate) fn is_over_or_interrupted(&self) -> Result<bool, Failure> {
-        check_interrupt().map(|()| self.is_over())
-    }
-
-    /// The length of the wait, for messages.
-    pub(crate) fn shown(&self) -> String {
-        seconds(self.whole)
-    }
-}
-
-pub(crate) fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64())
-}
 
 fn main() -> ExitCode {
     let options = Options::from_command_line();

@@ -1,14 +1,14 @@
 //! Common configuration of the stand-in SDKs: TOML, from a file or from the environment, about devices of the
 //! [`model`](dma_sim::model).
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::{env, fs};
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error};
 
+pub use dma_core::configuration::Bytes;
 use dma_sim::model::{FaultPlan, Profile};
 
 /// A configuration that cannot be used.
@@ -156,41 +156,13 @@ pub enum Clock {
     Virtual,
 }
 
-/// Bytes: a number, or a string such as `64K`, `2MiB`, `1G`, all with a factor of 1024.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-struct SizeReader;
-
-impl Visitor<'_> for SizeReader {
-    type Value = Size;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("bytes, such as 65536, \"64K\" or \"2M\"")
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Size, E> {
-        u64::try_from(value).map(Size).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
-        dma_core::parse_size(text).map(Size).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(SizeReader)
-    }
-}
-
 /// Reads a size into bytes.
 ///
 /// # Errors
 ///
 /// It is not a size.
 pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Size::deserialize(from).map(|size| size.0)
+    Bytes::deserialize(from).map(|bytes| bytes.0)
 }
 
 /// Reads the name of a profile.
