@@ -30,7 +30,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     } else {
         Finding::bad(
             "/dev/infiniband",
-            "not there",
+            "does not exist",
             "load the RDMA drivers: `sudo modprobe mlx5_ib ib_uverbs`",
         )
     });

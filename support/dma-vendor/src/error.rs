@@ -145,11 +145,12 @@ fn places(looked: &[PathBuf]) -> String {
     let mut system = false;
     for path in looked {
         match path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-            Some(dir) => dirs.push(format!("in {}", dir.display())),
+            Some(dir) => dirs.push(dir.display().to_string()),
             None => system = true,
         }
     }
     dirs.dedup();
-    dirs.extend(system.then(|| "where the system looks".to_owned()));
-    dirs.join(" or ")
+    let dirs = (!dirs.is_empty()).then(|| format!("in {}", dirs.join(", ")));
+    let system = system.then(|| "where the system looks".to_owned());
+    dirs.into_iter().chain(system).collect::<Vec<_>>().join(" or ")
 }
