@@ -101,6 +101,18 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Reads a NUMA node, `0`, or those of sources and of destinations, `0,1`.
+pub(crate) fn nodes(text: &str) -> Result<(u32, Option<u32>), String> {
+    let read = |part: &str| {
+        part.parse()
+            .map_err(|_| format!("`{text}` names no NUMA node; write 0, or 0,1 for sources and destinations"))
+    };
+    match text.split_once(',') {
+        None => Ok((read(text)?, None)),
+        Some((src, dst)) => Ok((read(src)?, Some(read(dst)?))),
+    }
+}
+
 /// Reads a chance, `1%` or `1`, as a fraction.
 pub(crate) fn chance(text: &str) -> Result<f64, String> {
     let chance = percent(text)?;

@@ -62,24 +62,33 @@ fn memory_on_a_device_is_measured_and_verified_without_memcpy() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (results, csv, page) = (path("r.json"), path("r.csv"), path("r.html"));
     let engine = "sim:profile=dsa,device_memory=64M";
-    let of = ["-e", engine, "-d", "local,to-device,from-device,on-device", "-o", "64,4K", "-q", "4"];
+    let of = [
+        "-e",
+        engine,
+        "-d",
+        "local,to-device,from-device,on-device,to+from-device",
+        "-o",
+        "64,4K",
+        "-q",
+        "4",
+    ];
     let output =
         run(&[of.as_slice(), &["-y", "--json", &results, "--csv", &csv, "--report", &page]].concat());
     assert_eq!(code(&output), 0, "{}", err(&output));
     let value = json(Path::new(&results));
     let cells = value["cells"].as_array().unwrap();
-    assert_eq!(value["planned"].as_u64(), Some(2 * (1 + 4)));
-    assert_eq!(cells.len(), 2 * (1 + 4), "two sizes: the baseline and four directions");
+    assert_eq!(value["planned"].as_u64(), Some(2 * (1 + 5)));
+    assert_eq!(cells.len(), 2 * (1 + 5), "two sizes: the baseline and five directions");
     for cell in cells {
         assert_eq!(cell["status"], "ok", "{cell}");
         assert!(cell["verified"].as_u64().unwrap() > 0, "{cell}");
         assert_eq!(cell["ratio"].is_null(), cell["direction"] != "local", "{cell}");
     }
-    for direction in ["to-device", "from-device", "on-device"] {
+    for direction in ["to-device", "from-device", "on-device", "to+from-device"] {
         assert!(out(&output).contains(&format!("copy cold {direction}")), "{}", out(&output));
         let said = format!("[model] {direction}: up to");
         assert!(value["summary"].to_string().contains(&said), "{}", value["summary"]);
-        assert_eq!(fs::read_to_string(&csv).unwrap().matches(direction).count(), 2);
+        assert_eq!(fs::read_to_string(&csv).unwrap().matches(&format!(",{direction},")).count(), 2);
         let id = format!("id=\"model-throughput-copy-cold-{direction}\"");
         assert!(fs::read_to_string(&page).unwrap().contains(&id));
         assert!(!fs::read_to_string(&page).unwrap().contains(&format!("ratio-copy-cold-{direction}")));
@@ -104,11 +113,13 @@ fn an_engine_without_memory_on_a_device_says_so() {
     let output = run(&["-e", "cpu", "-d", "to-device,on-device", "-o", "64"]);
     assert_eq!(code(&output), 1, "{}", out(&output));
     let said = err(&output);
-    assert!(
-        said.contains("cpu copy 64 B q32 b16 on-device cold: not possible: cpu has no device memory"),
-        "{said}"
-    );
+    assert!(said.contains("cpu: not measured: not possible: cpu has no device memory"), "{said}");
     assert!(said.contains("such as cuda"), "{said}");
+    let shown = out(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let cells = "- cpu copy 64 B q32 b16 to-device cold, cpu copy 64 B q32 b16 on-device cold: not possible: cpu has no";
+    assert!(shown.contains(cells), "{shown}");
+    assert_eq!(shown.matches("not possible").count(), 1, "a reason is given once: {shown}");
+    assert_eq!(said.matches("cold: not possible").count(), 1, "and said once: {said}");
     assert!(!out(&output).contains("memcpy"), "nothing is measured beside it: {}", out(&output));
 }
 
@@ -290,7 +301,16 @@ fn every_operation_and_direction_is_measured_and_verified() {
             "--peer",
             "process",
         ],
-        &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "local,push,pull", "-a", "cold"],
+        &[
+            "-e",
+            "cpu",
+            "-e",
+            "sim:profile=bluefield3",
+            "-d",
+            "local,push,pull,push+pull,local+back",
+            "-a",
+            "cold",
+        ],
         &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
         // More cells than the device has channels.
@@ -405,6 +425,8 @@ fn senseless_arguments_are_refused_at_once() {
         (&["run", "-e", "sim", "--rate", "1k"], 2, "clock=real"),
         (&["run", "--campaign", &campaign], 2, "4Q"),
         (&["run", "-e", "cpu", "--numa", "999"], 2, "--numa 999: not found: there is no NUMA node 999"),
+        (&["run", "-e", "cpu", "--numa", "0,999"], 2, "--numa 0,999: not found: there is no NUMA node 999"),
+        (&["run", "-e", "cpu", "--numa", "0,0", "--peer", "a:1", "--secret-file", "x"], 2, "give one node"),
         (&["run", "--json", "/nowhere/r.json"], 2, "/nowhere"),
         (&["report", &other, "-o", "x.html"], 2, "version 99"),
         (&["compare", &cut, &cut], 2, "cut off"),
@@ -562,14 +584,16 @@ fn lists_scripts_and_pages_are_printed() {
 #[test]
 fn notes_are_shown_on_a_terminal() {
     let program = env!("CARGO_BIN_EXE_dma-bench");
-    let words =
-        "run -e cpu:threads=0 -o 64 -q 1 -t 1.02 --samples 2 --warm-up 0.001 --footprint 1M --format csv";
+    let words = "run -e cpu:threads=0 -o 64 -q 1 -b 2 -t 0.004 --samples 2 --warm-up 0.001 --footprint 1M --format csv";
     let mut script = Command::new("script");
     script.args(["-qec", &format!("{program} {words}"), "/dev/null"]).stdin(Stdio::null());
     match script.output() {
         Ok(shown) => {
             let shown = out(&shown);
-            assert!(shown.contains("note: samples of 510 ms") && shown.contains("Ctrl-C"), "{shown}");
+            assert!(
+                shown.contains("note: 2 operations for each doorbell") && shown.contains("Ctrl-C"),
+                "{shown}"
+            );
         }
         Err(e) => {
             assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "the command `script` is missing, or it runs")

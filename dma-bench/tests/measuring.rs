@@ -187,7 +187,7 @@ fn a_long_sample_ends_when_asked_and_counts() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        has_used(&child, 150);
+        has_used(&child, 60);
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let asked = Instant::now();
@@ -307,6 +307,37 @@ fn a_soak_compares_every_operation_and_keeps_a_time_series() {
     // A wrong byte ends the soak test.
     let (all, output) = cells("-e sim:latency=1us,faults=corrupt@2000 -o 4K -q 4 --duration 0.01");
     assert!(output.status.code() == Some(3) && all[0]["status"] == "wrong", "{all:?}");
+}
+
+#[test]
+fn a_cell_ends_when_it_is_steady_and_its_figures_are_of_the_steady_part() {
+    let (all, output) = cells("-e sim:profile=dsa -o 4K -q 4 --steady 1% --series=0.0005 -t 1");
+    let words = |output: &Output| {
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (cell, shown) = (&all[0], words(&output));
+    let at = cell["steady_after"].as_f64().unwrap();
+    let series = cell["series"].as_array().unwrap();
+    assert!(at < 0.1 && series.len() >= 20 && series.last().unwrap()["at"] == at, "{cell}");
+    assert!(shown.contains("; steady at ") && !shown.contains("Not steady"), "{shown}");
+    // Too short to be steady: four groups of five intervals have not ended.
+    let (all, output) = cells("-e cpu:threads=0 -o 4K -q 4 --steady 50% --series=0.01 -t 0.1");
+    let shown = words(&output);
+    assert!(all[0]["steady_after"].is_null() && all[0]["status"] == "ok", "{}", all[0]);
+    assert!(shown.contains("Not steady within 50.0 % in 0.100 s: cpu:threads=0 copy 4 KiB q4"), "{shown}");
+}
+
+#[test]
+fn both_directions_at_once_have_queues_of_their_own() {
+    let (all, output) =
+        cells("-e sim:profile=dsa -o 4K -q 4 -d push,push+pull -n 100 --samples 2 --warm-up 0");
+    assert!(output.status.success(), "{output:?}");
+    let of = |direction: &str| {
+        all.iter().find(|c| c["engine"] != "memcpy" && c["direction"] == direction).unwrap()
+    };
+    let (one, both) = (of("push"), of("push+pull"));
+    assert_eq!(both["ops"].as_u64(), one["ops"].as_u64().map(|ops| 2 * ops), "{one}\n{both}");
+    assert_eq!((one["queues"].as_u64(), both["queues"].as_u64()), (Some(1), Some(1)));
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn a_peer_that_dies_ends_its_cells_and_nothing_else() {
         "--footprint",
         "1M",
         "-t",
-        "3",
+        "0.6",
     ];
     let peer = ["--peer", &served.at, "--secret-file", &key, "--json", &json];
     let run = command(&[&words[..], &peer].concat()).spawn().expect("it starts");

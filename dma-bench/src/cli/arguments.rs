@@ -125,6 +125,9 @@ pub(crate) enum Command {
     Peer {
         /// The engine whose memory it is.
         engine: String,
+        /// The NUMA node of the memory.
+        #[arg(long = "numa")]
+        node: Option<u32>,
     },
     /// Prints a preset as a campaign file, to be changed and given to `run --campaign`.
     #[command(

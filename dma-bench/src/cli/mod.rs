@@ -119,7 +119,7 @@ fn command(command: Command) -> Result<u8, Failure> {
         Command::Profiles { names, printed } => profiles(&names, &printed),
         Command::Schema => print(&results::schema()),
         Command::Serve(arguments) => peer::serve::serve(&arguments).map(|()| 0).map_err(refused),
-        Command::Peer { engine } => peer::serve_child(&engine).map(|()| 0).map_err(failed),
+        Command::Peer { engine, node } => peer::serve_child(&engine, node).map(|()| 0).map_err(failed),
         Command::Campaign { preset } => print(preset.toml()),
         Command::Completions { shell } => print(&completions(shell)),
         Command::Man { output: Some(folder) } => manual::write(&folder).map(|()| 0).map_err(failed),
@@ -317,18 +317,19 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     failures
 }
 
-/// Writes the page and the plots. Returns the errors.
 /// Returns the name of a machine on a page of several: that of its results file.
 fn name_of(path: &Path) -> String {
     let named = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
     path.file_stem().map_or_else(|| path.display().to_string(), named)
 }
 
+/// Writes the page of several machines. Returns the errors.
 fn write_merged(machines: &[(String, Results)], page: Option<&Path>) -> Vec<String> {
     let write = |path| write_file(path, report::merged(machines)?.as_bytes());
     page.and_then(|path| write(path).err()).into_iter().collect()
 }
 
+/// Writes the page and the plots. Returns the errors.
 fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) -> Vec<String> {
     let write_page = |path| -> Result<(), String> { write_file(path, report::page(results)?.as_bytes()) };
     let page = page.and_then(|path| write_page(path).err());

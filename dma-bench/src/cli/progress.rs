@@ -23,6 +23,8 @@ pub(crate) struct Progress {
     last: Instant,
     done: u64,
     of: u64,
+    /// Reasons of cells without figures so far.
+    reasons: Vec<String>,
     /// Estimated duration of the run, in seconds.
     expected: f64,
 }
@@ -35,7 +37,8 @@ impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
         let live = !quiet && std::io::stderr().is_terminal();
         let (bar, now) = (live.then(ProgressBar::hidden), Instant::now());
-        Self { bar, lines: !quiet && !live, quiet, begun: now, last: now, done: 0, of: 0, expected: 0.0 }
+        let (lines, reasons) = (!quiet && !live, Vec::new());
+        Self { bar, lines, quiet, begun: now, last: now, done: 0, of: 0, reasons, expected: 0.0 }
     }
 }
 
@@ -132,6 +135,12 @@ impl Observer for Progress {
     }
 
     fn cell(&mut self, measured: &Measured) {
+        // The reason why cells have no figures is said once; the table at the end lists all of them.
+        let reason = measured.message.as_ref().filter(|_| measured.ops_per_second.is_none());
+        if reason.is_some_and(|reason| self.reasons.contains(reason)) {
+            return;
+        }
+        self.reasons.extend(reason.cloned());
         if self.lines {
             say(cell_line(measured));
         }

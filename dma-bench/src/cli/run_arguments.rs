@@ -22,7 +22,9 @@ Examples:
   dma-bench run -e cpu -o 4K -q 32 -b 1,4,16,32 -a hot --json out.json
   dma-bench run -e cpu -o 64K --rate 20k              latency under a fixed load
   dma-bench run -e cpu -o 64K -q 32 --series -t 60    throughput and latency over time
+  dma-bench run -e cpu -o 64K -q 32 --steady 2%       until throughput is steady
   dma-bench run -e cpu -o 1M --duration 3600          soak test, every byte compared
+  dma-bench run -e cpu -o 1M -d local+back --numa 0,1 --cpus node0   between two NUMA nodes, both ways
   dma-bench run -e cpu -d push,pull -o 64K --peer process   memory of another process
   dma-bench run -e cuda -d to-device,from-device,on-device -o 8K..64M*8   a GPU's memory
   dma-bench run -e rdma:mlx5_0 --peer 10.0.0.2:4712 --secret-file key   of another machine; see serve
@@ -78,8 +80,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub footprint: Option<u64>,
     /// Direction of the bytes: within host memory, to and from a peer's memory, or to, from and within the
-    /// device's own memory, such as a GPU's. memcpy does not run beside the last three, because the CPU does
-    /// not reach that memory; their bytes are compared by copies back.
+    /// device's own memory, such as a GPU's. memcpy does not run beside the last, because the CPU does not
+    /// reach that memory; their bytes are compared by copies back. With a +, both directions at once,
+    /// each on its own --queues queues; throughputs are the sums.
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
     /// Owner of the memory that push and pull reach: thread (another engine in this process), process
@@ -92,9 +95,10 @@ pub(crate) struct RunArguments {
     /// CPUs that drive queues in turn, such as 0,2-3 or node0. memcpy runs on the first.
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<String>,
-    /// NUMA node of all memory. ioat keeps to that of its device.
-    #[arg(long = "numa", alias = "node", value_name = "NODE")]
-    pub node: Option<u32>,
+    /// NUMA node of all memory, or of sources and of destinations, such as 0,1. ioat keeps to that of its
+    /// device. Without --cpus, threads run on any node.
+    #[arg(long = "numa", alias = "node", value_name = "NODE[,NODE]", value_parser = units::nodes)]
+    pub nodes: Option<(u32, Option<u32>)>,
     /// Soak test: run each cell for this time without a break, compare every byte, keep a time series.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["time", "count"], value_parser = units::seconds)]
     pub duration: Option<f64>,
@@ -102,6 +106,11 @@ pub(crate) struct RunArguments {
     /// number). Each cell runs without a break for --time, or 10 seconds.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = units::seconds)]
     pub series: Option<f64>,
+    /// End each cell as soon as its throughput is steady: the medians of the last four groups of five points
+    /// of its time series are within this percentage of their mean. Figures are those of these points.
+    /// --time is the limit, 60 seconds if not given.
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, conflicts_with = "duration", value_parser = units::percent)]
+    pub steady: Option<f64>,
     /// Seconds of measuring for each cell, over all samples. With memcpy and the warm-up, a run takes
     /// about four times as long; --limit bounds it.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
@@ -237,8 +246,12 @@ impl RunArguments {
         campaign.limit = self.limit.or(campaign.limit);
         self.set_peer(&mut campaign)?;
         campaign.duration = self.duration.or(campaign.duration);
-        campaign.series = self.series.or(campaign.series);
-        campaign.node = self.node.or(campaign.node);
+        campaign.steady = self.steady.or(campaign.steady);
+        let default_series = campaign.steady.map(|_| DEFAULT_INTERVAL);
+        campaign.series = self.series.or(campaign.series).or(default_series);
+        if let Some((node, dst)) = self.nodes {
+            (campaign.node, campaign.dst_node) = (Some(node), dst);
+        }
         if let Some(cpus) = &self.cpus {
             campaign.cpus = placement::cpus(&dma::NumaNodes::of_system(), cpus)?;
         }
@@ -260,8 +273,11 @@ impl RunArguments {
             campaign.seconds = share(time, campaign.samples)?;
         }
         if campaign.is_continuous() && self.time.is_none() {
-            (campaign.seconds, campaign.samples) =
-                (campaign.duration.unwrap_or(DEFAULT_CONTINUOUS_SECONDS), 1);
+            let seconds = match campaign.steady {
+                Some(_) => DEFAULT_STEADY_SECONDS,
+                None => DEFAULT_CONTINUOUS_SECONDS,
+            };
+            (campaign.seconds, campaign.samples) = (campaign.duration.unwrap_or(seconds), 1);
         }
         // A time on the command line replaces the count of the campaign file.
         campaign.count = self.count.or(campaign.count.filter(|_| self.time.is_none()));
@@ -283,6 +299,10 @@ impl RunArguments {
     }
 }
 
+/// Default interval of a time series, in seconds.
+const DEFAULT_INTERVAL: f64 = 0.1;
+/// Default time limit of a cell that ends when it is steady, in seconds.
+const DEFAULT_STEADY_SECONDS: f64 = 60.0;
 /// Default duration of a cell that runs without a break, in seconds.
 const DEFAULT_CONTINUOUS_SECONDS: f64 = 10.0;
 

@@ -69,6 +69,8 @@ fn campaign(c: &Campaign) -> Vec<Named> {
         ("time of a sample", seconds),
         ("operations of a sample", known(c.count, |n| n.to_string())),
         ("passes", c.passes.to_string()),
+        ("NUMA node of sources", known(c.node, |node| node.to_string())),
+        ("NUMA node of destinations", known(c.dst_node.or(c.node), |node| node.to_string())),
         ("warm-up", nanos(c.warm_up * 1e9)),
         ("rate", known(c.rate, per_second)),
         ("verification", format!("{:?}", c.verify).to_lowercase()),

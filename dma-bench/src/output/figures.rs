@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use super::grid::{Entry, Grid, Look};
 use super::{Style, depth, latencies, speed, what};
 use crate::plan::{Campaign, Cell};
-use crate::results::Measured;
-use crate::units::{bytes, digits, nanos};
+use crate::results::{Measured, Results};
+use crate::units::{bytes, digits, gigabytes, nanos};
 use crate::verdict::stats::Figures;
 
 const HEADER: [&str; 16] = [
@@ -59,6 +59,40 @@ fn title(c: &Cell) -> String {
 pub(crate) fn figures(campaign: &Campaign, mut cells: Vec<&Measured>) -> Grid {
     sort(&mut cells, false);
     table(campaign, &cells, true)
+}
+
+/// Returns the throughput in GB/s of the cells that several machines have figures of, a column for each
+/// machine.
+pub(crate) fn side_by_side(machines: &[(String, Results)]) -> Grid {
+    let of = |results: &'_ Results, cell: &Cell| {
+        let m = results.cells.iter().find(|m| m.cell == *cell)?;
+        m.bytes_per_second.as_ref().map(|f| f.median)
+    };
+    let mut grid = Grid::new(&["what", "size", "engine", "depth"]);
+    grid.header.extend(machines.iter().map(|(name, _)| name.clone()));
+    let mut cells: Vec<&Measured> = Vec::new();
+    for m in machines.iter().flat_map(|(_, results)| &results.cells) {
+        if !cells.iter().any(|known| known.cell == m.cell) {
+            cells.push(m);
+        }
+    }
+    sort(&mut cells, false);
+    for m in cells {
+        let c = &m.cell;
+        let figures: Vec<_> = machines.iter().map(|(_, results)| of(results, c)).collect();
+        if figures.iter().flatten().count() < 2 {
+            continue;
+        }
+        let mut row = vec![
+            Entry::text(what(c)),
+            Entry::number(bytes(c.size), Some(c.size as f64)),
+            Entry::engine(&c.engine, m.model),
+            Entry::number(depth(c), Some(f64::from(c.depth))),
+        ];
+        row.extend(figures.into_iter().map(|figure| Entry::known(figure, gigabytes)));
+        grid.rows.push((if c.is_baseline() { "base" } else { "" }, row));
+    }
+    grid
 }
 
 fn table(campaign: &Campaign, cells: &[&Measured], marked: bool) -> Grid {

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 pub(crate) use self::export::csv;
 pub(crate) use self::export::{Field, fields, kind, number, shape};
-pub(crate) use self::figures::figures;
+pub(crate) use self::figures::{figures, side_by_side};
 pub(crate) use self::findings::published_text;
 pub(crate) use self::findings::{costs, intervals, knees, published, sources};
 pub(crate) use self::grid::{Entry, Grid, Look};
@@ -22,6 +22,7 @@ pub(crate) use self::style::Style;
 pub(crate) use self::summary::summary;
 pub(crate) use self::words::{baseline, cell_line, curve, depth, in_flight, speed, what};
 use self::words::{latencies, latency};
+use crate::results::notes::several;
 use crate::results::{Measured, Results};
 use crate::units::{command_line, printable};
 
@@ -128,11 +129,11 @@ pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
 
 fn troubles(results: &Results, style: Style) -> String {
     let mut text = String::new();
-    let mut failed = results.troubles().peekable();
-    if failed.peek().is_some() {
+    let failed = results.troubles();
+    if !failed.is_empty() {
         text += &style.title("Failed or incomplete");
-        for (what, why) in failed {
-            text += &style.wrap(&format!("- {}", printable(&format!("{what}: {why}"))));
+        for (why, what) in failed {
+            text += &style.wrap(&format!("- {}", printable(&format!("{}: {why}", several(&what)))));
         }
     }
     text

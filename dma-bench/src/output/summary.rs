@@ -225,7 +225,8 @@ fn soak(results: &Results) -> Vec<String> {
         if let (Some(slowest), Some(median)) = (slowest(&m.series), crate::verdict::stats::median(&rates)) {
             let part = 100.0 * slowest.ops_per_second / median;
             let (at, many) = (digits(slowest.at), m.series.len());
-            lines.push(format!("  {}: {part:.0} % at {at} s, of {many} intervals", m.cell));
+            let steady = m.steady_after.map(|at| format!("; steady at {} s", digits(at))).unwrap_or_default();
+            lines.push(format!("  {}: {part:.0} % at {at} s, of {many} intervals{steady}", m.cell));
         }
     }
     limited(lines, 5, "more: see the table")

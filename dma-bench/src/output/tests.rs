@@ -1,6 +1,7 @@
 //! Tests of tables, summary and CSV.
 
 use super::*;
+use crate::results::Status;
 use crate::results::conclusions::verdicts;
 use crate::results::tests::sample;
 use crate::verdict::stats::Figures;
@@ -122,7 +123,16 @@ fn text_fits_80_columns_and_nothing_is_cut() {
 fn failures_are_named() {
     let markdown = tables(&sample(), Style::Markdown, Shown::default());
     assert!(markdown.contains("- doca: no SDK"));
-    assert!(markdown.contains("- doca copy 64 B q1 cold: device lost"));
+    let all = "- doca copy 64 B q1 cold, doca copy 4 KiB q1 cold, doca copy 64 KiB q1 cold, doca copy 1 MiB q1 cold: device lost";
+    assert!(markdown.contains(all), "{markdown}");
+    assert_eq!(markdown.matches("device lost").count(), 1, "once for all cells: {markdown}");
+    let mut more = sample();
+    let mut fifth = more.cells[15].clone();
+    (fifth.cell.engine, fifth.status) = ("doca".to_owned(), Status::Failed);
+    (fifth.cell.size, fifth.message) = (2 << 20, Some("device lost".to_owned()));
+    more.cells.push(fifth);
+    let markdown = tables(&more, Style::Markdown, Shown::default());
+    assert!(markdown.contains("doca copy 1 MiB q1 cold and 1 more: device lost"), "{markdown}");
     assert!(markdown.contains("### copy cold"));
 }
 

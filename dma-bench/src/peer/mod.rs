@@ -60,12 +60,13 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// Starts a process that holds memory of an engine.
-    pub(crate) fn start(engine: &str) -> Result<Self> {
+    /// Starts a process that holds memory of an engine, on a NUMA node.
+    pub(crate) fn start(engine: &str, node: Option<u32>) -> Result<Self> {
         let failed = |e: io::Error| Error::new(ErrorKind::Os, format!("cannot start the peer process: {e}"));
         // This is the running program even if its file has been replaced.
         let mut child = Command::new("/proc/self/exe")
             .args(["peer", engine])
+            .args(node.map(|node| format!("--numa={node}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -159,15 +159,45 @@ pub enum Direction {
     FromDevice,
     /// Within the device's own memory.
     OnDevice,
+    /// Within this side's memory, forth and back at once. With two NUMA nodes, from each to the other.
+    #[serde(rename = "local+back")]
+    #[value(name = "local+back")]
+    LocalAndBack,
+    /// To a peer's memory and from it at once.
+    #[serde(rename = "push+pull")]
+    #[value(name = "push+pull")]
+    PushAndPull,
+    /// To the device's own memory and from it at once.
+    #[serde(rename = "to+from-device")]
+    #[value(name = "to+from-device")]
+    ToAndFromDevice,
 }
 
 impl Direction {
-    /// Returns the places of the source and of the destination on this side. A peer's memory counts as the
-    /// host's.
+    /// Returns the directions that are measured at once, each by queues and memory of its own. The memory of
+    /// `LocalAndBack`, as a part of itself, lies on the other nodes than that of `Local`.
+    pub(crate) fn parts(self) -> &'static [Self] {
+        match self {
+            Self::Local => &[Self::Local],
+            Self::Push => &[Self::Push],
+            Self::Pull => &[Self::Pull],
+            Self::ToDevice => &[Self::ToDevice],
+            Self::FromDevice => &[Self::FromDevice],
+            Self::OnDevice => &[Self::OnDevice],
+            Self::LocalAndBack => &[Self::Local, Self::LocalAndBack],
+            Self::PushAndPull => &[Self::Push, Self::Pull],
+            Self::ToAndFromDevice => &[Self::ToDevice, Self::FromDevice],
+        }
+    }
+
+    /// Returns the places of the source and of the destination on this side, of two directions those of the
+    /// first. A peer's memory counts as the host's.
     pub(crate) fn places(self) -> (Place, Place) {
         match self {
-            Self::Local | Self::Push | Self::Pull => (Place::Host, Place::Host),
-            Self::ToDevice => (Place::Host, Place::Device),
+            Self::Local | Self::LocalAndBack | Self::Push | Self::Pull | Self::PushAndPull => {
+                (Place::Host, Place::Host)
+            }
+            Self::ToDevice | Self::ToAndFromDevice => (Place::Host, Place::Device),
             Self::FromDevice => (Place::Device, Place::Host),
             Self::OnDevice => (Place::Device, Place::Device),
         }
@@ -251,7 +281,7 @@ pub struct Cell {
     pub depth: u32,
     /// Operations for each doorbell.
     pub batch: u32,
-    /// Queues, each driven by a thread.
+    /// Queues, each driven by a thread. With two directions at once, of each.
     pub queues: u32,
     /// Segments on each side of an operation.
     pub segments: u32,
@@ -270,12 +300,17 @@ impl Cell {
     pub fn baseline(&self) -> Option<Self> {
         (!self.direction.has_device_memory()).then(|| Self {
             engine: Self::BASELINE.to_owned(),
-            depth: if self.footprint == Footprint::Hot { self.depth * self.queues } else { 1 },
+            depth: if self.footprint == Footprint::Hot { self.depth * self.all_queues() } else { 1 },
             batch: 1,
             queues: 1,
             direction: Direction::Local,
             ..self.clone()
         })
+    }
+
+    /// Returns the number of queues of all directions.
+    pub(crate) fn all_queues(&self) -> u32 {
+        self.queues * self.direction.parts().len() as u32
     }
 
     /// Returns true if this is the baseline.

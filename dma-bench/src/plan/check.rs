@@ -1,6 +1,6 @@
 //! Checks of campaigns, and notes on campaigns that are measured differently from what they say.
 
-use super::{Campaign, Direction, MAX_SAMPLE_SECONDS, MIN_SAMPLE_SECONDS, Op, Sweep, Values};
+use super::{Campaign, Direction, MAX_SAMPLE_SECONDS, MIN_SAMPLE_SECONDS, Op, Peer, Sweep, Values};
 use crate::units;
 
 /// Longest sample that compares well with memcpy beside it, in seconds.
@@ -24,10 +24,32 @@ impl Campaign {
             ("stall", Some(self.stall), 0.01, 86_400.0),
             ("duration", self.duration, 0.001, MAX_SAMPLE_SECONDS),
             ("series", self.series, 0.000_1, MAX_SAMPLE_SECONDS),
+            ("steady", self.steady, 0.000_1, 1.0),
             ("count", self.count.map(|count| count as f64), 1.0, 1e12),
             ("rate", self.rate, 0.01, 1e9),
             ("footprint", self.footprint.map(|bytes| bytes as f64), 4096.0, 1e13),
         ];
+        if let Some(dst) = self.dst_node {
+            if self.node.is_none() {
+                return Err(format!(
+                    "destinations are on NUMA node {dst} and sources on any; give `node`, too"
+                ));
+            }
+            if self.peer == Peer::Host {
+                return Err(
+                    "a NUMA node for destinations is for memory of this machine; with a peer on another \
+                    machine, give one node"
+                        .to_owned(),
+                );
+            }
+        }
+        if self.steady.is_some() && (self.series.is_none() || self.duration.is_some()) {
+            return Err(
+                "a steady state is seen in a time series: give `series`, and no `duration`, because a soak \
+                test does not end early"
+                    .to_owned(),
+            );
+        }
         for (what, value, low, high) in numbers {
             if let Some(value) = value.filter(|value| !(low..=high).contains(value)) {
                 return Err(format!("{what} is {}; allowed are {low} to {high}", units::plain(value)));
@@ -67,7 +89,8 @@ impl Campaign {
                 return Err("a sweep needs at least one of ops, footprints and directions".to_owned());
             }
             let writes_away = |d: &Direction| matches!(d, Direction::Push | Direction::ToDevice);
-            if sweep.ops.contains(&Op::Crc32c.into()) && sweep.directions.iter().any(writes_away) {
+            let parts = || sweep.directions.iter().flat_map(|d| d.parts());
+            if sweep.ops.contains(&Op::Crc32c.into()) && parts().any(writes_away) {
                 return Err("crc32c writes nothing that could be pushed to a peer or a device; give it the directions \
                     local, pull, from-device and on-device only"
                     .to_owned());

@@ -52,10 +52,14 @@ pub struct Campaign {
     pub duration: Option<f64>,
     /// Interval in seconds of a time series. Each cell then runs without a break.
     pub series: Option<f64>,
+    /// Each cell ends as soon as its throughput is steady within this fraction. Needs a time series.
+    pub steady: Option<f64>,
     /// The CPUs that drive queues, in turn; empty for any.
     pub cpus: Vec<usize>,
     /// The NUMA node of all memory; any if not given.
     pub node: Option<u32>,
+    /// The NUMA node of destinations, if it is not that of sources, `node`.
+    pub dst_node: Option<u32>,
     /// Owner of the memory that `push` and `pull` reach.
     pub peer: Peer,
     /// The `dma-bench serve` of [`Peer::Host`].
@@ -84,8 +88,10 @@ impl Default for Campaign {
             stall: 5.0,
             duration: None,
             series: None,
+            steady: None,
             cpus: Vec::new(),
             node: None,
+            dst_node: None,
             peer: Peer::Thread,
             address: None,
             published: false,
@@ -158,6 +164,12 @@ impl Campaign {
     /// operations of the schedule.
     pub fn planned_passes(&self) -> u32 {
         if self.rate.is_some() { 1 } else { self.passes.min(self.samples) }
+    }
+
+    /// Returns the NUMA nodes of sources and destinations, if they differ. All memory is on one node, or
+    /// anywhere, if not.
+    pub(crate) fn nodes(&self) -> Option<(u32, u32)> {
+        self.node.zip(self.dst_node).filter(|(src, dst)| src != dst)
     }
 
     /// Returns true if each cell runs without a break. Then the run has neither passes nor ratios.

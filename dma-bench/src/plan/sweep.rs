@@ -62,7 +62,7 @@ pub struct Sweep {
     pub depths: Values,
     /// Operations for each doorbell. Half the depth if not given.
     pub batches: Option<Values>,
-    /// Queues, each driven by a thread.
+    /// Queues, each driven by a thread. With two directions at once, of each.
     pub queues: Values,
     /// Segments of operations that have several and give no number.
     pub segments: Values,

@@ -8,7 +8,9 @@ use super::plots::{Question, questions};
 use super::tables::{baselines, costs, figures, knees, published, table, tag, verdicts};
 use super::theme::variables;
 use crate::compare::{Comparison, Significance};
+use crate::output::side_by_side;
 use crate::results::Results;
+use crate::results::notes::several;
 use crate::units::{command_line, digits, nanos};
 
 /// Returns a whole page around a body. It loads nothing; its one script sorts tables.
@@ -51,11 +53,17 @@ pub(crate) fn merged(machines: &[(String, Results)]) -> Result<String, String> {
         let body = body(results, &format!("{}-", id(at)))?;
         parts.push(html! { section id=(id(at)) { h1 { (name) } (body) } });
     }
+    let together = side_by_side(machines);
     let body = html! {
         h1 { "DMA engines against memcpy, on " (machines.len()) " machines" }
         @for (at, (name, results)) in machines.iter().enumerate() {
             h2 { a href=(format!("#{}", id(at))) { (name) } ": " (results.machine.cpu) ", " (results.machine.cpus) " CPUs" }
             (answer(&results.summary))
+        }
+        @if !together.rows.is_empty() {
+            h2 id="side-by-side" { "The same cells on all machines, in GB/s" }
+            (table(&together))
+            p.explain { "GB/s: 10" sup { "9" } " bytes a second, medians of the samples. Cells that only one machine measured are left out." }
         }
         @for part in parts { (part) }
     };
@@ -146,10 +154,13 @@ fn figure(plot: &Plot, prefix: &str) -> Result<Markup, String> {
 }
 
 fn troubles(results: &Results) -> Markup {
-    let all: Vec<_> = results.troubles().collect();
+    let all = results.troubles();
     html! { @if !all.is_empty() {
         h2 { "Failed or incomplete" }
-        ul { @for (what, why) in all { li { b { (what) } ": " (why) } } }
+        ul { @for (why, what) in all { li {
+            b { (several(&what)) } ": " (why)
+            @if what.len() > 1 { details { summary { "All " (what.len()) } (what.join(", ")) } }
+        } } }
     } }
 }
 

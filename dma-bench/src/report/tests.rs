@@ -35,12 +35,20 @@ fn the_page_of_several_machines_has_each_of_them_once() {
     let mut other = sample();
     other.machine.cpu = "another processor".to_owned();
     other.summary = vec!["another answer".to_owned()];
+    other.cells.retain(|m| m.cell.size != 64 || m.cell.is_baseline());
+    let speed = other.cells.iter_mut().find(|m| m.cell.engine == "cpu").unwrap();
+    speed.bytes_per_second = speed.bytes_per_second.as_ref().map(|f| f.times(77.7e9 / f.median));
     let machines = [("host<1>".to_owned(), sample()), ("host2".to_owned(), other)];
     let page = merged(&machines).unwrap();
     assert!(page.contains("host&lt;1&gt;") && !page.contains("host<1>"));
     for part in ["on 2 machines", "href=\"#machine-2\"", "another processor", "another answer"] {
         assert!(page.contains(part), "{part}");
     }
+    let table = &page[page.find("The same cells").unwrap()..page.find("machine-1-measured").unwrap()];
+    assert!(table.contains(">host2</th>") && table.contains(">77.7<"), "{table}");
+    let cells = |of: fn(&Measured) -> bool| sample().cells.iter().filter(|m| of(m)).count();
+    let both = cells(|m| m.ops_per_second.is_some() && (m.cell.size != 64 || m.cell.is_baseline()));
+    assert_eq!(table.matches("<tr").count(), 1 + both, "cells that both have: {table}");
     let one = super::page(&sample()).unwrap();
     assert_eq!(svgs(&page), 2 * svgs(&one), "the plots of both");
     let mut ids: Vec<_> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();

@@ -42,7 +42,7 @@ pub(crate) fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
     let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
-    let span = |reached: &f64| each * f64::from(m.cell.queues) / reached;
+    let span = |reached: &f64| each * f64::from(m.cell.all_queues()) / reached;
     // All samples belong to one schedule. The first sample begins when its first operation is due. Each
     // later one begins at the end of the previous one.
     let part = match reached.samples.as_slice() {

@@ -6,7 +6,7 @@ pub(crate) mod conclusions;
 mod conclusions_tests;
 mod file;
 pub(crate) mod machine;
-mod notes;
+pub(crate) mod notes;
 pub(crate) mod published;
 pub(crate) mod saved;
 #[cfg(test)]
@@ -158,6 +158,9 @@ pub struct Measured {
     pub passes: u32,
     /// The time series, if one was recorded.
     pub series: Vec<Moment>,
+    /// Seconds after which the throughput was steady, if the campaign ends cells then; `null` if it never
+    /// was.
+    pub steady_after: Option<f64>,
 }
 
 /// The distribution of latencies, in nanoseconds.

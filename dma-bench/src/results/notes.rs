@@ -2,7 +2,7 @@
 
 use super::conclusions::missed;
 use super::{Measured, Results, Status};
-use crate::plan::Footprint;
+use crate::plan::{Footprint, grouped};
 use crate::units::{bytes, digits, per_second};
 
 /// Fraction of the time spent waiting for a CPU that deserves a note.
@@ -11,14 +11,34 @@ const BUSY_RUN_DELAY: f64 = 0.05;
 impl Results {
     /// Returns all notes on the run, without that of an interrupt.
     pub fn notes(&self) -> Vec<String> {
-        let all = [self.at_rate(), missed(self), self.cached(), self.limited(), self.busy()];
+        let all = [self.at_rate(), self.unsteady(), missed(self), self.cached(), self.limited(), self.busy()];
         all.into_iter().flatten().collect()
     }
 
-    /// Returns the engines and cells that did not end well, with the reasons.
-    pub fn troubles(&self) -> impl Iterator<Item = (String, &str)> {
-        let engines = self.engines.iter().filter_map(|e| Some((e.name.clone(), e.error.as_deref()?)));
-        engines.chain(self.troubled().map(|m| (m.cell.to_string(), m.message.as_deref().unwrap_or_default())))
+    /// Returns the reasons why engines and cells did not end well, each once, with the names of these.
+    pub fn troubles(&self) -> Vec<(&str, Vec<String>)> {
+        let engines = self.engines.iter().filter_map(|e| Some((e.error.as_deref()?, e.name.clone())));
+        let cells = self.troubled().map(|m| (m.message.as_deref().unwrap_or_default(), m.cell.to_string()));
+        grouped(engines.chain(cells))
+    }
+
+    /// Returns a note on cells that did not become steady.
+    pub fn unsteady(&self) -> Option<String> {
+        let within = digits(self.campaign.steady? * 100.0);
+        let names: Vec<String> = self
+            .cells
+            .iter()
+            .filter(|m| m.status == Status::Ok && m.steady_after.is_none())
+            .map(|m| m.cell.to_string())
+            .collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "Not steady within {within} % in {} s: {}. Their figures are of all intervals. A longer --time, longer intervals (--series=1) or a \
+                 quieter machine helps.",
+                digits(self.campaign.seconds),
+                several(&names)
+            )
+        })
     }
 
     /// Returns how many cells were never begun, if any.
@@ -90,5 +110,16 @@ impl Results {
                 most * 100.0
             )
         })
+    }
+}
+
+/// Maximum number of names that a text lists.
+const MAX_NAMES: usize = 4;
+
+/// Lists names; of many, the first ones and the number of all others.
+pub(crate) fn several(names: &[String]) -> String {
+    match names.len().checked_sub(MAX_NAMES) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..MAX_NAMES].join(", ")),
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn sample() -> Results {
                 verified: 16,
                 passes: 24,
                 series: Vec::new(),
+                steady_after: None,
                 ops_per_second: ops,
             });
         }

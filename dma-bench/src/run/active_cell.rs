@@ -31,6 +31,8 @@ pub(crate) struct ActiveCell {
     samples: Vec<Sample>,
     pub(crate) latency: Histogram<u64>,
     pub(crate) series: Vec<Moment>,
+    /// Seconds after which the throughput was steady, if it was asked for.
+    pub(crate) steady_after: Option<f64>,
     ops: u64,
     polls: u64,
     doorbells: u64,
@@ -55,6 +57,7 @@ impl ActiveCell {
             samples: Vec::new(),
             latency: histogram(),
             series: Vec::new(),
+            steady_after: None,
             ops: 0,
             polls: 0,
             doorbells: 0,
@@ -136,6 +139,16 @@ impl ActiveCell {
 
     pub(crate) fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
+    }
+
+    /// Forgets all samples but the last, whose latencies these are.
+    pub(crate) fn keep_last<'a>(&mut self, latencies: impl ExactSizeIterator<Item = &'a Histogram<u64>>) {
+        self.samples.drain(..self.samples.len().saturating_sub(latencies.len()));
+        self.latency.reset();
+        for latency in latencies {
+            // A histogram without bounds takes every value.
+            let _ = self.latency.add(latency);
+        }
     }
 
     /// Returns the number of samples taken.
@@ -224,6 +237,7 @@ impl ActiveCell {
             verified: self.verified,
             passes: undisturbed.chunk_by(|a, b| a.pass == b.pass).count() as u32,
             series: self.series.clone(),
+            steady_after: self.steady_after,
             ops_per_second: ops,
         }
     }

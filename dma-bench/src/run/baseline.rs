@@ -23,6 +23,8 @@ const SAMPLES_BESIDE_RATE: u32 = 5;
 pub(super) struct Baseline {
     /// The engine that allocates the memory.
     engine: Arc<dyn DmaEngine>,
+    /// The NUMA nodes of sources and of destinations, if they differ.
+    nodes: Option<(u32, u32)>,
     /// The memory: for comparisons at index 1, for all other operations at 0.
     memory: [Option<Memcpy>; 2],
     /// Positions of the buffers in this pass; `None` before the first.
@@ -32,8 +34,8 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    pub(super) fn new(engine: Arc<dyn DmaEngine>) -> Self {
-        Self { engine, memory: [None, None], layout: None, next: 0 }
+    pub(super) fn new(engine: Arc<dyn DmaEngine>, nodes: Option<(u32, u32)>) -> Self {
+        Self { engine, nodes, memory: [None, None], layout: None, next: 0 }
     }
 
     /// Begins a pass over a group: moves the buffers to `layout` within `bytes` of memory on each side, warms
@@ -53,7 +55,7 @@ impl Baseline {
         let memory = &mut self.memory[usize::from(compares)];
         let memcpy = match memory {
             Some(memcpy) => memcpy,
-            None => memory.insert(Memcpy::new(&self.engine, bytes, compares)?),
+            None => memory.insert(Memcpy::new(&self.engine, self.nodes, bytes, compares)?),
         };
         let least = calibration.seconds(&base.cell, settled);
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);

@@ -27,8 +27,14 @@ pub(super) const TIMELESS: &str = "the profile `ideal` models no device and take
 /// both sides.
 type MemoryKind = (Direction, bool);
 
-fn memory_kind(cell: &Cell) -> MemoryKind {
-    (cell.direction, cell.op == Op::Compare)
+/// Returns the kinds of memory of a cell, one for each direction that is measured at once.
+fn memory_kinds(cell: &Cell) -> impl Iterator<Item = MemoryKind> {
+    let alike = is_alike(cell);
+    cell.direction.parts().iter().map(move |direction| (*direction, alike))
+}
+
+fn is_alike(cell: &Cell) -> bool {
+    cell.op == Op::Compare
 }
 
 /// The engines of a run, the cells to measure on them, and their memory.
@@ -71,7 +77,7 @@ impl<'a> Engines<'a> {
         let footprint = self.footprint_of(contender);
         let cells = self.groups.iter().flat_map(|g| &g.cells);
         cells
-            .filter(|c| c.engine == contender.name && memory_kind(c) == of)
+            .filter(|c| c.engine == contender.name && memory_kinds(c).any(|kind| kind == of))
             .map(|c| Layout::bytes(c, footprint).saturating_mul(c.queues as usize))
             .map(
                 |bytes| {
@@ -107,7 +113,8 @@ impl<'a> Engines<'a> {
             }),
             _ => None,
         };
-        let memory = Memory::new(&contender.engine, peer.as_ref(), len, direction, alike)?;
+        let nodes = self.campaign.nodes();
+        let memory = Memory::on_nodes(nodes, &contender.engine, peer.as_ref(), len, direction, alike)?;
         self.memories.insert(key, memory.clone());
         Ok(memory)
     }
@@ -117,7 +124,7 @@ impl<'a> Engines<'a> {
         self.groups
             .iter()
             .filter_map(|g| g.baseline.as_ref())
-            .filter(|baseline| memory_kind(baseline).1 == memory_kind(like).1)
+            .filter(|baseline| is_alike(baseline) == is_alike(like))
             .map(|baseline| Layout::bytes(baseline, self.footprint()).saturating_add(MOVING_SPACE))
             .max()
             .unwrap_or(0)
@@ -135,7 +142,7 @@ impl<'a> Engines<'a> {
         let mut total = 0_usize;
         for alike in [false, true] {
             let mut baselines = self.groups.iter().filter_map(|g| g.baseline.as_ref());
-            let like = baselines.find(|cell| memory_kind(cell).1 == alike);
+            let like = baselines.find(|cell| is_alike(cell) == alike);
             total = total.saturating_add(like.map_or(0, |like| self.baseline_needs(like).saturating_mul(2)));
             for contender in &self.contenders {
                 for &direction in Direction::value_variants() {
@@ -173,11 +180,16 @@ impl<'a> Engines<'a> {
             return Err(CellError::Unsupported(TIMELESS.to_owned()));
         }
         let footprint = self.footprint_of(&contender);
-        let memory = self.memory(&contender, memory_kind(&of))?;
         let used = Layout::bytes(&of, footprint) * of.queues as usize;
-        let free = self.needs(&contender, memory_kind(&of)) - used;
-        let layouts = (0..of.queues as usize)
-            .map(|queue| Layout::new(&of, queue, footprint).in_pass(&of, position, free));
+        let mut parts = Vec::new();
+        for kind in memory_kinds(&of) {
+            parts.push((self.memory(&contender, kind)?, self.needs(&contender, kind) - used));
+        }
+        // Directions take turns, so that CPUs and channels are shared alike.
+        let layouts = (0..of.all_queues() as usize).map(|queue| {
+            let (part, free) = (queue / parts.len(), parts[queue % parts.len()].1);
+            Layout::new(&of, part, footprint).in_pass(&of, position, free)
+        });
         if std::mem::replace(&mut cell.reopened, self.reopened) != self.reopened {
             // Queues that are still open belong to the engine that failed.
             cell.workers.clear();
@@ -188,7 +200,7 @@ impl<'a> Engines<'a> {
         }
         let stall = Duration::from_secs_f64(self.campaign.stall);
         for (queue, layout) in layouts.enumerate() {
-            let (memory, verify) = (memory.clone(), self.campaign.verify);
+            let (memory, verify) = (parts[queue % parts.len()].0.clone(), self.campaign.verify);
             let worker = Worker::new(&contender, &of, memory, layout, verify, stall)?;
             cell.workers.push(worker.on(&self.campaign.cpus, queue));
         }
@@ -201,7 +213,7 @@ impl<'a> Engines<'a> {
     pub(super) fn keeps_queues_open(&self, cell: &Cell, pass: u32) -> bool {
         let cells = self.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == cell.engine);
         self.contender(cell).is_some_and(learns)
-            && cells.map(|c| u64::from(c.queues)).sum::<u64>() <= MAX_OPEN_QUEUES
+            && cells.map(|c| u64::from(c.all_queues())).sum::<u64>() <= MAX_OPEN_QUEUES
             && pass + 1 < self.campaign.planned_passes()
     }
 

@@ -28,14 +28,20 @@ pub(crate) struct Memcpy {
 const FILL_CHUNK: usize = 1 << 20;
 
 impl Memcpy {
-    /// Allocates `len` bytes on each side. With `alike`, for comparisons, every page of both sides has the
-    /// same bytes.
-    pub(crate) fn new(engine: &Arc<dyn DmaEngine>, len: usize, alike: bool) -> dma::Result<Self> {
+    /// Allocates `len` bytes on each side, on the NUMA nodes of sources and of destinations. With `alike`,
+    /// for comparisons, every page of both sides has the same bytes.
+    pub(crate) fn new(
+        engine: &Arc<dyn DmaEngine>,
+        nodes: Option<(u32, u32)>,
+        len: usize,
+        alike: bool,
+    ) -> dma::Result<Self> {
+        let (src_node, dst_node) = nodes.unzip();
         let mut request = MemoryRequest::new(len);
         request.huge_pages = true;
-        let mut src = engine.allocate_with(&request)?;
+        let mut src = engine.allocate_with(&request.clone().with_node(src_node))?;
         interrupt::check()?;
-        let mut dst = engine.allocate_with(&request)?;
+        let mut dst = engine.allocate_with(&request.with_node(dst_node))?;
         // All pages are present, and most bytes differ, so that nothing is right by chance.
         for (part, (src, dst)) in src.chunks_mut(FILL_CHUNK).zip(dst.chunks_mut(FILL_CHUNK)).enumerate() {
             interrupt::check()?;
@@ -218,7 +224,7 @@ mod tests {
                 };
                 let (footprint, free) = (100_000, 1 << 20);
                 let bytes = Layout::bytes(&cell, footprint) + free;
-                let mut memcpy = Memcpy::new(&engine, bytes, op == Op::Compare).unwrap();
+                let mut memcpy = Memcpy::new(&engine, None, bytes, op == Op::Compare).unwrap();
                 let mut right = memcpy.dst.to_vec();
                 let layout = Layout::new(&cell, 0, footprint).in_pass(
                     &cell,

@@ -164,16 +164,33 @@ impl Memory {
         direction: Direction,
         alike: bool,
     ) -> Result<Self> {
-        let side = |remote: bool, place| match place {
+        Self::on_nodes(None, engine, peer, len, direction, alike)
+    }
+
+    /// Does the same with host memory on the NUMA nodes of sources and of destinations.
+    pub(crate) fn on_nodes(
+        nodes: Option<(u32, u32)>,
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Owner>,
+        len: usize,
+        direction: Direction,
+        alike: bool,
+    ) -> Result<Self> {
+        let side = |remote: bool, place, node| match place {
             Place::Device => MemorySide::on_device(engine, len),
-            _ if remote => MemorySide::remote(engine, peer, len),
-            _ => MemorySide::local(engine, len),
+            _ if remote => MemorySide::remote(engine, peer, len, node),
+            _ => MemorySide::local(engine, len, node),
         };
+        let (src_node, dst_node) = match direction {
+            Direction::LocalAndBack => nodes.map(|(src, dst)| (dst, src)),
+            _ => nodes,
+        }
+        .unzip();
         let (from, to) = direction.places();
         interrupt::check()?;
-        let src = side(direction == Direction::Pull, from)?;
+        let src = side(direction == Direction::Pull, from, src_node)?;
         interrupt::check()?;
-        let memory = Self { src, dst: side(direction == Direction::Push, to)? };
+        let memory = Self { src, dst: side(direction == Direction::Push, to, dst_node)? };
         let mut bytes = vec![0; MAX_COMPARED_CHUNK];
         for at in (0..len).step_by(MAX_COMPARED_CHUNK) {
             interrupt::check()?;
@@ -274,8 +291,8 @@ impl Memory {
 }
 
 impl MemorySide {
-    fn local(engine: &Arc<dyn DmaEngine>, len: usize) -> Result<Self> {
-        let mut request = MemoryRequest::new(len);
+    fn local(engine: &Arc<dyn DmaEngine>, len: usize, node: Option<u32>) -> Result<Self> {
+        let mut request = MemoryRequest::new(len).with_node(node);
         request.huge_pages = true;
         let window = engine.allocate_window(&request)?;
         if !window.region().is_cpu_visible() {
@@ -293,17 +310,22 @@ impl MemorySide {
         Ok(Self { device, cpu: CpuView::Device(Arc::new(view)), _export: None })
     }
 
-    fn remote(engine: &Arc<dyn DmaEngine>, peer: Option<&Owner>, len: usize) -> Result<Self> {
+    fn remote(
+        engine: &Arc<dyn DmaEngine>,
+        peer: Option<&Owner>,
+        len: usize,
+        node: Option<u32>,
+    ) -> Result<Self> {
         match peer {
             None => Err(Error::new(ErrorKind::Unsupported, "the campaign has no peer to copy from or to")),
             Some(Owner::Engine(peer)) => {
-                let request = MemoryRequest::new(len).exportable(Access::all());
+                let request = MemoryRequest::new(len).exportable(Access::all()).with_node(node);
                 let cpu = peer.allocate_window(&request)?;
                 let export = cpu.export(Access::all())?;
                 let device = engine.import(export.descriptor())?;
                 Ok(Self { device, cpu: CpuView::Local(cpu), _export: Some(Arc::new(export)) })
             }
-            Some(Owner::Process(name)) => Self::of(engine, Process::start(name)?, len),
+            Some(Owner::Process(name)) => Self::of(engine, Process::start(name, node)?, len),
             Some(Owner::Host(address)) => Self::of(engine, Process::connect(address)?, len),
         }
     }

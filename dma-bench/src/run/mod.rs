@@ -52,7 +52,7 @@ pub fn run(
     let has_baseline = |g: &Group| g.baseline.is_some() && !campaign.is_continuous();
     let planned = groups.iter().map(|g| g.cells.len() as u64 + u64::from(has_baseline(g))).sum();
     if let Some(node) = campaign.node {
-        placement::bind_memory(&NumaNodes::of_system(), node).map_err(|e| format!("--numa {node}: {e}"))?;
+        placement::place_memory(&NumaNodes::of_system(), node, campaign.dst_node)?;
     }
     let cpu = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
     let contenders = Engines::new(contenders, groups, &campaign);

@@ -77,6 +77,15 @@ pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     if answer == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
 }
 
+/// Has this thread, and those that it starts, allocate memory on NUMA node `node`, and checks that the
+/// destinations' node exists.
+pub(crate) fn place_memory(nodes: &NumaNodes, node: u32, dst: Option<u32>) -> Result<(), String> {
+    if let Some(dst) = dst {
+        nodes.core_list(dst).map_err(|e| format!("--numa {node},{dst}: {e}"))?;
+    }
+    bind_memory(nodes, node).map_err(|e| format!("--numa {node}: {e}"))
+}
+
 /// Priority above that of kernel threads without deadlines, and below that of kernel threads with deadlines.
 const REALTIME_PRIORITY: i32 = 10;
 
@@ -139,6 +148,31 @@ mod tests {
         }
         drop(Pinned::to(&[], 0));
         assert_eq!(sched_getaffinity(None).unwrap().count(), allowed.count());
+    }
+
+    #[test]
+    fn sources_and_destinations_are_on_nodes_that_there_are() {
+        std::thread::spawn(|| {
+            let (_dir, nodes) = two_nodes("1");
+            let allowed = |placed: Result<(), String>| {
+                placed.as_ref().err().is_none_or(|e| e.contains("not permitted")).then_some(()).ok_or(placed)
+            };
+            assert_eq!(allowed(place_memory(&nodes, 0, Some(1))), Ok(()));
+            assert_eq!(allowed(place_memory(&nodes, 0, Some(0))), Ok(()));
+            let error = place_memory(&nodes, 0, Some(2)).unwrap_err();
+            assert!(error.contains("--numa 0,2: ") && error.contains("no NUMA node 2"), "{error}");
+            assert!(error.contains("this machine has the nodes [0, 1]"), "{error}");
+            // A machine of one node, which has no node 1.
+            let one = NumaNodes::read("/nowhere");
+            let error = place_memory(&one, 0, Some(1)).unwrap_err();
+            assert!(
+                error.contains("--numa 0,1: ") && error.contains("this machine has the nodes [0]"),
+                "{error}"
+            );
+            assert_eq!(place_memory(&one, 0, Some(0)), Ok(()));
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

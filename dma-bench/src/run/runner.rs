@@ -102,7 +102,7 @@ impl<'a> Runner<'a> {
         Self {
             campaign,
             engines,
-            baseline: Baseline::new(cpu),
+            baseline: Baseline::new(cpu, campaign.nodes()),
             calibration: Calibration::new(campaign),
             position: Position::default(),
             begun: Instant::now(),
