@@ -10,6 +10,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use dma::EngineName;
@@ -102,14 +103,25 @@ async fn client(server: SocketAddr, seed: u8) -> std::io::Result<usize> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // The text of an error in the configuration shows the line and the remedy.
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let argument = std::env::args().nth(1);
     let text = match argument.as_deref() {
         Some("--schema") => {
             println!("{}", serde_json::to_string_pretty(&schemars::schema_for!(Config))?);
             return Ok(());
         }
-        Some(path) => std::fs::read_to_string(path)?,
+        Some(path) => std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?,
         None => include_str!("server.toml").to_owned(),
     };
     let config: Config = toml::from_str(&text)?;
