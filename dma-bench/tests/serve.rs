@@ -171,7 +171,7 @@ fn a_peer_that_cannot_be_reached_is_reported_before_anything_is_measured() {
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let (output, _) = place.run(&at, &["-e", "cpu"]);
-        let says = if answer.is_empty() { "does not prove" } else { "is no dma-bench" };
+        let says = if answer.is_empty() { "does not prove" } else { "is not dma-bench" };
         ended(&output, 1, &[says]);
         held.join().expect("closed");
     }

@@ -70,7 +70,9 @@ fn an_engine_and_memcpy_are_warmed_up_alike() {
 fn queues_of_what_learns_stay_open() {
     let sweep = Sweep { depths: "1,4".parse().expect("depths"), ..Sweep::default() };
     let footprint = Some(1 << 20);
-    let few = Campaign { sweeps: vec![sweep], samples: 10, passes: 5, footprint, ..Campaign::default() };
+    let warm_up = 0.005;
+    let few =
+        Campaign { sweeps: vec![sweep], samples: 10, passes: 5, warm_up, footprint, ..Campaign::default() };
     let mut many = few.clone();
     many.sweeps[0].queues = "33".parse().expect("queues");
     let (cpu, bounded) = ("cpu:threads=0", "sim:profile=ioat,clock=real,queues=1");
