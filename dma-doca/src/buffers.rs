@@ -15,7 +15,7 @@ pub(crate) const NONE: usize = usize::MAX;
 
 /// The regions of an engine by key, and its queues, whose buffers refer to them.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct RegionTable {
     regions: Mutex<Vec<Option<BufferSource>>>,
     queues: Mutex<Vec<Weak<Mutex<QueueBuffers>>>>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct BufferSource {
 // SAFETY: a handle of a region; all uses of the map take the device's lock.
 unsafe impl Send for BufferSource {}
 
-impl Table {
+impl RegionTable {
     pub(crate) fn add(&self, entry: BufferSource) -> RegionKey {
         let mut regions = lock(&self.regions);
         let free = regions.iter().position(Option::is_none);
@@ -70,7 +70,7 @@ impl Table {
 #[derive(Debug)]
 pub(crate) struct QueueBuffers {
     device: Arc<Device>,
-    table: Arc<Table>,
+    table: Arc<RegionTable>,
     inventory: *mut doca_buf_inventory,
     columns: Vec<Option<Column>>,
     pub(crate) slots: Box<[Bound]>,
@@ -122,7 +122,7 @@ impl QueueBuffers {
     /// Creates the inventory of a queue of `depth` tasks, with lists of up to `list` buffers.
     pub(crate) fn new(
         device: &Arc<Device>,
-        table: &Arc<Table>,
+        table: &Arc<RegionTable>,
         depth: usize,
         list: usize,
     ) -> Result<Arc<Mutex<Self>>> {

@@ -10,7 +10,7 @@ use dma_core::{
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
-use crate::buffers::Table;
+use crate::buffers::RegionTable;
 use crate::device::{Device, List, pick};
 use crate::error::{BACKEND, error};
 use crate::ffi::{Sdk, creation};
@@ -193,7 +193,7 @@ unsafe impl DmaEngine for DocaEngine {
 /// The part of an engine that its regions and queues share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<RegionTable>,
     pub(crate) id: EngineId,
     pub(crate) fabric: Fabric,
     pub(crate) info: EngineInfo,

@@ -22,12 +22,12 @@ pub(crate) struct Environment {
     /// True if this crate loaded the library; false for `IoatOptions::with_library`.
     loaded: bool,
     /// Locked before `pool`.
-    phase: Mutex<Phase>,
+    phase: Mutex<SetUpPhase>,
     pool: Mutex<Channels>,
 }
 
 #[derive(Debug)]
-enum Phase {
+enum SetUpPhase {
     Down,
     Up(Settings),
     /// Set-up failed, which is final: SPDK's environment cannot be set up twice.
@@ -76,7 +76,7 @@ impl Environment {
             spdk,
             lib_dir: options.lib_dir.clone(),
             loaded: options.library.is_none(),
-            phase: Mutex::new(Phase::Down),
+            phase: Mutex::new(SetUpPhase::Down),
             pool: Mutex::default(),
         });
         environments.push(Arc::clone(&environment));
@@ -102,21 +102,21 @@ impl Environment {
     pub(crate) fn up(&self, options: &IoatOptions) -> Result<MutexGuard<'_, Channels>> {
         let mut phase = lock(&self.phase);
         match &*phase {
-            Phase::Up(settings) => settings.check(options)?,
-            Phase::Failed(why) => {
+            SetUpPhase::Up(settings) => settings.check(options)?,
+            SetUpPhase::Failed(why) => {
                 return Err(error::repeat(why).with_hint(format!(
                     "{}; then start the process again, because SPDK cannot be set up twice",
                     why.hint()
                 )));
             }
-            Phase::Down => match self.set_up(options) {
+            SetUpPhase::Down => match self.set_up(options) {
                 Ok(settings) => {
                     tracing::debug!(?settings, "SPDK's environment is up");
-                    *phase = Phase::Up(settings);
+                    *phase = SetUpPhase::Up(settings);
                 }
                 Err((error, final_)) => {
                     if final_ {
-                        *phase = Phase::Failed(error::repeat(&error));
+                        *phase = SetUpPhase::Failed(error::repeat(&error));
                     }
                     return Err(error);
                 }
@@ -132,7 +132,7 @@ impl Environment {
 
     /// True if its memory comes from huge pages, or may do.
     pub(crate) fn is_huge(&self) -> bool {
-        !matches!(&*lock(&self.phase), Phase::Up(settings) if !settings.huge)
+        !matches!(&*lock(&self.phase), SetUpPhase::Up(settings) if !settings.huge)
     }
 
     /// Sets the environment up. The flag of an error is true if it is final.

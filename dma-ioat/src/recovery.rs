@@ -16,10 +16,10 @@ pub(crate) const REATTACH_PAUSE: Duration = Duration::from_millis(20);
 
 /// The recovery of a channel. It takes milliseconds to seconds, so polls do not wait for it.
 #[derive(Debug)]
-pub(crate) struct Recovery(Arc<Job>);
+pub(crate) struct Recovery(Arc<RecoveryJob>);
 
 #[derive(Debug)]
-struct Job {
+struct RecoveryJob {
     environment: Arc<Environment>,
     channel: Channel,
     /// Its descriptors in flight, if it hangs.
@@ -53,8 +53,12 @@ impl Recovery {
         left: Option<InFlight>,
     ) -> Self {
         let state = if left.is_some() { RecoveryState::Stopping } else { RecoveryState::Running };
-        let job =
-            Arc::new(Job { environment: Arc::clone(environment), channel, left, state: Mutex::new(state) });
+        let job = Arc::new(RecoveryJob {
+            environment: Arc::clone(environment),
+            channel,
+            left,
+            state: Mutex::new(state),
+        });
         let there = Arc::clone(&job);
         // SAFETY: `start`'s caller hands over a channel that is not used. This closure is the only call of
         // `run`, unless it is never run.
@@ -86,7 +90,7 @@ impl Recovery {
     }
 }
 
-impl Job {
+impl RecoveryJob {
     /// # Safety
     ///
     /// The requirements are those of [`Recovery::start`]. Called once.

@@ -28,7 +28,7 @@ pub(super) struct Endpoint {
     calls: Comch,
     pe: *mut doca_pe,
     ctx: *mut doca_ctx,
-    side: Side,
+    side: EndpointSide,
     max: u32,
     handle: Option<i32>,
     /// Boxed, because callbacks have its address.
@@ -39,7 +39,7 @@ pub(super) struct Endpoint {
 unsafe impl Send for Endpoint {}
 
 #[derive(Debug)]
-enum Side {
+enum EndpointSide {
     Server(
         *mut doca_comch_server,
         #[expect(dead_code, reason = "open for as long as the server")] OpenRepresentor,
@@ -111,7 +111,7 @@ impl Endpoint {
                 server.map(|raw| {
                     // SAFETY: created above.
                     let ctx = unsafe { (calls.doca_comch_server_as_ctx)(raw) };
-                    (ctx, Side::Server(raw, representor))
+                    (ctx, EndpointSide::Server(raw, representor))
                 })
             }
             None => {
@@ -122,7 +122,7 @@ impl Endpoint {
                 client.map(|raw| {
                     // SAFETY: created above.
                     let ctx = unsafe { (calls.doca_comch_client_as_ctx)(raw) };
-                    (ctx, Side::Client(raw))
+                    (ctx, EndpointSide::Client(raw))
                 })
             }
         };
@@ -149,7 +149,7 @@ impl Endpoint {
         };
         // Unlock: if a call below fails, dropping the endpoint takes this lock.
         drop(_serial);
-        endpoint.events.client.set(matches!(endpoint.side, Side::Client(_)));
+        endpoint.events.client.set(matches!(endpoint.side, EndpointSide::Client(_)));
         endpoint.configure(tasks)?;
         endpoint.start()?;
         endpoint.handle = endpoint.notification();
@@ -165,7 +165,7 @@ impl Endpoint {
             };
         }
         match self.side {
-            Side::Server(raw, _) => {
+            EndpointSide::Server(raw, _) => {
                 call!(doca_comch_server_set_max_msg_size(raw, max));
                 call!(doca_comch_server_task_send_set_conf(raw, Some(sent), Some(not_sent), tasks));
                 call!(doca_comch_server_event_msg_recv_register(raw, Some(received)));
@@ -175,7 +175,7 @@ impl Endpoint {
                     Some(disconnected)
                 ));
             }
-            Side::Client(raw) => {
+            EndpointSide::Client(raw) => {
                 call!(doca_comch_client_set_max_msg_size(raw, max));
                 call!(doca_comch_client_task_send_set_conf(raw, Some(sent), Some(not_sent), tasks));
                 call!(doca_comch_client_event_msg_recv_register(raw, Some(received)));
@@ -195,7 +195,7 @@ impl Endpoint {
         }
         let e = failed(sdk, "doca_ctx_start", code);
         Err(match (&self.side, e.kind()) {
-            (Side::Server(..), ErrorKind::InUse) => {
+            (EndpointSide::Server(..), ErrorKind::InUse) => {
                 e.with_hint("another server has the name: stop it, or choose another name")
             }
             _ => e,
@@ -253,7 +253,7 @@ impl Endpoint {
 
     /// The connection of a client, once it is connected.
     pub(super) fn connected(&mut self) -> Result<Option<u64>> {
-        let Side::Client(raw) = self.side else { return Ok(None) };
+        let EndpointSide::Client(raw) = self.side else { return Ok(None) };
         let sdk = &self.device.sdk;
         match self.state() {
             DOCA_CTX_STATE_RUNNING => {
@@ -313,8 +313,8 @@ impl Endpoint {
             }};
         }
         let (name, made) = match self.side {
-            Side::Server(raw, _) => allocate!(doca_comch_server_task_send_alloc_init(raw)),
-            Side::Client(raw) => allocate!(doca_comch_client_task_send_alloc_init(raw)),
+            EndpointSide::Server(raw, _) => allocate!(doca_comch_server_task_send_alloc_init(raw)),
+            EndpointSide::Client(raw) => allocate!(doca_comch_client_task_send_alloc_init(raw)),
         };
         let send = match made {
             Ok(send) => send,
@@ -388,7 +388,7 @@ impl Endpoint {
         let Some(at) = peers.iter().position(|peer| peer.number == number) else { return };
         let peer = peers.swap_remove(at);
         drop(peers);
-        if let (true, Side::Server(raw, _), Some(call)) =
+        if let (true, EndpointSide::Server(raw, _), Some(call)) =
             (peer.open, &self.side, self.calls.doca_comch_server_disconnect)
         {
             // SAFETY: an open connection of this server.
@@ -425,9 +425,9 @@ impl Endpoint {
         let _serial = creation();
         let code = match &self.side {
             // SAFETY: an idle server, not used again.
-            Side::Server(raw, _) => unsafe { (self.calls.doca_comch_server_destroy)(*raw) },
+            EndpointSide::Server(raw, _) => unsafe { (self.calls.doca_comch_server_destroy)(*raw) },
             // SAFETY: an idle client, not used again.
-            Side::Client(raw) => unsafe { (self.calls.doca_comch_client_destroy)(*raw) },
+            EndpointSide::Client(raw) => unsafe { (self.calls.doca_comch_client_destroy)(*raw) },
         };
         // SAFETY: the progress engine has no contexts left, and is not used again.
         code == DOCA_SUCCESS && unsafe { (sdk.common.doca_pe_destroy)(self.pe) } == DOCA_SUCCESS

@@ -19,7 +19,7 @@ use crate::ffi::{Sdk, creation, out};
 type SetData = unsafe extern "C" fn(*mut doca_buf, *mut std::ffi::c_void, usize) -> doca_error_t;
 
 /// A DMA context, its progress engine, and the state of its callbacks.
-pub(super) struct Context {
+pub(super) struct DmaContext {
     pub(super) device: Arc<Device>,
     pe: *mut doca_pe,
     dma: *mut doca_dma,
@@ -35,9 +35,9 @@ pub(super) struct Context {
     progress: unsafe extern "C" fn(*mut doca_pe) -> u8,
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for DmaContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("pe", &self.pe).field("dma", &self.dma).finish_non_exhaustive()
+        f.debug_struct("DmaContext").field("pe", &self.pe).field("dma", &self.dma).finish_non_exhaustive()
     }
 }
 
@@ -74,7 +74,7 @@ impl Drop for SharedUserData {
     }
 }
 
-impl Context {
+impl DmaContext {
     /// Creates and starts a context for `depth` tasks.
     pub(super) fn start(device: &Arc<Device>, depth: u32) -> Result<Self> {
         let sdk = &device.sdk;
@@ -318,7 +318,7 @@ impl Context {
     }
 }
 
-impl Context {
+impl DmaContext {
     /// Leaks the state of the callbacks.
     pub(super) const fn leak(&mut self) {
         self.done.keep = true;

@@ -20,7 +20,7 @@ use crate::buffers::{QueueBuffers, Shortage, is_full};
 use crate::engine::Inner;
 use crate::error::{error, explain, failed, task_kind};
 use crate::ffi::lock;
-use context::Context;
+use context::DmaContext;
 
 /// Time limit for a context to become idle after an error, a stop or a drop.
 const REST: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ enum ContextState {
 /// the last descriptor always completes on its own.
 pub(crate) struct DocaQueue {
     engine: Arc<Inner>,
-    context: Context,
+    context: DmaContext,
     buffers: Arc<Mutex<QueueBuffers>>,
     depth: usize,
     /// The task that is held back, or null, and its slot.
@@ -89,7 +89,7 @@ impl DocaQueue {
         let list = engine.device.capabilities.max_list_len as usize;
         let buffers =
             QueueBuffers::new(&engine.device, &engine.table, depth, list).map_err(|e| scarce(e, engine))?;
-        let context = Context::start(&engine.device, count).map_err(|e| scarce(e, engine))?;
+        let context = DmaContext::start(&engine.device, count).map_err(|e| scarce(e, engine))?;
         Ok(Self {
             engine: Arc::clone(engine),
             context,

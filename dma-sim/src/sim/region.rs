@@ -123,7 +123,7 @@ impl SimRegion {
         let access = import.grant().rights;
         let len = import.len();
         let base = import.span(0, len as u64, Access::empty())?;
-        let peer = Arc::new(Peer { import, leases: Mutex::new(Vec::new()) });
+        let peer = Arc::new(MemoryExporter { import, leases: Mutex::new(Vec::new()) });
         let addr = base.addr().get() as u64;
         let spec = RegionSpec::remote(addr, base, len as u64, rights(access, REMOTE), peer);
         // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a
@@ -204,13 +204,13 @@ unsafe impl RawRegion for SimRegion {
 
 /// The exporter of imported memory. The model asks it for access before each task.
 #[derive(Debug)]
-struct Peer {
+struct MemoryExporter {
     import: Arc<Import>,
     /// Leases that the model holds: one for each piece of this memory that copies in flight have.
     leases: Mutex<Vec<OwnedLease>>,
 }
 
-impl PeerAccess for Peer {
+impl PeerAccess for MemoryExporter {
     fn acquire(&self) -> Result<(), PeerError> {
         let lease = self.import.lease_owned()?;
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);

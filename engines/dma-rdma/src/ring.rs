@@ -8,12 +8,12 @@ use crate::verbs::{WR_RDMA_READ, ibv_send_wr, ibv_sge};
 /// A work request and the piece of memory that it names.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct WorkRequest {
     pub(crate) wr: ibv_send_wr,
     pub(crate) sge: ibv_sge,
 }
 
-impl Request {
+impl WorkRequest {
     /// A read of nothing.
     pub(crate) const fn read() -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Request {
 /// A ring of requests, each linked to the next.
 #[derive(Debug)]
 pub(crate) struct RequestRing {
-    base: NonNull<Request>,
+    base: NonNull<WorkRequest>,
     /// A power of two.
     pub(crate) len: usize,
 }
@@ -47,8 +47,8 @@ unsafe impl Send for RequestRing {}
 
 impl RequestRing {
     pub(crate) fn new(len: usize) -> Self {
-        let requests: Box<[Request]> = (0..len).map(|_| Request::read()).collect();
-        let base = NonNull::from(Box::leak(requests)).cast::<Request>();
+        let requests: Box<[WorkRequest]> = (0..len).map(|_| WorkRequest::read()).collect();
+        let base = NonNull::from(Box::leak(requests)).cast::<WorkRequest>();
         let ring = Self { base, len };
         for n in 0..len as u64 {
             let (next, request) = (ring.at(n + 1), ring.at(n));
@@ -64,7 +64,7 @@ impl RequestRing {
 
     /// The place of a request, whose first field is the work request.
     #[inline]
-    pub(crate) fn at(&self, number: u64) -> *mut Request {
+    pub(crate) fn at(&self, number: u64) -> *mut WorkRequest {
         let at = number as usize & (self.len - 1);
         // SAFETY: the index lies within the ring.
         unsafe { self.base.as_ptr().add(at) }
@@ -78,7 +78,7 @@ impl RequestRing {
     ///
     /// None of them is in flight, or borrowed.
     #[inline]
-    pub(crate) unsafe fn side_by_side(&mut self, number: u64, most: usize) -> &mut [Request] {
+    pub(crate) unsafe fn side_by_side(&mut self, number: u64, most: usize) -> &mut [WorkRequest] {
         let len = most.min(self.len - (number as usize & (self.len - 1)));
         // SAFETY: the requests lie within the ring; the caller makes sure that none is in flight or borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.at(number), len) }

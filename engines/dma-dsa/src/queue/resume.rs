@@ -17,7 +17,7 @@ const POPULATE: u64 = 64 << 10;
 
 /// A descriptor that the device has ended, with its entry, record and token.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct EndedDescriptor<'a> {
     pub(super) token: u64,
     pub(super) descriptor: &'a mut HwDescriptor,
     pub(super) entry: &'a mut DescriptorState,
@@ -26,27 +26,31 @@ pub(super) struct Place<'a> {
 
 /// The end of a descriptor.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum DescriptorEnd {
     /// The operation has ended.
     Completion(Completion),
     /// The descriptor is to be submitted again.
     Again,
 }
 
-impl Place<'_> {
+impl EndedDescriptor<'_> {
     /// Ends the descriptor with a status. `second`: the copy to the second of two destinations.
-    pub(super) fn end(self, status: u8, second: Copy) -> Ended {
+    pub(super) fn end(self, status: u8, second: Copy) -> DescriptorEnd {
         let Self { token, descriptor, entry, record } = self;
         match status & status::CODE {
             status::SUCCESS | status::FALSE_PREDICATE => {}
             status::PAGE_FAULT => {
                 let place = Self { token, descriptor, entry, record };
-                return if place.resume() { Ended::Again } else { Ended::Completion(failed(token, status)) };
+                return if place.resume() {
+                    DescriptorEnd::Again
+                } else {
+                    DescriptorEnd::Completion(failed(token, status))
+                };
             }
-            _ => return Ended::Completion(failed(token, status)),
+            _ => return DescriptorEnd::Completion(failed(token, status)),
         }
         let done = Completion::done(token);
-        Ended::Completion(match entry.kind {
+        DescriptorEnd::Completion(match entry.kind {
             ResultKind::Plain => done,
             ResultKind::Crc => done.with_result(record.value.load(Relaxed) & u64::from(u32::MAX)),
             ResultKind::Compare if record.result.load(Relaxed) == 0 => done.with_result(Completion::EQUAL),
@@ -54,7 +58,7 @@ impl Place<'_> {
             ResultKind::First => {
                 (entry.kind, entry.stuck) = (ResultKind::Plain, 0);
                 (descriptor.src, descriptor.dst, descriptor.len) = second;
-                return Ended::Again;
+                return DescriptorEnd::Again;
             }
         })
     }

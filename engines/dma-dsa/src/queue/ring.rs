@@ -4,7 +4,7 @@ use std::mem;
 
 use dma_core::Completion;
 
-use super::resume::{Ended, Place};
+use super::resume::{DescriptorEnd, EndedDescriptor};
 use crate::hardware::{HwDescriptor, Record, flag};
 
 /// State of a descriptor, in addition to its 64 bytes and its token. A free place has the default.
@@ -177,15 +177,15 @@ impl DescriptorRing {
     pub(super) fn end(&mut self, place: u64, status: u8) -> Option<Completion> {
         let at = self.index(place);
         let second = self.seconds.get(at).copied().unwrap_or_default();
-        let place = Place {
+        let place = EndedDescriptor {
             token: self.tokens[at],
             descriptor: &mut self.descriptors[at],
             entry: &mut self.entries[at],
             record: &self.records[at],
         };
         match place.end(status, second) {
-            Ended::Completion(completion) => Some(completion),
-            Ended::Again => None,
+            DescriptorEnd::Completion(completion) => Some(completion),
+            DescriptorEnd::Again => None,
         }
     }
 

@@ -8,7 +8,7 @@ use super::format::{
     BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
     ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
 };
-use super::regions::{Known, Placed, Side};
+use super::regions::{Known, Placed, TracedSide};
 use super::{QueueTrace, Record};
 use crate::in_flight::InFlight;
 use crate::os_clock;
@@ -37,8 +37,8 @@ pub(super) struct RecordQueue {
     in_flight: InFlight<()>,
     out: Encoder,
     known: Known,
-    src: Side,
-    dst: Side,
+    src: TracedSide,
+    dst: TracedSide,
     /// The length of the last operation, and whether it was a copy.
     len: u64,
     copied: bool,
@@ -58,8 +58,8 @@ impl RecordQueue {
             in_flight: InFlight::new(trace.depth),
             out: Encoder::new(record.buffer),
             known: Known::default(),
-            src: Side::default(),
-            dst: Side::default(),
+            src: TracedSide::default(),
+            dst: TracedSide::default(),
             len: 0,
             copied: false,
             time: now(),

@@ -7,14 +7,14 @@ use dma_core::{Place, RegionInfo, Segment};
 
 /// A region that is currently registered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Region {
+pub(super) struct TracedRegion {
     key: usize,
     addr: u64,
     len: u64,
     number: u32,
 }
 
-impl Region {
+impl TracedRegion {
     #[inline]
     fn holds(&self, segment: &Segment) -> bool {
         self.offset(segment).is_some()
@@ -28,9 +28,9 @@ impl Region {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct RegionNumbers {
     /// The registered regions, sorted by key.
-    regions: Vec<Region>,
+    regions: Vec<TracedRegion>,
     /// For each number, whether a region has it, the maximum length of its regions, and their place.
     numbers: Vec<(bool, u64, Place)>,
     /// The number of changes of a maximum length.
@@ -40,14 +40,14 @@ struct Table {
 /// All regions of an engine. A new region gets the first free number that had regions of its place.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    table: Mutex<Table>,
+    table: Mutex<RegionNumbers>,
     changes: AtomicU64,
 }
 
 impl Regions {
     pub(super) fn add(&self, info: &RegionInfo, place: Place) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let Table { regions, numbers, growths } = &mut *table;
+        let RegionNumbers { regions, numbers, growths } = &mut *table;
         let free = numbers.iter().position(|(taken, _, of)| !taken && *of == place);
         let number = free.unwrap_or_else(|| {
             numbers.push((false, 0, place));
@@ -56,7 +56,7 @@ impl Regions {
         let len = info.len as u64;
         *growths += u64::from(len > numbers[number].1);
         numbers[number] = (true, numbers[number].1.max(len), place);
-        let region = Region { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
+        let region = TracedRegion { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
         let at = regions.partition_point(|other| other.key < region.key);
         regions.insert(at, region);
         self.changes.fetch_add(1, Ordering::Release);
@@ -64,7 +64,7 @@ impl Regions {
 
     pub(super) fn remove(&self, info: &RegionInfo) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let Table { regions, numbers, .. } = &mut *table;
+        let RegionNumbers { regions, numbers, .. } = &mut *table;
         if let Ok(at) = regions.binary_search_by_key(&info.key.0, |region| region.key) {
             numbers[regions.remove(at).number as usize].0 = false;
         }
@@ -86,7 +86,7 @@ impl Regions {
 /// A queue's copy of the registered regions.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    regions: Vec<Region>,
+    regions: Vec<TracedRegion>,
     changes: u64,
 }
 
@@ -105,7 +105,7 @@ impl Known {
     }
 
     #[cold]
-    fn find(&self, segment: &Segment) -> Option<Region> {
+    fn find(&self, segment: &Segment) -> Option<TracedRegion> {
         let at = self.regions.binary_search_by_key(&segment.key.0, |region| region.key).ok()?;
         Some(self.regions[at])
     }
@@ -113,8 +113,8 @@ impl Known {
 
 /// One side of a queue's operations: the region and the end of the last segment.
 #[derive(Debug)]
-pub(super) struct Side {
-    last: Region,
+pub(super) struct TracedSide {
+    last: TracedRegion,
     /// The address behind the last segment.
     next: u64,
 }
@@ -130,13 +130,13 @@ pub(super) struct Placed {
     pub(super) offset: u64,
 }
 
-impl Default for Side {
+impl Default for TracedSide {
     fn default() -> Self {
-        Self { last: Region { key: 0, addr: 0, len: 0, number: 0 }, next: 0 }
+        Self { last: TracedRegion { key: 0, addr: 0, len: 0, number: 0 }, next: 0 }
     }
 }
 
-impl Side {
+impl TracedSide {
     /// Forgets the address of the region, because the region may have been dropped.
     pub(super) fn forget(&mut self) {
         self.last.len = 0;

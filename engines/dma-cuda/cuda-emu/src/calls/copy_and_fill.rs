@@ -23,18 +23,18 @@ const ORDERS: std::ops::RangeInclusive<c_int> = 1..=3;
 
 /// The required place of one side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum CopySide {
     Any,
     Device,
 }
 
 /// Queues a copy. Waits for its end if the driver does not know the memory.
-fn copy(to: (u64, Side), from: (u64, Side), len: usize, stream: u64) -> Outcome {
+fn copy(to: (u64, CopySide), from: (u64, CopySide), len: usize, stream: u64) -> Outcome {
     let mut driver = lock()?;
     driver.current()?;
     for (addr, side) in [to, from] {
         let is_device = || matches!(driver.memory.range(addr, len as u64), Ok(Range::Device { .. }));
-        if side == Side::Device && len > 0 && !is_device() {
+        if side == CopySide::Device && len > 0 && !is_device() {
             return Err(Code::INVALID_VALUE);
         }
     }
@@ -43,7 +43,7 @@ fn copy(to: (u64, Side), from: (u64, Side), len: usize, stream: u64) -> Outcome 
 }
 
 /// Copies, and waits for the end.
-fn copy_now(to: (u64, Side), from: (u64, Side), len: usize) -> Outcome {
+fn copy_now(to: (u64, CopySide), from: (u64, CopySide), len: usize) -> Outcome {
     copy(to, from, len, 0)?;
     driver::wait_stream(lock()?, 0)
 }
@@ -100,35 +100,35 @@ fn fill_now(dst: u64, value: u32, width: u32, number: usize) -> Outcome {
 }
 
 c_calls! {
-    fn cuMemcpy(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Any), (src, Side::Any), len) }
-    fn cuMemcpyHtoD_v2(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Device), (src, Side::Any), len) }
-    fn cuMemcpyDtoH_v2(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Any), (src, Side::Device), len) }
-    fn cuMemcpyDtoD_v2(dst: u64, src: u64, len: usize) { copy_now((dst, Side::Device), (src, Side::Device), len) }
+    fn cuMemcpy(dst: u64, src: u64, len: usize) { copy_now((dst, CopySide::Any), (src, CopySide::Any), len) }
+    fn cuMemcpyHtoD_v2(dst: u64, src: u64, len: usize) { copy_now((dst, CopySide::Device), (src, CopySide::Any), len) }
+    fn cuMemcpyDtoH_v2(dst: u64, src: u64, len: usize) { copy_now((dst, CopySide::Any), (src, CopySide::Device), len) }
+    fn cuMemcpyDtoD_v2(dst: u64, src: u64, len: usize) { copy_now((dst, CopySide::Device), (src, CopySide::Device), len) }
 
     fn cuMemcpyPeer(dst: u64, to: u64, src: u64, from: u64, len: usize) {
         contexts(to, from)?;
-        copy_now((dst, Side::Any), (src, Side::Any), len)
+        copy_now((dst, CopySide::Any), (src, CopySide::Any), len)
     }
 
     fn cuMemcpyAsync(dst: u64, src: u64, len: usize, stream: u64) {
-        copy((dst, Side::Any), (src, Side::Any), len, stream)
+        copy((dst, CopySide::Any), (src, CopySide::Any), len, stream)
     }
 
     fn cuMemcpyHtoDAsync_v2(dst: u64, src: u64, len: usize, stream: u64) {
-        copy((dst, Side::Device), (src, Side::Any), len, stream)
+        copy((dst, CopySide::Device), (src, CopySide::Any), len, stream)
     }
 
     fn cuMemcpyDtoHAsync_v2(dst: u64, src: u64, len: usize, stream: u64) {
-        copy((dst, Side::Any), (src, Side::Device), len, stream)
+        copy((dst, CopySide::Any), (src, CopySide::Device), len, stream)
     }
 
     fn cuMemcpyDtoDAsync_v2(dst: u64, src: u64, len: usize, stream: u64) {
-        copy((dst, Side::Device), (src, Side::Device), len, stream)
+        copy((dst, CopySide::Device), (src, CopySide::Device), len, stream)
     }
 
     fn cuMemcpyPeerAsync(dst: u64, to: u64, src: u64, from: u64, len: usize, stream: u64) {
         contexts(to, from)?;
-        copy((dst, Side::Any), (src, Side::Any), len, stream)
+        copy((dst, CopySide::Any), (src, CopySide::Any), len, stream)
     }
 
     /// The variant of CUDA 12.8.

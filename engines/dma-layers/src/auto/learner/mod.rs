@@ -98,7 +98,7 @@ impl Class {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum TrialPhase {
     /// A run: all copies of the class go to this engine, to be timed.
     Run(Engine),
     /// Between trials: the copies go to this engine, which is the faster one.
@@ -107,7 +107,7 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug)]
 struct ClassState {
-    phase: Phase,
+    phase: TrialPhase,
     /// Descriptors until the next trial.
     left: u32,
     /// Trials since a change of the costs was noticed.
@@ -140,7 +140,7 @@ pub(super) struct Learner {
 impl Learner {
     pub(super) fn new() -> Self {
         let state = ClassState {
-            phase: Phase::Run(Engine::Cpu),
+            phase: TrialPhase::Run(Engine::Cpu),
             left: 0,
             trials: 0,
             since_sample: 0,
@@ -161,15 +161,15 @@ impl Learner {
     pub(super) fn choose(&mut self, class: Class) -> (Engine, bool) {
         let state = &mut self.states[class.index()];
         match state.phase {
-            Phase::Settled(engine) if state.left > 0 => {
+            TrialPhase::Settled(engine) if state.left > 0 => {
                 state.left -= 1;
                 (engine, engine == Engine::Cpu && state.samples(class))
             }
-            Phase::Settled(_) => {
+            TrialPhase::Settled(_) => {
                 state.begin(Engine::Cpu);
                 (Engine::Cpu, true)
             }
-            Phase::Run(engine) => (engine, true),
+            TrialPhase::Run(engine) => (engine, true),
         }
     }
 
@@ -177,7 +177,8 @@ impl Learner {
     #[inline]
     pub(super) fn reserve_streak(&mut self, class: Class, most: u32) -> u32 {
         let state = &mut self.states[class.index()];
-        if state.phase != Phase::Settled(Engine::Cpu) || state.sample_left > 0 || state.slows_down(class) {
+        if state.phase != TrialPhase::Settled(Engine::Cpu) || state.sample_left > 0 || state.slows_down(class)
+        {
             return 0;
         }
         let remaining = state.left.min(most).min(class.sampling().0.saturating_sub(state.since_sample + 1));
@@ -202,7 +203,7 @@ impl Learner {
     /// Records that one copy took `nanos`. Returns the costs of both engines if this ended a trial.
     pub(super) fn record(&mut self, class: Class, engine: Engine, nanos: f32) -> Option<[f32; 2]> {
         let state = &mut self.states[class.index()];
-        let (Phase::Run(timed) | Phase::Settled(timed)) = state.phase;
+        let (TrialPhase::Run(timed) | TrialPhase::Settled(timed)) = state.phase;
         if timed != engine {
             return None;
         }
@@ -216,8 +217,8 @@ impl Learner {
         (state.shortest, state.done) = (state.shortest.min(took), state.done + 1);
         state.time += std::mem::take(&mut state.part).0;
         match state.phase {
-            Phase::Run(engine) => state.end_part(class, engine),
-            Phase::Settled(engine) => {
+            TrialPhase::Run(engine) => state.end_part(class, engine),
+            TrialPhase::Settled(engine) => {
                 state.watch(class, engine, took);
                 None
             }
@@ -254,7 +255,7 @@ impl ClassState {
     }
 
     fn begin(&mut self, engine: Engine) {
-        self.phase = Phase::Run(engine);
+        self.phase = TrialPhase::Run(engine);
         self.restart();
     }
 
@@ -312,7 +313,7 @@ impl ClassState {
         self.left = (apart * part).min(MAX_BETWEEN_TRIALS as f32).max((16 * run) as f32) as u32;
         self.trials += 1;
         self.begin(choice);
-        (self.phase, self.seen) = (Phase::Settled(choice), [0.0; 2]);
+        (self.phase, self.seen) = (TrialPhase::Settled(choice), [0.0; 2]);
         self.cost
     }
 }
