@@ -16,7 +16,7 @@ pub(crate) const BACKEND: &str = "doca";
 /// A code, with the library's name and description of it.
 pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
     let text = |call: unsafe extern "C" fn(doca_error_t) -> *const c_char| -> Cow<'static, str> {
-        // SAFETY: takes any number.
+        // SAFETY: the call accepts any number.
         let text = unsafe { call(code) };
         if text.is_null() {
             return Cow::Borrowed("");

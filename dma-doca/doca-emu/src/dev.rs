@@ -40,7 +40,7 @@ impl Info {
     }
 }
 
-/// An open device: `struct doca_dev`. Its info keeps it until it is closed as often as it was opened.
+/// An open device: `struct doca_dev`. Its info keeps it alive until each opening has its close.
 pub(crate) struct Dev {
     mark: Mark,
     pub(crate) info: Arc<Info>,

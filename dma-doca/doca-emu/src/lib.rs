@@ -87,7 +87,8 @@
 //!   off unless set, and `BAD_STATE` while the context runs.
 //! - A context that fails accepts tasks until the program has been told, and flushes them.
 //! - A context without configured tasks does not start: `BAD_STATE`. Stopping an idle one succeeds, because
-//!   NVIDIA's samples rely on that. Stopping a stopping one is `IN_PROGRESS`.
+//!   NVIDIA's samples rely on that. Stopping a context that is already stopping is
+//!   `IN_PROGRESS`.
 //! - Destroying a context that is not idle is `IN_USE`. So is closing a device that a map or a context has.
 //! - A right to write over PCI or a network includes local writing, as with the hardware; programs rely on
 //!   that. Reading over PCI and writing over PCI exclude each other (`INVALID_VALUE`).

@@ -25,8 +25,8 @@ pub(super) struct SimQueue {
     events: Option<SimEvents>,
     resets: u64,
     stopped: bool,
-    /// Token of a descriptor that was refused behind others, and the reason. The next submission of it
-    /// returns that.
+    /// Token of a descriptor that was refused after others of its batch were accepted, and the reason, which
+    /// the next submission of this descriptor returns.
     refused: Option<(u64, Refused)>,
 }
 

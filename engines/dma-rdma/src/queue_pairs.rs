@@ -126,7 +126,7 @@ impl QueuePairs {
         link.import.connect(end)
     }
 
-    /// Connects the link in use as the exporter agreed. It grants the exporter nothing.
+    /// Connects the link in use with the numbers that the exporter has sent. It grants the exporter nothing.
     pub(crate) fn join(&mut self, agreed: Agreed) -> Result<()> {
         let link = self.active.and_then(|at| self.links.get_mut(at));
         let prepared = link.and_then(|link| link.end.take().map(|end| (link, end)));

@@ -167,7 +167,8 @@ c_calls! {
         let name = check_name(&dev, &name)?;
         ep.start(dev, Some(rep), name).map(drop)
     }
-    /// Connects to a service that listens; otherwise `CONNECTION_ABORTED`. It accepts when it is served.
+    /// Connects to a service that listens; otherwise `CONNECTION_ABORTED`. The service accepts the
+    /// connection in its next call.
     fn doca_comm_channel_ep_connect(local_ep: Handle<Channel>, name: Text, peer_addr: Out<Handle<Peer>>) {
         let _lock = lock();
         peer_addr.make(|| {

@@ -225,7 +225,7 @@ impl Endpoint {
             return greeted;
         }
         if self.ctx.state() == State::Starting && !greeted {
-            // The server went during the greeting. Another may come.
+            // The server ended during the greeting. Another one may start.
             self.look_again(connection);
             return false;
         }

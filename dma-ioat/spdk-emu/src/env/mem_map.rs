@@ -1,4 +1,5 @@
-//! Maps of the program, notified of registrations.
+//! Memory maps that the program makes (`spdk_mem_map`). Each is told when memory is registered or
+//! unregistered.
 #![expect(unsafe_code, reason = "the names are C's; calls back into the program")]
 
 use std::collections::BTreeMap;

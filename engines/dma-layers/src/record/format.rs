@@ -20,12 +20,12 @@
 //! | [`ENDED`] | the same, and 0 for done, 1 for failed, 2 for aborted; `count` older ones are in flight |
 //!
 //! An operation is a byte: the kind, and [`FENCE`], [`SAME_LEN`], [`SAME_SRC`], [`SAME_DST`]. Its length
-//! follows, unless it is that of the operation before. Then each side with segments: the number of them and
-//! their lengths for lists; for each segment the region, unless it is the same as before on that side, and
-//! the distance from the end of the segment before on that side. The kind [`REPEAT`] is followed by the
-//! number of further copies that are as long as the previous operation, which is a copy. Each lies right
-//! behind the one before on both sides. With [`STRIDE`], two distances follow, that of the sources and that
-//! of the destinations, each from the end of the previous segment.
+//! follows, unless it is that of the operation before. Then follows each side that has segments. For
+//! lists, it begins with their number and their lengths. Each segment has its region, unless the previous
+//! segment of that side has the same one, and the distance from the end of that previous segment. The kind
+//! [`REPEAT`] is followed by the number of further copies that are as long as the previous operation, which
+//! is a copy. Each lies right behind the one before on both sides. With [`STRIDE`], two distances follow,
+//! that of the sources and that of the destinations, each from the end of the previous segment.
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
