@@ -319,7 +319,7 @@ fn delta_records_that_are_wrong_have_their_status() {
         (create(old, 800, record, 75), 0x15, 0, "a part of an entry"),
         (create(old, 800, record, 0), 0x15, 0, "no entry"),
         (create(old + 4, 800, record, 80), 0x1c, 0, "not aligned"),
-        (create(old, 800, record + 4, 80), 0x1c, 0, "not aligned"),
+        (create(old, 800, record + 4, 80), 1, 64, "a record at any address"),
         (create(old, 800, new + 792, 80), 0x16, 0, "a record in a source"),
         (create(old, 800, record, 80 | 1 << 32), 0x12, 0, "a reserved field"),
         (create(pages.end() - 16, 800, record, 80), 3, 16, "a source without a page"),

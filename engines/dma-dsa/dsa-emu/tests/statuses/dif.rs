@@ -34,7 +34,7 @@ impl Tags {
     fn word(self) -> u64 {
         u64::from(self.reference) | u64::from(self.mask) << 32 | u64::from(self.application) << 48
     }
-    /// Those of block `n`.
+    /// Returns the tags of block `n`.
     fn at(self, n: usize, flags: u8) -> Self {
         let reference =
             if flags & 0x80 == 0 { self.reference.wrapping_add(n as u32) } else { self.reference };
@@ -219,7 +219,7 @@ fn page_faults_end_between_blocks() {
     let tags = Tags { reference: 40, mask: 0, application: 3 };
     let dst = pages.end() - 4096;
     let record = run(&emu, dif(INSERT, [0, 0x10, 0], [0, tags.word()], address(&src[..]), dst, src.len()));
-    // Of blocks of 520 bytes, 7 fit into a page, and the eighth one meets the next.
+    // A page has room for 7 blocks of 520 bytes, and the eighth one meets the next page.
     assert_eq!((record.status, record.done, record.fault), (0x83, 7 * 512, pages.end()));
     assert_eq!(tags_of(&record), [0, tags.at(7, 0x10).word()]);
     let mut rest = vec![0_u8; 2 * 520];
@@ -229,7 +229,7 @@ fn page_faults_end_between_blocks() {
     let last = &rest[1032..];
     assert_eq!(last, field(guard(&src[..512], false), 3 + 8, 40 + 8));
 
-    // Injected ones, too, and each is passed in the end.
+    // Injected page faults also do, and each is passed in the end.
     let emu = Emu::start("page_faults = 1.0").unwrap();
     let mut made = vec![0_u8; 9 * 520];
     let (mut done, mut faults) = (0, 0);
