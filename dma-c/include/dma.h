@@ -433,7 +433,9 @@ typedef struct dma_completion {
  * shape are legal.
  *
  * An operation is in flight from its submission until its completion was received. It counts against the
- * depth of the queue, and its regions are in use, for that time. Tokens need not be unique.
+ * depth of the queue, and its regions are in use, for that time. A copy that the library has executed
+ * within the call no longer uses its regions, which may be closed before its completion was received.
+ * Tokens need not be unique.
  *
  * Threads: a shared queue any thread, others one thread at a time.
  *

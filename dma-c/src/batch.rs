@@ -5,7 +5,7 @@ use dma::{Batch, Error, ErrorKind, Result, Window};
 
 use crate::arguments::{Out, invalid, slice};
 use crate::error::guard;
-use crate::handles::{Exclusive, Table};
+use crate::handles::{Exclusive, Held, Table};
 use crate::header::*;
 use crate::region;
 
@@ -31,15 +31,22 @@ fn lost() -> Error {
         .with_hint("close the batch, and prepare another one")
 }
 
-/// A batch that is about to be submitted, without its list.
+/// A batch in flight.
+pub(crate) type InFlight = Held<Option<List>>;
+
+/// A batch that is about to be submitted.
 pub(crate) struct Taken(Exclusive<'static, Option<List>>);
 
 impl Taken {
-    /// Returns the list, and leaves the batch in flight.
     #[inline]
-    pub(crate) fn hold(mut self, list: Option<List>) {
-        self.put_back(list);
-        self.0.hold();
+    pub(crate) fn list(&mut self) -> Result<&mut List> {
+        self.0.as_mut().ok_or_else(lost)
+    }
+
+    /// Removes the list.
+    #[inline]
+    pub(crate) fn take_list(&mut self) -> Result<List> {
+        self.0.take().ok_or_else(lost)
     }
 
     /// Returns the list.
@@ -48,17 +55,21 @@ impl Taken {
         // The list is not there, so nothing is dropped.
         std::mem::forget(std::mem::replace(&mut *self.0, list));
     }
+
+    /// Leaves the batch in flight until the value is dropped.
+    #[inline]
+    pub(crate) fn hold(self) -> InFlight {
+        self.0.hold()
+    }
 }
 
-/// Takes a batch and its list.
+/// Takes a batch.
 #[inline]
-pub(crate) fn take(batch: dma_batch) -> Result<(Taken, List)> {
-    let mut held = BATCHES.exclusive(batch.id).map_err(refused)?;
-    let list = held.take().ok_or_else(lost)?;
-    Ok((Taken(held), list))
+pub(crate) fn take(batch: dma_batch) -> Result<Taken> {
+    BATCHES.exclusive(batch.id).map(Taken).map_err(refused)
 }
 
-/// Goes on with a batch that is in flight. It no longer is when the value is dropped.
+/// Goes on with a batch whose [`InFlight`] was kept. It no longer is in flight when the value is dropped.
 #[inline]
 pub(crate) fn received(batch: dma_batch) -> Taken {
     // SAFETY: the batch is held since its submission, and its only completion ends that here.

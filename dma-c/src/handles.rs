@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "shares the contents of slots, and guards them by atomics")]
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -61,6 +62,10 @@ unsafe impl<T: Send + Sync> Sync for Table<T> {}
 pub(crate) struct Pin<'a, T> {
     slot: &'a Slot<T>,
 }
+
+/// An object in exclusive use, which nothing reaches. The use ends when this is dropped, or goes on by
+/// [`Table::resume`].
+pub(crate) struct Held<T: 'static>(&'static Slot<T>);
 
 /// The only use of an object.
 pub(crate) struct Exclusive<'a, T: 'static> {
@@ -211,12 +216,27 @@ impl<T> Table<T> {
     }
 }
 
+impl<T> Held<T> {
+    /// Leaves the object in exclusive use, until [`Table::resume`].
+    #[inline]
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<T> Drop for Held<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.state.fetch_sub(EXCLUSIVE, Ordering::Release);
+    }
+}
+
 impl<T> Table<T> {
-    /// Goes on with the exclusive use of an object that was [held](Exclusive::hold).
+    /// Goes on with the exclusive use of an object that was [kept](Held::keep).
     ///
     /// # Safety
     ///
-    /// The object of this handle is held, and only this call resumes it.
+    /// The object of this handle is kept, and only this call resumes it.
     #[inline]
     pub(crate) unsafe fn resume(&self, id: u64) -> Exclusive<'_, T> {
         let index = id as u32 & !self.mark;
@@ -248,12 +268,6 @@ impl<T> Exclusive<'_, T> {
         unsafe { &mut *self.slot.value.get() }
     }
 
-    /// Leaves the object in exclusive use, until [`Table::resume`].
-    #[inline]
-    pub(crate) fn hold(self) {
-        std::mem::forget(self);
-    }
-
     /// Closes the handle and returns the object.
     pub(crate) fn remove(mut self) -> T {
         // Dropping `self` closes the handle, because the slot is empty.
@@ -268,6 +282,14 @@ impl<T> Exclusive<'_, T> {
             *self.value() = Some(value);
             e
         })
+    }
+}
+
+impl<T> Exclusive<'static, T> {
+    /// Leaves the object, which is there, in exclusive use.
+    #[inline]
+    pub(crate) fn hold(self) -> Held<T> {
+        Held(ManuallyDrop::new(self).slot)
     }
 }
 

@@ -37,8 +37,9 @@ pub(crate) fn window(range: &dma_range) -> Result<Window> {
 }
 
 impl Region {
-    #[inline(always)]
-    fn window_of(&self, range: &dma_range) -> Result<Window> {
+    /// Returns the window of a range of this region.
+    #[inline]
+    pub(crate) fn window_of(&self, range: &dma_range) -> Result<Window> {
         if fits(range, self.window.len()) {
             Ok(self.window.slice(range.offset..range.offset + range.len))
         } else {
@@ -52,16 +53,14 @@ impl Region {
 pub(crate) struct LastRegion(Option<(u64, Pin<'static, Region>)>);
 
 impl LastRegion {
-    /// Returns the window of a range.
+    /// Returns the region of a range.
     #[inline(always)]
-    pub(crate) fn window(&mut self, range: &dma_range) -> Result<Window> {
-        match &self.0 {
-            Some((id, region)) if *id == range.region.id => region.window_of(range),
-            _ => {
-                let region = &self.0.insert((range.region.id, get(range.region)?)).1;
-                region.window_of(range)
-            }
+    pub(crate) fn get(&mut self, range: &dma_range) -> Result<&Region> {
+        let id = range.region.id;
+        if self.0.as_ref().is_none_or(|(last, _)| *last != id) {
+            self.0 = Some((id, get(range.region)?));
         }
+        self.0.as_ref().map(|(_, region)| &**region).ok_or_else(|| invalid("no region"))
     }
 }
 

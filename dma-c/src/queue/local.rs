@@ -1,6 +1,5 @@
 //! A queue for one thread at a time.
 
-use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -9,9 +8,10 @@ use dma::{Answer, Counters, Driver, Error, ErrorKind, Queue, Result, Transfer, W
 
 use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
 use crate::arguments::{OutArray, invalid};
-use crate::batch::{self, List};
+use crate::batch::{self, InFlight, List, Taken};
 use crate::error::Failure;
 use crate::header::*;
+use crate::region::Region;
 
 /// An operation in flight. Rare ones are boxed, because entries are moved.
 enum Op {
@@ -86,33 +86,18 @@ fn done<T: 'static, R: Answer>(transfer: Transfer<T, R>) -> Result<u64, Failure>
     Ok(0)
 }
 
-/// An operation that was done when it was submitted. Its operands stay in use until its completion is
-/// received.
+/// A copy, or a batch, that the library has executed within the call that submitted it.
 struct Done {
     token: u64,
-    op: DoneOp,
-}
-
-enum DoneOp {
-    Copy(#[expect(dead_code, reason = "it is in use")] (Window, Window)),
-    Batch(dma_batch),
-    /// `None` once it was reported.
-    Failed(Option<Box<Failure>>),
+    /// The batch, which is in flight until its completion is received; `None` for a copy.
+    batch: Option<InFlight>,
 }
 
 impl Done {
-    /// Ends the use of a batch, and returns the completion. Windows are in use until `self` is dropped.
+    /// Ends the use of a batch, and returns the completion.
     #[inline]
     fn complete(&mut self) -> dma_completion {
-        match &mut self.op {
-            DoneOp::Copy(_) => {}
-            DoneOp::Batch(batch) => drop(batch::received(*batch)),
-            DoneOp::Failed(failure) => {
-                if let Some(failure) = failure.take() {
-                    return completion(self.token, Err(*failure));
-                }
-            }
-        }
+        drop(self.batch.take());
         completion(self.token, Ok(0))
     }
 }
@@ -129,8 +114,9 @@ pub(super) struct Local {
     /// `None` once stopped.
     queue: Option<Queue>,
     driver: Option<Driver>,
-    /// Copies and batches that were done when they were submitted.
-    done: VecDeque<Done>,
+    /// Copies and batches that were executed within the call. The first `received` of them were reported.
+    done: Vec<Done>,
+    received: usize,
     /// Other operations.
     entries: Vec<Entry>,
     free: Vec<usize>,
@@ -152,7 +138,8 @@ impl Local {
             depth: queue.depth(),
             queue: Some(queue),
             driver: None,
-            done: VecDeque::new(),
+            done: Vec::new(),
+            received: 0,
             entries: Vec::new(),
             free: Vec::new(),
             ended: Vec::new(),
@@ -166,19 +153,16 @@ impl Local {
         self.queue.as_ref().ok_or_else(stopped)
     }
 
+    /// Returns the number of operations that were executed within the call, and not received.
+    #[inline]
+    fn unreceived(&self) -> usize {
+        self.done.len() - self.received
+    }
+
     /// Returns the number of operations whose completion was not received.
     #[inline]
     fn in_flight(&self) -> usize {
-        self.entries.len() - self.free.len() + self.done.len()
-    }
-
-    /// Returns whether an operation was done when it was submitted, to a queue that had `available` free
-    /// slots: such an operation takes none. Only the end of a transfer frees one, and none ends in between.
-    #[inline]
-    fn is_done<T: 'static>(queue: &Queue, available: usize, transfer: &Transfer<T>) -> bool {
-        let is_done = queue.available() == available;
-        debug_assert!(!is_done || transfer.is_done(), "it has a slot");
-        is_done
+        self.entries.len() - self.free.len() + self.unreceived()
     }
 
     /// Returns the queue if it has room. An operation that the queue has executed at once counts, too, until
@@ -207,6 +191,21 @@ impl Local {
         }
     }
 
+    /// Submits the list of a batch that was not executed within the call.
+    #[inline(never)]
+    fn submit_list(&mut self, mut taken: Taken, batch: dma_batch, token: u64) -> Result<()> {
+        match self.queue()?.submit(taken.take_list()?) {
+            Ok(transfer) => self.keep(token, Op::Batch(transfer, batch)),
+            Err(e) => {
+                let (error, list) = e.into_parts();
+                taken.put_back(list);
+                return Err(error);
+            }
+        }
+        taken.hold().keep();
+        Ok(())
+    }
+
     /// Ends the operation of an entry. Returns its completion, unless it was cancelled.
     #[inline]
     fn complete(&mut self, at: usize) -> Option<dma_completion> {
@@ -217,7 +216,7 @@ impl Local {
         (!cancelled).then(|| completion(token, ended))
     }
 
-    /// Flushes if there are operations that were not done when they were submitted.
+    /// Flushes if there are operations that were not executed within their calls.
     #[inline]
     fn flush_others(&self) {
         if self.entries.len() > self.free.len()
@@ -240,15 +239,21 @@ impl Local {
 
     #[inline]
     fn take_done(&mut self, out: &mut OutArray<dma_completion>) {
-        let count = self.done.len().min(out.left());
-        for done in self.done.iter_mut().take(count) {
+        for done in self.done[self.received..].iter_mut().take(out.left()) {
             out.push(done.complete());
+            self.received += 1;
         }
-        // All at once, because moving them out costs more.
-        if count == self.done.len() {
+        self.tidy_done();
+    }
+
+    /// Frees places of operations that were received, from time to time.
+    #[inline]
+    fn tidy_done(&mut self) {
+        if self.received == self.done.len() {
             self.done.clear();
-        } else {
-            self.done.drain(..count);
+            self.received = 0;
+        } else if self.received >= self.depth {
+            self.done.drain(..std::mem::take(&mut self.received));
         }
     }
 
@@ -274,10 +279,7 @@ impl Local {
 
     pub(super) fn close(mut self, timeout: Duration) -> Result<()> {
         let ended = self.stop(timeout);
-        // Returns the lists of batches.
-        for done in &mut self.done {
-            let _ = done.complete();
-        }
+        self.done.clear();
         for at in 0..self.entries.len() {
             if let Some(op) = self.entries[at].op.take() {
                 // The program has given up the completion, so the result is dropped.
@@ -290,18 +292,14 @@ impl Local {
 
 impl Operations for Local {
     #[inline]
-    fn copy(&mut self, src: Window, dst: Window, token: u64) -> Result<()> {
-        let queue = self.room()?;
-        let available = queue.available();
-        let transfer = queue.copy(src, dst)?;
-        if Self::is_done(queue, available, &transfer) {
-            let op = match transfer.wait() {
-                Ok(operands) => DoneOp::Copy(operands),
-                Err(e) => DoneOp::Failed(Some(Box::new(e.into()))),
-            };
-            self.done.push_back(Done { token, op });
+    fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()> {
+        let (queue, len) = (self.room()?, copy.src.len);
+        let (from, to) = ((&src.window, copy.src.offset), (&dst.window, copy.dst.offset));
+        if len == copy.dst.len && queue.copy_at_once(from, to, len) {
+            self.done.push(Done { token: copy.token, batch: None });
         } else {
-            self.keep(token, Op::Copy(transfer));
+            let transfer = queue.copy(src.window_of(&copy.src)?, dst.window_of(&copy.dst)?)?;
+            self.keep(copy.token, Op::Copy(transfer));
         }
         Ok(())
     }
@@ -322,34 +320,12 @@ impl Operations for Local {
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let queue = self.room()?;
-        let available = queue.available();
-        let (mut taken, list) = batch::take(batch)?;
-        let transfer = match queue.submit(list) {
-            Ok(transfer) => transfer,
-            Err(e) => {
-                let (error, list) = e.into_parts();
-                taken.put_back(list);
-                return Err(error);
-            }
-        };
-        if Self::is_done(queue, available, &transfer) {
-            let op = match transfer.wait() {
-                Ok(list) => {
-                    taken.hold(Some(list));
-                    DoneOp::Batch(batch)
-                }
-                Err(e) => {
-                    let (failure, list) = Failure::with_operands(e);
-                    taken.put_back(list);
-                    DoneOp::Failed(Some(Box::new(failure)))
-                }
-            };
-            self.done.push_back(Done { token, op });
-        } else {
-            taken.hold(None);
-            self.keep(token, Op::Batch(transfer, batch));
+        let mut taken = batch::take(batch)?;
+        if queue.submit_at_once(taken.list()?) {
+            self.done.push(Done { token, batch: Some(taken.hold()) });
+            return Ok(());
         }
-        Ok(())
+        self.submit_list(taken, batch, token)
     }
 
     fn fence(&mut self) -> Result<()> {
@@ -367,12 +343,9 @@ impl Operations for Local {
                 (entry.cancelled, found) = (true, true);
             }
         }
-        let known = self.done.len();
-        // The completions of batches end their use.
-        let (given_up, rest) =
-            std::mem::take(&mut self.done).into_iter().partition(|done| done.token == token);
-        self.done = rest;
-        VecDeque::<Done>::into_iter(given_up).for_each(|mut done| _ = done.complete());
+        let known = self.unreceived();
+        self.done.drain(..std::mem::take(&mut self.received));
+        self.done.retain(|done| done.token != token);
         if found || self.done.len() < known { Ok(()) } else { Err(no_token(token)) }
     }
 
@@ -406,9 +379,9 @@ impl Operations for Local {
 
     fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion> {
         self.flush_others();
-        let done = self.done.iter().position(|done| done.token == token);
-        if let Some(mut done) = done.and_then(|at| self.done.remove(at)) {
-            return Ok(done.complete());
+        let done = self.done[self.received..].iter().position(|done| done.token == token);
+        if let Some(at) = done {
+            return Ok(self.done.remove(self.received + at).complete());
         }
         let is_it = |entry: &Entry| entry.op.is_some() && entry.token == token && !entry.cancelled;
         let at = self.entries.iter().position(is_it).ok_or_else(|| no_token(token))?;
@@ -439,7 +412,7 @@ impl Operations for Local {
             })?
             .run()?;
         queue.take_tokens(&mut self.ended);
-        Ok(self.ended.len() - self.taken + self.done.len())
+        Ok(self.ended.len() - self.taken + self.unreceived())
     }
 
     fn counters(&mut self) -> Counters {

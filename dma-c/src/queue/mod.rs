@@ -15,7 +15,7 @@ use crate::engine;
 use crate::error::{Failure, fail, guard};
 use crate::handles::Table;
 use crate::header::*;
-use crate::region::{LastRegion, window};
+use crate::region::{LastRegion, Region, window};
 use local::Local;
 use shared::Shared;
 
@@ -46,7 +46,7 @@ enum Request {
 
 /// The calls of a queue, for one thread or shared.
 trait Operations {
-    fn copy(&mut self, src: Window, dst: Window, token: u64) -> Result<()>;
+    fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()>;
     fn submit(&mut self, request: Request, token: u64) -> Result<()>;
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()>;
     fn fence(&mut self) -> Result<()>;
@@ -211,7 +211,7 @@ pub(crate) mod calls {
                 let copies = unsafe { slice("copies", copies, count) }?;
                 let (mut done, mut last_src, mut last_dst) = (0, LastRegion::default(), LastRegion::default());
                 let submitted = with!(queue, queue => copies.iter().try_for_each(|copy| {
-                    queue.copy(last_src.window(&copy.src)?, last_dst.window(&copy.dst)?, copy.token)?;
+                    queue.copy(copy, last_src.get(&copy.src)?, last_dst.get(&copy.dst)?)?;
                     done += 1;
                     Ok(())
                 }));

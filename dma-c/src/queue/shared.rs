@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer, Window};
+use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
@@ -16,6 +16,7 @@ use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
 use crate::error::Failure;
 use crate::header::*;
+use crate::region::Region;
 
 /// An operation in flight. It keeps its operands until it is dropped, when its completion is received.
 type Op = Pin<Box<dyn Future<Output = Result<u64, Failure>> + Send>>;
@@ -340,10 +341,10 @@ impl Shared {
 }
 
 impl Operations for &Shared {
-    fn copy(&mut self, src: Window, dst: Window, token: u64) -> Result<()> {
+    fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()> {
         let room = self.room()?;
-        let transfer = self.queue.copy(src, dst)?;
-        room.fill(token, without_result(transfer));
+        let transfer = self.queue.copy(src.window_of(&copy.src)?, dst.window_of(&copy.dst)?)?;
+        room.fill(copy.token, without_result(transfer));
         Ok(())
     }
 
@@ -369,7 +370,8 @@ impl Operations for &Shared {
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let room = self.room()?;
-        let (mut taken, list) = batch::take(batch)?;
+        let mut taken = batch::take(batch)?;
+        let list = taken.take_list()?;
         let transfer = match self.queue.submit(list) {
             Ok(transfer) => transfer,
             Err(e) => {
@@ -378,7 +380,7 @@ impl Operations for &Shared {
                 return Err(error);
             }
         };
-        taken.hold(None);
+        taken.hold().keep();
         let running = Running { transfer, operands: None, split: |list| (list, 0) };
         room.fill(token, Box::pin(RunningBatch { running, batch }));
         Ok(())

@@ -460,7 +460,13 @@ impl Range {
     /// Returns the address space of the bytes, and the first byte's address in it: see [`Location`].
     #[inline]
     pub(crate) fn located(&self) -> (u64, u64) {
-        self.region.0.location.of(self.addr)
+        self.located_at(0)
+    }
+
+    /// Returns what [`located`](Self::located) does, for byte `at`.
+    #[inline]
+    pub(crate) fn located_at(&self, at: usize) -> (u64, u64) {
+        self.region.0.location.of(self.after(at))
     }
 
     pub(crate) fn segment(&self) -> Segment {

@@ -140,6 +140,31 @@ impl Inline {
         Some(Executed::one(0, dst.len))
     }
 
+    /// Copies `len` bytes from byte `src_at` of one view to byte `dst_at` of another one.
+    #[inline]
+    pub(crate) fn copy_part(
+        &self,
+        (src, src_at): (&Range, usize),
+        (dst, dst_at): (&Range, usize),
+        len: usize,
+    ) -> Option<Executed> {
+        let is_inside = |view: &Range, at: usize| at <= view.len && len <= view.len - at;
+        let granted = self.reads(src) & self.writes(dst);
+        if !(granted & self.fits(len) & is_inside(src, src_at) & is_inside(dst, dst_at)) {
+            return None;
+        }
+        let ((src_space, from), (dst_space, to)) = (src.located_at(src_at), dst.located_at(dst_at));
+        if src_space == dst_space && from.abs_diff(to) < len as u64 {
+            return None;
+        }
+        let executor = self.executor.as_ref()?;
+        // SAFETY: the engine, the rights and the overlap were checked, and that both ranges lie inside their
+        // views, which keep their regions registered. The caller has both views, so no reference to their
+        // bytes exists.
+        unsafe { executor.copy(src.addr.offset(src_at), dst.addr.offset(dst_at), len) };
+        Some(Executed::one(0, len))
+    }
+
     /// Copies all `pairs`, or none.
     #[inline]
     pub(crate) fn copy_all<S: Operand, D: Operand>(&self, pairs: &[(S, D)]) -> Option<Executed> {

@@ -450,6 +450,63 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
+    let (engine, other) = (spy(), spy());
+    let queue = engine.queue();
+    let [a, b] = [(); 2].map(|()| engine.window(2 * LIMIT));
+    write(&a, 1);
+    write(&b, 2);
+    let mut expected = bytes(&b);
+    for (from, to, len) in [(3, 5, 9), (0, 2 * LIMIT - 1, 1), (LIMIT, LIMIT / 2, LIMIT)] {
+        assert!(queue.copy_at_once((&a, from), (&b, to), len));
+        expected[to..to + len].copy_from_slice(&bytes(&a)[from..from + len]);
+        assert_eq!(bytes(&b), expected);
+    }
+    // Of one window, as long as the pieces do not overlap.
+    assert!(queue.copy_at_once((&b, 0), (&b, 9), 9) && queue.copy_at_once((&b, 9), (&b, 0), 9));
+    expected.copy_within(0..9, 9);
+    let counters = queue.counters();
+    let bytes_copied = (9 + 1 + LIMIT + 9 + 9) as u64;
+    assert_eq!((counters.submitted, counters.completed, counters.bytes), (5, 5, bytes_copied));
+
+    let end = 2 * LIMIT;
+    let [to_read, to_write] = [Access::READ, Access::WRITE].map(|access| engine.window_with(access));
+    let (hidden, foreign) = (engine.hidden(LIMIT), other.window(LIMIT));
+    for ((src, from), (dst, to), len) in [
+        ((&a, 0), (&b, 0), 0),
+        ((&a, 0), (&b, 0), LIMIT + 1),
+        ((&a, end - 8), (&b, 0), 9),
+        ((&a, 0), (&b, end - 8), 9),
+        ((&a, end + 1), (&b, 0), 1),
+        ((&a, usize::MAX), (&b, 0), 2),
+        ((&a, 0), (&b, usize::MAX), 2),
+        ((&b, 0), (&b, 8), 9),
+        ((&b, 8), (&b, 0), 9),
+        ((&a, 0), (&to_read, 0), 1),
+        ((&to_write, 0), (&b, 0), 1),
+        ((&hidden, 0), (&b, 0), 1),
+        ((&a, 0), (&hidden, 0), 1),
+        ((&foreign, 0), (&b, 0), 1),
+        ((&a, 0), (&foreign, 0), 1),
+    ] {
+        assert!(!queue.copy_at_once((src, from), (dst, to), len), "{src:?} {from}, {dst:?} {to}, {len}");
+    }
+    let mut batch: Batch<_, _> = [(a.slice(..9), b.slice(..9))].into_iter().collect();
+    assert!(queue.submit_at_once(&mut batch));
+    expected[..9].copy_from_slice(&bytes(&a)[..9]);
+    batch.push(a.slice(..9), b.slice(..8));
+    assert!(!queue.submit_at_once(&mut batch));
+    assert_eq!((bytes(&b), engine.script.executed()), (expected, 6));
+
+    // While an operation is in flight, the order would not be that of the queue.
+    let (src, dst) = engine.pair(LIMIT + 1);
+    let long = queue.copy(src, dst).expect("room");
+    assert!(!queue.copy_at_once((&a, 0), (&b, 0), 9));
+    drop(long.wait().expect("done"));
+    assert!(queue.copy_at_once((&a, 0), (&b, 0), 9));
+}
+
+#[test]
 fn nothing_is_executed_while_operations_of_the_queue_are_in_flight() {
     let engine = spy();
     let queue = engine.queue();

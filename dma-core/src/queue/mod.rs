@@ -35,6 +35,7 @@ use crate::planner::wait;
 use crate::planner::{self, Answer, Batch, LogEvent, OpError, Planner};
 use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
+    Window,
 };
 
 /// Grace period for a device to stop. When it expires, memory that the device may still write is leaked. It
@@ -386,6 +387,48 @@ impl Queue {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
+    }
+
+    /// Copies `len` bytes from byte `src_at` of `src` to byte `dst_at` of `dst` within this call, if the
+    /// engine can do that now (see [`Queue`]). Returns false, without a copy, if not, or if the copy is not
+    /// valid: then [`copy`](Self::copy) submits it, or tells the reason.
+    ///
+    /// The operands stay with the caller, and there is no transfer. So this costs less than `copy` where
+    /// pieces of the same windows are copied again and again.
+    ///
+    /// ```
+    /// # use dma_core::{Queue, Result, Window};
+    /// # fn demo(queue: &Queue, ring: &Window, to: &Window, at: usize) -> Result<()> {
+    /// if !queue.copy_at_once((ring, at), (to, 0), 64) {
+    ///     queue.copy(ring.slice(at..at + 64), to.slice(..64))?.wait()?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    #[must_use = "if it is false, nothing was copied"]
+    pub fn copy_at_once(
+        &self,
+        (src, src_at): (&Window, usize),
+        (dst, dst_at): (&Window, usize),
+        len: usize,
+    ) -> bool {
+        self.execute(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len))
+    }
+
+    /// Executes the copies of `batch` within this call, if the engine can do that now (see [`Queue`]).
+    /// Returns false, without a copy, if not, or if a copy is not valid: then [`submit`](Self::submit)
+    /// submits the batch, or tells the reason.
+    // The unique reference excludes references to bytes of the batch's buffers.
+    #[must_use = "if it is false, nothing was copied"]
+    pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
+        self.execute(|inline| inline.copy_all(&batch.pairs))
+    }
+
+    /// Executes an operation within this call, if that is allowed now and `run` finds it valid and short.
+    #[inline]
+    fn execute(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> bool {
+        let state = self.shared.try_borrow_mut();
+        state.is_ok_and(|mut state| state.planner.execute_inline(|inline, _| run(inline)).is_some())
     }
 
     /// Submits the pending descriptors.
