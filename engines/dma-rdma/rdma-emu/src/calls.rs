@@ -12,6 +12,7 @@ use verbs_sys::*;
 
 use crate::config::configured;
 use crate::device::{Completions, LISTED, Nic, Queue, Region, Shared, State, lock, set_errno};
+use crate::network::{Node, patience};
 
 /// Identifies the stand-in. Returns its name.
 #[unsafe(no_mangle)]
@@ -442,8 +443,8 @@ unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     let context = context_of(pd);
-    let state = state_of(context);
-    let mut state = lock(&state);
+    let shared = state_of(context);
+    let mut state = lock(&shared);
     if state.error("create_qp").is_some() {
         return ptr::null_mut();
     }
@@ -453,18 +454,47 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
         set_errno(libc::EINVAL);
         return ptr::null_mut();
     }
-    state.keys += 2;
-    let qp_num = state.keys;
+    let Some(qp_num) = number_of_new(&shared, &mut state) else {
+        set_errno(libc::ENOMEM);
+        return ptr::null_mut();
+    };
     // SAFETY: the object was made by `ibv_create_cq`.
     let cq = unsafe { (*attr.send_cq).handle };
     let depth = u64::from(attr.cap.max_send_wr);
     let waiting = VecDeque::with_capacity(depth as usize);
     let (reset, pd_addr) = (qp_state::RESET, pd.addr());
-    let queue =
-        Queue { state: reset, pd: pd_addr, access: 0, peer: 0, cq, depth, posted: 0, retired: 0, waiting };
+    let queue = Queue {
+        state: reset,
+        pd: pd_addr,
+        access: 0,
+        peer: 0,
+        cq,
+        depth,
+        posted: 0,
+        retired: 0,
+        patience: patience(0),
+        resets: 0,
+        is_asking: false,
+        waiting,
+    };
     state.queues.insert(qp_num, queue);
     let ibv_qp_init_attr { send_cq, recv_cq, srq, qp_context, .. } = attr;
     give(&mut state, ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, handle: 0, qp_num })
+}
+
+/// Returns the number of a new queue pair.
+fn number_of_new(shared: &Shared, state: &mut State) -> Option<u32> {
+    if !state.is_networked {
+        state.keys += 2;
+        return Some(state.keys);
+    }
+    if !state.node.as_ref().is_some_and(Node::is_of_this_process) {
+        // Dropping the place of the process before a fork would end it there.
+        std::mem::forget(state.node.take());
+        state.node = Node::new(Arc::downgrade(shared)).ok();
+    }
+    let State { node, queues, .. } = state;
+    node.as_mut()?.number(|number| queues.contains_key(&number))
 }
 
 /// The state and the number of a queue pair.
@@ -485,7 +515,8 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     // SAFETY: the caller passes valid attributes.
     let attr = unsafe { &*attr };
     let global = state.link_layer == LINK_LAYER_ETHERNET;
-    let Some(queue) = state.queues.get_mut(&number) else { return libc::EINVAL };
+    let State { queues, node, .. } = &mut *state;
+    let Some(queue) = queues.get_mut(&number) else { return libc::EINVAL };
     // ibv_modify_qp(3) lists what each step needs.
     let (from, needs) = match attr.qp_state {
         qp_state::RESET => (queue.state, m::STATE),
@@ -514,11 +545,21 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     match attr.qp_state {
         qp_state::INIT => queue.access = attr.qp_access_flags,
         qp_state::RTR => queue.peer = attr.dest_qp_num,
+        qp_state::RTS => queue.patience = patience(attr.timeout),
         _ => {}
     }
     if attr.qp_state == qp_state::RESET {
         queue.waiting.clear();
         queue.retired = queue.posted;
+        // An answer that comes later is ignored.
+        queue.resets += 1;
+        queue.is_asking = false;
+    }
+    if attr.qp_state == qp_state::RTR
+        && let Some(node) = node.as_mut().filter(|node| node.is_foreign(attr.dest_qp_num))
+        && node.serve().is_err()
+    {
+        return libc::ENOMEM;
     }
     0
 }

@@ -63,6 +63,7 @@ impl Config {
             state.port_down = self.port_down;
             (state.max_qp_wr, state.max_msg_sz) = (self.max_qp_wr, self.max_msg_sz);
             (state.fail_every, state.hangs) = (self.fail_every, self.hangs);
+            state.is_networked = true;
             // A program that runs for weeks reads no records.
             state.records = false;
         })

@@ -7,8 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use verbs_sys::*;
+
+use crate::network::{Job, Node, Request};
 
 /// `IBV_EVENT_CQ_ERR`.
 const EVENT_CQ_ERR: c_int = 0;
@@ -74,6 +77,8 @@ pub struct State {
     pub refuse_after: Option<usize>,
     /// `IBV_EVENT_*` of the next asynchronous events.
     pub events: VecDeque<c_int>,
+    /// Queue pairs reach those of other devices of this kind, which may be of other processes.
+    pub is_networked: bool,
     /// Records [`chains`](Self::chains) and [`flags`](Self::flags).
     pub records: bool,
     /// Lengths of all posted chains.
@@ -84,6 +89,8 @@ pub struct State {
     pub objects: usize,
     pub(crate) random: u64,
     pub(crate) keys: u32,
+    /// The place among other devices, once there is a queue pair.
+    pub(crate) node: Option<Node>,
     pub(crate) regions: HashMap<u32, Region>,
     pub(crate) queues: HashMap<u32, Queue>,
     pub(crate) completions: HashMap<u32, Completions>,
@@ -114,6 +121,11 @@ pub(crate) struct Queue {
     pub(crate) posted: u64,
     /// Requests whose places are free again.
     pub(crate) retired: u64,
+    /// The time to wait for an answer of another device.
+    pub(crate) patience: Duration,
+    pub(crate) resets: u64,
+    /// A request is at another device. Those behind it wait.
+    pub(crate) is_asking: bool,
     pub(crate) waiting: VecDeque<(u64, ibv_send_wr, ibv_sge)>,
 }
 
@@ -154,12 +166,14 @@ impl Default for Nic {
             errors: HashMap::new(),
             refuse_after: None,
             events: VecDeque::new(),
+            is_networked: false,
             records: true,
             chains: Vec::new(),
             flags: Vec::new(),
             objects: 0,
             random: 0x9e37_79b9_7f4a_7c15,
             keys: 0,
+            node: None,
             regions: HashMap::new(),
             queues: HashMap::new(),
             completions: HashMap::new(),
@@ -217,32 +231,27 @@ impl State {
         granted.then(|| region.bytes.wrapping_add((addr - region.base) as usize))
     }
 
-    /// Runs a request, and returns its status.
-    fn run_one(&mut self, number: u32, wr: &ibv_send_wr, sge: &ibv_sge) -> c_int {
+    /// Returns the status of the next request if it is not to be run.
+    fn planned_status(&mut self) -> Option<c_int> {
         let planned = self.statuses.pop_front().filter(|status| *status != 0);
-        if let Some(status) = planned {
-            return status;
+        if planned.is_some() {
+            return planned;
         }
-        if self.port_down || (self.fail_every > 0 && self.random().is_multiple_of(self.fail_every)) {
-            return wc::NO_ANSWER;
-        }
+        let fails = self.port_down || (self.fail_every > 0 && self.random().is_multiple_of(self.fail_every));
+        fails.then_some(wc::NO_ANSWER)
+    }
+
+    /// Runs a request to a queue pair of this device, and returns its status.
+    fn run_one(&self, number: u32, wr: &ibv_send_wr, sge: &ibv_sge) -> c_int {
         let len = u64::from(sge.length);
-        let (pd, peer) = (self.queues[&number].pd, self.queues[&number].peer);
-        let Some(peer) =
-            self.queues.get(&peer).filter(|peer| peer.peer == number && peer.state == qp_state::RTS)
-        else {
-            return wc::NO_ANSWER;
-        };
+        let (pd, to) = (self.queues[&number].pd, self.queues[&number].peer);
         let reads = wr.opcode == WR_RDMA_READ;
-        let (remote, local) =
-            if reads { (access::REMOTE_READ, access::LOCAL_WRITE) } else { (access::REMOTE_WRITE, 0) };
-        if peer.access & remote == 0 {
-            return wc::REMOTE_INVALID;
-        }
-        let Some(remote) = self.granted(peer.pd, wr.rkey, wr.remote_addr, len, remote) else {
-            return wc::REMOTE_ACCESS;
+        let request = Request { reads, to, from: number, rkey: wr.rkey, addr: wr.remote_addr, len };
+        let remote = match self.remote(&request) {
+            Ok(remote) => remote,
+            Err(status) => return status,
         };
-        let Some(local) = self.granted(pd, sge.lkey, sge.addr, len, local) else {
+        let Some(local) = self.granted(pd, sge.lkey, sge.addr, len, local_rights(reads)) else {
             return wc::PROTECTION;
         };
         let (from, to) = if reads { (remote, local) } else { (local, remote) };
@@ -252,10 +261,82 @@ impl State {
         0
     }
 
+    /// Returns the first byte that a request of another queue pair names, or the request's status.
+    fn remote(&self, request: &Request) -> Result<*mut u8, c_int> {
+        let &Request { reads, to, from, rkey, addr, len } = request;
+        let connected = |queue: &&Queue| queue.peer == from && queue.state == qp_state::RTS;
+        let queue = self.queues.get(&to).filter(connected).ok_or(wc::NO_ANSWER)?;
+        let rights = if reads { access::REMOTE_READ } else { access::REMOTE_WRITE };
+        if queue.access & rights == 0 {
+            return Err(wc::REMOTE_INVALID);
+        }
+        self.granted(queue.pd, rkey, addr, len, rights).ok_or(wc::REMOTE_ACCESS)
+    }
+
+    /// Answers a request of another device: copies to or from `bytes`, and returns the status.
+    pub(crate) fn answer(&self, request: &Request, bytes: &mut [u8]) -> c_int {
+        if self.port_down || self.hangs {
+            return wc::NO_ANSWER;
+        }
+        let memory = match self.remote(request) {
+            Ok(memory) => memory,
+            Err(status) => return status,
+        };
+        let ours = bytes.as_mut_ptr();
+        let (from, to) = if request.reads { (memory, ours) } else { (ours, memory) };
+        // SAFETY: the memory lies within a registered region, which its owner keeps mapped until it is
+        // deregistered. `bytes` has the request's length.
+        unsafe { ptr::copy(from, to, bytes.len()) };
+        0
+    }
+
+    /// Sends a request to another device. Returns its status if that is known already.
+    fn ask(&mut self, number: u32, (index, wr, sge): (u64, ibv_send_wr, ibv_sge)) -> Result<(), c_int> {
+        let (len, reads) = (u64::from(sge.length), wr.opcode == WR_RDMA_READ);
+        let &Queue { pd, peer: to, patience, resets, .. } = &self.queues[&number];
+        let local = self.granted(pd, sge.lkey, sge.addr, len, local_rights(reads)).ok_or(wc::PROTECTION)?;
+        let mut bytes = Vec::new();
+        if !reads {
+            bytes.resize(len as usize, 0);
+            // SAFETY: the memory lies within a registered region, which its owner keeps mapped until it is
+            // deregistered. `bytes` has the request's length.
+            unsafe { ptr::copy(local, bytes.as_mut_ptr(), bytes.len()) };
+        }
+        let request = Request { reads, to, from: number, rkey: wr.rkey, addr: wr.remote_addr, len };
+        let node = self.node.as_mut().ok_or(wc::NO_ANSWER)?;
+        let sent = node.send(Job { request, bytes, patience, resets, index, wr, sge });
+        sent.map_err(|_| wc::NO_ANSWER)?;
+        self.queues.entry(number).and_modify(|queue| queue.is_asking = true);
+        Ok(())
+    }
+
+    /// Ends a request that another device has answered.
+    pub(crate) fn finish(&mut self, job: &Job, mut status: c_int) {
+        let (number, reads) = (job.request.from, job.request.reads);
+        let Some(queue) = self.queues.get_mut(&number).filter(|queue| queue.resets == job.resets) else {
+            return;
+        };
+        queue.is_asking = false;
+        let (pd, cq) = (queue.pd, queue.cq);
+        if status == 0 && reads {
+            match self.granted(pd, job.sge.lkey, job.sge.addr, job.request.len, local_rights(reads)) {
+                // SAFETY: the memory lies within a registered region, which its owner keeps mapped until it
+                // is deregistered. `bytes` has the request's length.
+                Some(local) => unsafe { ptr::copy(job.bytes.as_ptr(), local, job.bytes.len()) },
+                None => status = wc::PROTECTION,
+            }
+        }
+        self.complete(cq, number, (job.index, &job.wr), status);
+        if self.completions.get(&cq).is_some_and(|completions| completions.armed) {
+            self.run(cq, u64::MAX);
+        }
+    }
+
     /// Runs up to `most` requests of a completion queue's pairs.
     pub(crate) fn run(&mut self, cq: u32, most: u64) {
         let of_cq = |(number, queue): (&u32, &Queue)| {
-            (queue.cq == cq && !queue.waiting.is_empty()).then_some(*number)
+            let is_ready = queue.cq == cq && !queue.waiting.is_empty() && !queue.is_asking;
+            is_ready.then_some(*number)
         };
         let Some(number) = self.queues.iter().find_map(of_cq) else { return };
         for _ in 0..most {
@@ -264,30 +345,56 @@ impl State {
             if self.hangs && !failed {
                 return;
             }
+            let peer = queue.peer;
             let Some((index, wr, sge)) = queue.waiting.pop_front() else { return };
-            let status = if failed { wc::FLUSHED } else { self.run_one(number, &wr, &sge) };
-            if status != 0
-                && let Some(queue) = self.queues.get_mut(&number)
-            {
-                queue.state = qp_state::ERR;
-            }
-            if self.loses || (status == 0 && wr.send_flags & SEND_SIGNALED == 0) {
-                continue;
-            }
-            let entry = ibv_wc { wr_id: wr.wr_id, status, qp_num: number, ..ibv_wc::default() };
-            let Some(completions) = self.completions.get_mut(&cq) else { return };
-            if completions.entries.len() >= completions.room {
-                // The device reports the overflow, and the completion is lost.
-                self.events.push_back(EVENT_CQ_ERR);
+            let is_foreign = self.node.as_ref().is_some_and(|node| node.is_foreign(peer));
+            let status = if failed {
+                wc::FLUSHED
+            } else if let Some(status) = self.planned_status() {
+                status
+            } else if is_foreign {
+                match self.ask(number, (index, wr, sge)) {
+                    Ok(()) => return,
+                    Err(status) => status,
+                }
+            } else {
+                self.run_one(number, &wr, &sge)
+            };
+            if !self.complete(cq, number, (index, &wr), status) {
                 return;
-            }
-            completions.entries.push_back((entry, number, index + 1));
-            if std::mem::take(&mut completions.armed) {
-                // SAFETY: the channel's file, which is open as long as its completion queue.
-                let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(completions.signal) };
-                // Fails only for a full counter, which is readable.
-                let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
             }
         }
     }
+
+    /// Ends a request. Returns false if its completion is lost.
+    fn complete(&mut self, cq: u32, number: u32, (index, wr): (u64, &ibv_send_wr), status: c_int) -> bool {
+        if status != 0
+            && let Some(queue) = self.queues.get_mut(&number)
+        {
+            queue.state = qp_state::ERR;
+        }
+        if self.loses || (status == 0 && wr.send_flags & SEND_SIGNALED == 0) {
+            return true;
+        }
+        let entry = ibv_wc { wr_id: wr.wr_id, status, qp_num: number, ..ibv_wc::default() };
+        let Some(completions) = self.completions.get_mut(&cq) else { return false };
+        if completions.entries.len() >= completions.room {
+            // The device reports the overflow, and the completion is lost.
+            self.events.push_back(EVENT_CQ_ERR);
+            return false;
+        }
+        completions.entries.push_back((entry, number, index + 1));
+        if std::mem::take(&mut completions.armed) {
+            // SAFETY: the channel's file, which is open as long as its completion queue.
+            let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(completions.signal) };
+            // Fails only for a full counter, which is readable.
+            let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
+        }
+        true
+    }
+}
+
+/// The rights that a request needs to memory of its own side.
+const fn local_rights(reads: bool) -> c_int {
+    if reads { access::LOCAL_WRITE } else { 0 }
 }

@@ -20,12 +20,13 @@
 //! # Divergences
 //!
 //! - *Requests run while they are polled*, or when the completion queue is armed, in no time.
-//! - *Queue pairs of other processes* are not reached: requests to them end as `IBV_WC_RETRY_EXC_ERR`.
-//!   Engines of one process reach each other's exports.
+//! - *Queue pairs of other processes* are reached if these run on this machine, as this user, in this network
+//!   namespace. Their requests run one at a time for each queue pair, and their bytes pass a socket.
 //! - *Events that were not acknowledged* make `ibv_destroy_cq` fail, where rdma-core waits.
 
 mod calls;
 mod config;
 mod device;
+mod network;
 
 pub use device::{Nic, State, wc};

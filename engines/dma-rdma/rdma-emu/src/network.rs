@@ -1,0 +1,283 @@
+//! [`Node`]: requests to queue pairs of other devices, which are those of other processes of this machine and
+//! user. The bytes travel over Unix sockets, and the device that owns the memory checks keys, ranges and
+//! rights.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, Weak};
+use std::thread;
+use std::time::Duration;
+
+use verbs_sys::*;
+
+use crate::device::{State, lock, wc};
+
+/// The bits of a queue pair's number below those of its device.
+const NUMBER_BITS: u32 = 12;
+/// The number of devices on a machine. A queue pair's number has 24 bits.
+const NODES: u32 = 1 << 12;
+/// The longest time to wait for bytes of an answer, where the timeout is longer or none.
+const MAX_PATIENCE: Duration = Duration::from_secs(30);
+/// The length of a request in bytes.
+const REQUEST: usize = 32;
+
+/// A request to another device.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) reads: bool,
+    /// The queue pair of the peer, and that of the request.
+    pub(crate) to: u32,
+    pub(crate) from: u32,
+    pub(crate) rkey: u32,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+}
+
+/// A request that this device has to send.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    /// Bytes to write.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) patience: Duration,
+    /// The number of resets of the queue pair before this request.
+    pub(crate) resets: u64,
+    pub(crate) index: u64,
+    pub(crate) wr: ibv_send_wr,
+    pub(crate) sge: ibv_sge,
+}
+
+// SAFETY: the pointers within are those of a request, which are not followed.
+#[expect(unsafe_code, reason = "passes a request to a thread")]
+unsafe impl Send for Job {}
+
+/// A device's place among those of the machine.
+#[derive(Debug)]
+pub(crate) struct Node {
+    id: u32,
+    /// The process, whose threads a fork does not have.
+    pid: u32,
+    listener: UnixListener,
+    is_served: bool,
+    last: u32,
+    peers: HashMap<u32, Sender<Job>>,
+    state: Weak<Mutex<State>>,
+}
+
+/// The name at which a device is reached. It has no file.
+fn address(id: u32) -> io::Result<SocketAddr> {
+    let user = rustix::process::getuid().as_raw();
+    SocketAddr::from_abstract_name(format!("rdma-emu.{user}.{id}"))
+}
+
+/// Returns whether the other end is a process of this user. Any user may take an abstract name.
+fn is_own(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::getuid())
+}
+
+/// The time to wait for an answer: that of 7 attempts, as the verbs count it.
+pub(crate) fn patience(timeout: u8) -> Duration {
+    let each = Duration::from_nanos(4096).saturating_mul(1 << timeout.min(31));
+    if timeout == 0 { MAX_PATIENCE } else { (7 * each).min(MAX_PATIENCE) }
+}
+
+impl Node {
+    /// Takes a place.
+    pub(crate) fn new(state: Weak<Mutex<State>>) -> io::Result<Self> {
+        let pid = std::process::id();
+        for id in (0..NODES - 1).map(|at| pid.wrapping_add(at) % (NODES - 1) + 1) {
+            match UnixListener::bind_addr(&address(id)?) {
+                Ok(listener) => {
+                    let peers = HashMap::new();
+                    return Ok(Self { id, pid, listener, is_served: false, last: 0, peers, state });
+                }
+                Err(e) if e.kind() == ErrorKind::AddrInUse => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(ErrorKind::AddrInUse.into())
+    }
+
+    /// Returns whether this process has taken the place, and not the one that it was forked from.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Returns a number for a queue pair.
+    pub(crate) fn number(&mut self, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
+        let numbers = 1 << NUMBER_BITS;
+        let mut candidates = (1..=numbers).map(|at| (self.last + at) % numbers);
+        let found = candidates.find(|low| *low > 0 && !is_taken(self.id << NUMBER_BITS | low))?;
+        self.last = found;
+        Some(self.id << NUMBER_BITS | found)
+    }
+
+    /// Returns whether a queue pair is of another device.
+    pub(crate) const fn is_foreign(&self, number: u32) -> bool {
+        number >> NUMBER_BITS != self.id
+    }
+
+    /// Answers requests of other devices from now on.
+    pub(crate) fn serve(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_served, true) {
+            let (listener, state) = (self.listener.try_clone()?, self.state.clone());
+            thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || accept(&listener, &state))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request. [`State::finish`] gets the answer.
+    pub(crate) fn send(&mut self, job: Job) -> io::Result<()> {
+        let peer = job.request.to >> NUMBER_BITS;
+        let sender = match self.peers.get(&peer) {
+            Some(sender) => sender,
+            None => {
+                let ((sender, jobs), state) = (channel(), self.state.clone());
+                thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || ask(peer, &jobs, &state))?;
+                self.peers.entry(peer).or_insert(sender)
+            }
+        };
+        // The thread ends only after this value.
+        sender.send(job).map_err(|_| ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Ends the thread that accepts connections.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+    }
+}
+
+/// The thread that accepts connections of other devices.
+fn accept(listener: &UnixListener, state: &Weak<Mutex<State>>) {
+    while let Ok((stream, _)) = listener.accept() {
+        let state = state.clone();
+        if is_own(&stream) {
+            // Without a thread for it, the peer gets no answer.
+            let _ = thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || answer(stream, &state));
+        }
+    }
+}
+
+/// The thread that answers the requests of a connection, until it ends.
+fn answer(mut stream: UnixStream, state: &Weak<Mutex<State>>) {
+    let mut next = || -> io::Result<()> {
+        let mut request = [0; REQUEST];
+        stream.read_exact(&mut request)?;
+        let request = Request::decode(&request);
+        let state = state.upgrade().ok_or(ErrorKind::BrokenPipe)?;
+        if request.len > u64::from(lock(&state).max_msg_sz) {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut bytes = vec![0; request.len as usize];
+        if !request.reads {
+            stream.read_exact(&mut bytes)?;
+        }
+        let status = lock(&state).answer(&request, &mut bytes);
+        drop(state);
+        stream.write_all(&status.to_le_bytes())?;
+        if request.reads && status == 0 { stream.write_all(&bytes) } else { Ok(()) }
+    };
+    while next().is_ok() {}
+}
+
+/// The thread that sends requests to a device.
+fn ask(peer: u32, jobs: &Receiver<Job>, state: &Weak<Mutex<State>>) {
+    let mut connection = None;
+    for mut job in jobs {
+        let had_connection = connection.is_some();
+        let mut status = exchange(&mut connection, peer, &mut job);
+        if status.is_err() && had_connection {
+            // The connection may be one to a device of before that had this place.
+            connection = None;
+            status = exchange(&mut connection, peer, &mut job);
+        }
+        if status.is_err() {
+            connection = None;
+        }
+        let Some(state) = state.upgrade() else { return };
+        lock(&state).finish(&job, status.unwrap_or(wc::NO_ANSWER));
+    }
+}
+
+/// Sends a request and returns the status of its answer. Bytes that were read replace the job's.
+fn exchange(connection: &mut Option<UnixStream>, peer: u32, job: &mut Job) -> io::Result<i32> {
+    let stream = match connection {
+        Some(stream) => stream,
+        None => connection.insert(UnixStream::connect_addr(&address(peer)?)?),
+    };
+    if !is_own(stream) {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    stream.set_read_timeout(Some(job.patience))?;
+    stream.set_write_timeout(Some(job.patience))?;
+    stream.write_all(&job.request.encode())?;
+    if !job.request.reads {
+        stream.write_all(&job.bytes)?;
+    }
+    let mut status = [0; 4];
+    stream.read_exact(&mut status)?;
+    let status = i32::from_le_bytes(status);
+    if job.request.reads && status == 0 {
+        job.bytes.resize(job.request.len as usize, 0);
+        stream.read_exact(&mut job.bytes)?;
+    }
+    Ok(status)
+}
+
+impl Request {
+    fn encode(&self) -> [u8; REQUEST] {
+        let Self { reads, to, from, rkey, addr, len } = self;
+        let mut bytes = [0; REQUEST];
+        let numbers = [u32::from(*reads), *to, *from, *rkey];
+        for (place, number) in bytes.chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[16..24].copy_from_slice(&addr.to_le_bytes());
+        bytes[24..].copy_from_slice(&len.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; REQUEST]) -> Self {
+        let number = |at: usize| {
+            bytes[4 * at..4 * at + 4].iter().rev().fold(0_u32, |all, byte| all << 8 | u32::from(*byte))
+        };
+        let long = |at: usize| u64::from(number(at)) | u64::from(number(at + 1)) << 32;
+        Self {
+            reads: number(0) != 0,
+            to: number(1),
+            from: number(2),
+            rkey: number(3),
+            addr: long(4),
+            len: long(6),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_decoded_as_they_were_encoded() {
+        let request =
+            Request { reads: true, to: 1 << 23, from: 7, rkey: u32::MAX, addr: 1 << 63 | 5, len: 9 };
+        let decoded = Request::decode(&request.encode());
+        assert_eq!(format!("{decoded:?}"), format!("{request:?}"));
+    }
+
+    #[test]
+    fn devices_have_numbers_of_their_own() {
+        let (mut a, mut b) = (Node::new(Weak::new()).unwrap(), Node::new(Weak::new()).unwrap());
+        let first = a.number(|_| false).unwrap();
+        let second = a.number(|number| number == first + 1).unwrap();
+        assert_eq!(second, first + 2);
+        let other = b.number(|_| false).unwrap();
+        assert!(a.is_foreign(other) && b.is_foreign(first) && !a.is_foreign(second));
+        assert_eq!(a.number(|_| true), None);
+    }
+}
