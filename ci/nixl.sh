@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The NIXL plugin runs in NIXL's own wheels, the oldest 1.x that it accepts and the newest, as PyPI has them: the slots of
 # the table are those of NIXL's own plugins; NIXL reads and calls what the plugin declares; random transfers within a
-# process and between two are right; a transfer to a peer that is killed fails.
+# process and between two are right, also as if these were on two hosts with RDMA; a transfer to a peer that is killed fails.
 #
 #   ci/nixl.sh            what CI runs
 #   ci/nixl.sh full       10,000 transfers over cpu, doca and dsa on their stand-ins, and 100 peers killed
@@ -56,6 +56,10 @@ in_wheel() { # VERSION PROGRAM [ARGUMENT...]
 }
 runner=()
 
+engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
+export DMA_IBVERBS_LIB_DIR=$prefix/rdma
+far=(remote=rdma listen=127.0.0.1 peers=remote)
+
 if [[ "${1:-}" == full ]]; then
     dma-doca/doca-emu/install "$prefix/doca"
     engines/dma-dsa/dsa-emu/install "$prefix/dsa"
@@ -69,6 +73,8 @@ if [[ "${1:-}" == full ]]; then
         in_wheel "$version" "$tests/transfers.py" dsa 10000 7
         runner=()
         in_wheel "$version" "$tests/kills.py" 100 7
+        in_wheel "$version" "$tests/transfers.py" cpu 10000 7 "${far[@]}"
+        in_wheel "$version" "$tests/kills.py" 100 7 "${far[@]}"
     done
     exit
 fi
@@ -81,4 +87,6 @@ for version in "$oldest" "$newest"; do
         in_wheel "$version" "$tests/transfers.py" "$engine" 200 "$RANDOM"
     done
     in_wheel "$version" "$tests/kills.py" 4 "$RANDOM"
+    in_wheel "$version" "$tests/transfers.py" cpu 200 "$RANDOM" "${far[@]}"
+    in_wheel "$version" "$tests/kills.py" 2 "$RANDOM" "${far[@]}"
 done

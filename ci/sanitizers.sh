@@ -76,6 +76,31 @@ targets_of() {
     done
 }
 
+# C programs run on the static library of dma.h, with the runtime of Rust's sanitizer $1: every function, every misuse, broken
+# devices, and the examples. The C programs are instrumented by the C compiler, whose calls this runtime has, too.
+c_programs() {
+    local kind=$1 folder=$2 runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.${1:0:1}san.a program compiler standard
+    local library=$folder/$host/debug/libdma_c.a object
+    mkdir -p "$folder/c"
+    while read -r program compiler standard arguments; do
+        echo "--- $kind: $program $arguments"
+        object=$folder/c/$(basename "$program")
+        # shellcheck disable=SC2086 # words of a command
+        "$compiler" "-std=$standard" -g -O1 -fno-omit-frame-pointer "-fsanitize=$kind" -Idma-c/include -c "dma-c/$program" -o "$object.o" &&
+            c++ "$object.o" "$library" -rdynamic -Wl,--whole-archive "$runtime" -Wl,--no-whole-archive \
+                -lgcc_s -lutil -lrt -lpthread -lm -ldl -o "$object" &&
+            timeout 600 "$object" $arguments </dev/null || return 1
+    done <<'END'
+tests/c/every_call.c cc c99 cpu cpu:threads=0 auto verify+cpu sim:seed=7 sim:profile=dsa,clock=real
+tests/c/misuse.c cc c99
+tests/c/broken_devices.c cc c99
+examples/first_copy.c cc c99 auto
+examples/request_ring.c cc c99 sim:seed=3
+examples/device_faults.c cc c99 7
+examples/owned_handles.cpp c++ c++17 sim:seed=3
+END
+}
+
 # Left out: a test that limits the address space, which the sanitizers take a part of.
 if [[ "$which" != thread ]]; then
     for package in "${packages[@]}"; do
@@ -86,6 +111,11 @@ if [[ "$which" != thread ]]; then
             cargo +nightly test --no-fail-fast --locked --config "$(flags -Zsanitizer=address -Cforce-frame-pointers=yes "$through_libc" --cfg=dma_address_sanitizer)" \
             -p "$package" --target "$host" "${chosen[@]}" -- --skip little_memory_is_an_error_and_no_abort ||
             failed+=("address: $package")
+        [[ "$package" == dma-c ]] || continue
+        CARGO_TARGET_DIR=$targets/san-address cargo +nightly build --locked --config "$(flags -Zsanitizer=address -Cforce-frame-pointers=yes "$through_libc" --cfg=dma_address_sanitizer)" \
+            -p dma-c --lib --target "$host" &&
+            ASAN_OPTIONS=$refuse LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp c_programs address "$targets/san-address" ||
+            failed+=("address: C programs")
     done
     ran=1
 fi
@@ -103,6 +133,10 @@ if [[ "$which" != address ]]; then
                 --config "$(flags -Zsanitizer=thread "$through_libc" --cfg=dma_thread_sanitizer)" -p "$package" \
                 --target "$host" "${chosen[@]}" -- --skip little_memory_is_an_error_and_no_abort ||
                 failed+=("thread: $package")
+            [[ "$package" == dma-c ]] || continue
+            cargo +nightly build --locked -Zbuild-std --config "$(flags -Zsanitizer=thread "$through_libc" --cfg=dma_thread_sanitizer)" \
+                -p dma-c --lib --target "$host" &&
+                c_programs thread "$CARGO_TARGET_DIR" || failed+=("thread: C programs")
         done
     else
         echo "skipped: ThreadSanitizer, without rust-src (rustup component add rust-src --toolchain nightly, or a link from" \

@@ -1,5 +1,6 @@
 #include "backend.hpp"
 
+#include "courier.hpp"
 #include "peer.hpp"
 #include <dma.h>
 
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
 #include <poll.h>
@@ -78,13 +80,31 @@ struct Region {
   uintptr_t address;
   size_t len;
   MemoryType type;
-  dma_region handle;
+  dma_region handle{};
+  // For peers on other hosts, if they can reach it.
+  dma_region far_handle{};
+  dma_export exported{};
+  std::string descriptor = {};
+};
+
+// A peer's memory on another host.
+struct Import {
+  explicit Import(dma_region handle) : handle(handle) {}
+  Import(const Import &) = delete;
+  Import &operator=(const Import &) = delete;
+  ~Import() {
+    if (dma_region_close(handle) != DMA_OK)
+      log(last_error());
+  }
+  const dma_region handle;
 };
 
 // NIXL's memory: a region of this process, or a peer's.
 struct Piece final : Memory {
   std::shared_ptr<Region> region; // null for a peer's
   std::shared_ptr<Peer> peer;
+  std::shared_ptr<Import> import; // Of a peer on another host, or null and the reason.
+  Outcome refusal{};
   uintptr_t address;
   size_t len;
   MemoryType type;
@@ -93,7 +113,9 @@ struct Piece final : Memory {
 };
 
 // Who goes on with a transfer.
-enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS };
+enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS, COURIER };
+
+struct Device;
 
 // A transfer. The lock of the engine guards its state.
 struct Transfer final : Handle {
@@ -103,6 +125,8 @@ struct Transfer final : Handle {
   size_t bytes = 0;
   std::shared_ptr<Peer> peer; // null within the process
   std::vector<iovec> local, remote;
+  Device *device = nullptr; // null for another process of this host
+  std::set<std::shared_ptr<Import>> imports;
   std::string agent;
 
   dma_batch batch{};
@@ -124,6 +148,34 @@ struct Transfer final : Handle {
   bool waits_for_mailbox() const { return mailbox_deadline != Clock::time_point{}; }
 };
 
+// An engine of dma.h with a queue. The lock of the engine guards what is below them.
+struct Device {
+  std::string name = {};
+  dma_engine engine{};
+  dma_queue queue{};
+  uint32_t capabilities = 0;
+
+  std::deque<Transfer *> waiting = {};
+  size_t on_device = 0, bytes_on_device = 0;
+  Clock::duration idle_for{};
+  Clock::time_point last_poll = Clock::now();
+
+  bool is_open() const { return queue.id != 0; }
+
+  bool open(const std::string &engine_name) {
+    name = engine_name;
+    return dma_open(name.c_str(), &engine) == DMA_OK && open_queue();
+  }
+
+  bool open_queue() {
+    dma_engine_info info{};
+    info.size = sizeof info;
+    const bool opened = dma_engine_describe(engine, &info) == DMA_OK && dma_queue_open(engine, nullptr, &queue) == DMA_OK;
+    capabilities = info.capabilities;
+    return opened;
+  }
+};
+
 class Backend final : public Engine {
 public:
   explicit Backend(const InitParameters &init) : Engine(init) {
@@ -138,16 +190,24 @@ public:
         std::lock_guard<std::mutex> lock(mutex_);
         ended_ = true;
       }
+      changed_.notify_all();
       wake();
       thread_.join();
     }
-    if (queue_.id != 0 && dma_queue_close(queue_, 1000) != DMA_OK)
-      log(last_error());
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [this] { return letters_ == 0; });
+    }
+    for (Device *device : {&near_, &far_})
+      if (device->is_open() && dma_queue_close(device->queue, 1000) != DMA_OK)
+        log(last_error());
     for (Transfer *transfer : transfers_)
       if (transfer->batch.id != 0)
         (void)dma_batch_close(transfer->batch);
-    if (engine_.id != 0)
-      (void)dma_close(engine_);
+    if (far_.engine.id != near_.engine.id && far_.engine.id != 0)
+      (void)dma_close(far_.engine);
+    if (near_.engine.id != 0)
+      (void)dma_close(near_.engine);
   }
 
   bool is_remote() const override { return true; }
@@ -155,22 +215,34 @@ public:
   bool has_notifications() const override { return true; }
 
   MemoryTypes memory_types() const override {
-    return capabilities_ & DMA_CAN_REGISTER_DEVICE ? MemoryTypes{DRAM, VRAM} : MemoryTypes{DRAM};
+    return near_.capabilities & DMA_CAN_REGISTER_DEVICE ? MemoryTypes{DRAM, VRAM} : MemoryTypes{DRAM};
   }
 
   Status register_memory(const DescribedRange &range, const MemoryType &type, Memory *&memory) override {
-    dma_region handle{};
-    dma_status status = DMA_UNSUPPORTED;
-    if (type == DRAM)
-      status = dma_region_register(engine_, reinterpret_cast<void *>(range.address), range.len, DMA_READ | DMA_WRITE, &handle);
-    else if (type == VRAM)
-      status = dma_region_register_device(engine_, range.address, range.len, DMA_READ | DMA_WRITE, &handle);
-    else
+    Region region{range.address, range.len, type};
+    if (type != DRAM && type != VRAM)
       return NOT_SUPPORTED;
-    if (status != DMA_OK)
-      return failure_of(status);
+    const bool is_shared = type == DRAM && far_.is_open(), has_two = is_shared && far_.engine.id != near_.engine.id;
+    constexpr uint32_t OWN = DMA_READ | DMA_WRITE, SHARED = OWN | DMA_EXPORT_READ | DMA_EXPORT_WRITE;
+    void *const start = reinterpret_cast<void *>(range.address);
+    dma_status status = type == VRAM
+                            ? dma_region_register_device(near_.engine, range.address, range.len, OWN, &region.handle)
+                            : dma_region_register(near_.engine, start, range.len, is_shared && !has_two ? SHARED : OWN, &region.handle);
+    if (status == DMA_OK && is_shared) {
+      if (has_two)
+        status = dma_region_register(far_.engine, start, range.len, SHARED, &region.far_handle);
+      else
+        region.far_handle = region.handle;
+      if (status == DMA_OK)
+        status = share(region);
+    }
+    if (status != DMA_OK) {
+      const Status failure = failure_of(status);
+      (void)close(region);
+      return failure;
+    }
     auto piece = std::make_unique<Piece>();
-    piece->region = std::make_shared<Region>(Region{range.address, range.len, type, handle});
+    piece->region = std::make_shared<Region>(std::move(region));
     piece->address = range.address;
     piece->len = range.len;
     piece->type = type;
@@ -194,10 +266,8 @@ public:
       if (transfers_.count(transfer))
         close_batch(*transfer);
     }
-    const dma_status status = dma_region_close(piece->region->handle);
-    if (status != DMA_OK) {
-      log(last_error());
-      log("the device of engine " + engine_name_ + " never answered, and may still write to memory that the program is about to "
+    if (close(*piece->region) != DMA_OK) {
+      log("the device of engine " + near_.name + (far_.is_open() ? " or " + far_.name : "") + " never answered, and may still write to memory that the program is about to "
           "free; the program is ended because of that");
       std::abort();
     }
@@ -210,8 +280,14 @@ public:
   }
 
   Status disconnect(const std::string &agent_name) override {
+    // Dropped without the lock, because that waits for the peer's courier.
+    std::shared_ptr<Peer> last;
     std::lock_guard<std::mutex> lock(mutex_);
-    peers_.erase(agent_name);
+    const auto peer = peers_.find(agent_name);
+    if (peer != peers_.end()) {
+      last = std::move(peer->second);
+      peers_.erase(peer);
+    }
     return SUCCESS;
   }
 
@@ -243,6 +319,13 @@ public:
       if (theirs->peer) {
         if (const Status status = check_peer(agent_name, *theirs, *ours))
           return status;
+        if (theirs->import) {
+          transfer->imports.insert(theirs->import);
+          const dma_range from{ours->region->far_handle, local[at].address - ours->address, local[at].len};
+          const dma_range to{theirs->import->handle, remote[at].address - theirs->address, remote[at].len};
+          copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
+          continue;
+        }
         transfer->local.push_back({reinterpret_cast<void *>(local[at].address), local[at].len});
         transfer->remote.push_back({reinterpret_cast<void *>(remote[at].address), remote[at].len});
         continue;
@@ -258,6 +341,7 @@ public:
       copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
     }
     if (!copies.empty()) {
+      transfer->device = transfer->peer ? &far_ : &near_;
       const dma_status status = dma_batch_create(copies.data(), copies.size(), &transfer->batch);
       if (status != DMA_OK)
         return failure_of(status);
@@ -281,7 +365,7 @@ public:
     transfer.notifies = options && options->has_notification;
     transfer.message = transfer.notifies ? options->notification : "";
     transfer.status = IN_PROGRESS;
-    if (transfer.batch.id != 0) {
+    if (transfer.device) {
       submit(transfer);
       progress();
       return transfer.status;
@@ -321,36 +405,44 @@ public:
     return SUCCESS;
   }
 
-  Status describe(const Memory *, std::string &text) const override {
-    text = "1";
+  Status describe(const Memory *memory, std::string &text) const override {
+    const Region &region = *static_cast<const Piece *>(memory)->region;
+    text = region.descriptor.empty() ? "1" : "1 " + region.descriptor;
     return SUCCESS;
   }
 
   Status describe_connection(std::string &text) const override {
-    text = describe_process(mailbox_.name());
+    text = describe_process(mailbox_.name(), post_.address());
     return SUCCESS;
   }
 
   // A peer that cannot be used is an error of its transfers only, because NIXL would drop what other backends know of it.
   Status load_connection(const std::string &agent_name, const std::string &text) override {
     auto peer = std::make_shared<Peer>(text);
+    if (far_.is_open() && (all_are_far_ || peer->usable().status == NOT_SUPPORTED))
+      peer->go_far();
     if (peer->usable().status != SUCCESS)
       log("agent " + agent_name + " cannot be used: " + peer->usable().reason);
     std::lock_guard<std::mutex> lock(mutex_);
-    peers_[agent_name] = std::move(peer);
+    // The former one is dropped after the lock.
+    peers_[agent_name].swap(peer);
     return SUCCESS;
   }
 
   Status load_remote(const DescribedRange &range, const MemoryType &type, const std::string &agent_name,
                      Memory *&memory) override {
-    if (range.text != "1")
+    if (range.text.substr(0, 2) != "1 " && range.text != "1")
       return MISMATCH;
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto peer = peers_.find(agent_name);
-    if (peer == peers_.end())
-      return NOT_FOUND;
     auto piece = std::make_unique<Piece>();
-    piece->peer = peer->second;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto peer = peers_.find(agent_name);
+      if (peer == peers_.end())
+        return NOT_FOUND;
+      piece->peer = peer->second;
+    }
+    if (piece->peer->courier())
+      import(*piece, range);
     piece->address = range.address;
     piece->len = range.len;
     piece->type = type;
@@ -370,8 +462,10 @@ public:
     for (auto &notification : notifications_)
       notifications.push_back(std::move(notification));
     notifications_.clear();
-    if (was_full)
+    if (was_full) {
+      changed_.notify_all();
       wake();
+    }
     return SUCCESS;
   }
 
@@ -386,6 +480,11 @@ public:
       return NOT_FOUND;
     const std::shared_ptr<Peer> peer = found->second;
     lock.unlock();
+    if (peer->courier()) {
+      auto sent = std::make_shared<std::promise<Outcome>>();
+      peer->courier()->send(agent, message, [sent](const Outcome &outcome) { sent->set_value(outcome); });
+      return report(agent_name, sent->get_future().get());
+    }
     const auto deadline = Clock::now() + MAILBOX_PATIENCE;
     for (;;) {
       const Outcome sent = peer->usable().status ? peer->usable() : mailbox_.send(*peer, agent, message);
@@ -399,17 +498,23 @@ public:
 
 private:
   bool open(const Options &options) {
-    std::string ptrace;
-    engine_name_ = default_options()["engine"];
+    std::string near = default_options()["engine"], far, listen, ptrace, peers;
     for (const auto &[name, value] : options) {
       if (name == "engine")
-        engine_name_ = value;
+        near = value;
+      else if (name == "remote")
+        far = value;
+      else if (name == "listen")
+        listen = value;
+      else if (name == "peers")
+        peers = value;
       else if (name == "ptrace")
         ptrace = value;
       else if (name == "stall_ms" && !value.empty() && value.size() < 9 && value.find_first_not_of("0123456789") == value.npos)
         stall_limit_ = milliseconds(std::stoul(value));
       else {
-        log("option " + name + "=" + value + "; the options are engine=NAME, ptrace=any, stall_ms=MILLISECONDS");
+        log("option " + name + "=" + value + "; the options are engine=NAME, remote=NAME, listen=IP:PORT, peers=remote, " +
+            "ptrace=any, stall_ms=MILLISECONDS");
         return false;
       }
     }
@@ -417,27 +522,107 @@ private:
       log("option ptrace=" + ptrace + "; its only value is any");
       return false;
     }
+    if (!peers.empty() && peers != "remote") {
+      log("option peers=" + peers + "; its only value is remote");
+      return false;
+    }
+    if (far.empty() != listen.empty() || (far.empty() && !peers.empty())) {
+      log("the option remote needs the option listen, which is an address of this host, and peers and listen need remote");
+      return false;
+    }
+    all_are_far_ = !peers.empty();
     if (ptrace == "any" && prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 && errno != EINVAL) {
       log("option ptrace=any: " + std::generic_category().message(errno));
       return false;
     }
-    dma_engine_info info{};
-    info.size = sizeof info;
-    if (dma_open(engine_name_.c_str(), &engine_) != DMA_OK || dma_engine_describe(engine_, &info) != DMA_OK ||
-        dma_queue_open(engine_, nullptr, &queue_) != DMA_OK) {
+    if (!near_.open(near)) {
       log(last_error());
       return false;
     }
-    capabilities_ = info.capabilities;
-    if (!(capabilities_ & DMA_CAN_REGISTER)) {
-      log("engine " + engine_name_ + " cannot register memory of the program");
-      return false;
+    if (!far.empty()) {
+      far_.name = far;
+      if (far == near)
+        far_.engine = near_.engine;
+      if (far == near ? !far_.open_queue() : !far_.open(far)) {
+        log(last_error());
+        return false;
+      }
+      const Outcome opened = post_.open(listen, [this](std::string from, std::string message) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return ended_ || notifications_.size() < MAX_NOTIFICATIONS; });
+        if (!ended_)
+          notifications_.emplace_back(std::move(from), std::move(message));
+        return !ended_;
+      });
+      if (opened.status) {
+        log(opened.reason);
+        return false;
+      }
     }
+    for (const Device *device : {&near_, &far_})
+      if (device->is_open() && !(device->capabilities & DMA_CAN_REGISTER)) {
+        log("engine " + device->name + " cannot register memory of the program");
+        return false;
+      }
     if (mailbox_.usable().status || event_.get() < 0) {
       log(event_.get() < 0 ? "eventfd fails" : mailbox_.usable().reason);
       return false;
     }
     return true;
+  }
+
+  // Makes a region reachable for peers on other hosts.
+  static dma_status share(Region &region) {
+    size_t len = 0;
+    dma_status status = dma_region_export(region.far_handle, 0, region.len, DMA_READ | DMA_WRITE, &region.exported);
+    if (status == DMA_OK)
+      status = dma_export_descriptor(region.exported, nullptr, 0, &len);
+    if (status != DMA_OK && status != DMA_OUT_OF_RANGE)
+      return status;
+    std::vector<unsigned char> bytes(len);
+    status = dma_export_descriptor(region.exported, bytes.data(), bytes.size(), &len);
+    region.descriptor = hex(bytes.data(), bytes.size());
+    return status;
+  }
+
+  // Closes a region, after which no device and no peer on another host accesses it. Logs failures.
+  static dma_status close(const Region &region) {
+    dma_status result = DMA_OK;
+    const auto note = [&result](dma_status status) {
+      if (status != DMA_OK) {
+        log(last_error());
+        result = status;
+      }
+    };
+    if (region.exported.id != 0)
+      note(dma_export_revoke(region.exported, 5000));
+    if (region.far_handle.id != region.handle.id && region.far_handle.id != 0)
+      note(dma_region_close(region.far_handle));
+    if (region.handle.id != 0)
+      note(dma_region_close(region.handle));
+    return result;
+  }
+
+  // Imports a peer's memory. A failure is an error of its transfers only, as in `load_connection`.
+  void import(Piece &piece, const DescribedRange &range) const {
+    std::string bytes;
+    dma_region handle{};
+    if (range.text.size() < 3 || !from_hex(range.text.substr(2), bytes)) {
+      piece.refusal = {NOT_SUPPORTED, "its memory is not registered for peers on other hosts"};
+      return;
+    }
+    dma_region_info info{};
+    info.size = sizeof info;
+    const dma_status status = dma_region_import(far_.engine, bytes.data(), bytes.size(), &handle);
+    if (status != DMA_OK) {
+      piece.refusal = {status == DMA_REVOKED ? DISCONNECTED : BACKEND, last_error()};
+      return;
+    }
+    piece.import = std::make_shared<Import>(handle);
+    if (dma_region_describe(handle, &info) != DMA_OK || info.len != range.len) {
+      piece.import = nullptr;
+      piece.refusal = {MISMATCH, "its memory has another length than it was registered with"};
+    }
   }
 
   // The region of a range within the process, or null. NIXL 1.0.0 keeps its view of memory that was deregistered, and
@@ -458,6 +643,8 @@ private:
       log("agent " + agent_name + ": between processes, DRAM only");
       return NOT_SUPPORTED;
     }
+    if (theirs.peer->courier() && !theirs.import)
+      return report(agent_name, theirs.refusal);
     return report(agent_name, theirs.peer->usable());
   }
 
@@ -490,52 +677,76 @@ private:
   }
 
   void submit(Transfer &transfer) const {
-    const dma_status status = dma_queue_submit(queue_, transfer.batch, reinterpret_cast<uint64_t>(&transfer));
+    Device &device = *transfer.device;
+    const dma_status status = dma_queue_submit(device.queue, transfer.batch, reinterpret_cast<uint64_t>(&transfer));
     if (status == DMA_QUEUE_FULL) {
       if (transfer.runner != Runner::QUEUE_IS_FULL)
-        waiting_.push_back(&transfer);
+        device.waiting.push_back(&transfer);
       transfer.runner = Runner::QUEUE_IS_FULL;
     } else if (status != DMA_OK) {
       end(transfer, failure_of(status));
     } else {
-      if (on_device_++ == 0)
-        idle_for_ = {};
-      bytes_on_device_ += transfer.bytes;
+      if (device.on_device++ == 0)
+        device.idle_for = {};
+      device.bytes_on_device += transfer.bytes;
       transfer.runner = Runner::DEVICE;
     }
   }
 
-  // Takes completions, and submits transfers that found the queue full. Stops the queue of a device that stalls.
   void progress() const {
+    progress(near_);
+    if (far_.is_open())
+      progress(far_);
+  }
+
+  // Takes completions, and submits transfers that found the queue full. Stops the queue of a device that stalls.
+  void progress(Device &device) const {
     const auto now = Clock::now();
-    idle_for_ += std::min<Clock::duration>(now - last_poll_, MAX_GAP);
-    last_poll_ = now;
+    device.idle_for += std::min<Clock::duration>(now - device.last_poll, MAX_GAP);
+    device.last_poll = now;
     // With a capacity of 1, the last error is that of this completion.
     dma_completion done;
     size_t count = 0;
-    while (dma_queue_poll(queue_, &done, 1, &count) == DMA_OK && count == 1) {
+    while (dma_queue_poll(device.queue, &done, 1, &count) == DMA_OK && count == 1) {
       Transfer &transfer = *reinterpret_cast<Transfer *>(done.token);
-      on_device_--;
-      bytes_on_device_ -= transfer.bytes;
-      idle_for_ = {};
-      if (done.status == DMA_OK && transfer.notifies)
+      device.on_device--;
+      device.bytes_on_device -= transfer.bytes;
+      device.idle_for = {};
+      const Status status = done.status == DMA_OK ? SUCCESS : failure_of(done.status);
+      if (transfer.peer && (status != SUCCESS || transfer.notifies)) {
+        call_courier(transfer, status);
+        continue;
+      }
+      if (status == SUCCESS && transfer.notifies)
         notifications_.emplace_back(agent, transfer.message);
-      end(transfer, done.status == DMA_OK ? SUCCESS : failure_of(done.status));
+      end(transfer, status);
     }
-    while (!waiting_.empty()) {
-      Transfer &transfer = *waiting_.front();
+    while (!device.waiting.empty()) {
+      Transfer &transfer = *device.waiting.front();
       submit(transfer);
       if (transfer.runner == Runner::QUEUE_IS_FULL)
         break;
-      waiting_.pop_front();
+      device.waiting.pop_front();
     }
     // A slow device copies 100 MB/s at least.
-    if (on_device_ > 0 && idle_for_ > stall_limit_ + milliseconds(bytes_on_device_ / 100'000)) {
-      log("the device of engine " + engine_name_ + " is stalled; its queue is stopped, and all its transfers fail");
-      if (dma_queue_stop(queue_, 0) != DMA_OK)
+    if (device.on_device > 0 && device.idle_for > stall_limit_ + milliseconds(device.bytes_on_device / 100'000)) {
+      log("the device of engine " + device.name + " is stalled; its queue is stopped, and all its transfers fail");
+      if (dma_queue_stop(device.queue, 0) != DMA_OK)
         log(last_error());
-      idle_for_ = {};
+      device.idle_for = {};
     }
+  }
+
+  // Sends the notification of a transfer to another host, or finds out whether a failed transfer's peer is gone.
+  void call_courier(Transfer &transfer, Status status) const {
+    transfer.runner = Runner::COURIER;
+    letters_++;
+    const bool sends = status == SUCCESS && !transfer.cancelled;
+    transfer.peer->courier()->send(sends ? agent : "", sends ? transfer.message : "", [this, &transfer, status](const Outcome &outcome) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      letters_--;
+      end(transfer, transfer.cancelled ? CANCELLED : outcome.status ? report(transfer.agent, outcome) : status);
+    });
   }
 
   // Waits until nothing accesses a transfer's memory on behalf of it. Afterwards its owner may have freed it unless it is the
@@ -543,6 +754,10 @@ private:
   void wait(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
     unsigned polls = 0;
     while (transfers_.count(&transfer) && transfer.runner != Runner::NONE) {
+      if (transfer.runner == Runner::COURIER) {
+        changed_.wait_for(lock, milliseconds(1));
+        continue;
+      }
       if (transfer.runner == Runner::THREADS) {
         if (transfer.has_work())
           work(lock, transfer);
@@ -632,9 +847,9 @@ private:
     }
   }
 
-  std::string engine_name_;
-  dma_engine engine_{};
-  uint32_t capabilities_ = 0;
+  // For this process, and for other hosts.
+  mutable Device near_, far_;
+  bool all_are_far_ = false;
   milliseconds stall_limit_{30'000};
   Mailbox mailbox_;
   File event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -642,22 +857,22 @@ private:
   // Guards everything below, and the transfers.
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  dma_queue queue_{};
   std::set<std::shared_ptr<Region>> regions_;
   mutable std::set<Transfer *> transfers_;
-  mutable std::deque<Transfer *> waiting_, jobs_;
-  mutable size_t on_device_ = 0, bytes_on_device_ = 0;
-  mutable Clock::duration idle_for_{};
-  mutable Clock::time_point last_poll_ = Clock::now();
+  mutable std::deque<Transfer *> jobs_;
+  mutable size_t letters_ = 0; // At couriers, which call back.
   mutable Notifications notifications_;
   std::map<std::string, std::shared_ptr<Peer>> peers_;
   bool ended_ = false;
   std::thread thread_;
+  PostOffice post_; // Its threads end before anything else does.
 };
 
 } // namespace
 
-Options default_options() { return {{"engine", "cpu"}, {"ptrace", ""}, {"stall_ms", "30000"}}; }
+Options default_options() {
+  return {{"engine", "cpu"}, {"remote", ""}, {"listen", ""}, {"peers", ""}, {"ptrace", ""}, {"stall_ms", "30000"}};
+}
 
 Engine *create_engine(const InitParameters &init) { return new Backend(init); }
 

@@ -1,4 +1,5 @@
-// The engine that NIXL drives: an engine of dma.h for copies within the process, and system calls for other processes.
+// The engine that NIXL drives: an engine of dma.h for copies within the process, system calls for other processes of this
+// host, and another engine of dma.h for other hosts.
 #pragma once
 #include "interface.hpp"
 

@@ -1,5 +1,7 @@
 #include "peer.hpp"
 
+#include "courier.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -72,25 +74,40 @@ void File::reset(int fd) {
   fd_ = fd;
 }
 
-std::string describe_process(const std::string &mailbox) {
+std::string describe_process(const std::string &mailbox, const PostAddress &post) {
   const pid_t pid = getpid();
   std::ostringstream text;
   text << FORMAT << ' ' << boot_id() << ' ' << namespace_of("pid") << ' ' << namespace_of("net") << ' ' << pid << ' '
-       << start_time(pid) << ' ' << mailbox;
+       << start_time(pid) << ' ' << post.host << ' ' << post.port << ' '
+       << hex(reinterpret_cast<const unsigned char *>(post.secret.data()), post.secret.size()) << "- " << mailbox;
   return text.str();
 }
 
-Peer::Peer(const std::string &description) : usable_(open(description)) {}
+Peer::Peer(const std::string &description) : post_(std::make_unique<PostAddress>()), usable_(open(description)) {}
+
+Peer::~Peer() = default;
+
+void Peer::go_far() {
+  if (usable_.status == MISMATCH || usable_.status == DISCONNECTED)
+    return;
+  usable_ = post_->exists() ? Outcome{} : Outcome{NOT_SUPPORTED, "its plugin has no option remote, which peers on other hosts need"};
+  if (post_->exists())
+    courier_ = std::make_unique<Courier>(*post_);
+}
 
 Outcome Peer::open(const std::string &description) {
   std::istringstream fields(description);
-  std::string format, boot, pids, network, started;
-  if (!(fields >> format >> boot >> pids >> network >> pid_ >> started >> mailbox_) || format != FORMAT || pid_ <= 0)
+  std::string format, boot, pids, network, started, secret;
+  fields >> format >> boot >> pids >> network >> pid_ >> started >> post_->host >> post_->port >> secret >> mailbox_;
+  // The secret may be empty, so it has a mark at its end.
+  if (!fields || format != FORMAT || pid_ <= 0 || secret.back() != '-' ||
+      !from_hex(secret.substr(0, secret.size() - 1), post_->secret))
     return {MISMATCH, "its description is of another version of this plugin"};
   if (boot != boot_id())
-    return {NOT_SUPPORTED, "it runs on another host; this plugin copies between processes of one host"};
+    return {NOT_SUPPORTED, "it runs on another host; give both plugins the options remote and listen"};
   if (pids != namespace_of("pid") || network != namespace_of("net"))
-    return {NOT_SUPPORTED, "it runs in another PID or network namespace; let the containers share both"};
+    return {NOT_SUPPORTED, "it runs in another PID or network namespace; let the containers share both, or give both "
+                           "plugins the options remote and listen"};
   process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (process_.get() < 0)
     return errno == ESRCH ? Outcome{DISCONNECTED, "it has exited"}

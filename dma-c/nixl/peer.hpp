@@ -1,7 +1,8 @@
-// Other processes of this host: their identity, copies to and from their memory, and messages.
+// Other processes: their identity, and for those of this host, copies to and from their memory, and messages.
 #pragma once
 #include "interface.hpp"
 
+#include <memory>
 #include <string>
 #include <sys/uio.h>
 #include <vector>
@@ -28,8 +29,11 @@ struct Outcome {
   std::string reason = {};
 };
 
-// Identifies this process and its mailbox to peers.
-std::string describe_process(const std::string &mailbox);
+class Courier;
+struct PostAddress;
+
+// Identifies this process, its mailbox, and its address for other hosts to peers.
+std::string describe_process(const std::string &mailbox, const PostAddress &post);
 
 // A place in a list of pieces.
 struct Position {
@@ -44,10 +48,16 @@ struct Position {
 class Peer {
 public:
   explicit Peer(const std::string &description);
+  ~Peer();
 
   // Why transfers with this peer are impossible, or success.
   const Outcome &usable() const { return usable_; }
   const std::string &mailbox() const { return mailbox_; }
+
+  // Reaches it as a process of another host from now on. Only before other calls.
+  void go_far();
+  // null for a process that is reached within the host.
+  Courier *courier() const { return courier_.get(); }
 
   // Whether the process has ended.
   bool has_exited() const;
@@ -61,7 +71,9 @@ private:
   pid_t pid_ = 0;
   File process_;
   std::string mailbox_;
+  std::unique_ptr<PostAddress> post_;
   Outcome usable_;
+  std::unique_ptr<Courier> courier_;
 };
 
 // Receives messages of processes of the same user, and sends them. Any thread may send.

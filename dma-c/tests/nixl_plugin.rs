@@ -26,7 +26,7 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
         std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
     }
     // All sources at once take less time than one after the other.
-    let sources = ["backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
+    let sources = ["courier.cpp", "backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
     let text: String = sources.iter().map(|source| format!("#include <{source}>\n")).collect();
     fs::write(dir.join("plugin.cpp"), text).expect("a file");
     dir
@@ -158,6 +158,58 @@ fn waiting_for_a_mailbox_sleeps() {
 #[test]
 fn unreachable_peers_are_errors() {
     passes("unreachable");
+}
+
+/// Runs a test of two processes as if they were on two hosts with RDMA.
+#[track_caller]
+fn passes_between_hosts(test: &str) {
+    let mut command = host(&PLUGIN, &RELEASE, test);
+    expect_success(command.env("DMA_IBVERBS_LIB_DIR", stand_ins::rdma_emu_prefix()));
+}
+
+#[test]
+fn transfers_between_hosts_are_right() {
+    passes_between_hosts("far");
+}
+
+#[test]
+fn killed_and_stopped_peers_on_other_hosts_are_errors() {
+    passes_between_hosts("far_killed");
+}
+
+/// The examples of FIPS 180-4 and RFC 4231, and lengths around the one from which a message takes another
+/// block.
+#[test]
+fn proofs_between_hosts_are_hmacs_with_sha_256() {
+    let source = DIR.join("hashes.cpp");
+    let text = r#"
+        #include <courier.cpp>
+        #include <peer.cpp>
+        int main() {
+            using namespace dma_nixl;
+            const auto print = [](const Digest &digest) { std::puts(hex(digest.data(), digest.size()).c_str()); };
+            for (const size_t len : {0, 55, 56, 63, 64, 1000})
+                print(sha256(std::string(len, 'a')));
+            print(sha256("abc"));
+            print(hmac("Jefe", "what do ya want for nothing?"));
+            print(hmac(std::string(131, 'ª'), "Test Using Larger Than Block-Size Key - Hash Key First"));
+        }"#;
+    fs::write(&source, format!("#include <cstdio>\n{text}")).expect("a file");
+    let program = DIR.join("hashes");
+    let mut command = compiler("c++", "-std=c++17");
+    command.arg(&source).arg("-I").arg(Path::new(HERE).join("nixl")).arg("-o").arg(&program);
+    expect_success(&mut command);
+    let expected = "\
+        e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n\
+        9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318\n\
+        b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a\n\
+        7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34\n\
+        ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb\n\
+        41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3\n\
+        ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\
+        5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843\n\
+        60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54\n";
+    assert_eq!(expect_success(&mut Command::new(program)), expected);
 }
 
 #[test]

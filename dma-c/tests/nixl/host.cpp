@@ -253,7 +253,9 @@ static void table() {
   CHECK((call<int, const Text &>(agent.engine, connect_, "nobody") == NOT_FOUND));
   CHECK((call<int, const Text &>(agent.engine, disconnect, "nobody") == DONE));
   CHECK(agent.notify("nobody", "note") == NOT_FOUND);
-  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}})
+  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"remote", "cpu"}},
+                             Options{{"listen", "127.0.0.1"}}, Options{{"peers", "remote"}}, Options{{"remote", "cpu"}, {"listen", "eth0"}},
+                             Options{{"remote", "cpu"}, {"listen", "127.0.0.1"}, {"peers", "all"}}})
     CHECK(Agent("bad", bad).failed());
 }
 
@@ -434,35 +436,42 @@ static void a_fault_is_an_error() {
 // Another process, whose memory is mapped here too.
 struct Peer {
   static constexpr size_t LEN = 64 << 20;
-  Peer() {
+  explicit Peer(const Options &options = {}) {
     bytes = static_cast<unsigned char *>(mmap(nullptr, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    int up[2], down[2];
-    CHECK(bytes != MAP_FAILED && pipe(up) == 0 && pipe(down) == 0);
+    int up[2], down[2], back[2];
+    CHECK(bytes != MAP_FAILED && pipe(up) == 0 && pipe(down) == 0 && pipe(back) == 0);
     std::fflush(stdout);
     pid = fork();
     if (pid == 0) {
       close(up[0]);
       close(down[1]);
-      Agent agent("peer");
+      Agent agent("peer", options);
       Object memory = nullptr;
       CHECK(agent.add(bytes, LEN, memory) == DONE);
       const Text text = agent.describe(memory) + "\n" + agent.address();
       CHECK(write(up[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
       close(up[1]);
       // Sends notifications back, until the parent closes the pipe.
-      char request[256];
+      char request[1024];
       const ssize_t len = read(down[0], request, sizeof request);
-      if (len > 0) {
+      if (len > 0 && request[0] != '-') {
         CHECK(agent.meet("me", Text(request, static_cast<size_t>(len))) == DONE);
         for (const auto &[from, note] : agent.wait_notes(3))
           CHECK(from == "me" && agent.notify("me", "got " + note) == DONE);
         CHECK(read(down[0], request, 1) == 0);
       }
       CHECK(agent.remove(memory) == DONE);
+      if (len > 0 && request[0] == '-') {
+        // Its memory is deregistered, and it goes on.
+        CHECK(write(back[1], "-", 1) == 1 && read(down[0], request, 1) == 0);
+        CHECK(agent.notes().empty());
+      }
       _exit(wrong);
     }
     close(up[1]);
     close(down[0]);
+    close(back[1]);
+    output = back[0];
     input = down[1];
     Text all;
     char part[256];
@@ -472,7 +481,15 @@ struct Peer {
     text = all.substr(0, all.find('\n'));
     address = all.substr(all.find('\n') + 1);
   }
-  ~Peer() { munmap(bytes, LEN); }
+  ~Peer() {
+    munmap(bytes, LEN);
+    close(output);
+  }
+  // The peer deregisters its memory.
+  void deregister() {
+    char byte;
+    CHECK(write(input, "-", 1) == 1 && read(output, &byte, 1) == 1);
+  }
   void end() {
     close(input);
     int status = 0;
@@ -486,13 +503,16 @@ struct Peer {
 
   unsigned char *bytes;
   pid_t pid;
-  int input;
+  int input, output;
   Text text, address;
 };
 
-static void between_processes() {
-  Peer peer;
-  Agent agent("me");
+// As of two hosts: all peers are reached by the engine for other hosts.
+static const Options FAR{{"remote", "rdma"}, {"listen", "127.0.0.1"}, {"peers", "remote"}};
+
+static void between_processes(const Options &options) {
+  Peer peer(options);
+  Agent agent("me", options);
   Bytes ours = pattern(Peer::LEN, 1);
   const Object l = agent.add(ours);
   const uint64_t start = reinterpret_cast<uint64_t>(peer.bytes);
@@ -559,10 +579,10 @@ static double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-static void killed_and_stopped_peers_are_errors() {
+static void killed_and_stopped_peers_are_errors(const Options &options) {
   for (int round = 0; round < 10; round++) {
-    Peer peer;
-    Agent agent("me");
+    Peer peer(options);
+    Agent agent("me", options);
     Bytes ours = pattern(Peer::LEN, 5);
     const Object l = agent.add(ours);
     Object r = nullptr, handle = nullptr;
@@ -579,6 +599,7 @@ static void killed_and_stopped_peers_are_errors() {
     CHECK(state == GONE || (state == DONE && std::equal(ours.begin(), ours.end(), peer.bytes)));
     const int again = agent.post(WRITE, left, right, "peer", handle);
     CHECK(again == GONE || agent.wait(handle) == GONE);
+    CHECK(seconds_since(start) < 10);
     CHECK(agent.notify("peer", "note") == GONE);
     CHECK(agent.free(handle) == DONE);
     // It is known from the beginning.
@@ -589,16 +610,16 @@ static void killed_and_stopped_peers_are_errors() {
     agent.unload(r);
     CHECK(agent.remove(l) == DONE);
   }
-  // A stopped peer receives no notifications. When its mailbox is full, sending fails after 5 s.
-  Peer peer;
-  Agent agent("me");
+  // A stopped peer receives no notifications. When its mailbox is full, or it does not answer, sending fails after 5 s.
+  Peer peer(options);
+  Agent agent("me", options);
   CHECK(agent.meet("peer", peer.address) == DONE);
   kill(peer.pid, SIGSTOP);
   const auto start = std::chrono::steady_clock::now();
   int sent = DONE;
   for (int count = 0; count < 100'000 && sent == DONE; count++)
     sent = agent.notify("peer", "note");
-  CHECK(sent == FAILED && seconds_since(start) < 10);
+  CHECK(sent == (options.empty() ? FAILED : GONE) && seconds_since(start) < 10);
   kill(peer.pid, SIGCONT);
   peer.kill_now();
 }
@@ -668,7 +689,7 @@ static void unreachable_peers_are_errors() {
   for (size_t at = 0; at < address.size(); at++)
     if (address[at] == ' ')
       spaces.push_back(at);
-  CHECK(spaces.size() == 6);
+  CHECK(spaces.size() == 9);
   // The format, the host, two namespaces, and the time at which the process was started.
   for (const auto &[at, expected] : std::map<size_t, int>{{0, MISMATCH}, {spaces[0] + 1, UNSUPPORTED}, {spaces[1] + 1, UNSUPPORTED}, {spaces[2] + 1, UNSUPPORTED}, {spaces[4] + 1, GONE}}) {
     Text changed = address;
@@ -693,6 +714,50 @@ static void unreachable_peers_are_errors() {
   CHECK(agent.free(handle) == DONE);
   agent.unload(r);
   CHECK(agent.remove(l) == DONE);
+}
+
+// Memory that a peer on another host has deregistered, a peer that is not reachable, and strangers.
+static void peers_on_other_hosts_grant_what_they_registered() {
+  Peer peer(FAR);
+  Agent agent("me", FAR), near("near");
+  Bytes ours = pattern(4096, 5);
+  const Object l = agent.add(ours), n = near.add(ours);
+  Object r = nullptr, handle = nullptr;
+  CHECK(agent.meet("peer", peer.address) == DONE);
+  CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN - 1, peer.text, r) == DONE);
+  CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{0, 8}}, r), "peer", handle) == MISMATCH);
+  agent.unload(r);
+  CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, "1", r) == DONE);
+  CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{0, 8}}, r), "peer", handle) == UNSUPPORTED);
+  agent.unload(r);
+  // A peer without the option, and an agent without it. The first word is the format, and the second one the host.
+  Text elsewhere = near.address();
+  elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '1' ? '2' : '1';
+  CHECK(agent.meet("near", elsewhere) == DONE && agent.notify("near", "note") == UNSUPPORTED);
+  elsewhere = peer.address;
+  elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '1' ? '2' : '1';
+  CHECK(near.meet("peer", elsewhere) == DONE && near.notify("peer", "note") == UNSUPPORTED);
+  // Another secret. The mailbox is behind it.
+  Text stranger = peer.address;
+  char &digit = stranger[stranger.rfind('-', stranger.rfind(' ')) - 1];
+  digit = digit == '1' ? '2' : '1';
+  CHECK(agent.meet("stranger", stranger) == DONE && agent.notify("stranger", "note") == GONE);
+
+  CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, r) == DONE);
+  CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 4096}}, l), places(peer.bytes, {{0, 4096}}, r), "peer", handle) == DONE);
+  CHECK(agent.post(WRITE, {}, {}, "peer", handle) >= DONE && agent.wait(handle) == DONE);
+  CHECK(std::equal(ours.begin(), ours.end(), peer.bytes));
+  peer.deregister();
+  fill(ours, 6);
+  const Bytes before(peer.bytes, peer.bytes + 4096);
+  const int posted = agent.post(WRITE, {}, {}, "peer", handle);
+  const int state = posted == IN_PROGRESS ? agent.wait(handle) : posted;
+  // The peer is there, and its memory is not.
+  CHECK(state < 0 && state != GONE && std::equal(before.begin(), before.end(), peer.bytes));
+  CHECK(agent.free(handle) == DONE);
+  agent.unload(r);
+  CHECK(agent.remove(l) == DONE && near.remove(n) == DONE);
+  peer.end();
 }
 
 // Memory of a GPU, in all directions.
@@ -779,8 +844,10 @@ int main(int argc, char **argv) {
         {"threads", a_transfer_is_released_while_its_memory_is_deregistered},
         {"stuck", transfers_of_a_stuck_device_fail},
         {"fault", a_fault_is_an_error},
-        {"peers", between_processes},
-        {"killed", killed_and_stopped_peers_are_errors},
+        {"peers", [] { between_processes({}); }},
+        {"killed", [] { killed_and_stopped_peers_are_errors({}); }},
+        {"far", [] { between_processes(FAR); peers_on_other_hosts_grant_what_they_registered(); }},
+        {"far_killed", [] { killed_and_stopped_peers_are_errors(FAR); }},
         {"taken", a_taken_mailbox_gets_nothing},
         {"sleeps", waiting_for_a_mailbox_sleeps},
         {"unreachable", unreachable_peers_are_errors},
@@ -788,7 +855,7 @@ int main(int argc, char **argv) {
         {"gpu", [&] { memory_of_a_gpu(argc > 4 ? argv[4] : "libcuda.so.1"); }},
     };
     for (const auto &[each, test] : tests)
-      if (each == name || (name == "all" && each != "gpu" && each != "lost"))
+      if (each == name || (name == "all" && each != "gpu" && each != "lost" && each.substr(0, 3) != "far"))
         test();
     CHECK(name == "all" || tests.count(name) == 1);
     reinterpret_cast<void (*)()>(dlsym(library, "nixl_plugin_fini"))();

@@ -1,4 +1,4 @@
-"""Peers that are killed during a transfer: kills.py COUNT SEED
+"""Peers that are killed during a transfer: kills.py COUNT SEED [OPTION=VALUE...]
 
 A transfer ends within 5 s. DONE is an answer only if all bytes are in place. The next transfer to the peer fails.
 """
@@ -29,14 +29,14 @@ def state_of(agent, handle):
         return "ERR"
 
 
-def main(count, seed):
+def main(count, seed, options):
     rng = random.Random(seed)
-    me = peers.agent("initiator")
+    me = peers.agent("initiator", **options)
     ours = np.zeros(LENGTH, dtype=np.uint8)
     registered = me.register_memory([(ours.ctypes.data, LENGTH, 0, "")], "DRAM", backends=[peers.BACKEND])
     states, slowest = {"DONE": 0, "ERR": 0}, 0.0
     for at in range(count):
-        target = peers.Target(LENGTH)
+        target = peers.Target(LENGTH, **options)
         me.add_remote_agent(target.metadata)
         operation = rng.choice(("READ", "WRITE"))
         source, destination = (ours, target.memory) if operation == "WRITE" else (target.memory, ours)
@@ -71,4 +71,4 @@ def main(count, seed):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), dict(option.split("=", 1) for option in sys.argv[3:]))

@@ -1,4 +1,4 @@
-"""Random transfers within a process and between two, each verified: transfers.py ENGINE COUNT SEED
+"""Random transfers within a process and between two, each verified: transfers.py ENGINE COUNT SEED [OPTION=VALUE...]
 
 READ and WRITE, 1 to 64 pieces, up to 8 transfers at once, with and without notifications. A model of all memory says
 which bytes are right.
@@ -20,10 +20,10 @@ def pieces(rng, blocks, lengths):
     return [block * BLOCK + rng.randrange(BLOCK - length + 1) for block, length in zip(blocks, lengths)]
 
 
-def main(engine, count, seed):
+def main(engine, count, seed, options):
     rng = random.Random(seed)
-    me = peers.agent("initiator", engine=engine)
-    target = peers.Target(LENGTH)
+    me = peers.agent("initiator", engine=engine, **options)
+    target = peers.Target(LENGTH, **options)
     me.add_remote_agent(target.metadata)
     noise = np.random.default_rng(seed)
     ours = noise.integers(0, 256, LENGTH, dtype=np.uint8)
@@ -75,8 +75,9 @@ def main(engine, count, seed):
     me.deregister_memory(registered, backends=[peers.BACKEND])
     me.remove_remote_agent(target.name)
     target.end()
-    print(f"{engine}: {done} transfers, {local} of them within the process, {sent} notifications, 0 wrong")
+    name = " ".join([engine, *(f"{key}={value}" for key, value in options.items())])
+    print(f"{name}: {done} transfers, {local} of them within the process, {sent} notifications, 0 wrong")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), dict(option.split("=", 1) for option in sys.argv[4:]))
