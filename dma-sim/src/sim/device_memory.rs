@@ -18,9 +18,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 #[derive(Debug)]
 pub(super) struct DeviceMemory {
     /// Addresses for descriptors; nothing can be accessed there.
-    addresses: Mapping,
+    addresses: DeviceMapping,
     /// The bytes.
-    bytes: Mapping,
+    bytes: DeviceMapping,
     file: OwnedFd,
     used: Mutex<Ranges>,
 }
@@ -30,17 +30,17 @@ type Ranges = BTreeMap<usize, usize>;
 
 /// Mapped pages.
 #[derive(Debug)]
-struct Mapping {
+struct DeviceMapping {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: pages that this value owns. Their bytes are accessed through raw pointers only.
-unsafe impl Send for Mapping {}
+unsafe impl Send for DeviceMapping {}
 // SAFETY: a shared reference gives out the address only.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for DeviceMapping {}
 
-impl Mapping {
+impl DeviceMapping {
     /// Maps pages of `file`, or addresses without pages.
     fn new(len: usize, file: Option<&OwnedFd>) -> Result<Self, Errno> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -64,7 +64,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for DeviceMapping {
     fn drop(&mut self) {
         // SAFETY: mapped with this length, and unmapped once. Regions keep the device's memory, so nobody
         // uses it any more.
@@ -88,8 +88,8 @@ impl DeviceMemory {
         };
         let file = memfd_create("dma-sim", MemfdFlags::CLOEXEC).map_err(failed)?;
         ftruncate(&file, size as u64).map_err(failed)?;
-        let bytes = Mapping::new(size, Some(&file)).map_err(failed)?;
-        let addresses = Mapping::new(size, None).map_err(failed)?;
+        let bytes = DeviceMapping::new(size, Some(&file)).map_err(failed)?;
+        let addresses = DeviceMapping::new(size, None).map_err(failed)?;
         Ok(Self { addresses, bytes, file, used: Mutex::default() })
     }
 
