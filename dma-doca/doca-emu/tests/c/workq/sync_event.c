@@ -98,7 +98,7 @@ int main(void)
 
 	/* One wait whose condition holds ends, and one goes on. */
 	OK(doca_workq_submit(workq, &wait.base));
-	wait.value = 7;
+	wait.value = 8;
 	OK(doca_workq_submit(workq, &wait.base));
 	IS(DOCA_ERROR_NO_MEMORY, doca_workq_submit(workq, &get.base));
 	OK(next(workq, DOCA_SYNC_EVENT_JOB_WAIT_GT));
