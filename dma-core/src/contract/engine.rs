@@ -306,7 +306,10 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     fn events(&mut self) -> Option<&mut dyn QueueEvents>;
 
     /// Returns the executor of the queue's short operations. `None`, the default, for a queue that must see
-    /// every operation: those of devices, and of engines that count, record or check operations.
+    /// every operation: those of devices, and of engines that count, record or check operations. An engine
+    /// that chooses between a device and the CPU by measured times offers none either: an executor takes
+    /// every operation up to a constant length, and which member copies faster is known only later, and
+    /// changes.
     ///
     /// The safe API asks once, when it opens the queue. It may then pass short operations to the executor
     /// instead of [`submit`](Self::submit), so that this queue never sees them.
@@ -358,6 +361,31 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     ///
     /// As [`execute`](Self::execute).
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize);
+
+    /// Executes copies of one batch, as [`copy`](Self::copy) does each of them, in any order. The safe API
+    /// passes up to 32 copies in a call, if those of the batch have 4 KiB or more on average. An executor may
+    /// overlap their accesses to memory; the default does not.
+    ///
+    /// # Safety
+    ///
+    /// As [`execute`](Self::execute), for each copy.
+    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
+        for copy in copies {
+            // SAFETY: the caller meets the requirements for each copy.
+            unsafe { self.copy(copy.src, copy.dst, copy.len) };
+        }
+    }
+}
+
+/// A copy of a batch, for [`InlineExecutor::copy_all`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InlineCopy {
+    /// The first byte of the source.
+    pub src: DeviceAddr,
+    /// The first byte of the destination.
+    pub dst: DeviceAddr,
+    /// The length in bytes, at least 1.
+    pub len: usize,
 }
 
 /// A queue that can wake its owner.

@@ -8,10 +8,15 @@ use super::plan::Plan;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
-use crate::{Access, EngineId, InlineExecutor, Operation, RawQueue, Segment, racy_copy};
+use crate::{Access, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy};
 
 /// The most bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
 const MAX_TOTAL: usize = 32;
+
+/// Number of bytes that the copies of a batch have on average if the executor gets several in a call.
+const LONG_COPY: usize = 4 << 10;
+/// Maximum number of copies in a call.
+const COPIES_IN_A_CALL: usize = 32;
 
 /// Number of rows that are prefetched, whose places the processor does not foresee.
 const PREFETCHED_ROWS: usize = 16;
@@ -182,13 +187,38 @@ impl Inline {
             }
             bytes += dst.len;
         }
-        for (src, dst) in pairs {
-            let (src, dst) = (src.single(), dst.single());
-            // SAFETY: as in `copy`, for each pair. The operands are behind a shared reference, so they are
-            // those that were checked.
-            unsafe { executor.copy(src.addr, dst.addr, dst.len) };
+        // Each pair has a byte, so their number is at most `max`.
+        if bytes >= LONG_COPY * pairs.len() {
+            // SAFETY: as in `copy`, for each pair.
+            unsafe { Self::copy_long(&**executor, pairs) };
+        } else {
+            for (src, dst) in pairs {
+                let (src, dst) = (src.single(), dst.single());
+                // SAFETY: as in `copy`, for each pair. The operands are behind a shared reference, so they
+                // are those that were checked.
+                unsafe { executor.copy(src.addr, dst.addr, dst.len) };
+            }
         }
         Some(Executed { result: 0, operations: pairs.len() as u64, bytes })
+    }
+
+    /// Executes copies of single ranges, several in a call.
+    ///
+    /// # Safety
+    ///
+    /// As [`InlineExecutor::copy`], for each pair.
+    #[inline(never)]
+    unsafe fn copy_long<S: Operand, D: Operand>(executor: &dyn InlineExecutor, pairs: &[(S, D)]) {
+        let mut copies = [InlineCopy::default(); COPIES_IN_A_CALL];
+        for pairs in pairs.chunks(COPIES_IN_A_CALL) {
+            for (copy, (src, dst)) in copies.iter_mut().zip(pairs) {
+                let (src, dst) = (src.single(), dst.single());
+                *copy = InlineCopy { src: src.addr, dst: dst.addr, len: dst.len };
+            }
+            // SAFETY: the caller meets the requirements for each pair. The operands are behind a shared
+            // reference, so they are those that it has checked.
+            unsafe { executor.copy_all(&copies[..pairs.len()]) };
+        }
     }
 
     /// Copies rows to one range, or one range to rows. The planner takes all other operands, and rows that

@@ -11,9 +11,9 @@ use std::time::Duration;
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Access, Batch, BufferMut, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, EngineId,
-    EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineExecutor, MemoryRequest, NativeError,
-    Operation, Queue, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo,
-    Result, SharedQueue, SharedQueueOptions, Window,
+    EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest,
+    NativeError, Operation, Queue, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion,
+    RegionInfo, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
 /// Longest operation of the executor.
@@ -25,6 +25,8 @@ const SOON: Duration = Duration::from_secs(5);
 struct Script {
     /// Number of operations that the executor got.
     executed: AtomicUsize,
+    /// Number of calls with several copies.
+    calls_with_several: AtomicUsize,
     /// Number of descriptors that the queue got.
     submitted: AtomicUsize,
     /// True if the next operation of the executor panics.
@@ -167,6 +169,12 @@ unsafe impl InlineExecutor for SpyExecutor {
         // SAFETY: this method and the inner one have the same requirements, which the caller meets.
         unsafe { self.inner.copy(src, dst, len) }
     }
+    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
+        self.script.calls_with_several.fetch_add(1, Ordering::Relaxed);
+        copies.iter().for_each(|_| self.count());
+        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        unsafe { self.inner.copy_all(copies) }
+    }
 }
 
 fn spy() -> Spy {
@@ -206,7 +214,7 @@ impl Spy {
 
     fn pair(&self, len: usize) -> (BufferMut, BufferMut) {
         let mut src = self.allocate(len).expect("memory");
-        src.fill(len as u8);
+        src.fill(len as u8 | 1);
         (src, self.allocate(len).expect("memory"))
     }
 }
@@ -504,6 +512,36 @@ fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
     assert!(!queue.copy_at_once((&a, 0), (&b, 0), 9));
     drop(long.wait().expect("done"));
     assert!(queue.copy_at_once((&a, 0), (&b, 0), 9));
+}
+
+#[test]
+fn long_copies_of_a_batch_are_executed_by_few_calls() {
+    let mut options = ReferenceOptions::default();
+    (options.native, options.inline_limit, options.depth) = (true, 8 << 10, 8);
+    let engine = Spy::of(ReferenceEngine::new(options));
+    let (queue, shared) = (engine.queue(), engine.shared());
+    for (lens, calls) in [
+        (vec![4 << 10; 33], 2),
+        (vec![4 << 10; 32], 1),
+        (vec![8 << 10, 1, 4 << 10], 1),
+        (vec![8 << 10, 1], 1),
+        (vec![4 << 10, (4 << 10) - 1], 0),
+        (vec![1; 100], 0),
+    ] {
+        let pairs = || lens.iter().map(|len| engine.pair(*len)).collect::<Batch<_, _>>();
+        let calls_so_far = || engine.script.calls_with_several.load(Ordering::Relaxed);
+        for is_shared in [false, true] {
+            let (before, executed) = (calls_so_far(), engine.script.executed());
+            let batch = if is_shared {
+                shared.submit(pairs()).expect("valid").wait().expect("done")
+            } else {
+                queue.submit(pairs()).expect("valid").wait().expect("done")
+            };
+            assert_eq!(calls_so_far() - before, calls, "{lens:?}");
+            assert_eq!(engine.script.executed() - executed, lens.len());
+            assert!(batch.iter().all(|(src, dst)| src[..] == dst[..] && dst[0] & 1 == 1));
+        }
+    }
 }
 
 #[test]

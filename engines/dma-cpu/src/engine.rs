@@ -30,11 +30,12 @@ use super::{CpuOptions, Kernel, NAME};
 ///
 /// # Behavior
 ///
-/// - Operations of up to 16 KiB (or [`CpuOptions::inline_limit`], if that is less; with [`CacheHint::Cold`],
-///   below 4 KiB) are executed in the call that submits them ([`InlineExecutor`](dma_core::InlineExecutor)),
-///   through the cache. Other short operations are executed when they are passed to the queue. Long ones are
-///   split into chunks of up to 256 KiB, which the engine's threads and polling threads copy: see
-///   [`CpuOptions`]. A poll copies about one chunk at most.
+/// - Operations of up to 16 KiB (or [`CpuOptions::inline_limit`], if that is less) are executed in the call
+///   that submits them ([`InlineExecutor`](dma_core::InlineExecutor)). Other short operations are executed
+///   when they are passed to the queue. Long ones are split into chunks of up to 256 KiB, which the engine's
+///   threads and polling threads copy: see [`CpuOptions`]. A poll copies about one chunk at most.
+/// - Batches of copies of 4 KiB or more are executed four copies side by side where that is faster, which it
+///   is for data that is not in the cache.
 /// - A descriptor has at most 16 MiB, so that long copies show progress. The safe API splits longer copies.
 /// - Operations of one queue complete in any order, except across fences.
 /// - The engine executes comparisons, CRC-32C and copies with CRC-32C; several threads share long ones. A

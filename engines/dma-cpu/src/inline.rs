@@ -1,28 +1,100 @@
 //! [`ShortOperations`]: executes short operations in the thread that submits them, without the queue.
 #![expect(unsafe_code, reason = "implements `InlineExecutor`")]
 
-use dma_core::{CacheHint, Completion, DeviceAddr, InlineExecutor, Operation, racy_copy};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dma_core::{CacheHint, Completion, DeviceAddr, InlineCopy, InlineExecutor, Operation, racy_copy};
 
 use super::Kernel;
-use super::copy_tuner::{LEARN_MIN, STREAM_MIN};
+use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, ticks};
 use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
 
-/// Executes short operations, through the cache.
+thread_local! {
+    /// Number of copies of [`LEARN_MIN`] bytes that this thread executes without asking a tuner, so that most
+    /// of them take no lock. Threads share no count, because they would contend for its cache line.
+    static UNTIMED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Executes short operations: through the cache, or past it where the hint or measurements say so.
 #[derive(Debug)]
 pub(super) struct ShortOperations {
     max_len: usize,
+    hint: CacheHint,
+    /// Length from which copies may be streamed.
+    may_stream_from: usize,
+    streaming: Option<Kernel>,
+    /// True if copies of [`LEARN_MIN`] bytes are streamed.
+    streams: AtomicBool,
+    /// Learns from copies of [`LEARN_MIN`] bytes.
+    copies: Mutex<CopyTuner>,
+    /// Learns from batches, by their total lengths.
+    batches: Mutex<CopyTuner>,
 }
 
 impl ShortOperations {
-    /// Executes operations that are shorter than those whose kernel the hint or measurements select, up to
-    /// `inline_limit`. Returns `None` if that is 0.
+    /// Executes operations of up to `inline_limit`, and at most [`LEARN_MIN`] bytes. Returns `None` if
+    /// `inline_limit` is 0.
     pub(super) fn new(inline_limit: usize, hint: CacheHint) -> Option<Self> {
-        let max_len = match hint {
-            CacheHint::Cold => STREAM_MIN - 1,
-            CacheHint::Auto | CacheHint::Hot => LEARN_MIN,
+        let streaming = Kernel::streaming();
+        let may_stream_from = match hint {
+            _ if streaming.is_none() => usize::MAX,
+            CacheHint::Hot => usize::MAX,
+            CacheHint::Cold => STREAM_MIN,
+            CacheHint::Auto => LEARN_MIN,
         };
-        (inline_limit > 0).then_some(Self { max_len: inline_limit.min(max_len) })
+        (inline_limit > 0).then(|| Self {
+            max_len: inline_limit.min(LEARN_MIN),
+            hint,
+            may_stream_from,
+            streaming,
+            streams: AtomicBool::new(hint == CacheHint::Cold),
+            copies: Mutex::new(CopyTuner::new()),
+            batches: Mutex::new(CopyTuner::new()),
+        })
+    }
+
+    /// Returns the kernel of copies of at least [`Self::may_stream_from`] bytes.
+    fn kernel(&self) -> Kernel {
+        match self.streaming {
+            Some(streaming) if self.streams.load(Ordering::Relaxed) => streaming,
+            _ => Kernel::memcpy(),
+        }
+    }
+
+    /// Returns the kernel of fills and lists, from which nothing is learned.
+    fn hinted_kernel(&self) -> Kernel {
+        if self.hint == CacheHint::Cold { self.kernel() } else { Kernel::memcpy() }
+    }
+
+    /// Copies at least [`Self::may_stream_from`] bytes.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::copy`].
+    unsafe fn copy_tuned(&self, dst: *mut u8, src: *const u8, len: usize) {
+        let untimed = UNTIMED.get();
+        if self.hint == CacheHint::Auto {
+            if untimed == 0
+                && let Ok(mut tuner) = self.copies.try_lock()
+            {
+                // SAFETY: the caller meets the requirements of the kernel for these ranges.
+                unsafe { tuner.copy(dst, src, len, CacheHint::Auto) };
+                let (untimed, streams) = tuner.skip_untimed(len);
+                UNTIMED.set(untimed);
+                self.streams.store(streams, Ordering::Relaxed);
+                return;
+            }
+            UNTIMED.set(untimed.saturating_sub(1));
+        }
+        // SAFETY: the caller meets the requirements of the kernel for these ranges.
+        unsafe { self.kernel().copy(dst, src, len) }
+    }
+
+    fn batch_tuner(&self) -> MutexGuard<'_, CopyTuner> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -39,9 +111,28 @@ unsafe impl InlineExecutor for ShortOperations {
         if len <= SHORT {
             // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
             unsafe { racy_copy::copy(dst, src, len) }
-        } else {
+        } else if len < self.may_stream_from {
             // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
             unsafe { Kernel::memcpy().copy(dst, src, len) }
+        } else {
+            // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+            unsafe { self.copy_tuned(dst, src, len) }
+        }
+    }
+
+    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
+        let len = copies.iter().map(|copy| copy.len).sum();
+        let (pick, kernel) = {
+            let mut tuner = self.batch_tuner();
+            let pick = tuner.pick(len, self.hint);
+            (pick, tuner.kernel(pick))
+        };
+        let start = if pick.is_timed() { ticks() } else { 0 };
+        // SAFETY: the caller ensures access to all ranges, and that no written byte is named twice.
+        unsafe { kernel.copy_all(copies) };
+        if pick.is_timed() {
+            let took = ticks().wrapping_sub(start);
+            self.batch_tuner().record(pick, took, len);
         }
     }
 
@@ -62,10 +153,14 @@ unsafe impl InlineExecutor for ShortOperations {
             Operation::Crc32c { src, seed } => unsafe {
                 return racy_copy::crc32c(seed, src.addr.as_ptr(), src.len).into();
             },
-            // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
-            Operation::CopyCrc32c { src, dst, seed } => unsafe {
-                return racy_copy::copy_crc32c(seed, dst.addr.as_ptr(), src.addr.as_ptr(), src.len).into();
-            },
+            Operation::CopyCrc32c { src, dst, seed } => {
+                let (to, from) = (dst.addr.as_ptr(), src.addr.as_ptr().cast_const());
+                let past_cache = src.len >= self.may_stream_from && self.kernel().is_streaming();
+                let copy =
+                    if past_cache { racy_copy::copy_crc32c_past_cache } else { racy_copy::copy_crc32c };
+                // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+                return unsafe { copy(seed, to, from, src.len) }.into();
+            }
             Operation::CopyToBoth { src, dst } => {
                 for to in dst {
                     // SAFETY: the caller ensures access to all ranges, and that the destinations overlap
@@ -75,8 +170,10 @@ unsafe impl InlineExecutor for ShortOperations {
                 return 0;
             }
             Operation::Fill { pattern, dst: &[dst] } => {
+                let kernel =
+                    if dst.len < self.may_stream_from { Kernel::memcpy() } else { self.hinted_kernel() };
                 // SAFETY: the caller ensures access to the range.
-                unsafe { Kernel::memcpy().fill(dst.addr.as_ptr(), pattern, dst.len) };
+                unsafe { kernel.fill(dst.addr.as_ptr(), pattern, dst.len) };
                 return 0;
             }
             Operation::Fill { pattern, dst } => (WorkKind::Fill { pattern }, &[][..], dst),
@@ -85,7 +182,70 @@ unsafe impl InlineExecutor for ShortOperations {
         };
         let len = dst.iter().map(|segment| segment.len).sum();
         // SAFETY: the caller meets the requirements of `RawQueue::submit` for these segments.
-        let done = unsafe { Work { kind, src, dst }.run(0, len, Kernel::memcpy()) };
+        let done = unsafe { Work { kind, src, dst }.run(0, len, self.hinted_kernel()) };
         done.expect("only imported memory can fail, which the CPU cannot reach")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+
+    use super::*;
+
+    fn addr(start: *const u8) -> DeviceAddr {
+        DeviceAddr::of(NonNull::new(start.cast_mut()).expect("memory"))
+    }
+
+    /// Copies of the longest operation, often enough that the tuner tries both kernels, and of batches.
+    #[test]
+    fn every_kernel_moves_all_bytes() {
+        for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
+            let executor = ShortOperations::new(32 << 10, hint).expect("it has a limit");
+            assert_eq!(executor.max_len(), LEARN_MIN);
+            let mut timed = 0;
+            for n in 0..2_000 {
+                let src = vec![n as u8 | 1; 2 * LEARN_MIN];
+                let mut dst = vec![0; 2 * LEARN_MIN + 1];
+                // SAFETY: the vectors are longer, and nothing accesses them during the copy.
+                unsafe { executor.copy(addr(src.as_ptr()), addr(dst.as_mut_ptr()), LEARN_MIN) };
+                assert!(dst[..LEARN_MIN] == src[..LEARN_MIN] && dst[LEARN_MIN] == 0, "{hint:?}");
+                timed += usize::from(UNTIMED.get() == 0);
+                dst.fill(0);
+                let copies: Vec<_> = src
+                    .chunks(STREAM_MIN)
+                    .zip(dst.chunks_mut(STREAM_MIN))
+                    .map(|(src, dst)| InlineCopy {
+                        src: addr(src.as_ptr()),
+                        dst: addr(dst.as_mut_ptr()),
+                        len: src.len(),
+                    })
+                    .collect();
+                // SAFETY: the vectors have eight times that length, and nothing accesses them during the
+                // copies.
+                unsafe { executor.copy_all(&copies) };
+                assert!(dst[..2 * LEARN_MIN] == src[..] && dst[2 * LEARN_MIN] == 0, "{hint:?}");
+            }
+            let asks = hint == CacheHint::Auto && Kernel::streaming().is_some();
+            assert!(!asks || timed < 1_000, "{timed} of 2000 copies ask the tuner");
+        }
+    }
+
+    #[test]
+    fn a_hint_selects_the_kernel_of_every_operation() {
+        let is_streamed = |hint, len| {
+            let executor = ShortOperations::new(32 << 10, hint).expect("it has a limit");
+            len >= executor.may_stream_from && executor.kernel().is_streaming()
+        };
+        let streams = Kernel::streaming().is_some();
+        for (hint, len, expected) in [
+            (CacheHint::Cold, STREAM_MIN, streams),
+            (CacheHint::Cold, STREAM_MIN - 1, false),
+            (CacheHint::Hot, LEARN_MIN, false),
+            (CacheHint::Auto, LEARN_MIN, false),
+        ] {
+            assert_eq!(is_streamed(hint, len), expected, "{hint:?}, {len} bytes, before anything is learned");
+        }
+        assert!(ShortOperations::new(0, CacheHint::Auto).is_none());
     }
 }

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use dma_core::CacheHint;
+use dma_core::{CacheHint, InlineCopy};
 
 use super::Kernel;
 use super::kernel::{SHORT, second_level_cache};
@@ -104,6 +104,21 @@ impl CopyTuner {
         });
     }
 
+    /// Copies all ranges, with the kernel that `hint` or measurements select for the sum of their lengths.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::copy`], for each range. No written byte is named twice.
+    pub(super) unsafe fn copy_all(&mut self, copies: &[InlineCopy], hint: CacheHint) {
+        let len = copies.iter().map(|copy| copy.len).sum();
+        let pick = self.pick(len, hint);
+        let Ok(()) = self.run(pick, len, |kernel| {
+            // SAFETY: the caller meets the requirements of the kernel for these ranges.
+            unsafe { kernel.copy_all(copies) };
+            Ok::<_, Infallible>(())
+        });
+    }
+
     /// Fills the `len` bytes at `dst` with `pattern`, with the kernel that `hint` or measurements select.
     ///
     /// Otherwise behaves like [`Kernel::fill`].
@@ -166,6 +181,19 @@ impl CopyTuner {
                 self.classes[index].pick(index, len, self.in_flight)
             }
         }
+    }
+
+    /// Skips picks for copies of `len` bytes that would not be timed. Returns their number, which is even,
+    /// and whether they are streamed.
+    pub(super) fn skip_untimed(&mut self, len: usize) -> (u32, bool) {
+        let index = class_of(len);
+        let class = &mut self.classes[index];
+        let skipped = match class.phase {
+            Phase::Settled => class.left & class.skip(index) & !1,
+            Phase::Probing | Phase::Awaiting => 0,
+        };
+        class.left -= skipped;
+        (skipped, class.streaming)
     }
 
     /// Picks the kernel for work other than a copy on `len` bytes: the current kernel of copies of this

@@ -956,3 +956,28 @@ proptest! {
         }
     }
 }
+
+/// Copies that skip picks lead to the same choice, and few of them ask the tuner.
+#[test]
+fn skipped_picks_count() {
+    const LEN: usize = 16 << 10;
+    for hot in [false, true] {
+        let (mut model, mut tuner) = (Model::new(LEN, 1 + 200_000 * usize::from(!hot), hot), tuner());
+        let (mut asked, mut streamed) = (0, 0);
+        let copies = 300_000;
+        let mut at = 0;
+        while at < copies {
+            model.run(&mut tuner, 1);
+            (asked, at) = (asked + 1, at + 1);
+            let (skipped, streaming) = tuner.skip_untimed(LEN);
+            assert_eq!(skipped % 2, 0);
+            for _ in 0..skipped {
+                model.copy(streaming, true);
+                streamed += usize::from(streaming);
+            }
+            at += skipped as usize;
+        }
+        assert_eq!(streamed > copies / 2, !hot, "{streamed} of {copies}");
+        assert!(asked < copies / 8, "{asked} of {copies} ask");
+    }
+}

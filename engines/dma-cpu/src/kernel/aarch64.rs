@@ -2,10 +2,22 @@
 
 use std::arch::asm;
 
+use dma_core::InlineCopy;
+
 use super::Kernel;
 use super::cached::{self, LINE, pattern_line};
 
-pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, fill };
+pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, copy_all, fill };
+
+/// # Safety
+///
+/// See [`Kernel::copy_all`].
+unsafe fn copy_all(copies: &[InlineCopy]) {
+    for range in copies {
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        unsafe { copy(range.dst.as_ptr(), range.src.as_ptr(), range.len) };
+    }
+}
 
 /// # Safety
 ///

@@ -1,6 +1,6 @@
 //! The path through the cache, for every architecture.
 
-use dma_core::racy_copy;
+use dma_core::{InlineCopy, racy_copy};
 
 /// Size of a pattern block: a cache line on all supported CPUs.
 pub(super) const LINE: usize = 64;
@@ -28,6 +28,18 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     }
     // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
     unsafe { racy_copy::copy(dst, src, len) }
+}
+
+/// Copies all ranges, one after the other.
+///
+/// # Safety
+///
+/// See [`super::Kernel::copy_all`].
+pub(super) unsafe fn copy_all(copies: &[InlineCopy]) {
+    for range in copies {
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        unsafe { copy(range.dst.as_ptr(), range.src.as_ptr(), range.len) };
+    }
 }
 
 /// Returns true if `dst` is less than a line further on in its page than `src` is in its own.

@@ -18,7 +18,10 @@ mod x86_64;
 use std::fmt;
 use std::sync::OnceLock;
 
+use dma_core::InlineCopy;
+
 type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
+type CopyAllFn = unsafe fn(copies: &[InlineCopy]);
 type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
 pub(super) use cached::SHORT;
@@ -46,6 +49,7 @@ pub struct Kernel {
     name: &'static str,
     streaming: bool,
     copy: CopyFn,
+    copy_all: CopyAllFn,
     fill: FillFn,
 }
 
@@ -59,7 +63,13 @@ impl Kernel {
     /// twenty times as long as vectors there (glibc bug 30994).
     #[must_use]
     pub const fn memcpy() -> Self {
-        Self { name: "memcpy", streaming: false, copy: cached::copy, fill: cached::fill }
+        Self {
+            name: "memcpy",
+            streaming: false,
+            copy: cached::copy,
+            copy_all: cached::copy_all,
+            fill: cached::fill,
+        }
     }
 
     /// Returns the best streaming kernel for this CPU, or `None` on an architecture without one.
@@ -110,6 +120,19 @@ impl Kernel {
         // SAFETY: this method and the function have the same requirements, which the caller meets, and the
         // CPU has the instructions (see `all`).
         unsafe { (self.copy)(dst, src, len) }
+    }
+
+    /// Copies all ranges. A streaming kernel overlaps their accesses to memory, and orders all writes before
+    /// later stores once, at the end.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::copy`], for each range. No written byte is named twice.
+    #[inline]
+    pub(super) unsafe fn copy_all(&self, copies: &[InlineCopy]) {
+        // SAFETY: this method and the function have the same requirements, which the caller meets, and the
+        // CPU has the instructions (see `all`).
+        unsafe { (self.copy_all)(copies) }
     }
 
     /// Writes repetitions of `pattern` to the `len` bytes at `dst`, beginning with its first byte. If `len`

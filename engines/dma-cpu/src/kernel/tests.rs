@@ -5,6 +5,8 @@ use std::ops::Range;
 use proptest::prelude::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
+use dma_core::{DeviceAddr, InlineCopy};
+
 use super::{Kernel, cached};
 
 const PAGE: usize = 4096;
@@ -108,6 +110,46 @@ fn copy_matches_the_oracle() {
             prop_assert!(dst.load() == expected, "{}: {len} bytes from {from} to {to:?}", kernel.name());
             prop_assert!(src.load() == input, "{}: source changed", kernel.name());
         }
+    });
+}
+
+#[test]
+fn copies_of_a_batch_match_the_oracle() {
+    let (src, dst) = (Fenced::new(), Fenced::new());
+    let len = prop_oneof![
+        3 => Just(PAGE),
+        1 => 1..=200_usize,
+        2 => PAGE - 70..=PAGE + 70,
+        1 => 1..=3 * PAGE,
+    ];
+    let copies = prop::collection::vec((len, 0..=SIZE, 0..100_usize), 1..14);
+    proptest!(ProptestConfig::with_cases(256), |(copies in copies, aligned: bool, seed: u64)| {
+        let input = noise(seed);
+        src.store(&input);
+        let mut expected = vec![CANARY; SIZE];
+        let (mut to, mut batch) = (0, Vec::new());
+        for (len, from, gap) in copies {
+            let from = from.min(SIZE - len);
+            to += if aligned { 0 } else { gap };
+            if to + len > SIZE {
+                break;
+            }
+            expected[to..to + len].copy_from_slice(&input[from..from + len]);
+            batch.push((from, to, len));
+            to += len;
+        }
+        let addr = |fenced: &Fenced, at| DeviceAddr(fenced.at(at).expose_provenance() as u64);
+        let batch: Vec<_> = batch
+            .into_iter()
+            .map(|(from, to, len)| InlineCopy { src: addr(&src, from), dst: addr(&dst, to), len })
+            .collect();
+        for kernel in Kernel::all() {
+            dst.store(&[CANARY; SIZE]);
+            // SAFETY: all ranges lie within two mappings, which do not overlap, nor do the destinations.
+            unsafe { kernel.copy_all(&batch) };
+            prop_assert!(dst.load() == expected, "{}: {batch:?}", kernel.name());
+        }
+        prop_assert!(src.load() == input, "source changed");
     });
 }
 

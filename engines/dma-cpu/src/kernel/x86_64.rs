@@ -8,6 +8,8 @@ use std::arch::asm;
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
+use dma_core::InlineCopy;
+
 use super::Kernel;
 use super::cached::{self, LINE, pattern_line};
 
@@ -28,14 +30,23 @@ pub(super) fn available() -> impl Iterator<Item = Kernel> {
 
 /// Declares a kernel and its functions, which have the CPU feature that their line needs.
 macro_rules! kernel {
-    ($kernel:ident, $name:literal, $line:ty, $copy:ident, $fill:ident $(, $feature:literal)?) => {
-        const $kernel: Kernel = Kernel { name: $name, streaming: true, copy: $copy, fill: $fill };
+    ($kernel:ident, $name:literal, $line:ty, $copy:ident, $copy_all:ident, $fill:ident $(, $feature:literal)?) => {
+        const $kernel: Kernel =
+            Kernel { name: $name, streaming: true, copy: $copy, copy_all: $copy_all, fill: $fill };
 
         $(#[target_feature(enable = $feature)])?
         unsafe fn $copy(dst: *mut u8, src: *const u8, len: usize) {
             // SAFETY: the caller meets the kernel's requirements, and `available` returns only kernels whose
             // features the CPU has.
             unsafe { copy::<$line>(dst, src, len) }
+            fence();
+        }
+
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $copy_all(copies: &[InlineCopy]) {
+            // SAFETY: the caller meets the kernel's requirements, and `available` returns only kernels whose
+            // features the CPU has.
+            unsafe { copy_all::<$line>(copies) }
         }
 
         $(#[target_feature(enable = $feature)])?
@@ -47,8 +58,8 @@ macro_rules! kernel {
     };
 }
 
-kernel!(AVX2, "avx2", Avx2, copy_avx2, fill_avx2, "avx2");
-kernel!(SSE2, "sse2", Sse2, copy_sse2, fill_sse2);
+kernel!(AVX2, "avx2", Avx2, copy_avx2, copy_all_avx2, fill_avx2, "avx2");
+kernel!(SSE2, "sse2", Sse2, copy_sse2, copy_all_sse2, fill_sse2);
 
 /// Streams one line. Implementations are inlined into a function that has the CPU feature. They are `asm!`
 /// blocks because others may access the bytes concurrently: see [`dma_core::racy_copy`].
@@ -113,6 +124,8 @@ impl Line for Sse2 {
     }
 }
 
+/// Copies without the fence.
+///
 /// # Safety
 ///
 /// See [`Kernel::copy`]. The CPU must have the feature of `L`.
@@ -147,7 +160,68 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     }
     // SAFETY: these are the last `tail` bytes of both ranges.
     unsafe { cached::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
+}
+
+/// Copies ranges in groups of [`STREAMS`], as pages of one range.
+///
+/// # Safety
+///
+/// See [`Kernel::copy_all`]. The CPU must have the feature of `L`.
+#[inline(always)]
+unsafe fn copy_all<L: Line>(copies: &[InlineCopy]) {
+    let (groups, rest) = copies.as_chunks::<STREAMS>();
+    for (number, group) in groups.iter().enumerate() {
+        // SAFETY: the caller meets the requirements for each range, and the CPU has the feature.
+        unsafe { side_by_side::<L>(group, &copies[STREAMS * (number + 1)..]) };
+    }
+    for range in rest {
+        // SAFETY: the caller meets the requirements for each range, and the CPU has the feature.
+        unsafe { copy::<L>(range.dst.as_ptr(), range.src.as_ptr(), range.len) };
+    }
     fence();
+}
+
+/// Copies ranges, a line of each in turn up to the end of the shortest, and prefetches those that are
+/// `next`.
+///
+/// # Safety
+///
+/// See [`Kernel::copy_all`]. The CPU must have the feature of `L`.
+#[inline(always)]
+unsafe fn side_by_side<L: Line>(group: &[InlineCopy; STREAMS], next: &[InlineCopy]) {
+    let next: [(*const u8, usize); STREAMS] = std::array::from_fn(|stream| {
+        next.get(stream).map_or((std::ptr::null(), 0), |range| (range.src.as_ptr().cast_const(), range.len))
+    });
+    let heads = group.map(|range| range.dst.as_ptr().align_offset(LINE).min(range.len));
+    let mut ranges = [(std::ptr::null_mut(), std::ptr::null(), 0); STREAMS];
+    for stream in 0..STREAMS {
+        let (range, head) = (group[stream], heads[stream]);
+        let (dst, src) = (range.dst.as_ptr(), range.src.as_ptr().cast_const());
+        // SAFETY: these are the first `head` bytes of both ranges.
+        unsafe { cached::copy(dst, src, head) };
+        ranges[stream] = (dst.wrapping_add(head), src.wrapping_add(head), range.len - head);
+    }
+    let shortest = ranges.iter().map(|(.., len)| *len).min().unwrap_or(0);
+    let end = shortest / LINE * LINE;
+    let turn = |at: usize| {
+        for (dst, src, _) in &ranges {
+            // SAFETY: the line lies in the range, and `dst` is line-aligned.
+            unsafe { line::<L>(*dst, *src, at) };
+        }
+    };
+    let near = end.saturating_sub(AHEAD);
+    for at in (0..near).step_by(LINE) {
+        ranges.iter().for_each(|(_, src, _)| prefetch(*src, at + AHEAD));
+        turn(at);
+    }
+    for at in (near..end).step_by(LINE) {
+        next.iter().for_each(|(src, len)| prefetch(*src, (at - near).min(*len)));
+        turn(at);
+    }
+    for (dst, src, len) in ranges {
+        // SAFETY: these are the other bytes of both ranges.
+        unsafe { copy::<L>(dst.wrapping_add(end), src.wrapping_add(end), len - end) };
+    }
 }
 
 /// Copies `N` pages from offset `at`, a line of each in turn, prefetching up to `end` and never beyond.

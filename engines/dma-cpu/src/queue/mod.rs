@@ -9,11 +9,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dma_core::{
-    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, InlineExecutor, NativeError, Operation,
-    Outcome, QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
+    CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, InlineCopy, InlineExecutor, NativeError,
+    Operation, Outcome, QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
 };
 
-use super::copy_tuner::{CopyTuner, Pick, hot_cost, ticks};
+use super::copy_tuner::{CopyTuner, Pick, STREAM_MIN, hot_cost, ticks};
 use super::event::Event;
 use super::execute::{Failure, Work, WorkKind, is_local};
 use super::inline::ShortOperations;
@@ -39,6 +39,8 @@ const CHUNK_COST: usize = 1 << 10;
 const JOBS_TURN: u32 = 8;
 /// Chunks are a multiple of this.
 const PAGE: usize = 4096;
+/// Number of consecutive copies that are executed together, if each has [`STREAM_MIN`] bytes or more.
+const TOGETHER: std::ops::RangeInclusive<usize> = 8..=32;
 /// Longest descriptor. It completes long before a caller considers the engine stalled, and in fewer polls (of
 /// about one chunk each) than a waiter makes before it sleeps.
 pub(super) const MAX_TRANSFER: usize = 16 << 20;
@@ -52,6 +54,8 @@ pub(super) struct CpuQueue {
     hint: CacheHint,
     copies: CopyTuner,
     fills: CopyTuner,
+    /// For [`copy_together`](CpuQueue::copy_together), by the total lengths.
+    batches: CopyTuner,
     /// End of the queue's busy time in trials, as of [`Job::busy`].
     busy_until: u64,
     /// Descriptors that are done without a result and have not been reported.
@@ -104,6 +108,7 @@ impl CpuQueue {
             hint,
             copies: tuner(),
             fills: tuner(),
+            batches: CopyTuner::new(),
             busy_until: 0,
             done: Tokens::new(options.depth),
             ended: VecDeque::new(),
@@ -128,6 +133,48 @@ impl CpuQueue {
     fn must_wait(&self, fence: bool) -> bool {
         self.jobs.outstanding() > 0
             && !(self.jobs.finished_before(self.fence) && (!fence || self.jobs.all_finished()))
+    }
+
+    /// Executes the first descriptors together, if they are short copies of local memory that are long enough
+    /// to gain from that. Returns their number, which is in [`TOGETHER`].
+    ///
+    /// # Safety
+    ///
+    /// See [`RawQueue::submit`].
+    #[inline]
+    unsafe fn copy_together(&mut self, batch: &[Descriptor<'_>]) -> Option<usize> {
+        let is_candidate = batch.len() >= *TOGETHER.start() && batch[0].len() >= STREAM_MIN;
+        if !is_candidate || self.jobs.outstanding() > 0 {
+            return None;
+        }
+        // SAFETY: the caller meets the requirements of `RawQueue::submit` for the batch.
+        unsafe { self.copy_candidates(batch) }
+    }
+
+    /// # Safety
+    ///
+    /// See [`RawQueue::submit`].
+    #[inline(never)]
+    unsafe fn copy_candidates(&mut self, batch: &[Descriptor<'_>]) -> Option<usize> {
+        let mut copies = [InlineCopy::default(); *TOGETHER.end()];
+        let mut count = 0;
+        for (copy, descriptor) in copies.iter_mut().zip(batch) {
+            let Operation::Copy { src, dst } = descriptor.operation() else { break };
+            let fits = (STREAM_MIN..=self.inline_limit).contains(&src.len);
+            if !(fits && is_local(src.key) && is_local(dst.key)) || descriptor.fence() {
+                break;
+            }
+            *copy = InlineCopy { src: src.addr, dst: dst.addr, len: src.len };
+            count += 1;
+        }
+        if !TOGETHER.contains(&count) {
+            return None;
+        }
+        // SAFETY: the caller ensures access to all ranges, and that they do not overlap: none of the copies
+        // waits for another.
+        unsafe { self.batches.copy_all(&copies[..count], self.hint) };
+        batch[..count].iter().for_each(|descriptor| self.done.push(descriptor.token()));
+        Some(count)
     }
 
     /// Executes or publishes an operation other than a short copy of local memory.
@@ -346,7 +393,12 @@ unsafe impl RawQueue for CpuQueue {
         }
         let room = self.depth - self.done.len() - self.ended.len() - self.jobs.outstanding();
         let batch = &batch[..batch.len().min(room)];
-        for descriptor in batch {
+        let mut left = batch;
+        // SAFETY: the caller meets the requirements of this function for the batch.
+        while let Some(taken) = unsafe { self.copy_together(left) } {
+            left = &left[taken..];
+        }
+        for descriptor in left {
             match descriptor.operation() {
                 Operation::Copy { src, dst }
                     if is_local(src.key)

@@ -54,6 +54,55 @@ fn readable(queue: &CpuQueue) -> bool {
     rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).unwrap() == 1
 }
 
+/// Returns the number of copies at the beginning of a batch of these lengths that are executed together.
+fn together(queue: &mut CpuQueue, lens: &[usize], fence_at: Option<usize>) -> usize {
+    let src: Vec<Vec<u8>> = lens.iter().zip(1..).map(|(len, byte)| vec![byte; *len]).collect();
+    let mut dst: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
+    let batch: Vec<_> = src
+        .iter()
+        .zip(&mut dst)
+        .zip(0..)
+        .map(|((src, dst), token)| copy(token, src, dst).with_fence(fence_at == Some(token as usize)))
+        .collect();
+    // SAFETY: the buffers outlive the copies, and the test does not access them before they are done.
+    let taken = unsafe { queue.copy_together(&batch) }.unwrap_or(0);
+    // SAFETY: the buffers outlive the copies, and the test does not access them before they are done.
+    assert_eq!(unsafe { queue.submit(&batch[taken..]) }.expect("room"), batch.len() - taken);
+    let mut completions = [Completion::done(0); 64];
+    let mut tokens = Vec::new();
+    while tokens.len() < batch.len() {
+        let n = queue.poll(&mut completions);
+        assert!(completions[..n].iter().all(|completion| completion.outcome == Outcome::Done));
+        tokens.extend(completions[..n].iter().map(|completion| completion.token));
+    }
+    tokens.sort_unstable();
+    assert!(tokens.iter().copied().eq(0..batch.len() as u64), "each is reported once: {tokens:?}");
+    assert_eq!(dst, src);
+    taken
+}
+
+#[test]
+fn copies_are_executed_together_if_they_are_short_and_long_enough() {
+    let pool = Arc::new(Pool::new(0));
+    let options = QueueOptions::new().with_depth(64);
+    for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
+        let mut queue = CpuQueue::open(EngineId::unique(), &options, 32 << 10, hint, &pool).unwrap();
+        let mut taken = |lens: &[usize], fence_at| together(&mut queue, lens, fence_at);
+        assert_eq!(taken(&[STREAM_MIN; 40], None), 32);
+        assert_eq!(taken(&[STREAM_MIN; 8], None), 8);
+        assert_eq!(taken(&[STREAM_MIN; 7], None), 0);
+        assert_eq!(taken(&[STREAM_MIN - 1; 40], None), 0);
+        assert_eq!(taken(&[[STREAM_MIN; 9].as_slice(), &[5, 32 << 10, 70_000]].concat(), None), 9);
+        assert_eq!(taken(&[[32 << 10; 10].as_slice(), &[(32 << 10) + 1; 10]].concat(), None), 10);
+        assert_eq!(taken(&[STREAM_MIN; 20], Some(12)), 12, "up to the fence");
+        assert_eq!(taken(&[STREAM_MIN; 20], Some(3)), 0);
+        // Again and again, so that the tuner probes both kernels.
+        for _ in 0..200 {
+            assert_eq!(taken(&[STREAM_MIN; 16], None), 16);
+        }
+    }
+}
+
 /// Operations with a result are executed during submission up to twice the limit of others.
 #[test]
 fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {

@@ -82,6 +82,9 @@ fn reduce(sum: uint64x2_t) -> u32 {
 /// Does nothing, because the processor prefetches by itself.
 const fn prefetch(_: *const u8) {}
 
+/// Does nothing, for the same reason.
+const fn prefetch_next<const TO: u8, const LEN: usize>(_: *mut u8, _: *const u8) {}
+
 /// Processes bytes that do not fill a vector: 8 at a time, then one at a time.
 ///
 /// # Safety

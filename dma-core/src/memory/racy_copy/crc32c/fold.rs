@@ -27,8 +27,9 @@ pub(super) const fn power(n: usize) -> u64 {
 
 /// Declares `run`, for vectors of `width` bytes. The surrounding module provides the processor's
 /// instructions: `next` (loads a vector, and stores it to the destination), `spread` (puts factors into each
-/// 16 bytes), `start` (adds the CRC to the first bytes), `fold`, `reduce` (to a CRC), `prefetch` and `short`
-/// (processes bytes that do not fill a vector).
+/// 16 bytes), `start` (adds the CRC to the first bytes), `fold`, `reduce` (to a CRC), `prefetch` (lines of
+/// four pages), `prefetch_next` (lines of both ranges), and `short` (processes bytes that do not fill a
+/// vector).
 macro_rules! folds {
     ($width:literal, $features:literal) => {
         /// Returns the register of the CRC after `len` bytes, of at least one vector. `TO` selects the
@@ -84,6 +85,10 @@ macro_rules! folds {
                 let mut d = next(at + 3 * WIDTH);
                 at += 4 * WIDTH;
                 while len - at >= 4 * WIDTH {
+                    if len - at >= AHEAD + 4 * WIDTH {
+                        let ahead = at + AHEAD;
+                        prefetch_next::<TO, { 4 * WIDTH }>(dst.wrapping_add(ahead), src.wrapping_add(ahead));
+                    }
                     a = fold(a, by_four, next(at));
                     b = fold(b, by_four, next(at + WIDTH));
                     c = fold(c, by_four, next(at + 2 * WIDTH));

@@ -215,6 +215,26 @@ mod wide {
         _mm_crc32_u64(crc, _mm_extract_epi64::<1>(sum) as u64) as u32
     }
 
+    /// Prefetches `LEN` bytes of the source, and of a destination that is written through the cache.
+    ///
+    /// Without it, stores wait for the lines of a destination that is not cached: copies of 4 KiB then take
+    /// longer than `rep movsb`, which needs no such lines, and a CRC together.
+    #[inline]
+    fn prefetch_next<const TO: u8, const LEN: usize>(dst: *mut u8, src: *const u8) {
+        for at in (0..LEN).step_by(LINE) {
+            // SAFETY: a prefetch cannot fault.
+            unsafe {
+                asm!("prefetcht0 [{}]", in(reg) src.wrapping_add(at), options(nostack, preserves_flags));
+            }
+            if TO == CACHE {
+                // SAFETY: a prefetch cannot fault, and changes no byte.
+                unsafe {
+                    asm!("prefetchw [{}]", in(reg) dst.wrapping_add(at), options(nostack, preserves_flags));
+                }
+            }
+        }
+    }
+
     /// Prefetches one line of each of four pages.
     #[inline]
     fn prefetch(line: *const u8) {
