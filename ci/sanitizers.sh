@@ -94,6 +94,7 @@ c_programs() {
 tests/c/every_call.c cc c99 cpu cpu:threads=0 auto verify+cpu sim:seed=7 sim:profile=dsa,clock=real
 tests/c/misuse.c cc c99
 tests/c/broken_devices.c cc c99
+tests/c/interleaved.c cc c99
 examples/first_copy.c cc c99 auto
 examples/request_ring.c cc c99 sim:seed=3
 examples/device_faults.c cc c99 7

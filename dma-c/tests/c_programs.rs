@@ -129,6 +129,12 @@ fn every_misuse_is_a_status() {
 }
 
 #[test]
+fn completions_are_reported_once_in_any_order_of_calls() {
+    let text = run(&build("cc", "c99", "tests/c/interleaved.c", &[]), &[], &[]);
+    assert_eq!(text.trim(), "right");
+}
+
+#[test]
 fn regions_close_only_when_no_device_may_write_them() {
     let text = run(&build("cc", "c99", "tests/c/broken_devices.c", &[]), &[], &[]);
     assert!(text.ends_with("right\n"), "{text}");
