@@ -1,21 +1,23 @@
 #!/bin/sh
-# Runs the test programs of ci/aarch64.sh.
+# Runs the test programs of ci/aarch64.sh: /list has each one's folder and path.
 sed -n 's/^KernelPageSize: */pages of /p' /proc/self/smaps | head -n 1
 export RUST_TEST_THREADS=2 RUST_BACKTRACE=1
+tar -xf /files.tar -C /
+rm /files.tar
 mount -t tmpfs tmpfs /tmp
 
 failed=
-for program in /tests/*; do
+while read -r folder program; do
     name=$(basename "$program")
     begun=$(cut -d . -f 1 /proc/uptime)
     echo "--- $name"
-    if "$program" --quiet >/tmp/output 2>&1; then
+    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --quiet) >/tmp/output 2>&1; then
         grep '^test result: ' /tmp/output
     else
         cat /tmp/output
         failed="$failed $name"
     fi
     echo "$(($(cut -d . -f 1 /proc/uptime) - begun)) s"
-done
+done </list
 [ -z "$failed" ] || echo "FAILED:$failed"
 [ -z "$failed" ]
