@@ -171,6 +171,39 @@ impl TransferFlags {
     }
 }
 
+/// A value that is dropped if a panic unwinds, and not otherwise.
+pub(crate) struct DropOnUnwind<T>(ManuallyDrop<T>);
+
+impl<T> DropOnUnwind<T> {
+    #[inline(always)]
+    pub(crate) const fn new(value: ManuallyDrop<T>) -> Self {
+        Self(value)
+    }
+
+    #[inline(always)]
+    pub(crate) fn into_inner(self) -> ManuallyDrop<T> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used afterwards, and its destructor does not run.
+        unsafe { std::ptr::read(&this.0) }
+    }
+}
+
+impl<T> std::ops::Deref for DropOnUnwind<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for DropOnUnwind<T> {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the value after its owner.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
 /// Declares a type of transfer with the methods that both types share.
 macro_rules! transfer {
     ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty) => {
@@ -233,29 +266,33 @@ macro_rules! transfer {
                     // would do nothing.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
-                Self::end_or(this, |this| slow_path(this, Self::wait_slow))
-            }
-
-            /// Returns the operands of an operation that is done, or calls `otherwise`.
-            #[inline(always)]
-            fn end_or(
-                this: ManuallyDrop<Self>,
-                otherwise: impl FnOnce(Self) -> Result<R::With<T>, OpError<T>>,
-            ) -> Result<R::With<T>, OpError<T>> {
                 if let Some(result) = this.release_if_done() {
-                    // SAFETY: `this` is not used after the two reads, and its destructor does not run.
-                    drop(unsafe { ptr::read(&this.ticket) });
-                    // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent
-                    // transfer is never done, so the operands have not been taken.
-                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
+                    return Ok(Self::into_done(this, result));
                 }
-                otherwise(ManuallyDrop::into_inner(this))
+                // Most devices complete a short operation soon after the doorbell.
+                let this = DropOnUnwind::new(this);
+                let completed = this.complete();
+                let this = this.into_inner();
+                if let Some(result) = completed {
+                    return Ok(Self::into_done(this, result));
+                }
+                slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
             }
 
-            fn wait_slow(self) -> Result<R::With<T>, OpError<T>> {
+            /// Returns the operands of an operation that is done, whose slot was released.
+            #[inline(always)]
+            fn into_done(this: ManuallyDrop<Self>, result: u64) -> R::With<T> {
+                // SAFETY: `this` is not used after the two reads, and its destructor does not run.
+                drop(unsafe { ptr::read(&this.ticket) });
+                // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is
+                // never done, so the operands have not been taken.
+                R::with(unsafe { ptr::read(&*this.operands) }, result)
+            }
+
+            fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
                 let stall = self.stall_timeout();
                 if self.block(None, stall) {
-                    return Self::end_or(ManuallyDrop::new(self), |mut this| this.finish());
+                    return self.finish();
                 }
                 Err(error::wait_timed_out(self.ticket.flags().operation(), self.backend(), stall))
             }

@@ -493,19 +493,22 @@ impl Planner {
                     self.counters.descriptors += n as u64;
                     self.doorbell_pending = true;
                 }
-                Err(error) => {
-                    let (token, fence) =
-                        (self.pending[self.submitted].token(), self.pending[self.submitted].fence());
-                    self.submitted += 1;
-                    self.pass_on_fence(fence);
-                    self.ops[slot_of(token) as usize].descriptors -= 1;
-                    self.refused(token, error);
-                    self.end_if_over(slot_of(token), ended);
-                }
+                Err(error) => self.refuse_first(error, ended),
             }
         }
         self.pending.clear();
         self.submitted = 0;
+    }
+
+    /// Ends the first pending descriptor that has not been submitted, which the engine has refused.
+    #[cold]
+    fn refuse_first(&mut self, error: Error, ended: &mut Vec<u32>) {
+        let (token, fence) = (self.pending[self.submitted].token(), self.pending[self.submitted].fence());
+        self.submitted += 1;
+        self.pass_on_fence(fence);
+        self.ops[slot_of(token) as usize].descriptors -= 1;
+        self.refused(token, error);
+        self.end_if_over(slot_of(token), ended);
     }
 
     /// Submits pending and deferred work while the device has room and fences allow it.
@@ -779,40 +782,7 @@ impl Planner {
             let n = raw.poll(&mut self.reports[..]);
             self.in_engine_call = false;
             self.counters.polls += 1;
-            if n > self.in_flight.min(MAX_COMPLETIONS) {
-                let has = self.in_flight;
-                self.miscounted(format_args!("{n} completions of {has} descriptors"));
-            }
-            self.in_flight -= n;
-            let mut at = 0;
-            loop {
-                at += self.complete_singles(at..n, ended);
-                if at >= n {
-                    break;
-                }
-                let Completion { token, result, native, outcome } = self.reports[at];
-                let slot = slot_of(token);
-                let mut run = 1;
-                if outcome == Outcome::Done {
-                    // Count the completions of one batch first, so that its state is updated once.
-                    let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
-                    run = self.reports[at..n].iter().take_while(same).count();
-                }
-                at += run;
-                if self.ops.get(slot as usize).is_none_or(|op| (op.descriptors as usize) < run) {
-                    self.miscounted(format_args!("token {token:#x}, which is not in flight"));
-                }
-                if outcome != Outcome::Done {
-                    let native = (native != 0).then(|| self.explain(native));
-                    self.record_failed(token, outcome, native);
-                }
-                let op = &mut self.ops[slot as usize];
-                op.descriptors -= run as u32;
-                op.result = result;
-                if op.descriptors == 0 {
-                    self.end_if_over(slot, ended);
-                }
-            }
+            self.take_reports(n, ended);
             total += n;
             if n < MAX_COMPLETIONS {
                 break;
@@ -824,6 +794,109 @@ impl Planner {
         }
         self.resume_inline();
         total + (self.cpu_chunks - cpu_chunks) as usize
+    }
+
+    /// Flushes, and polls until the operation in `slot` has ended, or `polls` times. A wait for one operation
+    /// takes far fewer instructions this way than by [`flush`](Self::flush) and [`poll`](Self::poll), which
+    /// it calls if operations are deferred.
+    pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
+        let is_plain = self.deferred.is_empty() && self.queries.is_empty() && !self.push;
+        if !(is_plain && !self.in_engine_call && self.submit_at_once(ended)) {
+            self.flush(ended);
+            for _ in 0..polls {
+                if self.ops[slot as usize].has_ended() {
+                    break;
+                }
+                self.poll(ended);
+            }
+            return;
+        }
+        self.delayed_since = None;
+        self.ring();
+        for _ in 0..polls {
+            if self.ops[slot as usize].has_ended() {
+                break;
+            }
+            let Some(raw) = &mut self.raw else { break };
+            self.in_engine_call = true;
+            let n = raw.poll(&mut self.reports[..]);
+            self.in_engine_call = false;
+            self.counters.polls += 1;
+            self.take_reports(n, ended);
+        }
+        self.resume_inline();
+    }
+
+    /// Submits all pending descriptors in one call. Returns false if some are left.
+    #[inline]
+    fn submit_at_once(&mut self, ended: &mut Vec<u32>) -> bool {
+        let Some(raw) = &mut self.raw else { return false };
+        let left = &self.pending[self.submitted..];
+        if left.is_empty() {
+            return true;
+        }
+        self.in_engine_call = true;
+        // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights,
+        // and for overlap. A transfer owns its operands. It keeps them untouched and registered until the
+        // completion, or leaks them.
+        let taken = unsafe { raw.submit(left) };
+        self.in_engine_call = false;
+        let n = match taken {
+            Ok(n) => n,
+            Err(error) => {
+                self.refuse_first(error, ended);
+                return false;
+            }
+        };
+        self.in_flight += n;
+        self.counters.descriptors += n as u64;
+        self.doorbell_pending |= n > 0;
+        self.submitted += n;
+        if self.submitted < self.pending.len() {
+            return false;
+        }
+        self.pending.clear();
+        self.submitted = 0;
+        true
+    }
+
+    /// Takes the first `n` reports, which the engine has just written.
+    #[inline]
+    fn take_reports(&mut self, n: usize, ended: &mut Vec<u32>) {
+        if n > self.in_flight.min(MAX_COMPLETIONS) {
+            let has = self.in_flight;
+            self.miscounted(format_args!("{n} completions of {has} descriptors"));
+        }
+        self.in_flight -= n;
+        let mut at = 0;
+        loop {
+            at += self.complete_singles(at..n, ended);
+            if at >= n {
+                break;
+            }
+            let Completion { token, result, native, outcome } = self.reports[at];
+            let slot = slot_of(token);
+            let mut run = 1;
+            if outcome == Outcome::Done {
+                // Count the completions of one batch first, so that its state is updated once.
+                let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
+                run = self.reports[at..n].iter().take_while(same).count();
+            }
+            at += run;
+            if self.ops.get(slot as usize).is_none_or(|op| (op.descriptors as usize) < run) {
+                self.miscounted(format_args!("token {token:#x}, which is not in flight"));
+            }
+            if outcome != Outcome::Done {
+                let native = (native != 0).then(|| self.explain(native));
+                self.record_failed(token, outcome, native);
+            }
+            let op = &mut self.ops[slot as usize];
+            op.descriptors -= run as u32;
+            op.result = result;
+            if op.descriptors == 0 {
+                self.end_if_over(slot, ended);
+            }
+        }
     }
 
     /// Ends operations of one descriptor that are reported as done, up to the first other report. Returns

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{QueueState, flush, poll, run};
-use crate::planner::handle::{Ticket, transfer};
+use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
@@ -67,6 +67,13 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         let result = op.result;
         state.release(slot);
         Some(result)
+    }
+
+    /// Flushes, and polls the device a few times, unless callbacks are to run. Frees the slot of an operation
+    /// that is done then, and returns its result.
+    #[inline]
+    fn complete(&self) -> Option<u64> {
+        complete(self.ticket.queue()?, self.ticket.slot())
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -121,6 +128,29 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         drop(state);
         Err(OpError::from_failures(failures, self.ticket.flags().operation(), backend, operands))
     }
+}
+
+/// See [`Transfer::complete`]. Out of line, and the same for all operands.
+#[inline(never)]
+fn complete(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
+    /// Number of polls before the wait takes the path that backs off and reads the clock.
+    const POLLS: u32 = 8;
+    let mut guard = queue.try_borrow_mut().ok()?;
+    let state = &mut *guard;
+    // A spent transfer has an invalid slot number.
+    state.planner.ops.get(slot as usize)?;
+    state.planner.drive(slot, POLLS, &mut state.ended);
+    if let Some(callbacks) = state.drain() {
+        drop(guard);
+        callbacks.run(queue);
+        return None;
+    }
+    let op = state.planner.ops[slot as usize];
+    if !op.has_ended() || op.outcome != Outcome::Done {
+        return None;
+    }
+    state.release(slot);
+    Some(op.result)
 }
 
 /// Polls until `is_over` returns true (then returns true), `until` has passed, or nothing has completed for

@@ -15,7 +15,7 @@ use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
 use crate::planner::error::Operation;
-use crate::planner::handle::{Ticket, transfer};
+use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
@@ -68,6 +68,17 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
         lane.release(self.ticket.slot());
         Some(0)
+    }
+
+    /// Helps the lane a few times. Frees the slot of an operation that is done then.
+    fn complete(&self) -> Option<u64> {
+        /// Number of times before the wait takes the path that backs off and reads the clock.
+        const TIMES: u32 = 8;
+        let (lane, submitter_id) = self.lane()?;
+        (0..TIMES).find_map(|_| {
+            lane.help(submitter_id);
+            self.release_if_done()
+        })
     }
 
     fn stall_timeout(&self) -> Duration {
