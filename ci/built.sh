@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Prints the path of a program of PACKAGE, as the README's test command builds it; builds it where that did not run.
 #   ci/built.sh PACKAGE lib|test|bin|example NAME
-# `lib` is the program of a library's unit tests. Building one package alone gives other features to what it depends on, so
-# most of the workspace would be built once more.
+# Without NAME it prints a line for each program of that kind: its name, a tab, its path. `lib` is the program of a library's
+# unit tests. Building one package alone gives other features to what it depends on, so most of the workspace would be built
+# once more.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-[[ $# == 3 && "$2" =~ ^(lib|test|bin|example)$ ]] || {
-    echo "usage: ci/built.sh PACKAGE lib|test|bin|example NAME" >&2
+[[ $# =~ ^[23]$ && "$2" =~ ^(lib|test|bin|example)$ ]] || {
+    echo "usage: ci/built.sh PACKAGE lib|test|bin|example [NAME]" >&2
     exit 2
 }
 # Programs, and examples, are no tests.
@@ -16,6 +17,10 @@ case $2 in lib | test) test=true ;; *) test=false ;; esac
 # One line for each artifact: package, kind of the target, its name, whether it is a test, path of the program.
 programs=$(cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
     sed -nE 's/.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"kind":\["([a-z-]+)".*"name":"([^"]+)".*"test":(true|false)\},.*"executable":"([^"]+)".*/\1 \2 \3 \4 \5/p')
+if (($# == 2)); then
+    sed -nE "s/^$1 ($2|${2/lib/cdylib|rlib}) ([^ ]+) $test (.*)/\2\t\3/p" <<<"$programs"
+    exit
+fi
 path=$(sed -nE "s/^$1 ($2|${2/lib/cdylib|rlib}) $3 $test //p" <<<"$programs")
 [[ -n "$path" && "$path" != *$'\n'* ]] || {
     echo "the workspace has not one $2 $3 in $1, but: ${path:-none}" >&2

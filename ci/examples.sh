@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Every example of every package runs without arguments and succeeds. `copy_file`, `pci_proxy` and `test_card` need arguments;
-# readme.sh, kernel.sh and sdk.sh run them.
+# Every example of every package runs without arguments and succeeds, as the README's test command builds it. `copy_file`,
+# `pci_proxy` and `test_card` need arguments; readme.sh, kernel.sh and sdk.sh run them.
 # The DPU's example runs beside the host's, and `dma-copy` too. The example of a backend also builds as a separate project
 # that depends on `dma` only. The C interface is installed, and a C program builds on it; the tests of dma-c run all of its
 # examples.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-shopt -s nullglob
 
 seconds=300 # for one example; they take a few
 
@@ -16,26 +15,19 @@ export TMPDIR=$dir
 
 ran=0
 while IFS=$'\t' read -r package folder; do
-    examples=()
-    for file in "$folder"/examples/*.rs "$folder"/examples/*/main.rs; do
-        name=${file#"$folder"/examples/}
-        name=${name%/main.rs}
-        examples+=("${name%.rs}")
-    done
-    ((${#examples[@]})) || continue
-    cargo build --locked --release -p "$package" --examples
-    for name in "${examples[@]}"; do
+    [[ -d "$folder/examples" ]] || continue
+    while IFS=$'\t' read -r name path; do
         case $name in copy_file | 11_copy_dpu | pci_proxy | test_card) continue ;; esac
         echo "--- $package: $name"
-        timeout "$seconds" cargo run --locked --release --quiet -p "$package" --example "$name" </dev/null || {
+        timeout "$seconds" "$path" </dev/null || {
             echo "example $name of $package: exit status $? (124: ran for more than $seconds s)" >&2
             exit 1
         }
         ran=$((ran + 1))
-    done
+    done < <(ci/built.sh "$package" example)
 done < <(ci/members.sh)
 ((ran)) || {
-    echo "no example ran: examples/*.rs and examples/*/main.rs were looked for in every package" >&2
+    echo "no example ran: ci/built.sh names none" >&2
     exit 1
 }
 
@@ -55,22 +47,22 @@ EOF
 # The versions of this workspace, which are downloaded already.
 cp Cargo.lock "$dir/backend/"
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-CARGO_TARGET_DIR=$target timeout "$seconds" cargo run --offline --release --quiet --manifest-path "$dir/backend/Cargo.toml"
+CARGO_TARGET_DIR=$target timeout "$seconds" cargo run --offline --quiet --manifest-path "$dir/backend/Cargo.toml"
 
 echo "--- host and DPU"
-example() { timeout "$seconds" cargo run --locked --release --quiet --example "$@"; }
+host=$(ci/built.sh dma example 10_copy_host) dpu=$(ci/built.sh dma example 11_copy_dpu)
 rm -f "$dir/dma-export.bin"
 mkfifo "$dir/enter"
-example 10_copy_host -- --txt "a text" <"$dir/enter" &
-host=$!
+timeout "$seconds" "$host" --txt "a text" <"$dir/enter" &
+running=$!
 exec 3>"$dir/enter"
 until [[ -e "$dir/dma-export.bin" ]]; do
-    kill -0 "$host" || exit 1
+    kill -0 "$running" || exit 1
     sleep 0.1
 done
-[[ "$(example 11_copy_dpu | tail -n 1)" == "a text" ]]
+[[ "$(timeout "$seconds" "$dpu" | tail -n 1)" == "a text" ]]
 echo >&3
-wait "$host"
+wait "$running"
 echo "$((ran + 2)) examples ran"
 
 echo "--- a C program, as README.md builds it"
@@ -87,8 +79,8 @@ cc -std=c99 dma-c/examples/first_copy.c -o "$dir/first_copy" "${flags[@]}"
 unset PKG_CONFIG_PATH LD_LIBRARY_PATH
 
 echo "--- dma-copy, as README.md starts it"
-dma_copy() { timeout "$seconds" cargo run --locked --release --quiet -p dma-copy -- "$@"; }
-cargo build --locked --release -p dma-copy
+program=$(ci/built.sh dma-copy bin dma-copy)
+dma_copy() { timeout "$seconds" "$program" "$@"; }
 dma_copy --role dpu --channel "unix:$dir/socket" --file "$dir/copy" &
 dpu=$!
 dma_copy --role host --channel "unix:$dir/socket" --file Cargo.lock

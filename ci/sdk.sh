@@ -7,8 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 arch=$(uname -m)
 prefix=${CARGO_TARGET_DIR:-$PWD/target}/ci-sdk
 mkdir -p "$prefix"
-dma-doca/doca-emu/install "$prefix/doca" --profile test
-dma-ioat/spdk-emu/install "$prefix/spdk" --profile test
+dma-doca/doca-emu/install "$prefix/doca" --profile dev
+dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
 doca=$prefix/doca/lib/$arch-linux-gnu
 spdk=$prefix/spdk/lib
 # Before the variables are set, because crates whose build reads them would be built again.
@@ -42,8 +42,8 @@ echo "--- the tests for hardware, on the stand-ins"
 DMA_DOCA_LIB_DIR=$doca "$card" dpu --tests alone
 DMA_SPDK_LIB_DIR=$spdk "$hardware" --ignored
 echo "--- the same, linked"
-cargo run --locked --profile test -p dma-doca --features linked --example test_card -- dpu --tests alone
-cargo test --locked -p dma-ioat --features linked --test hardware -- --ignored
+cargo run --locked -p dma-doca --features linked --example test_card -- dpu --tests alone
+cargo test --locked --profile dev -p dma-ioat --features linked --test hardware -- --ignored
 
 bindgen() { # clippy's arguments
     local status=0
@@ -62,7 +62,7 @@ echo "--- all features, without an SDK"
 )
 
 echo "--- bindgen, on the headers of DOCA 2.5"
-dma-doca/doca-emu/install "$prefix/doca-2.5" --generation 2.5 --profile test
+dma-doca/doca-emu/install "$prefix/doca-2.5" --generation 2.5 --profile dev
 older=$prefix/doca-2.5/include
 find "$older" -name '*.h' -printf '#include <%f>\n' | cc -DDOCA_ALLOW_EXPERIMENTAL_API -I"$older" -fsyntax-only -xc -
 for later in doca_task_batch doca_pe_event_mode doca_comch_server; do
