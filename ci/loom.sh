@@ -22,7 +22,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "${packages[*]}"
 # Only loom takes time when the tests run.
-quick=(--config 'profile.release.package."*".opt-level=0')
+quick=(--config profile.release.opt-level=0 --config 'profile.release.package."*".opt-level=0')
 for package in loom generator scoped-tls; do
     quick+=(--config "profile.release.package.$package.opt-level=3")
 done
