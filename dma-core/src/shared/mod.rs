@@ -239,7 +239,9 @@ impl SharedQueue {
     /// # Errors
     ///
     /// With the operands: as [`Queue::copy`](crate::Queue::copy).
-    #[inline]
+    // A call costs as much as the copy of a short range, and the compiler does not inline it by itself in a
+    // program that copies in several places.
+    #[inline(always)]
     pub fn copy<S, D>(&self, src: S, dst: D) -> SharedResult<(S, D)>
     where
         S: Source + Send,
