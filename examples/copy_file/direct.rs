@@ -1,7 +1,8 @@
 //! `--direct`: SRC and DST without the page cache, by io_uring.
 //!
 //! One thread moves each chunk through three steps: it submits a read to the file queue, then a copy of those
-//! bytes to the engine, then a write to the file queue. Up to `--depth` chunks are in one of these steps.
+//! bytes to the engine, then a write to the file queue. Up to `--depth` chunks are read or copied, and as many
+//! are copied or written.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use dma::{
     BufferMut, BufferPool, DmaEngine, DmaEngineExt, PoolOptions, Queue, QueueOptions, Retry, Transfer,
 };
 use indicatif::ProgressBar;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use crate::command::tries_after;
 use crate::disk::Source;
@@ -21,6 +24,11 @@ use crate::pieces::{Piece, Pieces};
 use crate::pipeline::{Copied, POLL_INTERVAL, STALL, at, check_memory};
 use crate::{Failure, check_interrupt, digest, failure};
 
+/// Longest wait for the oldest read or write, because another one may end before it.
+const MAX_WAIT: Duration = Duration::from_micros(100);
+/// A file queue has at most twice as many operations in flight.
+const MAX_DEPTH: u32 = 2048;
+
 pub(crate) fn copy(
     engine: &dyn DmaEngine,
     source: &Source,
@@ -29,18 +37,21 @@ pub(crate) fn copy(
     bar: &ProgressBar,
 ) -> Result<Copied, Failure> {
     let chunks = source.len().div_ceil(options.chunk as u64);
-    let depth = chunks.clamp(1, u64::from(options.depth)) as usize;
+    let depth = chunks.clamp(1, u64::from(options.depth.min(MAX_DEPTH))) as usize;
     check_memory(2 * depth as u64 * options.chunk as u64)?;
     // The length is set now, because a write that extends the file is slower.
     target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
+    if !source.is_sparse() && source.len() > 0 {
+        reserve(target, source.len())?;
+    }
     let pool = BufferPool::new(engine, &PoolOptions::new().with_class(options.chunk, 2 * depth))?;
     let queue = QueueOptions::new().with_depth(depth).with_drop_timeout(Duration::from_secs(1));
     let direct = |file: &std::fs::File, name: &str| {
         let file = file.try_clone().map_err(dma::Error::from).map(DmaFile::from);
         file.and_then(DmaFile::with_direct).map_err(|e| failure!("{name}: {e}; copy without --direct"))
     };
-    // At most `depth` chunks are read or written.
-    let file_queue = FileQueueOptions::new().with_depth(depth);
+    // At most `depth` chunks are read, and as many are written.
+    let file_queue = FileQueueOptions::new().with_depth(2 * depth);
     let mut copying = Copying {
         src: direct(&source.file, "SRC")?,
         dst: direct(target.file(), "DST")?,
@@ -62,6 +73,14 @@ pub(crate) fn copy(
     copying.run()?;
     let digest = copying.hasher.map(|hasher| hasher.finalize());
     Ok(Copied { digest, ..copying.copied })
+}
+
+/// Reserves the blocks of DST, so that a full disk is found at once and no write has to.
+fn reserve(target: &Target, len: u64) -> Result<(), Failure> {
+    match rustix::fs::fallocate(target.file(), FallocateFlags::empty(), 0, len) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => Ok(()),
+        Err(e) => Err(target.explain(&e.into())),
+    }
 }
 
 /// The chunks in flight, each of which is read, then copied, then written, in the order of the file.
@@ -95,7 +114,8 @@ impl Copying<'_> {
         let mut reading = true;
         loop {
             check_interrupt()?;
-            while reading && self.reads.len() + self.copies.len() + self.writes.len() < self.depth {
+            // A read has one buffer, a copy two, a write one: sources and destinations have `depth` each.
+            while reading && self.reads.len() + self.copies.len() < self.depth {
                 reading = self.read()?;
             }
             let moved = self.finish_write(false)? | self.finish_copy()? | self.finish_read(false)?;
@@ -122,7 +142,13 @@ impl Copying<'_> {
             Some(Piece::Hole { len }) => {
                 // The digest needs the bytes in order.
                 while self.hasher.is_some() && !self.reads.is_empty() {
-                    self.finish_read(true)?;
+                    if !self.finish_read(true)? {
+                        // A read needs a buffer for its copy.
+                        self.finish_copy()?;
+                        if !self.writes.is_empty() {
+                            self.finish_write(true)?;
+                        }
+                    }
                 }
                 if let Some(hasher) = &mut self.hasher {
                     digest::add_zeros(hasher, len)?;
@@ -138,8 +164,12 @@ impl Copying<'_> {
         Ok(true)
     }
 
-    /// Submits the copy of the oldest read if it is done, or waits for it. Returns whether it was done.
+    /// Submits the copy of the oldest read if it is done and a buffer for the copy is free, or waits for it.
+    /// Returns whether it was done.
     fn finish_read(&mut self, wait: bool) -> Result<bool, Failure> {
+        if self.copies.len() + self.writes.len() == self.depth {
+            return Ok(false);
+        }
         let Some((offset, read)) = pop_if(&mut self.reads, |(_, read)| is_done(read, wait)) else {
             return check_interrupt().map(|()| false);
         };
@@ -222,7 +252,7 @@ impl Copying<'_> {
 
 /// Returns whether an operation has ended, and waits a moment for it if asked to.
 fn is_done(transfer: &FileTransfer<BufferMut>, wait: bool) -> bool {
-    if wait { transfer.wait_timeout(POLL_INTERVAL) } else { transfer.is_done() }
+    if wait { transfer.wait_timeout(MAX_WAIT) } else { transfer.is_done() }
 }
 
 /// Takes the oldest one if it is `done`.
