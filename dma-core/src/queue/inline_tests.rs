@@ -13,7 +13,7 @@ use crate::{
     Access, Batch, BufferMut, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, EngineId,
     EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest,
     NativeError, Operation, Queue, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion,
-    RegionInfo, Result, SharedQueue, SharedQueueOptions, Window,
+    RegionInfo, Result, Rows, SharedQueue, SharedQueueOptions, Window,
 };
 
 /// Longest operation of the executor.
@@ -540,6 +540,41 @@ fn long_copies_of_a_batch_are_executed_by_few_calls() {
             assert_eq!(calls_so_far() - before, calls, "{lens:?}");
             assert_eq!(engine.script.executed() - executed, lens.len());
             assert!(batch.iter().all(|(src, dst)| src[..] == dst[..] && dst[0] & 1 == 1));
+        }
+    }
+}
+
+#[test]
+fn rows_are_executed_if_each_and_all_are_short_and_the_lengths_agree() {
+    let engine = spy();
+    let (queue, shared) = (engine.queue(), engine.shared());
+    let table = engine.window(33 * LIMIT);
+    let full = |count: usize| (0..count).map(|row| (row * LIMIT, LIMIT)).collect::<Vec<_>>();
+    for (list, flat, expected) in [
+        (full(1), LIMIT, Ok(1)),
+        (full(32), 32 * LIMIT, Ok(32)),
+        (full(33), 33 * LIMIT, Ok(0)),
+        (vec![(3, LIMIT + 1)], LIMIT + 1, Ok(0)),
+        (vec![(3, 9), (50, 9)], 17, Err(ErrorKind::LengthMismatch)),
+        (vec![(3, 9), (50, 9)], 19, Err(ErrorKind::LengthMismatch)),
+    ] {
+        for (gathers, is_shared) in [(true, false), (true, true), (false, false), (false, true)] {
+            let (flat, before) = (engine.window(flat), engine.script.executed());
+            let rows = Rows::new(table.clone(), list.clone()).expect("within the table");
+            macro_rules! end {
+                ($submitted:expr) => {
+                    $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
+                };
+            }
+            let result = match (gathers, is_shared) {
+                (true, false) => end!(queue.copy(rows, flat)),
+                (true, true) => end!(shared.copy(rows, flat)),
+                (false, false) => end!(queue.copy(flat, rows)),
+                (false, true) => end!(shared.copy(flat, rows)),
+            };
+            let executed = engine.script.executed() - before;
+            assert_eq!(result.map(|()| executed), expected, "{list:?} {gathers} {is_shared}");
+            assert_eq!(executed, expected.unwrap_or(0), "{list:?}");
         }
     }
 }
