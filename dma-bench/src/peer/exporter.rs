@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dma::{
-    Access, DmaEngine, DmaEngineExt as _, Error, ErrorKind, Export, MemoryRequest, NumaNodes, Result, Window,
-};
+use dma::{Access, DmaEngine, DmaEngineExt as _, Error, ErrorKind, Export, MemoryRequest, Result, Window};
 use dma_handshake::{Macs, Receiving, Sending};
 
 use super::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
-use crate::run::placement;
 
 /// Time for importers to release memory. Correct ones have released it by then.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -153,17 +150,6 @@ pub(crate) fn export_memory(
             }
         }
     }
-}
-
-/// The child process: exports memory of `engine`, on a NUMA node, until the end of standard input.
-pub(crate) fn serve(engine: &str, node: Option<u32>) -> std::result::Result<(), String> {
-    if let Some(node) = node {
-        placement::bind_memory(&NumaNodes::of_system(), node)?;
-    }
-    let engine = dma::open(engine).map_err(|e| e.to_string())?;
-    let (to, from) = (io::stdout().lock(), io::stdin().lock());
-    export_memory(&*engine, &MemoryLimit::new(u64::MAX), to, from, None, None)
-        .map_err(|e| format!("peer: {e}"))
 }
 
 #[cfg(test)]

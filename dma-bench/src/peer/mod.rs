@@ -23,13 +23,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dma::{Error, ErrorKind, ExportDescriptor, Result};
+use dma::{Error, ErrorKind, ExportDescriptor, NumaNodes, Result};
 use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
 
-pub(crate) use self::exporter::{MemoryLimit, export_memory, serve as serve_child};
+pub(crate) use self::exporter::{MemoryLimit, export_memory};
 use self::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 use crate::interrupt;
 use crate::plan::Address;
+use crate::run::placement;
 
 pub(crate) const PROTOCOL: Protocol = Protocol {
     magic: *b"DBCHTCP1",
@@ -44,6 +45,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for an answer. Allocating much memory takes seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
+
+/// The child process: exports memory of `engine`, on a NUMA node, until the end of standard input.
+pub(crate) fn serve_child(engine: &str, node: Option<u32>) -> std::result::Result<(), String> {
+    if let Some(node) = node {
+        placement::bind_memory(&NumaNodes::of_system(), node)?;
+    }
+    let engine = dma::open(engine).map_err(|e| e.to_string())?;
+    let (to, from) = (io::stdout().lock(), io::stdin().lock());
+    export_memory(&*engine, &MemoryLimit::new(u64::MAX), to, from, None, None)
+        .map_err(|e| format!("peer: {e}"))
+}
 
 /// The process with the memory, and the connection to it.
 pub(crate) struct Process {
