@@ -99,7 +99,7 @@ while read -r folder tests path; do
     aarch64-linux-gnu-strip -o "$tree$path" "$path"
     files+=(-f "$tree$path:$path")
 done <"$tree/built"
-# The repository's files, and the stand-ins that the programs have installed: there it is done.
+# The repository's files, and the stand-ins that tests install: they are installed here, and the script there only looks.
 git ls-files -z | tar --null -T - -cf "$tree/files.tar" --transform "s,^,${PWD#/}/,"
 started_by_tests() { # FOLDER OPTIONS...: as tests/stand_ins/mod.rs does
     local prefix script=$tree/scripts$PWD/$1/install

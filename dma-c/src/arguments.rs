@@ -226,7 +226,7 @@ growing! {
 ///
 /// # Safety
 ///
-/// `ptr` is not NULL, aligned, and leads to a size.
+/// `ptr` is not NULL, is aligned, and points to a struct that begins with its size.
 unsafe fn size<T: Growing>(what: &'static str, ptr: *const T) -> Result<usize> {
     // SAFETY: the caller ensures it; the struct begins with the size.
     let size = unsafe { ptr.cast::<usize>().read() };
@@ -251,7 +251,8 @@ pub(crate) unsafe fn options<T: Growing>(what: &'static str, ptr: *const T) -> R
         return Ok(unsafe { std::mem::zeroed() });
     }
     check(what, ptr)?;
-    // SAFETY: not NULL and aligned, and the caller ensures that it leads to a size.
+    // SAFETY: not NULL and aligned, and the caller ensures that it points to a struct that begins with its
+    // size.
     let size = unsafe { size(what, ptr) }?;
     // SAFETY: the struct has this many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(ptr.cast::<u8>(), size) };
@@ -279,7 +280,8 @@ impl<T: Growing> OutStruct<T> {
     /// `ptr` is NULL, or leads to the number of bytes that its first field says, which this call may write.
     pub(crate) unsafe fn new(what: &'static str, ptr: *mut T) -> Result<Self> {
         let place = check(what, ptr)?;
-        // SAFETY: not NULL and aligned, and the caller ensures that it leads to a size.
+        // SAFETY: not NULL and aligned, and the caller ensures that it points to a struct that begins with
+        // its size.
         let size = unsafe { size(what, ptr) }?;
         Ok(Self(place, size))
     }

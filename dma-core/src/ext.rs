@@ -23,8 +23,8 @@ pub trait DmaEngineExt: DmaEngine {
     /// Allocates host memory as `request` says. May block while the system maps and pins it.
     ///
     /// For a NUMA [node](MemoryRequest::node), registers [`PageMemory`](crate::PageMemory) of that node. If
-    /// peers may import the memory, the engine allocates it, while the thread's memory policy selects the
-    /// node.
+    /// peers may import the memory, the engine allocates it; during that call, the thread's memory policy
+    /// takes pages from the node.
     ///
     /// # Errors
     ///

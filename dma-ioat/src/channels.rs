@@ -60,7 +60,7 @@ pub(crate) struct Channels {
     held: BTreeMap<PciAddress, String>,
     /// Functions that SPDK could not start.
     pub(crate) broken: BTreeSet<PciAddress>,
-    /// Channels that are being attached again; the thread that does so takes them.
+    /// Channels that are being attached again. Only the thread that attaches a channel may take it.
     pub(crate) restarting: BTreeSet<PciAddress>,
     /// Restarting channels without a queue. They are free once attached.
     returning: BTreeSet<PciAddress>,

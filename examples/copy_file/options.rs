@@ -9,9 +9,10 @@ use crate::command::parse_size;
 /// Copy a file by DMA.
 ///
 /// Reading SRC, moving the bytes and writing DST overlap. DST appears under its name only when it is
-/// complete. An existing DST is replaced then, and unchanged if the copy fails. Permission bits are those of
-/// cp, and holes of sparse files stay holes. It is not a replacement for cp: it copies one regular file, and
-/// neither directories nor owner, timestamps, extended attributes and ACLs.
+/// complete. Only then is an existing DST replaced; if the copy fails, it stays unchanged. DST gets the
+/// permission bits that cp would give it, and holes of sparse files stay holes. It is not a replacement for
+/// cp: it copies one regular file, and neither directories nor owner, timestamps, extended attributes and
+/// ACLs.
 #[derive(Debug, Parser)]
 #[command(name = "copy_file", version, after_help = EXAMPLES)]
 pub(crate) struct Options {

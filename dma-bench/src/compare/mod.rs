@@ -283,7 +283,7 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     (was.is_some() != is.is_some() && after.campaign.rate.is_some() && before.campaign.rate.is_some()).then(
         || {
             let part = |part: Option<f64>| part.map_or("all".to_owned(), |p| format!("{:.1} %", p * 100.0));
-            let text = format!("reached {} of the rate and reaches {}", part(was), part(is));
+            let text = format!("reached {} of the rate before and reaches {} now", part(was), part(is));
             Change { cell: old.cell.clone(), model: old.model, text, worse: is.is_some() }
         },
     )

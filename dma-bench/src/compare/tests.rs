@@ -266,7 +266,7 @@ fn under_a_rate_latencies_are_compared() {
     fast.campaign.seconds = 1.0;
     let missed = compare(&fast, &slow, Metric::Ratio, 0.01);
     assert!(
-        missed.text(false, Style::Plain).contains("reached all of the rate and reaches 50.0 %"),
+        missed.text(false, Style::Plain).contains("reached all of the rate before and reaches 50.0 % now"),
         "{}",
         missed.text(false, Style::Plain)
     );

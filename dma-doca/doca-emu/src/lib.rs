@@ -47,8 +47,8 @@
 //!
 //! # Rejected
 //!
-//! - GPU and DPA data paths, and memory of theirs: `DOCA_ERROR_NOT_SUPPORTED`. Handles of contexts on such a
-//!   path: `DOCA_ERROR_BAD_STATE`, as no context is on one.
+//! - GPU and DPA data paths, and memory of theirs: `DOCA_ERROR_NOT_SUPPORTED`. Handles of
+//!   contexts on such a data path: `DOCA_ERROR_BAD_STATE`, because no context is on one.
 //! - Batches of tasks, because no context of these headers makes any: `DOCA_ERROR_NOT_SUPPORTED`.
 //! - Producers and consumers on a DPA, and their message queues, which have no header here:
 //!   `DOCA_ERROR_NOT_SUPPORTED`.

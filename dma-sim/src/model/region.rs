@@ -46,7 +46,7 @@ const INDEX_BITS: u32 = usize::BITS / 2;
 /// The number of keys in use at a time, and the number of uses of an index.
 pub(super) const MAX_REGIONS: usize = 1 << INDEX_BITS;
 
-/// Makes the key of use `generation` of the index; both are below [`MAX_REGIONS`].
+/// Makes the key of an index and its generation, which counts its uses; both are below [`MAX_REGIONS`].
 pub(super) const fn key(index: u32, generation: u32) -> RegionKey {
     RegionKey((generation as usize) << INDEX_BITS | index as usize)
 }

@@ -117,8 +117,8 @@ impl Trace {
     }
 
     /// Returns a digest of all events so far, also those taken: the 64-bit FNV-1a hash of their lines, each
-    /// ended by a line feed. Equal digests mean equal events, apart from hash collisions. Without a record it
-    /// is the digest of no lines.
+    /// ended by a line feed. Equal digests mean equal events, apart from hash collisions. If nothing is
+    /// recorded, it is the hash of an empty text.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest.0

@@ -125,7 +125,7 @@ ibv_close_device(struct ibv_context *context)
 	return 0;
 }
 
-/* Numbers at their places in the structures. */
+/* Writes a value at its offset in a structure. */
 static void
 set(void *structure, size_t offset, const void *value, size_t length)
 {

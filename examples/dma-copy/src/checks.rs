@@ -91,7 +91,7 @@ impl<'a> Arrivals<'a> {
             }
             Message::End { total, .. } if at != plan.size || total != plan.size => {
                 return self.violated(&format!(
-                    "the end after {at} bytes, it says {total}, of a file of {}",
+                    "it ended after {at} bytes and said {total}, but the file has {}",
                     plan.size
                 ));
             }

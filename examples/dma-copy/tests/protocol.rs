@@ -337,11 +337,11 @@ fn a_dpu_checks_every_number_of_its_host() {
         ),
         (&["two holes in a row"], vec![Message::Hole { len: 8192 }, Message::Hole { len: 8192 }]),
         (
-            &["the end after 0 bytes"],
+            &["it ended after 0 bytes"],
             vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
         ),
         (
-            &["the end after 16384 bytes"],
+            &["it ended after 16384 bytes"],
             vec![
                 Message::Hole { len: 16384 },
                 Message::End { total: 16384, retries: 0, digest: Digest::default() },
@@ -356,7 +356,7 @@ fn a_dpu_checks_every_number_of_its_host() {
         });
     }
     // A slot is filled again after the DPU freed it.
-    dpu_against(size, &["the end after"], |impostor| {
+    dpu_against(size, &["it ended after"], |impostor| {
         for (seq, slot, len) in [(0, 0, 8192), (1, 1, 8192), (2, 0, 100)] {
             impostor.say(&filled(seq, slot, len));
             assert_eq!(impostor.hear(), Message::Freed { slot });
@@ -472,7 +472,7 @@ fn a_host_checks_every_number_of_its_dpu() {
         (&["in slot 2"], vec![filled(0, 2, 8192)]),
         (&["block 1 of"], vec![filled(1, 0, 8192)]),
         (
-            &["the end after 0 bytes"],
+            &["it ended after 0 bytes"],
             vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
         ),
         (&["hole of 1 bytes"], vec![Message::Hole { len: 1 }]),

@@ -157,7 +157,7 @@ fn a_receiver_checks_every_number_of_its_sender() {
             "the digest of the bytes sent",
             [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[end([1; 32])]].concat(),
         ),
-        ("the end after 0 bytes", vec![data(BLOCK), end(Digest::default())]),
+        ("it ended after 0 bytes", vec![data(BLOCK), end(Digest::default())]),
         ("Freed at the wrong time", vec![Message::Freed { slot: 0 }]),
         ("more bytes of blocks than the 16384", vec![data(2 * BLOCK + 1)]),
         ("more bytes of blocks than the 16384", vec![data(MAX_DATA)]),

@@ -184,8 +184,8 @@ impl FileQueue {
         }
     }
 
-    /// Writes what was written to the file to its disk (`fsync`). Writes that have not ended are not waited
-    /// for.
+    /// Makes the file's finished writes durable on its disk (`fsync`). Writes that have not ended are not
+    /// waited for.
     ///
     /// # Errors
     ///

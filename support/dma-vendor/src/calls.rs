@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 /// like the call.
 ///
 /// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
-/// versions export, are `Option` fields. The module after `of` has the functions' types, by their names. A
-/// module after `linked` has the functions, for the function `linked`.
+/// versions export, are `Option` fields. The module after `of` has the functions' types, by their names. If a
+/// module follows `linked`, it declares the functions themselves, which the function `linked` uses.
 ///
 /// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
 /// address:

@@ -270,7 +270,11 @@ fn the_driver_takes_the_requests_of_others_too() {
     for _ in 0..100 {
         let own = lane.submit(0, nothing).expect("room");
         lane.drive(Caller::Waiter(0));
-        assert_eq!(lane.slots[own as usize].look(), Seen::Done, "a run takes its driver's own");
+        assert_eq!(
+            lane.slots[own as usize].look(),
+            Seen::Done,
+            "a call of `drive` takes the driver's own request"
+        );
         lane.release(own);
     }
     assert_eq!(lane.slots[theirs as usize].look(), Seen::Done);

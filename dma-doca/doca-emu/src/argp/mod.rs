@@ -96,7 +96,7 @@ impl Drop for Parser {
     }
 }
 
-/// A callback for a value, with the program's configuration.
+/// The program's callback for the value of an option: the value, and the program's configuration.
 pub(super) type ParamCallback = unsafe extern "C" fn(*mut c_void, *mut c_void) -> Code;
 /// A callback for a command, with the program's configuration.
 pub(super) type CmdCallback = unsafe extern "C" fn(*mut c_void) -> Code;
