@@ -1,6 +1,5 @@
 //! The requests that `dma-bench serve` reads from a peer.
 
-#[expect(dead_code, reason = "a file of dma-bench, of which the fuzzer uses a part")]
 #[path = "../../dma-bench/src/peer/exporter.rs"]
 mod exporter;
 #[path = "../../dma-bench/src/peer/request.rs"]
