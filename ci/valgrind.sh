@@ -37,8 +37,8 @@ if [[ -z "$valgrind" ]]; then
     export PATH=$prefix/usr/bin:$PATH # the bench looks for it there
 fi
 
-choose=$(ci/built.sh dma example 02_choose_engine) device=$(ci/built.sh dma example 16_device_memory)
-dma-c/install "$prefix/c"
+# Together, so that both have the same features of the engines.
+cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine --example 16_device_memory
 dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
 engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
@@ -52,7 +52,7 @@ for engine in cpu sim auto doca ioat rdma cuda; do
     echo "--- $engine"
     # Output of a run with errors is printed, and the rest is not read.
     # Valgrind runs one thread at a time: in turn, so that one that polls does not keep the others waiting.
-    timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$choose" "$engine" \
+    timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
         status=$?
         cat "$prefix/log"
@@ -67,7 +67,7 @@ for engine in cpu sim auto doca ioat rdma cuda; do
 done
 
 echo "--- cuda, memory of the device"
-timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$device" cuda:0 \
+timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/16_device_memory" cuda:0 \
     >"$prefix/log" 2>&1 </dev/null || {
     status=$?
     cat "$prefix/log"
@@ -75,10 +75,13 @@ timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$device" 
     exit 1
 }
 
+# The library by its own name.
+soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' dma-c/include/dma.h)
+ln -sf "$target/debug/libdma_c.so" "$prefix/$soname"
 for program in "every_call cpu sim:seed=7" misuse broken_devices; do
     echo "--- $program"
     read -r name engines <<<"$program"
-    cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/c/lib/libdma.so" -Wl,-rpath,"$prefix/c/lib"
+    cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/$soname" -Wl,-rpath,"$prefix"
     # shellcheck disable=SC2086 # words of a command
     timeout "$seconds" "$valgrind" -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite "$prefix/$name" $engines </dev/null || {
