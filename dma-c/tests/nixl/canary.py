@@ -16,7 +16,8 @@ PIECES, LENGTH = 64, 16 << 20
 def main(engine):
     me = nixl_agent("me", nixl_agent_config(backends=[]))
     assert sorted(me.get_plugin_mem_types(peers.BACKEND)) == ["DRAM_SEG", "VRAM_SEG"]
-    assert set(me.get_plugin_params(peers.BACKEND)) == {"engine", "ptrace", "stall_ms"}
+    parameters = {"engine", "listen", "peers", "ptrace", "remote", "stall_ms"}
+    assert set(me.get_plugin_params(peers.BACKEND)) == parameters
     try:
         me.create_backend(peers.BACKEND, {"engine": "none"})
         raise AssertionError("an engine that failed was accepted")
