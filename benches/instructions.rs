@@ -37,20 +37,20 @@ struct Call {
 }
 
 const CALLS: [Call; 14] = [
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 84.0 },
-    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 55.6 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 152.7 },
-    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 179.0 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 100.0 },
-    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 165.0 },
-    Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 239.0 },
-    Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 203.0 },
-    Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 130.0 },
-    Call { name: "queue.copy_to_both(src, dst, also)?.wait()?", engine: "cpu", run: both, figure: 162.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 1220.5 },
-    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 160.6 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 335.2 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 1663.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 89.0 },
+    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 56.7 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 152.8 },
+    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 177.2 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 99.0 },
+    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 166.0 },
+    Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 247.0 },
+    Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 210.0 },
+    Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 133.0 },
+    Call { name: "queue.copy_to_both(src, dst, also)?.wait()?", engine: "cpu", run: both, figure: 173.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 1014.1 },
+    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 156.5 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 327.3 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 1505.0 },
 ];
 
 /// Makes sources and destinations.
