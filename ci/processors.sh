@@ -69,5 +69,6 @@ for model in native max qemu64; do
     passes dma-core "$core" inline
     passes dma-core "$core" planner::rows::
     passes dma-cpu "$cpu" kernel::
+    passes dma-cpu "$cpu" inline::
 done
 echo "the tests pass on models of processors with fewer features"

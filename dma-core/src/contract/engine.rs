@@ -368,7 +368,7 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// As [`execute`](Self::execute), for each copy.
+    /// As [`execute`](Self::execute), for each copy. Different copies may overlap in bytes of windows.
     unsafe fn copy_all(&self, copies: &[InlineCopy]) {
         for copy in copies {
             // SAFETY: the caller meets the requirements for each copy.

@@ -128,7 +128,7 @@ unsafe impl InlineExecutor for ShortOperations {
             (pick, tuner.kernel(pick))
         };
         let start = if pick.is_timed() { ticks() } else { 0 };
-        // SAFETY: the caller ensures access to all ranges, and that no written byte is named twice.
+        // SAFETY: the caller ensures access to all ranges, and that those of one copy do not overlap.
         unsafe { kernel.copy_all(copies) };
         if pick.is_timed() {
             let took = ticks().wrapping_sub(start);

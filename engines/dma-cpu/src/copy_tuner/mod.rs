@@ -108,7 +108,7 @@ impl CopyTuner {
     ///
     /// # Safety
     ///
-    /// See [`Kernel::copy`], for each range. No written byte is named twice.
+    /// See [`Kernel::copy_all`].
     pub(super) unsafe fn copy_all(&mut self, copies: &[InlineCopy], hint: CacheHint) {
         let len = copies.iter().map(|copy| copy.len).sum();
         let pick = self.pick(len, hint);

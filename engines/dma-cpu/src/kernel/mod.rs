@@ -127,7 +127,8 @@ impl Kernel {
     ///
     /// # Safety
     ///
-    /// See [`Kernel::copy`], for each range. No written byte is named twice.
+    /// See [`Kernel::copy`], for each copy. A byte that several copies write, as windows allow, has the value
+    /// that one of them writes.
     #[inline]
     pub(super) unsafe fn copy_all(&self, copies: &[InlineCopy]) {
         // SAFETY: this method and the function have the same requirements, which the caller meets, and the

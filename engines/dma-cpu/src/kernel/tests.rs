@@ -113,6 +113,33 @@ fn copy_matches_the_oracle() {
     });
 }
 
+/// Windows allow it. Each byte has the value of one of the copies that write it.
+#[test]
+fn copies_of_a_batch_may_overlap() {
+    const STEP: usize = 1000;
+    let (src, dst) = (Fenced::new(), Fenced::new());
+    src.store(&(0..SIZE).map(|at| 1 + (at / PAGE) as u8).collect::<Vec<_>>());
+    let addr = |fenced: &Fenced, at| DeviceAddr(fenced.at(at).expose_provenance() as u64);
+    let count = (SIZE / PAGE).min((SIZE - PAGE) / STEP + 1);
+    let copies: Vec<_> = (0..count)
+        .map(|n| InlineCopy { src: addr(&src, n * PAGE), dst: addr(&dst, n * STEP), len: PAGE })
+        .collect();
+    assert!(count >= 4, "they are not copied side by side");
+    for kernel in Kernel::all() {
+        dst.store(&[0; SIZE]);
+        // SAFETY: all ranges lie within two mappings, and those of one copy do not overlap.
+        unsafe { kernel.copy_all(&copies) };
+        for (at, byte) in dst.load().into_iter().enumerate() {
+            let writers: Vec<_> = (0..count)
+                .filter(|n| (n * STEP..n * STEP + PAGE).contains(&at))
+                .map(|n| 1 + n as u8)
+                .collect();
+            let is_right = writers.contains(&byte) || writers.is_empty() && byte == 0;
+            assert!(is_right, "{}: {byte} at {at}, of {writers:?}", kernel.name());
+        }
+    }
+}
+
 #[test]
 fn copies_of_a_batch_match_the_oracle() {
     let (src, dst) = (Fenced::new(), Fenced::new());

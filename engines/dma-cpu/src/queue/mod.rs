@@ -170,8 +170,8 @@ impl CpuQueue {
         if !TOGETHER.contains(&count) {
             return None;
         }
-        // SAFETY: the caller ensures access to all ranges, and that they do not overlap: none of the copies
-        // waits for another.
+        // SAFETY: the caller ensures access to all ranges, and that those of one copy do not overlap. None of
+        // the copies waits for another, so their order is free.
         unsafe { self.batches.copy_all(&copies[..count], self.hint) };
         batch[..count].iter().for_each(|descriptor| self.done.push(descriptor.token()));
         Some(count)
