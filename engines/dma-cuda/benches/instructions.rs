@@ -1,10 +1,10 @@
 //! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
 //! driver: 64 bytes, batches of 32, one event for a batch.
 //!
-//! The driver does next to nothing, so that the ratio is large: of the 51 instructions that the engine takes
-//! more, 16 make the descriptor, 14 write its addresses, length and token, and 8 write its completion, of
-//! which the C program has none. The other 13 are the copy's share of the work for a batch. Half of that work
-//! is to change the context three times.
+//! The driver does almost nothing, so the ratio is large. The engine takes 51 instructions more: 16 make the
+//! descriptor, 14 write its addresses, length and token, and 8 write its completion (the C program has no
+//! completions). The other 13 are the copy's share of the work for a batch. Half of that work changes the
+//! context three times.
 //!
 //! `cargo bench -p dma-cuda --bench instructions`. Needs `valgrind` and a C compiler. Fails above [`BOUND`].
 
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             copy(Path::new(&dir), &way, rounds);
             ExitCode::SUCCESS
         }
-        // For `cargo test --benches` it only has to run.
+        // Under `cargo test --benches` the program only has to run.
         Some("--test") => ExitCode::SUCCESS,
         _ => compare(),
     }

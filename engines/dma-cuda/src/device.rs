@@ -1,4 +1,4 @@
-//! Devices of CUDA: an opened device with its primary context, and the driver's list.
+//! CUDA devices: an opened device with its primary context, and the list of devices.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -17,8 +17,8 @@ const OLDEST: c_int = 11_040;
 
 /// An opened device, shared by an engine, its regions and its queues.
 ///
-/// The context is the device's primary one, which PyTorch, CuPy and cudarc use, too: so memory of theirs can
-/// be registered.
+/// The context is the device's primary one. PyTorch, CuPy and cudarc use it as well, so their memory can be
+/// registered.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) driver: Driver,
@@ -35,16 +35,16 @@ pub(crate) struct Device {
     setup: Handle,
 }
 
-/// The driver's name of a result, and its text.
+/// Returns the driver's name of a result and its text.
 pub(crate) fn explain(driver: &Driver, code: c_int) -> NativeError {
     let read = |get: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
         let mut text = ptr::null();
-        // SAFETY: the call only writes a pointer, or nothing.
+        // SAFETY: the call at most writes a pointer to a local variable.
         unsafe { get(code, &raw mut text) };
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: a string of the driver's, which lives as long as the driver.
+        // SAFETY: the pointer is to a string of the driver, which is never freed.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     };
     let (name, description) = (read(driver.cuGetErrorName), read(driver.cuGetErrorString));
@@ -64,18 +64,18 @@ pub(crate) fn load(options: &CudaOptions) -> Result<Driver> {
 /// Initializes the driver, and returns its version and the number of devices.
 pub(crate) fn initialize(driver: &Driver) -> Result<(c_int, c_int)> {
     let mut version = 0;
-    // SAFETY: writes the version, also before `cuInit`.
+    // SAFETY: the call writes the version to a local variable, and is allowed before `cuInit`.
     let code = unsafe { (driver.cuDriverGetVersion)(&raw mut version) };
     if code == 0 && version < OLDEST {
         let message = format!("the driver has CUDA {}, which is too old", version_text(version));
         return Err(error(ErrorKind::MissingSdk, message)
             .with_hint("update NVIDIA's driver to 470 or later, which has CUDA 11.4"));
     }
-    // SAFETY: may be called any number of times, by any thread.
+    // SAFETY: `cuInit` may be called any number of times, by any thread.
     let code = unsafe { (driver.cuInit)(0) };
     if code != 0 {
         return Err(match code {
-            // A child of a process that called `cuInit` gets this answer.
+            // The driver returns this code in a child of a process that called `cuInit`.
             error::NOT_INITIALIZED => {
                 failed(driver, "CUDA was initialized before this process was forked", code)
             }
@@ -83,7 +83,7 @@ pub(crate) fn initialize(driver: &Driver) -> Result<(c_int, c_int)> {
         });
     }
     let mut number = 0;
-    // SAFETY: writes the number.
+    // SAFETY: the call writes the number to a local variable.
     match unsafe { (driver.cuDeviceGetCount)(&raw mut number) } {
         0 if number > 0 => Ok((version, number)),
         0 => Err(failed(driver, "there is no device", error::NO_DEVICE)),
@@ -91,7 +91,7 @@ pub(crate) fn initialize(driver: &Driver) -> Result<(c_int, c_int)> {
     }
 }
 
-/// The version as people write it: 13000 is 13.0.
+/// Formats a version: 13000 becomes "13.0".
 pub(crate) fn version_text(version: c_int) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
@@ -145,7 +145,7 @@ impl Device {
         let (version, number) = initialize(driver)?;
         let ordinal = choose(driver, number, options.device.as_ref())?;
         let mut device = 0;
-        // SAFETY: writes the device.
+        // SAFETY: the call writes the device to a local variable.
         let code = unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) };
         let fail = |what: &str, code| failed(driver, format!("{what} of CUDA device {ordinal}"), code);
         if code != 0 {
@@ -156,7 +156,7 @@ impl Device {
             .map_err(|code| fail("no name", code))?;
         let is = |attribute| {
             let mut value = 0;
-            // SAFETY: writes the value.
+            // SAFETY: the call writes the value to a local variable.
             let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, device) };
             code == 0 && value != 0
         };
@@ -171,7 +171,7 @@ impl Device {
         let (registers, registers_read_only) =
             (is(attribute::HOST_REGISTER_SUPPORTED), is(attribute::READ_ONLY_HOST_REGISTER_SUPPORTED));
         let mut context = 0;
-        // SAFETY: writes the context.
+        // SAFETY: the call writes the context to a local variable.
         let code = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
         if code != 0 {
             return Err(fail("no context", code));
@@ -200,17 +200,18 @@ impl Device {
         Ok(stream)
     }
 
-    /// Calls the driver with this device's context. The thread's own context is current again afterwards.
+    /// Calls the driver with this device's context. Afterwards the context that the thread had before is
+    /// current again.
     #[inline]
     pub(crate) fn call(&self, call: impl FnOnce(&Driver) -> c_int) -> Result<(), c_int> {
-        // SAFETY: a context that this value retains.
+        // SAFETY: this value keeps the context retained.
         match unsafe { (self.driver.cuCtxPushCurrent_v2)(self.context) } {
             0 => {}
             code => return Err(code),
         }
         let code = call(&self.driver);
         let mut popped = 0;
-        // SAFETY: pops what was pushed.
+        // SAFETY: this removes the context that was pushed above.
         unsafe { (self.driver.cuCtxPopCurrent_v2)(&raw mut popped) };
         if code == 0 { Ok(()) } else { Err(code) }
     }
@@ -220,17 +221,17 @@ impl Device {
         failed(&self.driver, what, code)
     }
 
-    /// Writes zeros to new device memory, and waits for that.
+    /// Writes zeros to new device memory, and waits for the end.
     pub(crate) fn clear(&self, addr: Address, len: usize) -> Result<(), c_int> {
-        // SAFETY: memory that was just allocated, of this length.
+        // SAFETY: the memory was just allocated with this length.
         self.call(|driver| match unsafe { (driver.cuMemsetD8Async)(addr, 0, len, self.setup) } {
-            // SAFETY: this value's stream.
+            // SAFETY: the stream exists as long as this value.
             0 => unsafe { (driver.cuStreamSynchronize)(self.setup) },
             code => code,
         })
     }
 
-    /// Start and length of the allocation of device memory that an address is in.
+    /// Returns start and length of the device allocation that contains an address.
     pub(crate) fn allocation_of(&self, addr: Address) -> Result<Option<(Address, usize)>, c_int> {
         let (mut kind, mut start, mut len) = (0_u32, 0_u64, 0_usize);
         self.call(|driver| {
@@ -254,7 +255,7 @@ impl Device {
         Ok((kind == pointer::DEVICE).then_some((start, len)))
     }
 
-    /// The directory of the kernel that describes the device.
+    /// Returns the device's directory in sysfs.
     pub(crate) fn sysfs(&self) -> Option<std::path::PathBuf> {
         self.pci.map(|pci| Path::new("/sys/bus/pci/devices").join(pci.to_string()))
     }
@@ -263,11 +264,11 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if self.setup != 0 {
-            // SAFETY: this value's stream, which has nothing to do.
+            // SAFETY: the stream belongs to this value, and no work is queued on it.
             let _ = self.call(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.setup) });
         }
-        // SAFETY: retained once by `open`. Regions and queues, which use the context, hold this value and are
-        // gone.
+        // SAFETY: `open` retained the context once. Regions and queues, which use the context, hold this
+        // value, so all of them have been dropped.
         unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.ordinal) };
     }
 }

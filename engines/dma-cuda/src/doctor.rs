@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::library::{self, CUDA};
 use crate::options::{CudaDevice, CudaOptions};
 
-/// Minimum memory in bytes that may be locked.
+/// Minimum limit of locked memory, in bytes.
 const LEAST: u64 = 64 << 20;
 const INSTALL: &str = "install NVIDIA's driver: `apt install nvidia-driver` (Debian, non-free), or NVIDIA's own package; \
                        in a container, the NVIDIA Container Toolkit brings the library of the host";
@@ -40,7 +40,7 @@ fn files(root: &Path) -> Option<Finding> {
             "in a container, pass the device: `docker run --gpus all` or `--device nvidia.com/gpu=all`; else run \
              `nvidia-modprobe -u -c 0` as root",
         )),
-        // If the module is not loaded either, the findings on library and devices are enough.
+        // If the module is not loaded, the findings on library and devices suffice.
         (false, false) => None,
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         let gpus = "memory = '16M'\n[[gpu]]\nname = 'A GPU'\n[[gpu]]\nname = 'A GPU MIG 1g.10gb'\n";
         cuda_emu::use_config(gpus).unwrap();
         #[expect(unsafe_code, reason = "takes the stand-in's calls")]
-        // SAFETY: the stand-in's functions are those that the declarations describe.
+        // SAFETY: the stand-in's functions have the declared types.
         let mut driver = unsafe { Driver::load(cuda_emu::symbol) }.unwrap();
         let found = of_devices(&driver);
         let verdicts: Vec<_> = found.iter().map(|finding| (finding.what.as_str(), finding.verdict)).collect();

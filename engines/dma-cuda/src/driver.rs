@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// A context, stream or event: a handle that only the driver follows. 0 is none.
+/// Handle of a context, stream or event. Only the driver dereferences it. 0 means none.
 pub(crate) type Handle = usize;
 /// `CUdeviceptr`: an address of device memory, or of host memory that devices reach.
 pub(crate) type Address = u64;
@@ -41,11 +41,11 @@ pub(crate) mod pointer {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUmemcpyAttributes {
-    /// When sources are read: 1 in the stream's order, 2 during the call, 3 at any time.
+    /// When sources are read: 1 in stream order, 2 during the call, 3 at any time.
     pub order: c_int,
-    /// Type and number of the source's place: a hint, for managed memory only.
+    /// Type and number of the source's place. The driver uses this hint for managed memory only.
     pub src: [c_int; 2],
-    /// Type and number of the destination's place: a hint, for managed memory only.
+    /// Type and number of the destination's place. The driver uses this hint for managed memory only.
     pub dst: [c_int; 2],
     /// Flags.
     pub flags: c_uint,

@@ -17,7 +17,7 @@ use crate::queue::CudaQueue;
 use crate::region::{CudaRegion, no_export};
 use crate::stream::CudaStream;
 
-/// From this alignment on, copies run at full speed.
+/// Smallest alignment at which copies run at full speed.
 const BEST_ALIGNMENT: usize = 128;
 
 /// The copy engines of a CUDA device. The README describes the set-up.
@@ -39,23 +39,23 @@ pub struct CudaEngine {
 }
 
 impl CudaEngine {
-    /// Opens a device: the given one, or the first. Loads `libcuda.so.1` if it is not loaded yet, which reads
-    /// files, and makes the device's primary context, which takes a part of a second and some 100 MiB of
+    /// Opens the given device, or the first one. Loads `libcuda.so.1` (which reads files) if it is not loaded
+    /// yet. Creates the device's primary context, which takes a fraction of a second and some 100 MiB of
     /// device memory.
     ///
     /// # Errors
     ///
     /// `MissingSdk`: the library cannot be loaded, or the driver is older than CUDA 11.4 or than its kernel
-    /// module. `NotFound`: there is no device, or not the given one. `OutOfMemory`: the device has none left.
-    /// `OutOfRange`: a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: in a process that was forked
-    /// after CUDA was initialized, or whose context a failure has ended. Each error names the remedy.
+    /// module. `NotFound`: there is no device, or the given one does not exist. `OutOfMemory`: the device has
+    /// no memory left. `OutOfRange`: a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: the process was
+    /// forked after CUDA was initialized, or a failure has ended its context. Each error names the remedy.
     pub fn open(options: &CudaOptions) -> Result<Self> {
         let opened = device::load(options).and_then(|driver| Self::open_with(&driver, options));
         opened.map_err(|e| e.with_operation("open engine"))
     }
 
-    /// Opens a device by the calls of a table, as [`open`](Self::open) does by those of the library. Ignores
-    /// [`CudaOptions::lib_dir`].
+    /// Opens a device as [`open`](Self::open) does, but with the calls of a table instead of the library's.
+    /// Ignores [`CudaOptions::lib_dir`].
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl CudaEngine {
         Ok(Self { id: EngineId::unique(), device, info })
     }
 
-    /// Opens a queue, and returns its stream beside it, for transfers that are ordered with other work on the
-    /// device.
+    /// Opens a queue, and returns it together with its stream, which can order transfers with other work on
+    /// the device.
     ///
     /// ```
     /// # use dma_core::{DmaEngineExt, QueueOptions};
@@ -100,15 +100,10 @@ impl CudaEngine {
     /// # fn demo(engine: &Engine, written: *mut c_void, reader: *mut c_void) -> dma_core::Result<()> {
     /// let (queue, stream) = engine.open_queue_with_stream(&QueueOptions::new())?;
     /// let weights = engine.allocate_device(1 << 20)?;
-    /// // `written` is an event behind a kernel that writes what is copied.
-    /// // SAFETY: the event and the stream exist.
-    /// unsafe { stream.wait_for_event(written)? };
-    /// let transfer = queue.copy(weights, engine.allocate(1 << 20)?)?;
-    /// queue.flush();
-    /// // Kernels that are launched on `reader` from now on see the bytes.
-    /// // SAFETY: the stream exists.
-    /// unsafe { stream.hold_stream(reader)? };
-    /// transfer.wait()?;
+    /// // `written` is an event that is recorded after a kernel that writes `weights`. // SAFETY: the event
+    /// and the stream exist. unsafe { stream.wait_for_event(written)? }; let transfer = queue.copy(weights,
+    /// engine.allocate(1 << 20)?)?; queue.flush(); // Kernels that are launched on `reader` from now on see
+    /// the bytes. // SAFETY: the stream exists. unsafe { stream.hold_stream(reader)? }; transfer.wait()?;
     /// # Ok(()) }
     /// ```
     ///
@@ -123,7 +118,7 @@ impl CudaEngine {
         Ok((queue, stream))
     }
 
-    /// Returns the driver's calls, for a program that makes calls of its own beside the engine's.
+    /// Returns the driver's calls, for programs that also call the driver directly.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.device.driver
@@ -136,7 +131,7 @@ impl CudaEngine {
     }
 }
 
-/// The engine, which remembers the stream of the queue that it opens.
+/// An engine that remembers the stream of the queue that it opens.
 #[derive(Debug)]
 struct Lender<'a> {
     engine: &'a CudaEngine,
@@ -212,7 +207,7 @@ unsafe impl DmaEngine for CudaEngine {
     }
 }
 
-// SAFETY: forwards to the engine, and registers no device memory.
+// SAFETY: all methods forward to the engine, and device memory is not registered.
 unsafe impl DmaEngine for Lender<'_> {
     fn id(&self) -> EngineId {
         self.engine.id()
@@ -248,8 +243,8 @@ unsafe impl DmaEngine for Lender<'_> {
     }
 }
 
-/// Lists the CUDA devices of this machine, by their PCI addresses. Lists a device that cannot be used, and a
-/// missing driver, with the error and its remedy. Opens each device for a moment.
+/// Lists the CUDA devices of this machine, by their PCI addresses. A device that cannot be used, and a
+/// missing driver, are listed with the error and its remedy. Opens each device briefly.
 #[must_use]
 pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     match device::load(options) {
@@ -260,7 +255,7 @@ pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     }
 }
 
-/// Lists devices as [`discover`] does, by the calls of a table.
+/// Lists devices as [`discover`] does, but with the calls of a table instead of the library's.
 #[must_use]
 pub fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);

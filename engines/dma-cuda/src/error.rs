@@ -9,13 +9,13 @@ use dma_vendor::LoadError;
 /// The backend's name in errors and engine names.
 pub(crate) const BACKEND: &str = "cuda";
 
-/// `CUDA_ERROR_NOT_READY`: an answer, and no failure.
+/// `CUDA_ERROR_NOT_READY`: work is still in progress; this is not a failure.
 pub(crate) const NOT_READY: c_int = 600;
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub(crate) const INVALID_VALUE: c_int = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(crate) const OUT_OF_MEMORY: c_int = 2;
-/// `CUDA_ERROR_NOT_INITIALIZED`: after `cuInit`, the answer to a child of the process.
+/// `CUDA_ERROR_NOT_INITIALIZED`: in a child of the process that called `cuInit`.
 pub(crate) const NOT_INITIALIZED: c_int = 3;
 /// `CUDA_ERROR_NO_DEVICE`.
 pub(crate) const NO_DEVICE: c_int = 100;
@@ -26,15 +26,15 @@ pub(crate) const NOT_SUPPORTED: c_int = 801;
 
 /// Returns true for a result after which no later call of the context succeeds.
 ///
-/// NVIDIA's reference says of 700, 702, 709, 710, 714 to 719 and 721 that the process has to end to use CUDA
-/// again, and of 214, 220 and 226 that the device's memory or link is not sound. 3 and 4 come in a child of
-/// the process and while it ends, 201 once another has destroyed the context, 46 and 999 when the device is
-/// gone.
+/// According to NVIDIA's reference, after 700, 702, 709, 710, 714 to 719 and 721 the process has to end
+/// before CUDA can be used again, and 214, 220 and 226 mean that the device's memory or link is faulty. The
+/// driver returns 3 in a child of the process, 4 while the process ends, 201 after other code has destroyed
+/// the context, and 46 and 999 when the device is gone.
 pub(crate) const fn is_final(code: c_int) -> bool {
     matches!(code, 3 | 4 | 46 | 101 | 201 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
 }
 
-/// The kind of a failure.
+/// Returns the kind of a failure.
 pub(crate) const fn kind(code: c_int) -> ErrorKind {
     match code {
         _ if is_final(code) => ErrorKind::DeviceLost,
@@ -50,7 +50,7 @@ pub(crate) const fn kind(code: c_int) -> ErrorKind {
     }
 }
 
-/// The remedy that goes with a result, whatever the call.
+/// Returns the remedy for a result, which is the same for all calls.
 pub(crate) const fn hint(code: c_int) -> &'static str {
     match code {
         NOT_INITIALIZED => {
@@ -82,7 +82,7 @@ pub(crate) const fn hint(code: c_int) -> &'static str {
     }
 }
 
-/// The error if the library cannot be loaded.
+/// Returns the error for a library that cannot be loaded.
 pub(crate) fn load(cause: LoadError) -> Error {
     error(ErrorKind::MissingSdk, cause.to_string())
         .with_hint(cause.remedy(&crate::library::CUDA))

@@ -1,5 +1,5 @@
-//! Sleeping until a completion: a function that the driver calls behind the first transfers in flight, and
-//! that writes to an `eventfd`.
+//! Sleeping until a completion: after the first transfers in flight the driver calls a host function, which
+//! writes to an `eventfd`.
 #![expect(unsafe_code, reason = "passes a counted pointer through the driver")]
 
 use std::ffi::{c_int, c_void};
@@ -12,11 +12,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::driver::Handle;
 use crate::stream::Stream;
 
-/// The descriptor that becomes readable, and the stream that makes it so.
+/// The descriptor that becomes readable, and the stream of the host functions.
 #[derive(Debug)]
 pub(crate) struct Signal {
     fd: Arc<OwnedFd>,
-    /// Apart from the transfers, so that a function waits for the first of them, and none waits for a
+    /// A separate stream, so that a function runs after the first transfers and no transfer waits for a
     /// function.
     stream: Stream,
 }
@@ -31,14 +31,14 @@ impl Signal {
         (*self.fd).as_fd()
     }
 
-    /// Has the descriptor signalled once `event` has happened.
+    /// Makes the descriptor readable once `event` has happened.
     pub(crate) fn signal_after(&self, event: Handle) -> Result<(), c_int> {
         let device = &self.stream.device;
         let Some(launch) = device.driver.cuLaunchHostFunc else { return Err(crate::error::NOT_SUPPORTED) };
-        // The function has its own share, because it may run after the queue is closed.
+        // The function owns a reference of its own, because it may run after the queue is closed.
         let share = Arc::into_raw(Arc::clone(&self.fd)).cast_mut().cast::<c_void>();
         let launched = device.call(|driver| {
-            // SAFETY: an event and a stream of this device.
+            // SAFETY: the event and the stream belong to this device and exist.
             match unsafe { (driver.cuStreamWaitEvent)(self.stream.handle, event, 0) } {
                 // SAFETY: the driver calls the function once, with this pointer.
                 0 => unsafe { launch(self.stream.handle, write, share) },
@@ -46,7 +46,7 @@ impl Signal {
             }
         });
         if launched.is_err() {
-            // SAFETY: the function was not queued, so that the share is still this one's.
+            // SAFETY: the function was not queued, so this call still owns the reference.
             drop(unsafe { Arc::from_raw(share.cast::<OwnedFd>()) });
         }
         launched
@@ -55,7 +55,7 @@ impl Signal {
     /// Clears the descriptor.
     pub(crate) fn clear(&self) {
         let mut count = [0; 8];
-        // It may not be readable.
+        // The read fails if the descriptor is not readable, which is no fault.
         let _ = rustix::io::read(&*self.fd, &mut count);
     }
 
@@ -66,13 +66,13 @@ impl Signal {
 }
 
 fn signal(fd: &OwnedFd) {
-    // It fails only if it is readable anyhow.
+    // The write fails only if the counter is full, and then the descriptor is readable.
     let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
 }
 
-/// Called by the driver, on a thread of its own, where no call of CUDA is allowed.
+/// The driver calls this on a thread of its own, where no call of CUDA is allowed.
 unsafe extern "C" fn write(share: *mut c_void) {
-    // SAFETY: the share that `signal_after` passed, which this call takes over.
+    // SAFETY: `signal_after` passed this reference, and this call takes its ownership.
     let fd = unsafe { Arc::from_raw(share.cast_const().cast::<OwnedFd>()) };
     signal(&fd);
 }

@@ -8,16 +8,16 @@ use crate::driver::{Address, Driver, Handle};
 /// Bytes of a pattern.
 const PATTERN: usize = 8;
 
-/// Fills `len` bytes from `addr` on with the pattern, from its byte `phase` on.
+/// Fills `len` bytes from `addr` on with the pattern, beginning with its byte `phase`.
 ///
-/// The device's calls write 1, 2 or 4 bytes over and over, from an address that is a multiple of that. So the
-/// bytes before the first such address, and those behind the last whole pattern, are written one by one. A
-/// pattern of 8 different bytes goes out as two columns of 4.
+/// The driver's calls repeat a value of 1, 2 or 4 bytes, from an address that is aligned to its size. So the
+/// bytes before the first aligned address, and after the last whole pattern, are written one by one. A
+/// pattern of 8 different bytes is written as two columns of 4 bytes.
 ///
 /// # Safety
 ///
-/// The context is current, and the stream is one of it. The bytes are memory that it reaches, and nothing
-/// accesses them until the stream has done this.
+/// The context is current, and the stream belongs to it. The device reaches the bytes, and nothing else
+/// accesses them until the stream has executed the fill.
 pub(crate) unsafe fn fill(
     driver: &Driver,
     addr: Address,
@@ -27,7 +27,7 @@ pub(crate) unsafe fn fill(
     stream: Handle,
 ) -> Result<(), c_int> {
     let checked = |code| if code == 0 { Ok(()) } else { Err(code) };
-    // SAFETY: the bytes are within the caller's range, and the stream is one of the current context.
+    // SAFETY: the bytes are within the caller's range, and the stream belongs to the current context.
     let bytes =
         |at: Address, value, number| checked(unsafe { (driver.cuMemsetD8Async)(at, value, number, stream) });
     let mut rotated = pattern;

@@ -1,23 +1,23 @@
 //! Copy engines of NVIDIA GPUs as an engine of the `dma` crate, through the driver's `libcuda.so.1`.
 //!
-//! The library is loaded when the first engine is opened: nothing of it is needed to build, and no CUDA
-//! toolkit to run. If it or a device is missing, [`CudaEngine::open`] and [`discover`] return errors with
+//! The library is loaded when the first engine is opened: a build does not need it, and a run does not need
+//! the CUDA toolkit. If it or a device is missing, [`CudaEngine::open`] and [`discover`] return errors with
 //! the remedy. The README describes the set-up of a machine.
 //!
-//! Properties that users see; the README has more of them:
+//! The main properties (the README has more):
 //!
-//! - **Two places.** The engine allocates pinned host memory, and memory of the device
+//! - **Two places.** The engine allocates pinned host memory and device memory
 //!   ([`Place::Device`](dma_core::Place::Device)), which the CPU cannot reach. Copies work in all four
 //!   directions, and to memory of other devices that is
 //!   [registered](dma_core::DmaEngineExt::register_device).
 //! - **Asynchronous and safe.** Operands move into an operation and come back with its completion. Memory
 //!   that is not pinned has to be registered, because a copy of it would block.
-//! - **A queue is a stream.** Its transfers are in order with each other's fences, and with other work on the
-//!   device by [`CudaStream`].
-//! - **Errors.** A failure that the device reports, also one of a kernel of the program's, ends the context
-//!   for the whole process: queues answer [`DeviceLost`](dma_core::ErrorKind::DeviceLost), and memory in
-//!   flight is abandoned.
-//! - **Forks.** A child of a process that has used CUDA cannot use it: it gets `DeviceLost`.
+//! - **A queue is a stream.** Fences order its transfers; a [`CudaStream`] orders them with other work on the
+//!   device.
+//! - **Errors.** A failure that the device reports, even of a kernel of the program, ends the context for the
+//!   whole process: queues return [`DeviceLost`](dma_core::ErrorKind::DeviceLost), and memory in flight is
+//!   leaked.
+//! - **Forks.** A child of a process that has used CUDA cannot use CUDA: it gets `DeviceLost`.
 //!
 //! A program that changes or frees a source while the device may still read it does not compile:
 //!

@@ -1,4 +1,4 @@
-//! `libcuda.so.1` of NVIDIA's driver: the file and its calls.
+//! `libcuda.so.1` of NVIDIA's driver: its location and its calls.
 #![expect(unsafe_code, reason = "uses symbols as functions")]
 
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use dma_vendor::{LoadError, Vendor};
 
 use crate::driver::Driver;
 
-/// The driver's library and its usual directories. The number after `.so` is that of the interface, which has
-/// been 1 from the start; calls were only added.
+/// The driver's library and its usual directories. The number after `.so` identifies the ABI. It has always
+/// been 1, because NVIDIA has only added calls.
 pub(crate) static CUDA: Vendor = Vendor {
     sdk: "NVIDIA's driver (Debian: libcuda1)",
     min_version: "470, which has CUDA 11.4",
@@ -35,8 +35,8 @@ pub(crate) fn open(dir: Option<&Path>) -> Result<Driver, LoadError> {
         None => CUDA.open(),
     }?;
     let [library] = loaded.as_slice() else { unreachable!("as many as `required_libs`") };
-    // SAFETY: the library says by its name that it is the driver's, whose functions the declarations
-    // describe; it stays loaded.
+    // SAFETY: a library of this name is NVIDIA's driver, whose functions have the declared types. It stays
+    // loaded.
     let driver = unsafe { Driver::load(|name| library.symbol(name)) };
     driver.map_err(|missing| library.incomplete("libcuda.so.1".to_owned(), &missing))
 }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn missing_calls_are_named() {
         let get = |name| cuda_emu::symbol(name).filter(|_| name != c"cuMemHostAlloc");
-        // SAFETY: the stand-in's functions are those that the declarations describe.
+        // SAFETY: the stand-in's functions have the declared types.
         let missing = unsafe { Driver::load(get) }.unwrap_err();
         assert_eq!(missing, [c"cuMemHostAlloc"]);
     }

@@ -8,29 +8,29 @@ use crate::error::error;
 
 /// The device to open.
 ///
-/// In engine names, such as `cuda:0,depth=64`, the device follows the backend, and the options that
-/// [`INFO`](Self::INFO) lists come next.
+/// An engine name, such as `cuda:0,depth=64`, consists of the backend, the device, and options that
+/// [`INFO`](Self::INFO) lists.
 ///
-/// Loading a library runs its code. So untrusted names must not have `lib`: `dma::parse_untrusted` refuses
-/// it.
+/// Loading a library runs its code. So names from untrusted sources must not contain `lib`:
+/// `dma::parse_untrusted` refuses it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CudaOptions {
-    /// The device. `None` (the default): the first.
+    /// The device. `None` (the default): the first one.
     pub device: Option<CudaDevice>,
     /// The depth of queues that do not choose one, in descriptors. `None` (the default): 1,024.
     pub depth: Option<usize>,
     /// The directory of `libcuda.so.1`. `None` (the default): the environment variable `DMA_CUDA_LIB_DIR`,
-    /// then where the system looks.
+    /// then the system's directories.
     pub lib_dir: Option<PathBuf>,
 }
 
-/// A device of CUDA.
+/// A CUDA device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CudaDevice {
-    /// By CUDA's number, from 0 on; `CUDA_VISIBLE_DEVICES` changes the numbers.
+    /// The device with this CUDA number, from 0 on. `CUDA_VISIBLE_DEVICES` changes the numbers.
     Ordinal(u32),
-    /// By its PCI address, such as `0000:17:00.0`.
+    /// The device at this PCI address, such as `0000:17:00.0`.
     Pci(PciAddress),
 }
 
@@ -50,7 +50,7 @@ impl CudaOptions {
         OptionInfo::new("lib", "FOLDER", "DMA_CUDA_LIB_DIR, then the system's", "folder of libcuda.so.1")
             .needing_trust(),
     ];
-    /// The deepest queue, in descriptors.
+    /// Maximum depth of a queue, in descriptors.
     pub const DEPTH_MAX: usize = 65_536;
     /// The depth of queues that do not choose one, in descriptors.
     pub const DEPTH_DEFAULT: usize = 1_024;

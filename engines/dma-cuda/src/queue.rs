@@ -1,8 +1,8 @@
-//! [`CudaQueue`]: descriptors as copies and fills of one stream.
+//! [`CudaQueue`]: executes descriptors as copies and fills of one stream.
 //!
-//! Copies are collected until the doorbell, and go out as one call if the driver has that. An event behind
-//! them says when they have ended. A stream keeps order between calls, but not within a batch: so a fence
-//! begins a new call.
+//! Copies are collected until the doorbell, and then submitted as one call if the driver has batches. An
+//! event recorded after them tells when they have ended. A stream keeps order between calls, but not within a
+//! batch, so a fence begins a new call.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::collections::VecDeque;
@@ -23,24 +23,24 @@ use crate::fill::fill;
 use crate::stream::{self, Stream};
 
 /// Maximum number of copies in one call of the driver. On an H200 with driver 580.159, 4,096 copies of 8 KiB
-/// from host to device go at 17.2 GB/s in calls of 256, and at 3.5 to 5.7 GB/s in one call
-/// (`tests/hardware.rs` measures it).
+/// from host to device reach 17.2 GB/s in calls of 256, and 3.5 to 5.7 GB/s in one call (`tests/hardware.rs`
+/// measures it).
 const CALL_LEN: usize = 256;
 
-/// Descriptors of one fate, in the order of submission.
+/// Consecutive descriptors that end together, with the same result.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     number: usize,
-    /// Recorded behind them.
+    /// The event recorded after them.
     event: Handle,
-    /// The driver's result if it refused them; 0 if it took them.
+    /// The driver's error code if it refused them; 0 if it accepted them.
     code: c_int,
     /// True if a function was queued after the event. It runs only after the event has happened.
     signals: bool,
 }
 
-/// Copies that the driver does not have yet, in the arrays that it takes. Each has as many entries as the
-/// queue is deep, so that none grows.
+/// Copies that are not submitted to the driver yet, in the arrays that its call takes. Each array has the
+/// queue's depth, so that none grows.
 #[derive(Debug)]
 struct Pending {
     number: usize,
@@ -55,7 +55,7 @@ impl Pending {
         Self { number: 0, dsts: zeros(), srcs: zeros(), lens: vec![0; depth].into_boxed_slice() }
     }
 
-    /// The entries that are free: destination, source, length.
+    /// Free entries: destination, source, length.
     #[inline]
     fn free(&mut self) -> impl Iterator<Item = ((&mut Address, &mut Address), &mut usize)> {
         let Self { number, dsts, srcs, lens } = self;
@@ -67,7 +67,7 @@ impl Pending {
 #[derive(Debug)]
 struct Tokens {
     ring: Box<[u64]>,
-    /// Index of the first one.
+    /// Index of the first entry.
     start: usize,
     number: usize,
 }
@@ -77,14 +77,15 @@ impl Tokens {
         Self { ring: vec![0; depth].into_boxed_slice(), start: 0, number: 0 }
     }
 
-    /// The index of the entry that is `after` entries behind the first one.
+    /// Returns the index of the entry that is `after` entries behind the first one.
     #[inline]
     fn index(&self, after: usize) -> usize {
         let index = self.start + after;
         if index < self.ring.len() { index } else { index - self.ring.len() }
     }
 
-    /// The free entries behind the last one, up to the end of the array. Empty only if the ring is full.
+    /// Returns the free entries behind the last one, up to the end of the array. The result is empty only if
+    /// the ring is full.
     #[inline]
     fn free(&mut self) -> &mut [u64] {
         let begin = self.index(self.number);
@@ -92,20 +93,20 @@ impl Tokens {
         &mut self.ring[begin..end]
     }
 
-    /// Adds one. The ring may not be full.
+    /// Adds an entry. The ring must not be full.
     fn push(&mut self, token: u64) {
         self.free()[0] = token;
         self.number += 1;
     }
 
-    /// The first ones: at most `most`, and up to the end of the array.
+    /// Returns the first entries: at most `most`, and at most up to the end of the array.
     #[inline]
     fn first(&self, most: usize) -> &[u64] {
         let end = self.ring.len().min(self.start + most.min(self.number));
         &self.ring[self.start..end]
     }
 
-    /// Removes the first ones.
+    /// Removes the first entries.
     #[inline]
     fn remove_first(&mut self, number: usize) {
         self.start = self.index(number);
@@ -127,17 +128,18 @@ pub(crate) struct CudaQueue {
     engine: EngineId,
     stream: Arc<Stream>,
     depth: usize,
-    /// Tokens of descriptors that are not reported: those of the groups, of `given`, and the pending ones.
+    /// Tokens of unreported descriptors: first those of the groups, then the `given` ones, then the pending
+    /// ones.
     tokens: Tokens,
     groups: VecDeque<Group>,
-    /// Descriptors that the driver has, without an event behind them yet.
+    /// Number of descriptors that the driver has, without an event recorded after them yet.
     given: usize,
     /// Copies for the next call.
     pending: Pending,
-    /// Events that are free.
+    /// Unused events.
     events: Vec<Handle>,
     signal: Option<Signal>,
-    /// The next completion signals, and what it takes is not queued yet.
+    /// True if the next completion must signal, and the signal is not queued yet.
     armed: bool,
     /// The result that ended the context.
     lost: Option<c_int>,
@@ -168,8 +170,8 @@ impl CudaQueue {
         &self.stream
     }
 
-    /// Adds the unfenced copies at the start of `batch` to the next call, at most up to the end of the array
-    /// of tokens. Returns their number.
+    /// Adds the unfenced copies at the start of `batch` to the next call, at most up to the end of the token
+    /// array. Returns the number of copies added.
     #[inline]
     fn push_copies(&mut self, batch: &[Descriptor<'_>]) -> usize {
         let places = self.tokens.free().iter_mut().zip(self.pending.free());
@@ -185,7 +187,7 @@ impl CudaQueue {
         pushed
     }
 
-    /// Hands pending copies to the driver.
+    /// Submits pending copies to the driver.
     fn issue(&mut self) {
         let Pending { number, dsts, srcs, lens } = &mut self.pending;
         let number = std::mem::take(number);
@@ -194,7 +196,7 @@ impl CudaQueue {
         }
         let (dsts, srcs, lens) = (&mut dsts[..number], &mut srcs[..number], &mut lens[..number]);
         let stream = self.stream.handle;
-        // The call may fail before it copies: then nothing was taken.
+        // If the call fails before it copies, the driver has accepted no copy.
         let mut taken = 0;
         // SAFETY: the arrays have the same length. The caller of `submit` ensures that both sides of each
         // copy are valid memory.
@@ -206,9 +208,10 @@ impl CudaQueue {
         }
     }
 
-    /// Ends `number` descriptors that the driver did not take.
+    /// Ends `number` descriptors that the driver refused.
     ///
-    /// A batch that was refused may have begun, so it is reported once an event behind it has happened.
+    /// A batch that was refused may have begun, so it is reported only after an event that is recorded after
+    /// it has happened.
     #[cold]
     fn refused(&mut self, number: usize, code: c_int) {
         self.close_group(0);
@@ -216,7 +219,7 @@ impl CudaQueue {
         self.close_group(code);
     }
 
-    /// Records an event behind what the driver has.
+    /// Records an event after the descriptors that the driver has.
     fn close_group(&mut self, code: c_int) {
         if self.given == 0 || self.lost.is_some() {
             return;
@@ -226,7 +229,7 @@ impl CudaQueue {
             None => stream::event(&self.stream.device),
         }
         .and_then(|event| {
-            // SAFETY: an event and a stream of this device.
+            // SAFETY: the event and the stream belong to this device and exist.
             let record = |driver: &Driver| unsafe { (driver.cuEventRecord)(event, self.stream.handle) };
             self.stream.device.call(record).map(|()| event)
         });
@@ -238,12 +241,13 @@ impl CudaQueue {
                     self.signal_first();
                 }
             }
-            // Without an event nothing says when they end.
+            // Without an event, their end cannot be observed.
             Err(code) => self.lose(code),
         }
     }
 
-    /// Gives up everything that the driver has: the device may still access its memory.
+    /// Marks the context as lost. Descriptors in flight are never reported, because the device may still
+    /// access their memory.
     #[cold]
     fn lose(&mut self, code: c_int) {
         if self.lost.is_none() {
@@ -267,8 +271,8 @@ impl CudaQueue {
         let called = self.stream.device.call(|driver| {
             let mut phase = 0;
             for segment in list {
-                // SAFETY: `call` makes the context current, and the caller of `submit` leaves the segment to
-                // the queue until the completion.
+                // SAFETY: `call` makes the context current, and the caller of `submit` does not access the
+                // segment until the completion.
                 answer =
                     unsafe { fill(driver, segment.addr.0, segment.len, pattern, phase, self.stream.handle) };
                 if answer.is_err() {
@@ -286,7 +290,7 @@ impl CudaQueue {
         let mut reported = 0;
         while reported < completions.len() && self.lost.is_none() {
             let Some(Group { number, event, code, .. }) = self.groups.front_mut() else { break };
-            // SAFETY: an event of this device.
+            // SAFETY: the event belongs to this device and exists.
             match self.stream.device.call(|driver| unsafe { (driver.cuEventQuery)(*event) }) {
                 Ok(()) => {}
                 Err(error::NOT_READY) => break,
@@ -345,7 +349,7 @@ impl CudaQueue {
         match signal.signal_after(group.event) {
             Ok(()) => group.signals = true,
             Err(code) => {
-                // The owner polls, and sees what is wrong.
+                // The signal wakes the owner, whose poll finds the failure.
                 tracing::debug!(code, "the driver queues no function");
                 signal.set();
             }
@@ -357,13 +361,13 @@ impl CudaQueue {
     }
 }
 
-/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has them. Adds the number
-/// that it took to `taken`.
+/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has batches. Adds the
+/// number of accepted copies to `taken`.
 ///
 /// # Safety
 ///
-/// The arrays have one length, at least 1, and name memory that both sides reach. The context is current, and
-/// the stream is one of it.
+/// The arrays have the same length, at least 1, and name memory that the device reaches. The context is
+/// current, and the stream belongs to it.
 unsafe fn copy(
     driver: &Driver,
     dsts: &mut [Address],
@@ -375,7 +379,7 @@ unsafe fn copy(
     let calls = dsts.chunks_mut(CALL_LEN).zip(srcs.chunks_mut(CALL_LEN)).zip(lens.chunks_mut(CALL_LEN));
     for ((dsts, srcs), lens) in calls {
         let number = dsts.len();
-        // Earlier transfers of the stream may write what these read.
+        // Stream order, because earlier transfers of the stream may write the sources of these.
         let mut attributes = CUmemcpyAttributes { order: ORDER_STREAM, src: [0; 2], dst: [0; 2], flags: 0 };
         let attributes = &raw mut attributes;
         let mut first = 0_usize;
@@ -383,20 +387,20 @@ unsafe fn copy(
         let (dst, src, len) = (dsts.as_mut_ptr(), srcs.as_mut_ptr(), lens.as_mut_ptr());
         let code = match (driver.cuMemcpyBatchAsync_v2, driver.cuMemcpyBatchAsync) {
             (Some(batch), _) if number > 1 => {
-                // SAFETY: the chunks have `number` entries each, of memory that both sides reach, and there
-                // is one kind of attributes.
+                // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
+                // `attributes` and `first` have one entry.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, stream) }
             }
             (None, Some(batch)) if number > 1 => {
                 let mut failed = 0;
-                // SAFETY: the chunks have `number` entries each, of memory that both sides reach; `failed`
-                // takes the number of the entry that failed.
+                // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
+                // `attributes` and `first` have one entry, and `failed` is valid for the write.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, &raw mut failed, stream) }
             }
             _ => {
                 let mut entries = dsts.iter().zip(&*srcs).zip(&*lens);
                 let copied = entries.try_for_each(|((dst, src), len)| {
-                    // SAFETY: the entry names memory that both sides reach.
+                    // SAFETY: the entry names memory that the device reaches.
                     let code = unsafe { (driver.cuMemcpyAsync)(*dst, *src, *len, stream) };
                     *taken += usize::from(code == 0);
                     if code == 0 { Ok(()) } else { Err(code) }
@@ -415,9 +419,9 @@ unsafe fn copy(
     0
 }
 
-// SAFETY: descriptors are reported in order, each once: after an event behind them, or if the driver never
-// had them. After such an event the device accesses their memory no more, and its writes are visible.
-// Descriptors in flight when the context is lost are never reported.
+// SAFETY: descriptors are reported in order, each once: after an event that was recorded after them has
+// happened, or if the driver never had them. After such an event the device no longer accesses their memory,
+// and its writes are visible. Descriptors in flight when the context is lost are never reported.
 unsafe impl RawQueue for CudaQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -440,17 +444,16 @@ unsafe impl RawQueue for CudaQueue {
             at += self.push_copies(&batch[at..]);
             let Some(descriptor) = batch.get(at) else { return Ok(at) };
             if descriptor.as_unfenced_copy().is_some() {
-                // The tokens go around the end of their array.
+                // The token ring wraps at the end of its array.
                 continue;
             }
-            // Calls keep order; copies of one call do not.
+            // Calls are executed in order, but copies of one call are not.
             self.issue();
             match descriptor.operation() {
                 Operation::Copy { .. } => _ = self.push_copies(&[descriptor.with_fence(false)]),
                 Operation::Fill { pattern, dst } => {
                     self.tokens.push(descriptor.token());
-                    // SAFETY: the caller of `submit` leaves the destination to the queue until the
-                    // completion.
+                    // SAFETY: the caller of `submit` does not access the destination until the completion.
                     match unsafe { self.fill(pattern, dst) } {
                         Ok(()) => self.given += 1,
                         Err(code) => self.refused(1, code),
@@ -491,7 +494,7 @@ unsafe impl RawQueue for CudaQueue {
 
     fn stop(&mut self) {
         if !self.stopped {
-            // The driver takes nothing back: what it has ends by itself.
+            // The driver cannot cancel work: descriptors in flight end by themselves.
             self.close_group(0);
             self.pending.number = 0;
             self.stopped = true;
@@ -527,13 +530,13 @@ impl QueueEvents for CudaQueue {
         }
         self.armed = true;
         let Some(group) = self.groups.front() else { return Ok(true) };
-        // SAFETY: an event of this device.
+        // SAFETY: the event belongs to this device and exists.
         match self.stream.device.call(|driver| unsafe { (driver.cuEventQuery)(group.event) }) {
             Err(error::NOT_READY) => {
                 self.signal_first();
                 Ok(true)
             }
-            // It has ended, or polling finds out why it never will.
+            // The work has ended, or the next poll reports the failure.
             _ => {
                 self.armed = false;
                 Ok(false)

@@ -1,4 +1,4 @@
-//! [`CudaRegion`]: pinned and registered host memory, and the device's own.
+//! [`CudaRegion`]: pinned and registered host memory, and device memory.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::ffi::{c_int, c_void};
@@ -18,12 +18,12 @@ use crate::error::{self, error};
 
 /// The alignment of `cuMemAlloc_v2`, which NVIDIA's programming guide promises.
 const DEVICE_ALIGNMENT: usize = 256;
-/// Dma-bufs have whole pages.
+/// Dma-bufs consist of whole pages.
 const PAGE: usize = 4096;
 /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
 const DMA_BUF: c_int = 1;
 
-/// Returns a key that no region of this process has had. The driver needs none.
+/// Returns a key that no other region of this process has had. The driver itself needs no keys.
 fn key() -> RegionKey {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     RegionKey(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -37,23 +37,23 @@ pub(crate) struct CudaRegion {
     memory: CudaMemory,
 }
 
-/// The memory to free with a region.
+/// The memory of a region, and the way to free it.
 #[derive(Clone, Copy, Debug)]
 enum CudaMemory {
-    /// Of `cuMemHostAlloc`.
+    /// Host memory of `cuMemHostAlloc`.
     Pinned(usize),
     Registered(usize),
-    /// Of `cuMemAlloc_v2`.
+    /// Device memory of `cuMemAlloc_v2`.
     Device(Address),
-    /// Device memory of others.
+    /// Device memory that others allocated; it is not freed here.
     Foreign,
 }
 
 impl CudaMemory {
-    /// Allocates memory with room for the alignment. Returns it with its first address.
+    /// Allocates enough memory to align its start. Returns the memory and its first address.
     ///
-    /// The driver promises no alignment of host memory: small allocations share pages. A second try would
-    /// have to free the first one, which waits for all work on the device.
+    /// The driver guarantees no alignment of host memory: small allocations share pages. Freeing an unaligned
+    /// allocation to try again would wait for all work on the device.
     fn allocate(device: &Device, request: &MemoryRequest) -> Result<(Self, Address), c_int> {
         let promised = if request.place == Place::Device { DEVICE_ALIGNMENT } else { 1 };
         let slack = if request.align > promised { request.align } else { 0 };
@@ -64,12 +64,12 @@ impl CudaMemory {
     fn allocate_len(device: &Device, place: Place, len: usize) -> Result<(Self, Address), c_int> {
         if place == Place::Device {
             let mut start = 0;
-            // SAFETY: writes the address.
+            // SAFETY: the call writes the address to a local variable.
             device.call(|driver| unsafe { (driver.cuMemAlloc_v2)(&raw mut start, len) })?;
             return Ok((Self::Device(start), start));
         }
         let mut start = ptr::null_mut();
-        // SAFETY: writes the address.
+        // SAFETY: the call writes the address to a local variable.
         device.call(|driver| unsafe { (driver.cuMemHostAlloc)(&raw mut start, len, HOST_PORTABLE) })?;
         let start = start.expose_provenance();
         Ok((Self::Pinned(start), start as Address))
@@ -79,15 +79,15 @@ impl CudaMemory {
     /// device is idle.
     fn free(self, device: &Device) -> Result<(), c_int> {
         device.call(|driver| match self {
-            // SAFETY: allocated by `allocate_len`, and freed once.
+            // SAFETY: `allocate_len` allocated it, and it is freed once.
             Self::Pinned(start) => unsafe {
                 (driver.cuMemFreeHost)(ptr::with_exposed_provenance_mut::<c_void>(start))
             },
-            // SAFETY: registered by `register`, and given up once.
+            // SAFETY: `register` registered it, and it is unregistered once.
             Self::Registered(start) => unsafe {
                 (driver.cuMemHostUnregister)(ptr::with_exposed_provenance_mut::<c_void>(start))
             },
-            // SAFETY: allocated by `allocate_len`, and freed once.
+            // SAFETY: `allocate_len` allocated it, and it is freed once.
             Self::Device(start) => unsafe { (driver.cuMemFree_v2)(start) },
             Self::Foreign => 0,
         })
@@ -95,7 +95,7 @@ impl CudaMemory {
 }
 
 impl CudaRegion {
-    /// Allocates memory in the place that the request says.
+    /// Allocates memory in the place that the request names.
     pub(crate) fn allocate(device: &Arc<Device>, engine: EngineId, request: &MemoryRequest) -> Result<Self> {
         let refused = |code| match code {
             error::OUT_OF_MEMORY | error::INVALID_VALUE => {
@@ -114,7 +114,7 @@ impl CudaRegion {
             (Place::Host, Some(base)) => RegionInfo::local(engine, key(), base, request.len, request.access),
             _ => RegionInfo::remote(engine, key(), DeviceAddr(addr), request.len, request.access),
         };
-        // From here on it is freed with the region.
+        // From here on, dropping the region frees the memory.
         let region = Self { info, device: Arc::clone(device), memory };
         match info.cpu {
             // SAFETY: `len` bytes were allocated above, and only this function knows them.
@@ -140,7 +140,8 @@ impl CudaRegion {
             return Err(error(ErrorKind::Unsupported, format!("{} registers no host memory", device.name))
                 .with_hint("allocate memory on the engine"));
         }
-        // Without the flag the driver asks for pages that can be written, which a read-only owner may have.
+        // Without the flag the driver accepts only writable pages. The pages of a read-only request may still
+        // be writable.
         let marked = memory.is_read_only() && device.registers_read_only;
         let flags = HOST_PORTABLE | if marked { HOST_READ_ONLY } else { 0 };
         let register = |driver: &crate::Driver| {
@@ -153,7 +154,7 @@ impl CudaRegion {
         Ok(Self { info, device: Arc::clone(device), memory })
     }
 
-    /// The error of memory that the driver does not pin.
+    /// Returns the error for memory that the driver does not pin.
     fn not_registered(device: &Device, memory: &HostMemory, code: c_int) -> Error {
         let message = format!("{} bytes at {:p}", memory.len(), memory.as_ptr());
         match code {
@@ -176,7 +177,7 @@ impl CudaRegion {
         }
     }
 
-    /// Takes device memory that others have allocated.
+    /// Makes a region of device memory that others have allocated.
     pub(crate) fn register_device(
         device: &Arc<Device>,
         engine: EngineId,
@@ -220,8 +221,8 @@ impl Drop for CudaRegion {
     }
 }
 
-// SAFETY: the description never changes. The memory is allocated here, or valid by the promise of the caller
-// who registered it. Only descriptors write to it.
+// SAFETY: the description never changes. The memory was allocated here, or the caller who registered it
+// guarantees that it is valid. Only descriptors write to it.
 unsafe impl RawRegion for CudaRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -242,16 +243,16 @@ unsafe impl RawRegion for CudaRegion {
         let Some(call) = self.device.driver.cuMemGetHandleForAddressRange else {
             return Err(none("the driver is older than CUDA 11.7"));
         };
-        // The range has to be whole pages, which allocations begin with.
+        // The range must consist of whole pages; allocations begin at a page boundary.
         let addr = self.info.addr.0;
         let start = addr / PAGE as u64 * PAGE as u64;
         let offset = addr - start;
         let len = (offset as usize + self.info.len).next_multiple_of(PAGE);
         let mut fd: c_int = -1;
-        // SAFETY: writes a file descriptor; the memory is allocated.
+        // SAFETY: the call writes a file descriptor to a local variable, and the memory is allocated.
         let made = self.device.call(|_| unsafe { call((&raw mut fd).cast(), start, len, DMA_BUF, 0) });
         match made {
-            // SAFETY: a new file descriptor, which the driver leaves to the caller.
+            // SAFETY: the file descriptor is new, and the driver passes its ownership to the caller.
             Ok(()) if fd >= 0 => Ok((unsafe { OwnedFd::from_raw_fd(fd) }, offset)),
             Ok(()) => Err(none("the driver gave no file")),
             Err(code) if error::is_final(code) => Err(self.device.failed("a dma-buf", code)),
@@ -261,7 +262,7 @@ unsafe impl RawRegion for CudaRegion {
     }
 }
 
-/// The error of memory for peers.
+/// Returns the error of an export to peers.
 pub(crate) fn no_export() -> Error {
     error(ErrorKind::Unsupported, "CUDA memory is not exported to peers")
         .with_hint("register its dma-buf (`Window::dmabuf`) with an RDMA or BlueField engine, or copy it to memory of theirs")

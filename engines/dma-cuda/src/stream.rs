@@ -1,4 +1,4 @@
-//! Streams and events, and the order with the program's own work.
+//! Streams and events, which order transfers with the program's own work.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use std::ffi::{c_int, c_void};
@@ -9,7 +9,7 @@ use dma_core::Result;
 use crate::device::Device;
 use crate::driver::{EVENT_DISABLE_TIMING, Handle};
 
-/// A stream. It is destroyed with its last user; queued work is still done after that.
+/// A stream. It is destroyed with its last user; work that is queued by then is still executed.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) device: Arc<Device>,
@@ -25,30 +25,30 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and destroyed once.
+        // SAFETY: `new` made the stream, and it is destroyed once.
         let _ = self.device.call(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.handle) });
     }
 }
 
-/// Makes an event without a time.
+/// Makes an event that records no time.
 pub(crate) fn event(device: &Device) -> Result<Handle, c_int> {
     let mut event = 0;
-    // SAFETY: writes the event.
+    // SAFETY: the call writes the event to a local variable.
     device.call(|driver| unsafe { (driver.cuEventCreate)(&raw mut event, EVENT_DISABLE_TIMING) })?;
     Ok(event)
 }
 
 /// Destroys an event. Queued records of it, and waits for it, are still executed.
 pub(crate) fn destroy(device: &Device, event: Handle) {
-    // SAFETY: made by `event`, and destroyed once.
+    // SAFETY: `event` made it, and it is destroyed once.
     let _ = device.call(|driver| unsafe { (driver.cuEventDestroy_v2)(event) });
 }
 
-/// The stream of a queue, to order its transfers with other work on the device:
+/// The stream of a queue, which orders its transfers with other work on the device. See
 /// [`CudaEngine::open_queue_with_stream`](crate::CudaEngine::open_queue_with_stream).
 ///
-/// A handle is for any thread, and outlives the queue. A raw `CUevent` or `CUstream` is that of the CUDA
-/// driver API or the equivalent `cudaEvent_t` and `cudaStream_t` of the runtime.
+/// Any thread may use a handle, and it may outlive the queue. A raw `CUevent` or `CUstream` is a handle of
+/// the CUDA driver API, or the equivalent `cudaEvent_t` or `cudaStream_t` of the runtime.
 #[derive(Clone, Debug)]
 pub struct CudaStream(pub(crate) Arc<Stream>);
 
@@ -59,10 +59,12 @@ impl CudaStream {
         std::ptr::without_provenance_mut(self.0.handle)
     }
 
-    /// Lets transfers start only after the work that a `CUevent` has recorded: those that the queue hands to
-    /// the driver from now on, with its next [`flush`](dma_core::Queue::flush) or wait. Does not block.
+    /// Delays transfers until the work that a `CUevent` has recorded is done. This applies to transfers that
+    /// the queue submits to the driver from now on, by its next [`flush`](dma_core::Queue::flush) or wait.
+    /// Does not block.
     ///
-    /// So a copy can read what a kernel writes: record an event behind the kernel, call this, then submit.
+    /// So a copy can read the output of a kernel: record an event after the kernel, call this, then submit
+    /// the copy.
     ///
     /// # Errors
     ///
@@ -70,19 +72,19 @@ impl CudaStream {
     ///
     /// # Safety
     ///
-    /// `event` is a `CUevent` that is not destroyed, of any device of this process.
+    /// `event` must be a `CUevent`, of any device of this process, that is not destroyed.
     pub unsafe fn wait_for_event(&self, event: *mut c_void) -> Result<()> {
         let Stream { device, handle } = &*self.0;
-        // SAFETY: the caller's event is not destroyed, and the stream is this value's.
+        // SAFETY: the caller's event is not destroyed, and the stream belongs to this value.
         device
             .call(|driver| unsafe { (driver.cuStreamWaitEvent)(*handle, event.addr(), 0) })
             .map_err(|code| device.failed("the stream cannot wait for the event", code))
     }
 
-    /// Lets later work of a `CUstream` start only after the transfers that the queue has handed to the driver
-    /// so far: call [`flush`](dma_core::Queue::flush) first. Does not block.
+    /// Delays later work of a `CUstream` until the transfers that the queue has submitted to the driver so
+    /// far are done. Call [`flush`](dma_core::Queue::flush) first. Does not block.
     ///
-    /// So a kernel can read what a copy writes: submit, flush, call this, then launch the kernel.
+    /// So a kernel can read the result of a copy: submit the copy, flush, call this, then launch the kernel.
     ///
     /// # Errors
     ///
@@ -90,13 +92,13 @@ impl CudaStream {
     ///
     /// # Safety
     ///
-    /// `stream` is a `CUstream` that is not destroyed, of any device of this process.
+    /// `stream` must be a `CUstream`, of any device of this process, that is not destroyed.
     pub unsafe fn hold_stream(&self, stream: *mut c_void) -> Result<()> {
         let Stream { device, handle } = &*self.0;
         let fail = |code| device.failed("the stream cannot wait for transfers", code);
         let event = event(device).map_err(fail)?;
         let ordered = device.call(|driver| {
-            // SAFETY: an event and a stream of this device.
+            // SAFETY: the event and the stream belong to this device and exist.
             match unsafe { (driver.cuEventRecord)(event, *handle) } {
                 // SAFETY: the caller's stream is not destroyed, and `event` was recorded.
                 0 => unsafe { (driver.cuStreamWaitEvent)(stream.addr(), event, 0) },

@@ -16,7 +16,7 @@ use dma_cuda::{CUmemcpyAttributes, CudaDevice, CudaEngine, CudaOptions};
 use proptest::prelude::*;
 use support::{HEALTHY, driver, open, options};
 
-/// Bytes that differ from their neighbours.
+/// Returns bytes that differ from their neighbours.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| ((i + seed) * 31 % 251) as u8).collect()
 }
@@ -25,7 +25,7 @@ fn request(len: usize) -> MemoryRequest {
     MemoryRequest::new(len).with_place(Place::Device)
 }
 
-/// The bytes of a window, by a copy to host memory.
+/// Reads the bytes of a window by a copy to host memory.
 fn read(engine: &CudaEngine, window: &Window) -> Vec<u8> {
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let host = engine.allocate(window.len()).unwrap();
@@ -63,7 +63,7 @@ fn device_memory_is_zeroed_aligned_and_out_of_the_cpus_reach() {
     }
 }
 
-/// Calls of the batch, and pieces of the last one.
+/// Number of batch calls, and of the copies in the last one.
 static BATCHES: AtomicUsize = AtomicUsize::new(0);
 static PIECES: AtomicUsize = AtomicUsize::new(0);
 
@@ -80,7 +80,7 @@ unsafe extern "C" fn counting(
     BATCHES.fetch_add(1, Ordering::Relaxed);
     PIECES.store(number, Ordering::Relaxed);
     let batch = driver(HEALTHY).cuMemcpyBatchAsync_v2.unwrap();
-    // SAFETY: the caller's arguments.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { batch(dsts, srcs, lens, number, attributes, indices, kinds, stream) }
 }
 
@@ -154,36 +154,36 @@ impl Program {
     fn new() -> Self {
         let driver = driver(HEALTHY);
         let mut context = 0;
-        // SAFETY: writes the context of a device that exists.
+        // SAFETY: the call writes the context of an existing device to a local variable.
         assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
-        // SAFETY: that context, which is never released.
+        // SAFETY: the context was retained just before, and is never released.
         assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
         Self { driver }
     }
 
     fn allocate(&self, len: usize) -> u64 {
         let mut addr = 0;
-        // SAFETY: writes the address.
+        // SAFETY: the call writes the address to a local variable.
         assert_eq!(unsafe { (self.driver.cuMemAlloc_v2)(&raw mut addr, len) }, 0);
         addr
     }
 
     fn stream(&self) -> usize {
         let mut stream = 0;
-        // SAFETY: writes the stream.
+        // SAFETY: the call writes the stream to a local variable.
         assert_eq!(unsafe { (self.driver.cuStreamCreate)(&raw mut stream, 1) }, 0);
         stream
     }
 
     fn event(&self) -> usize {
         let mut event = 0;
-        // SAFETY: writes the event.
+        // SAFETY: the call writes the event to a local variable.
         assert_eq!(unsafe { (self.driver.cuEventCreate)(&raw mut event, 2) }, 0);
         event
     }
 }
 
-/// Blocks the stream that calls it until its `AtomicUsize` is not 0.
+/// A host function that blocks its stream until the `AtomicUsize` is not 0.
 unsafe extern "C" fn hold(gate: *mut c_void) {
     // SAFETY: the test passes a gate that it leaks.
     let gate = unsafe { &*gate.cast::<AtomicUsize>() };
@@ -204,35 +204,35 @@ fn transfers_start_after_an_event_and_streams_wait_for_transfers() {
     let launch = program.driver.cuLaunchHostFunc.unwrap();
     let data = std::ptr::from_ref(gate).cast_mut().cast();
     // A "kernel" that writes the source once the gate opens.
-    // SAFETY: a stream of this test's, and a gate that is never freed.
+    // SAFETY: the test does not destroy the stream, and the gate is never freed.
     assert_eq!(unsafe { launch(kernels, hold, data) }, 0);
-    // SAFETY: memory and a stream of this test's.
+    // SAFETY: this test made the memory and the stream, and frees neither.
     assert_eq!(unsafe { (program.driver.cuMemsetD8Async)(source, 7, 4096, kernels) }, 0);
-    // SAFETY: an event and a stream of this test's.
+    // SAFETY: this test made the event and the stream, and destroys neither.
     assert_eq!(unsafe { (program.driver.cuEventRecord)(written, kernels) }, 0);
-    // SAFETY: never freed.
+    // SAFETY: the memory is never freed.
     let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(source), 4096, ()) };
     let source = engine.register_device(memory).unwrap();
-    // SAFETY: an event of this test's.
+    // SAFETY: this test made the event, and does not destroy it.
     unsafe { stream.wait_for_event(std::ptr::without_provenance_mut(written)) }.unwrap();
     let mut transfer = queue.copy(source, engine.allocate(4096).unwrap()).unwrap();
     queue.flush();
-    // SAFETY: a stream of this test's.
+    // SAFETY: this test made the stream, and does not destroy it.
     unsafe { stream.hold_stream(std::ptr::without_provenance_mut(after)) }.unwrap();
-    // SAFETY: an event and a stream of this test's.
+    // SAFETY: this test made the event and the stream, and destroys neither.
     assert_eq!(unsafe { (program.driver.cuEventRecord)(read_by_then, after) }, 0);
     assert!(transfer.wait_for(Duration::from_millis(20)).is_err());
-    // SAFETY: an event of this test's.
+    // SAFETY: this test made the event, and does not destroy it.
     let queried = unsafe { (program.driver.cuEventQuery)(read_by_then) };
     assert_eq!(queried, 600, "the stream waits for the transfer");
     gate.store(1, Ordering::Release);
     let (_, host) = transfer.wait().unwrap();
     assert_eq!(host[..], [7; 4096]);
-    // SAFETY: a stream of this test's.
+    // SAFETY: this test made the stream, and does not destroy it.
     assert_eq!(unsafe { (program.driver.cuStreamSynchronize)(after) }, 0);
-    // SAFETY: an event of this test's.
+    // SAFETY: this test made the event, and does not destroy it.
     assert_eq!(unsafe { (program.driver.cuEventQuery)(read_by_then) }, 0);
-    // SAFETY: no handle of the driver's has this number; the stand-in looks handles up.
+    // SAFETY: the stand-in looks handles up in a table, and refuses this one.
     let error = unsafe { stream.wait_for_event(std::ptr::without_provenance_mut(0x7777)) }.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
@@ -258,7 +258,7 @@ fn memory_of_others_is_checked_against_the_driver() {
     let host = engine.allocate(4096).unwrap();
     assert!(refused(host.as_ptr().addr() as u64, 4096).contains("host memory"));
     assert!(refused(0xdead_0000, 64).contains("knows no memory"));
-    // SAFETY: no window of it is left.
+    // SAFETY: no window of the memory is left.
     assert_eq!(unsafe { (program.driver.cuMemFree_v2)(addr) }, 0);
     assert!(refused(addr, 64).contains("knows no memory"), "it was freed");
 }
@@ -273,7 +273,7 @@ fn memory_of_another_device_is_copied_by_peer() {
     host.copy_from_slice(&bytes);
     let (_, there) = queue.copy(host, there).unwrap().wait().unwrap();
     let (addr, len) = (there.region().as_raw().info().addr, there.len());
-    // SAFETY: the window is the owner of the memory.
+    // SAFETY: the window owns the memory, and is passed as its owner.
     let peer = second.register_device(unsafe { DeviceMemory::from_raw(addr, len, there) }).unwrap();
     let here = second.allocate_device(len).unwrap();
     let queue = second.open_queue(&QueueOptions::new()).unwrap();
@@ -284,14 +284,14 @@ fn memory_of_another_device_is_copied_by_peer() {
 #[test]
 fn registration_says_what_is_wrong() {
     let engine = open(HEALTHY, 0);
-    // Two parts of a page.
+    // Two regions may share a page.
     let [first, second] = [(); 2].map(|()| engine.register(HostMemory::from_owner(vec![0; 100])).unwrap());
     drop((first, second));
 
     let mut memory = HostMemory::aligned(8192, &engine.info().limits).unwrap();
     let start = memory.as_ptr();
     let twice = |start| {
-        // SAFETY: refused before anything uses it, and never freed.
+        // SAFETY: the registration is refused before anything uses the memory, which is never freed.
         engine.register(unsafe { HostMemory::from_raw(start, 4096, ()) })
     };
     let registered = engine.register(memory).unwrap();
@@ -304,7 +304,7 @@ fn registration_says_what_is_wrong() {
     let again = engine.register(memory).unwrap();
     drop(again);
 
-    // Nothing is mapped there.
+    // No memory is mapped at this address.
     let nowhere = std::ptr::NonNull::new(std::ptr::without_provenance_mut::<u8>(0x10_0000)).unwrap();
     let error = twice(nowhere).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -321,7 +321,7 @@ unsafe impl Sync for ReadOnlyPage {}
 
 impl AsRef<[u8]> for ReadOnlyPage {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: a mapped page, which is never unmapped.
+        // SAFETY: the page is mapped, and is never unmapped.
         unsafe { std::slice::from_raw_parts(self.0.cast(), 4096) }
     }
 }
@@ -357,14 +357,14 @@ fn read_only_pages_are_sources() {
 
 #[test]
 fn a_device_without_read_only_registration_says_so() {
-    /// Answers as the stand-in does, except for the attribute.
+    /// Returns the stand-in's values, except for one attribute.
     unsafe extern "C" fn without(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
         if attribute == 113 {
-            // SAFETY: the caller's place for a value.
+            // SAFETY: the caller passes a pointer that is valid for the write.
             unsafe { *value = 0 };
             return 0;
         }
-        // SAFETY: the caller's arguments.
+        // SAFETY: the arguments are the caller's, unchanged.
         unsafe { (driver(HEALTHY).cuDeviceGetAttribute)(value, attribute, device) }
     }
     let mut lacking = driver(HEALTHY);
@@ -373,7 +373,7 @@ fn a_device_without_read_only_registration_says_so() {
     let error = engine.register_read_only(ReadOnlyPage::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.hint().contains("may not write"), "{error}");
-    // Pages that the CPU may write are registered without the flag.
+    // Writable pages are registered without the flag.
     let page = PageMemory::new(&MemoryRequest::new(4096)).unwrap();
     let source = engine.register_read_only_memory(HostMemory::from_owner(page)).unwrap();
     assert_eq!(source.region().as_raw().info().access, Access::READ);
@@ -391,7 +391,7 @@ fn too_much_memory_is_refused_with_the_number() {
             "{error}"
         );
     }
-    // The refused requests took nothing: large ones still succeed.
+    // The refused requests did not take any memory: large ones still succeed.
     let all = engine.allocate_device(128 << 20).unwrap();
     drop(all);
     drop(engine.allocate_device(128 << 20).unwrap());
@@ -434,7 +434,7 @@ fn devices_are_found_by_number_and_address() {
 #[test]
 fn drivers_that_cannot_be_used_say_why() {
     unsafe extern "C" fn old(version: *mut c_int) -> c_int {
-        // SAFETY: the caller's place for a version.
+        // SAFETY: the caller passes a pointer that is valid for the write.
         unsafe { *version = 11_030 };
         0
     }

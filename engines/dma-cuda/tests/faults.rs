@@ -1,5 +1,5 @@
-//! Failures of the stand-in's devices and refusals of its driver: what the caller gets, and that no memory is
-//! reused that a device may still write.
+//! Failures of the stand-in's devices and refusals of its driver. Tests the errors that the caller gets, and
+//! that memory which a device may still write is not reused.
 #![expect(unsafe_code, reason = "forks, waits for the child, and stands in for a call of the driver")]
 
 mod support;
@@ -58,7 +58,8 @@ fn a_copy_that_the_driver_refuses_fails_and_the_queue_goes_on() {
     let (_, target) = copy().wait().unwrap();
     assert_eq!(target[..], [7; 4096]);
 
-    // If one copy of a batch is refused, all copies of that call fail, and others do not.
+    // If the driver refuses one copy of a batch, all copies of that call fail, and copies of other calls do
+    // not.
     let queue = self::queue(&engine);
     let batch: Vec<_> = (0..4)
         .map(|_| queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap())
@@ -71,14 +72,14 @@ fn a_copy_that_the_driver_refuses_fails_and_the_queue_goes_on() {
     assert_eq!((counters.failed, counters.in_flight, counters.abandoned), (4, 0, 0), "{counters:?}");
 }
 
-/// The next push of a context fails.
+/// True if the next push of a context must fail.
 static PUSH_FAILS: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn push(context: usize) -> c_int {
     if PUSH_FAILS.swap(false, Ordering::Relaxed) {
         return 2;
     }
-    // SAFETY: the caller's argument.
+    // SAFETY: the argument is the caller's, unchanged.
     unsafe { (support::driver(FAULTY).cuCtxPushCurrent_v2)(context) }
 }
 
@@ -106,8 +107,8 @@ fn copies_whose_context_is_not_pushed_are_refused() {
     assert_eq!((counters.completed, counters.failed, counters.abandoned), (1, 4, 0), "{counters:?}");
 }
 
-/// Copies until the device fails: the memory in flight is abandoned, and everything else ends with
-/// `DeviceLost`.
+/// Copies until the device fails. Checks that memory in flight is leaked, and that all other operations end
+/// with `DeviceLost`.
 fn loses(ordinal: u32, code: i32) {
     let engine = open(ordinal);
     let queue = queue(&engine);
@@ -126,7 +127,7 @@ fn loses(ordinal: u32, code: i32) {
     let counters = queue.close(Duration::from_millis(10));
     assert_eq!((counters.completed, counters.abandoned), (1, 1), "{counters:?}");
     assert!(began.elapsed() < Duration::from_secs(20), "nothing hangs");
-    // The context stays as it is.
+    // The context stays lost.
     let error = engine.allocate(4096).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
     assert!(engine.open_queue(&QueueOptions::new()).is_err());
@@ -165,7 +166,7 @@ fn a_child_of_the_process_gets_device_lost() {
     let engine = open(5);
     let queue = queue(&engine);
     let window = engine.allocate_window(&MemoryRequest::new(4096)).unwrap();
-    // SAFETY: the child makes no use of the other threads' locks: it calls the engine, and ends at once.
+    // SAFETY: the child needs no lock that another thread may hold: it calls the engine, and ends at once.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = |kind: ErrorKind| kind == ErrorKind::DeviceLost;
@@ -173,7 +174,7 @@ fn a_child_of_the_process_gets_device_lost() {
         let copy = queue.copy(window.slice(..64), window.slice(64..128));
         let copy = copy.map_err(|error| error.error().kind()).and_then(|mut copy| {
             queue.flush();
-            // Refused by the driver, or never reported.
+            // The driver refuses the operation, or it is never reported.
             let _ = copy.wait_for(Duration::from_millis(10));
             std::mem::forget(copy);
             let next = queue.copy(window.slice(..64), window.slice(64..128));
@@ -181,13 +182,13 @@ fn a_child_of_the_process_gets_device_lost() {
             next.wait().map(|_| ()).map_err(|error| error.error().kind())
         });
         let code = i32::from(!allocation) + 2 * i32::from(!copy.is_err_and(refused));
-        // SAFETY: runs no destructor.
+        // SAFETY: `_exit` ends the child without running destructors of the parent.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // SAFETY: a child of this process, and a place for its status.
+    // SAFETY: `child` is a child of this process, and `status` is valid for the write.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((waited, libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (child, true, 0));
-    // The parent continues.
+    // The parent can still use CUDA.
     queue.copy(window.slice(..64), window.slice(64..128)).unwrap().wait().unwrap();
 }

@@ -1,5 +1,5 @@
-//! The engine on a machine with a GPU: the suite, bytes of both places, properties of the driver that the
-//! engine relies on, and rates beside a bare loop of the driver's calls.
+//! Tests the engine on a GPU: the suite, copies and fills in both places, properties of the driver that the
+//! engine relies on, and rates compared with a plain loop of the driver's calls.
 #![expect(unsafe_code, reason = "times bare calls of the driver")]
 
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
@@ -53,7 +53,7 @@ fn random_programs_keep_all_bytes() {
         .unwrap();
 }
 
-/// Bytes that differ from their neighbours.
+/// Returns bytes that differ from their neighbours.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| ((i + seed) * 31 % 251) as u8).collect()
 }
@@ -69,7 +69,7 @@ fn read(engine: &CudaEngine, queue: &Queue, window: &Window) -> Vec<u8> {
 fn both_places_keep_their_bytes() {
     let engine = open();
     let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
-    // All four directions, at lengths around those where drivers change their way.
+    // All four directions, at lengths around the limits where drivers change their method.
     for len in [1, 63, 4096, 65_535, 65_536, 1_000_003, 64 << 20] {
         let bytes = pattern(len, len);
         let mut source = engine.allocate(len).expect("memory");
@@ -119,7 +119,7 @@ fn both_places_keep_their_bytes() {
         Ok(memory) => println!("dma-buf: {:?}", memory.dmabuf()),
         Err(error) => println!("no dma-buf: {error}"),
     }
-    // Sleeping by a descriptor.
+    // Sleeping on the queue's file descriptor.
     println!("sleeping: {}", queue.driver().is_ok());
 }
 
@@ -132,16 +132,16 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     let mut context = 0;
     // SAFETY: writes the context of the device that is open.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
-    // SAFETY: that context.
+    // SAFETY: the context was retained just before.
     assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
     let pages = HostMemory::aligned(16 << 10, &engine.info().limits).expect("memory");
     let start = pages.as_ptr().as_ptr();
     let register = |offset: usize, len: usize| {
-        // SAFETY: within `pages`, which stay until they are unregistered.
+        // SAFETY: the range is within `pages`, which are freed only after they are unregistered.
         unsafe { (driver.cuMemHostRegister_v2)(start.wrapping_add(offset).cast(), len, 1) }
     };
     let unregister = |offset: usize| {
-        // SAFETY: registered above.
+        // SAFETY: the range was registered above.
         unsafe { (driver.cuMemHostUnregister)(start.wrapping_add(offset).cast()) }
     };
     println!("registering 100 bytes at 64: {}", register(64, 100));
@@ -149,12 +149,12 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     println!("the next page: {}", register(4096, 4096));
     println!("the same page again: {}", register(4096, 4096));
     println!("unregistering them: {} {} {}", unregister(64), unregister(1024), unregister(4096));
-    // Alignments of allocations.
+    // Prints the alignment of allocations.
     for len in [1, 100, 512, 4096, 10_000, 1 << 16, 1 << 20, 3 << 20] {
         let (mut host, mut device) = (std::ptr::null_mut(), 0);
-        // SAFETY: writes the address.
+        // SAFETY: the call writes the address to a local variable.
         assert_eq!(unsafe { (driver.cuMemHostAlloc)(&raw mut host, len, 1) }, 0);
-        // SAFETY: writes the address.
+        // SAFETY: the call writes the address to a local variable.
         assert_eq!(unsafe { (driver.cuMemAlloc_v2)(&raw mut device, len) }, 0);
         println!("{len} bytes: host {host:p}, device {device:#x}");
         // SAFETY: allocated just now.
@@ -165,30 +165,31 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     // Two registrations side by side, and a copy across them.
     let codes = [register(0, 4096), register(4096, 4096)];
     let mut there = 0;
-    // SAFETY: writes the address.
+    // SAFETY: the call writes the address to a local variable.
     assert_eq!(unsafe { (driver.cuMemAlloc_v2)(&raw mut there, 8192) }, 0);
-    // SAFETY: registered and allocated above.
+    // SAFETY: the source was registered, and the destination allocated, above.
     let across = unsafe { (driver.cuMemcpyAsync)(there, start.addr() as u64, 8192, 0) };
-    // SAFETY: the default stream.
+    // SAFETY: the default stream always exists.
     let synchronized = unsafe { (driver.cuStreamSynchronize)(0) };
     println!("a copy across two registrations {codes:?}: {across}, then {synchronized}");
     println!("unregistering them: {} {}", unregister(0), unregister(4096));
-    // SAFETY: allocated above.
+    // SAFETY: the memory was allocated above.
     assert_eq!(unsafe { (driver.cuMemFree_v2)(there) }, 0);
     let mut kind = 0_u32;
-    // SAFETY: writes an `unsigned int`, if the driver knows the address, which was freed.
+    // SAFETY: the call writes an `unsigned int` to a local variable, if the driver still knows the freed
+    // address.
     let known = unsafe { (driver.cuPointerGetAttribute)((&raw mut kind).cast(), 2, there) };
     println!("an attribute of freed memory: {known}");
     for attribute in [40, 41, 99, 113, 116, 124, 134] {
         let mut value = 0;
-        // SAFETY: writes the value.
+        // SAFETY: the call writes the value to a local variable.
         let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, 0) };
         println!("attribute {attribute}: {value} ({code})");
     }
     let mut popped = 0;
-    // SAFETY: pushed above.
+    // SAFETY: the context was pushed above.
     assert_eq!(unsafe { (driver.cuCtxPopCurrent_v2)(&raw mut popped) }, 0);
-    // SAFETY: retained above.
+    // SAFETY: the context was retained above.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRelease_v2)(0) }, 0);
 }
 
@@ -214,8 +215,8 @@ impl Way {
     }
 }
 
-/// Seconds that `pieces` copies of `piece` bytes take on the queue. Polls as the loop's call spins, or waits,
-/// which sleeps after a while.
+/// Returns the seconds that `pieces` copies of `piece` bytes take on the queue. With `polls` it spins, as the
+/// loop's synchronization does; otherwise it waits, which sleeps after a while.
 fn by_engine(queue: &Queue, way: &Way, piece: usize, pieces: usize, polls: bool) -> f64 {
     let began = Instant::now();
     let transfers: Vec<_> = (0..pieces)
@@ -234,7 +235,7 @@ fn by_engine(queue: &Queue, way: &Way, piece: usize, pieces: usize, polls: bool)
     began.elapsed().as_secs_f64()
 }
 
-/// Seconds that the same copies take as a loop of `cuMemcpyAsync` with one synchronization.
+/// Returns the seconds that the same copies take in a loop of `cuMemcpyAsync` with one synchronization.
 fn by_loop(engine: &CudaEngine, stream: usize, way: &Way, piece: usize, pieces: usize) -> f64 {
     let driver = engine.driver();
     let addr = |window: &Window| window.region().as_raw().info().addr.0 + window.offset() as u64;
@@ -250,7 +251,8 @@ fn by_loop(engine: &CudaEngine, stream: usize, way: &Way, piece: usize, pieces: 
     began.elapsed().as_secs_f64()
 }
 
-/// Seconds that the same copies take as calls of `chunk` entries each, in turn on the streams.
+/// Returns the seconds that the same copies take in batch calls of `chunk` entries each, which alternate
+/// between the streams.
 fn by_batches(
     engine: &CudaEngine,
     streams: &[usize],
@@ -295,11 +297,11 @@ fn rates_of_batch_calls_by_their_attributes() {
     let mut context = 0;
     // SAFETY: writes the context of the device that is open.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
-    // SAFETY: that context.
+    // SAFETY: the context was retained just before.
     assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
     let mut streams = [0; 4];
     for stream in &mut streams {
-        // SAFETY: writes the stream.
+        // SAFETY: the call writes the stream to a local variable.
         assert_eq!(unsafe { (driver.cuStreamCreate)(stream, 1) }, 0);
     }
     let none = CUmemcpyAttributes { order: 1, src: [0; 2], dst: [0; 2], flags: 0 };
@@ -353,10 +355,10 @@ fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
     let mut context = 0;
     // SAFETY: writes the context of the device that is open.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
-    // SAFETY: that context.
+    // SAFETY: the context was retained just before.
     assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
     let mut stream = 0;
-    // SAFETY: writes the stream.
+    // SAFETY: the call writes the stream to a local variable.
     assert_eq!(unsafe { (driver.cuStreamCreate)(&raw mut stream, 1) }, 0);
     let ways = Way::all(&engine, 256 << 20);
     let mut slow = Vec::new();
@@ -374,7 +376,7 @@ fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
         ] {
             let (mut ours, mut waited, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
             let began = Instant::now();
-            // Alternating, so that a disturbance hits both.
+            // The two alternate, so that a disturbance affects both.
             while ours.len() < 5 || (ours.len() < 201 && began.elapsed() < Duration::from_millis(700)) {
                 ours.push(by_engine(&queue, way, piece, pieces, true));
                 waited.push(by_engine(&queue, way, piece, pieces, false));
@@ -403,7 +405,7 @@ fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
             }
         }
     }
-    // SAFETY: nothing is queued on it.
+    // SAFETY: no work is queued on the stream.
     assert_eq!(unsafe { (driver.cuStreamDestroy_v2)(stream) }, 0);
     assert!(slow.is_empty(), "{slow:#?}");
 }

@@ -1,5 +1,5 @@
-//! Once warm, a queue allocates nothing. The driver of this test does each call at once, and allocates
-//! nothing either.
+//! Tests that a queue does not allocate once it is warm. The driver of this test executes each call at once,
+//! and does not allocate.
 #![expect(unsafe_code, reason = "is a driver, and drives the raw queue")]
 
 #[path = "../../../tests/counting/mod.rs"]
@@ -69,7 +69,7 @@ fn nothing_is_allocated_once_warm() {
     ];
     let mut completions = [Completion::done(0); 8];
     let mut round = || {
-        // SAFETY: within regions that outlive the queue; this driver touches none of them.
+        // SAFETY: the ranges are within regions that outlive the queue. This driver touches no memory.
         assert_eq!(unsafe { queue.submit(&descriptors) }.expect("open"), descriptors.len());
         queue.flush();
         assert_eq!(queue.poll(&mut completions), descriptors.len());

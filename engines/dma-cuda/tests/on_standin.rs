@@ -1,5 +1,5 @@
-//! The conformance suite on the stand-in driver: without times, with a delay in each copy, with published
-//! times, and on drivers that lack calls.
+//! Runs the conformance suite on the stand-in driver: with copies that take no time, with a delay in each
+//! copy, with published times, and with drivers that lack calls.
 
 mod support;
 

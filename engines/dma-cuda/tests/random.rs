@@ -1,13 +1,13 @@
-//! Random copies and fills between all places on the stand-in, with faults, against an oracle in plain
-//! memory: 90,000 operations in each run; ten million by `cargo test --release -p dma-cuda --test random --
-//! --ignored`.
+//! Random copies and fills between all places on the stand-in, with faults, checked against an oracle in
+//! ordinary memory: 90,000 operations in each run, or ten million by
+//! `cargo test --release -p dma-cuda --test random -- --ignored`.
 
 mod support;
 
 use dma_core::{DmaEngineExt, ErrorKind, MemoryRequest, Place, Queue, QueueOptions, Transfer, Window};
 use dma_cuda::CudaEngine;
 
-/// Refusals, copies that take longer, and a delay in each copy.
+/// GPUs with refusals, with copies that take longer, and with a delay in each copy.
 const FAULTY: &str = "memory = '64M'
 [[gpu]]
 faults = 'refuse:p=0.001'
@@ -19,7 +19,7 @@ delay = '2us'
 faults = 'refuse:p=0.002'
 ";
 
-/// Regions of each place.
+/// Number of regions in each place.
 const REGIONS: usize = 4;
 const LEN: usize = 32 << 10;
 const IN_FLIGHT: usize = 64;
@@ -42,7 +42,7 @@ enum Flight {
     Fill(Transfer<Window>),
 }
 
-/// An operation in flight: what it writes, and what that is.
+/// An operation in flight: the range that it writes, and the expected bytes.
 struct Expected {
     flight: Flight,
     region: usize,
@@ -61,7 +61,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns true if an operation in flight writes bytes of this range or, with `reads`, reads some.
+    /// Returns true if an operation in flight writes bytes of this range or, with `reads`, reads bytes of it.
     fn is_busy(&self, (region, offset): (usize, usize), len: usize, reads: bool) -> bool {
         self.flights.iter().any(|flight| {
             let hits = |place: (usize, usize)| {
@@ -71,8 +71,8 @@ impl Run<'_> {
         })
     }
 
-    /// Waits for all operations in flight, and applies to the oracle what they wrote. A destination that
-    /// failed is undefined, so it is filled.
+    /// Waits for all operations in flight, and applies their writes to the oracle. The destination of a
+    /// failed operation is undefined, so it is filled.
     fn settle(&mut self) {
         for Expected { flight, region, offset, bytes, .. } in std::mem::take(&mut self.flights) {
             let outcome = match flight {
@@ -90,8 +90,8 @@ impl Run<'_> {
         }
     }
 
-    /// Fills a range with zeros, so that its bytes are known again. Once is enough, because these faults
-    /// refuse no fill.
+    /// Fills a range with zeros, so that its bytes are known again. One try suffices, because these faults do
+    /// not refuse fills.
     fn renew(&mut self, region: usize, offset: usize, len: usize) {
         let range = self.windows[region].slice(offset..offset + len);
         self.queue.fill(range, [0; 8]).expect("room").wait().expect("a fill");
@@ -112,7 +112,7 @@ impl Run<'_> {
     }
 }
 
-/// Does `operations` on a GPU. Returns the number that the driver refused.
+/// Runs `operations` random operations on a GPU. Returns the number that the driver refused.
 fn run(ordinal: u32, seed: u64, operations: usize) -> u64 {
     let engine = support::open(FAULTY, ordinal);
     let queue = engine.open_queue(&QueueOptions::new().with_depth(2 * IN_FLIGHT)).expect("a queue");
@@ -132,7 +132,7 @@ fn run(ordinal: u32, seed: u64, operations: usize) -> u64 {
         let len = 1 + chance.below(longest);
         let (at, offset) = (chance.below(LEN - len), chance.below(LEN - len));
         let overlaps = from == to && at < offset + len && offset < at + len;
-        // While an operation is in flight, its source must not change, and its destination is its own.
+        // While an operation is in flight, no other operation may write its source or access its destination.
         if overlaps || run.is_busy((from, at), len, false) || run.is_busy((to, offset), len, true) {
             run.settle();
         }

@@ -4,16 +4,16 @@
 //!
 //! Every exported function is an `unsafe extern "C" fn`. Its caller keeps to the requirements of the driver
 //! API: a pointer to a result is NULL or valid for a write of its type; an array has the length that the call
-//! states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so what follows these
-//! pointers rests on that promise. Handles are numbers, which are looked up.
+//! states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so every access
+//! through them relies on that promise. Handles are numbers, which are looked up in tables.
 #![expect(unsafe_code, reason = "pointers from C are followed here")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::codes::{Code, Outcome};
 
-/// Exports functions under their C names, and makes `find`, which returns their addresses by name. The
-/// body of a function returns an [`Outcome`].
+/// Exports functions under their C names, and defines `find`, which returns their addresses by name. The body
+/// of a function returns an [`Outcome`].
 macro_rules! c_calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
         $(
@@ -24,7 +24,7 @@ macro_rules! c_calls {
             }
         )*
 
-        /// The address of the call of that name.
+        /// Returns the address of the call with this name.
         pub(crate) fn find(name: &str) -> Option<*const std::ffi::c_void> {
             $(
                 if name == stringify!($name) {
@@ -37,7 +37,7 @@ macro_rules! c_calls {
 }
 pub(crate) use c_calls;
 
-/// Runs a call, unless it is within a host function or in a child of the process that began.
+/// Runs a call. Refuses it within a host function, and in a child of the process that initialized the driver.
 #[inline]
 pub(crate) fn answer(call: impl FnOnce() -> Outcome) -> c_int {
     match crate::driver::permit().and_then(|()| call()) {
@@ -76,7 +76,7 @@ impl Out<c_void> {
         Self(std::ptr::with_exposed_provenance_mut(addr as usize))
     }
 
-    /// Writes a value of another type, as the call says.
+    /// Writes a value of another type, which the call defines.
     pub(crate) fn put_as<T>(self, value: T) -> Outcome {
         Out(self.0.cast::<T>()).put(value)
     }

@@ -63,7 +63,7 @@ codes! {
     NOT_SUPPORTED = 801, "operation not supported";
     UNKNOWN = 999, "unknown error";
     }
-    // Configurations may name these; no call returns them otherwise.
+    // These codes occur only if a configuration names them.
     configured {
     NO_DEVICE = 100, "no CUDA-capable device is detected";
     ECC_UNCORRECTABLE = 214, "uncorrectable ECC error encountered";

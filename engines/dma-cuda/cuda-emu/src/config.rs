@@ -15,7 +15,7 @@ pub(crate) struct Config {
     pub(crate) gpus: Vec<GpuConfig>,
 }
 
-/// The driver, without its devices.
+/// Settings of the driver, which all its devices share.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Machine {
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
     pub(crate) version: i32,
     /// `cuInit` returns this code, if it is not 0.
     pub(crate) init: i32,
-    /// Registration of memory that is read only is supported.
+    /// True if read-only memory can be registered.
     pub(crate) read_only_register: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct GpuConfig {
     pub(crate) memory: u64,
     #[serde(deserialize_with = "profile")]
     pub(crate) profile: Profile,
-    /// Time that each copy and fill takes longer.
+    /// Time added to each copy and fill.
     #[serde(deserialize_with = "delay")]
     pub(crate) delay: Option<Time>,
     pub(crate) seed: u64,
@@ -86,7 +86,7 @@ impl Config {
         Ok(Self { machine, gpus: tables(top, "gpu", &MACHINE, GpuConfig::check)? })
     }
 
-    /// The configuration of [`use_config`], or else of the environment variables.
+    /// Returns the configuration that [`use_config`] set, or else that of the environment variables.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
         IN_USE.read(Self::parse)
     }

@@ -1,7 +1,7 @@
-//! The driver: contexts, streams and events, and what moves them on.
+//! The driver: contexts, streams and events, and their progress.
 //!
-//! One lock guards everything. Each call advances the streams as far as time permits. If something is left to
-//! do, a thread advances them as well, and it alone calls host functions.
+//! One lock guards everything. Each call executes all steps of the streams whose time has come. If steps are
+//! left, a thread executes them later. Only this thread calls host functions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,17 +17,17 @@ use crate::gpu::{End, Gpu, Piece};
 use crate::host_call::HostCall;
 use crate::memory::{DriverMemory, Range};
 
-/// Default stream of a context: `CU_STREAM_LEGACY`, and NULL.
+/// Default stream of a context: `CU_STREAM_LEGACY`. NULL means the same.
 const LEGACY: u64 = 1;
 /// Default stream of a thread: `CU_STREAM_PER_THREAD`.
 const PER_THREAD: u64 = 2;
-/// Flag of streams that do not wait for the default stream, and it not for them.
+/// Flag of streams that are not ordered with the default stream.
 pub(crate) const NON_BLOCKING: u32 = 1;
 /// Flag of events without a time.
 pub(crate) const DISABLE_TIMING: u32 = 2;
-/// Handles count from here on, by 16: not 0, and unlike any address.
+/// First handle. Each next one is 16 higher, so that no handle is 0 or equals an address.
 const FIRST_HANDLE: u64 = 0x10;
-/// Longest sleep of a call that waits for a stream, in case that nothing wakes it.
+/// Longest sleep of a call that waits for a stream: a limit in case that no event wakes it.
 const NAP: Duration = Duration::from_millis(20);
 /// One in `REPORT_EVERY` pieces of a batch is reported at once, so that a full channel makes progress.
 const REPORT_EVERY: usize = 256;
@@ -52,13 +52,13 @@ enum Step {
         event: u64,
         number: u64,
     },
-    /// Waits until another stream has done this number of steps.
+    /// Waits until another stream has executed this number of steps.
     Behind {
         stream: u64,
         steps: u64,
     },
     Call(HostCall),
-    /// A host function that the thread calls at the moment.
+    /// A host function that the thread is calling now.
     Calling,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Context {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     primary: bool,
-    /// The failure that ended it: every later call returns that.
+    /// The failure that ended the context. Every later call returns it.
     dead: Option<Code>,
     legacy: Option<u64>,
     peers: Vec<u64>,
@@ -103,7 +103,7 @@ pub(crate) struct Stream {
     pub(crate) priority: c_int,
     channel: ChannelId,
     steps: VecDeque<Step>,
-    /// Steps so far, and those that have ended.
+    /// Number of steps so far (`queued`), and of those that have ended (`done`).
     queued: u64,
     done: u64,
     copies: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Stream {
 struct StreamEvent {
     context: u64,
     flags: u32,
-    /// Records so far, and those that have happened.
+    /// Number of records so far (`wanted`), and of the last one that was executed (`recorded`).
     wanted: u64,
     recorded: u64,
     at: Instant,
@@ -141,13 +141,13 @@ pub(crate) struct Driver {
     next_handle: u64,
     began: Instant,
     thread_started: bool,
-    /// Copies and their bytes, so far.
+    /// Number of copies so far, and of their bytes.
     pub(crate) copied: (u64, u64),
 }
 
 static STATE: Mutex<Option<Driver>> = Mutex::new(None);
 static CHANGED: Condvar = Condvar::new();
-/// The process whose driver this is.
+/// The process that initialized the driver.
 static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
 
 thread_local! {
@@ -157,8 +157,8 @@ thread_local! {
     static PER_THREAD_STREAMS: RefCell<BTreeMap<u64, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Refuses calls within host functions, in children of the process that initialized the driver, and of a
-/// thread that ends: destructors of libraries make some.
+/// Refuses calls within host functions, in children of the process that initialized the driver, and on a
+/// thread that is ending: destructors of libraries make such calls.
 #[inline]
 pub(crate) fn permit() -> Outcome {
     if IN_HOST_CALL.get() {
@@ -218,7 +218,7 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-/// The driver, locked.
+/// The locked driver.
 #[derive(Debug)]
 pub(crate) struct Locked(MutexGuard<'static, Option<Driver>>);
 
@@ -249,7 +249,7 @@ pub(crate) fn lock() -> Outcome<Locked> {
     if state.is_none() { Err(Code::NOT_INITIALIZED) } else { Ok(Locked(state)) }
 }
 
-/// Calls that change which context is current.
+/// Changes which context is current.
 pub(crate) mod current {
     use super::{CURRENT, Code, Outcome};
 
@@ -343,7 +343,7 @@ impl Driver {
         self.contexts.get(&context).is_some_and(|context| context.primary)
     }
 
-    /// Ends a context, whose streams do nothing any more.
+    /// Ends a context. Its streams execute no further steps.
     fn remove_context(&mut self, context: u64) {
         let mine: Vec<_> =
             self.streams.iter().filter(|(_, s)| s.context == context).map(|(h, _)| *h).collect();
@@ -389,7 +389,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// The stream of a handle from C, with the default streams.
+    /// Returns the stream of a handle from C. Also accepts the handles of the default streams.
     pub(crate) fn stream_of(&mut self, handle: u64) -> Outcome<u64> {
         match handle {
             0 | LEGACY => {
@@ -431,7 +431,7 @@ impl Driver {
         let stream = self.streams.get_mut(&handle).filter(|stream| !stream.destroyed);
         let stream = stream.ok_or(Code::INVALID_HANDLE)?;
         stream.destroyed = true;
-        // The stream still does the steps that were queued.
+        // The stream still executes the steps that were queued.
         self.progress();
         Ok(())
     }
@@ -471,7 +471,7 @@ impl Driver {
         Ok(event.recorded >= event.wanted)
     }
 
-    /// Milliseconds between two events.
+    /// Returns the milliseconds between two events.
     pub(crate) fn elapsed(&mut self, from: u64, to: u64) -> Outcome<f32> {
         let over = [self.event_is_over(from)?, self.event_is_over(to)?];
         let (from, to) = (self.event(from)?, self.event(to)?);
@@ -495,7 +495,7 @@ impl Driver {
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
         stream.queued += 1;
         stream.steps.push_back(step);
-        // A stream with one step has nothing to wait for.
+        // If this is the only step of the stream, it may be executed now.
         self.progress();
         self.start_thread();
         Ok(())
@@ -535,8 +535,8 @@ impl Driver {
         CHANGED.notify_all();
     }
 
-    /// Queues one copy. Returns whether it is of memory that the driver does not know, which the call waits
-    /// for.
+    /// Queues one copy. Returns true if it uses pageable memory, because the caller must then wait for its
+    /// end.
     #[inline]
     pub(crate) fn copy(&mut self, stream: u64, dst: u64, src: u64, len: u64) -> Outcome<bool> {
         let stream = self.stream_of(stream)?;
@@ -583,7 +583,7 @@ impl Driver {
         Ok((Piece::Copy { dst: to.bytes(dst), src: from.bytes(src), len }, pageable))
     }
 
-    /// Counts copies. Fails if the plan of faults has the driver refuse one of them.
+    /// Counts copies. Fails if the fault plan says that the driver refuses one of them.
     fn count(&mut self, handle: u64, number: u64, bytes: u64) -> Outcome {
         let device = self.context(self.stream(handle)?.context)?.device;
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
@@ -625,7 +625,7 @@ impl Driver {
 
     fn writable(&self, dst: u64, len: u64) -> Outcome<Range> {
         match self.memory.range(dst, len)? {
-            // Devices reach host memory that they know, only.
+            // Devices reach only host memory that is pinned or registered.
             Range::ReadOnly | Range::Pageable => Err(Code::INVALID_VALUE),
             range => Ok(range),
         }
@@ -655,13 +655,13 @@ impl Driver {
         Time::from_ns(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// Moves everything on as far as time permits.
+    /// Executes all steps whose time has come.
     pub(crate) fn progress(&mut self) {
         let now = self.now();
         for gpu in &mut self.gpus {
             gpu.advance(now);
         }
-        // A step of one stream may be what another one waits for.
+        // A step of one stream can end a wait of another, so repeat until no stream moves.
         while self.advance_streams() {}
     }
 
@@ -681,7 +681,7 @@ impl Driver {
         moved
     }
 
-    /// Does the first step of a stream as far as it goes. Returns whether it ended.
+    /// Executes as much of a stream's first step as possible. Returns true if the step ended.
     fn advance_stream(&mut self, handle: u64) -> bool {
         let Some(stream) = self.streams.get_mut(&handle) else { return false };
         let Some(context) = self.contexts.get_mut(&stream.context) else { return false };
@@ -736,7 +736,7 @@ impl Driver {
         over
     }
 
-    /// The next host function whose turn has come.
+    /// Takes the next host function that is first in its stream.
     fn take_call(&mut self) -> Option<(u64, HostCall)> {
         let mut streams = self.streams.iter_mut();
         let (handle, stream) = streams.find(|(_, s)| matches!(s.steps.front(), Some(Step::Call(_))))?;
@@ -747,7 +747,7 @@ impl Driver {
         }
     }
 
-    /// Time until something can happen by itself.
+    /// Returns the time until the next event of a device.
     fn until_next(&mut self) -> Option<Duration> {
         let now = self.now();
         let next = self.gpus.iter_mut().filter_map(Gpu::next_event).min()?;
@@ -755,7 +755,7 @@ impl Driver {
     }
 }
 
-/// Hands pieces to the model and takes their ends. Returns whether all have ended.
+/// Submits pieces to the model and polls their completions. Returns true if all have ended.
 fn advance_moves(gpu: &mut Gpu, channel: ChannelId, moves: &mut Moves) -> Result<bool, Code> {
     let Moves { pieces, submitted, ended } = moves;
     let pieces = pieces.as_slice();
@@ -784,7 +784,8 @@ fn advance_moves(gpu: &mut Gpu, channel: ChannelId, moves: &mut Moves) -> Result
     }
 }
 
-/// Waits until `is_over`, while streams move on. The context of the call may die in the meantime.
+/// Waits until `is_over` returns true, and executes steps meanwhile. The context of the call may fail during
+/// the wait.
 pub(crate) fn wait(mut driver: Locked, mut is_over: impl FnMut(&mut Driver) -> Outcome<bool>) -> Outcome {
     loop {
         driver.progress();
@@ -852,7 +853,7 @@ pub(crate) fn end_context(driver: Locked, context: u64) -> Outcome {
     Ok(())
 }
 
-/// Lets a context reach another's memory. Copies need no permission here.
+/// Grants a context access to another's memory. Copies of the stand-in need no such permission.
 pub(crate) fn enable_peer(driver: &mut Driver, peer: u64) -> Outcome {
     let (context, device) = driver.current()?;
     if driver.context(peer)?.device == device {
@@ -866,7 +867,7 @@ pub(crate) fn enable_peer(driver: &mut Driver, peer: u64) -> Outcome {
     Ok(())
 }
 
-/// Takes that back.
+/// Revokes the access that `enable_peer` granted.
 pub(crate) fn disable_peer(driver: &mut Driver, peer: u64) -> Outcome {
     let (context, _) = driver.current()?;
     let peers = &mut driver.context_mut(context)?.peers;

@@ -15,10 +15,10 @@ use crate::config::GpuConfig;
 
 /// Host addresses of a program on x86-64 and AArch64 with 48 bits, without the first page.
 const HOST: std::ops::Range<u64> = 0x1000..1 << 47;
-/// Tasks of a stream that the model has at once.
+/// Maximum number of tasks of a stream that the model accepts at a time.
 const DEPTH: u32 = 4096;
 
-/// Host memory, which to the model is a peer's: so each direction has its own times.
+/// Host memory. For the model it is memory of a peer, so that each direction has its own times.
 #[derive(Debug)]
 struct AlwaysThere;
 
@@ -38,18 +38,18 @@ pub(crate) struct Gpu {
     /// First address and length of the bytes of `vram`.
     mapping: (u64, u64),
     host: RegionKey,
-    /// Rules that refuse copies, which calls answer.
+    /// Rules of the fault plan that make a call refuse its copy.
     refusals: FaultInjector,
 }
 
-/// The end of a task.
+/// The outcome of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Done,
     Failed(Code),
 }
 
-/// A piece of work, by addresses of bytes in this process.
+/// A copy or fill. The addresses are those of the bytes in this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece {
     Copy { dst: u64, src: u64, len: u64 },
@@ -66,7 +66,7 @@ impl Gpu {
         }
         let timeless = config.profile.name == "ideal" && faults.rules.is_empty();
         let mut profile = if timeless { config.profile.clone().timeless() } else { config.profile.clone() };
-        // CUDA's streams have these limits, also if the profile has others.
+        // A channel has the limits of a CUDA stream, whatever the profile says.
         profile.channels = u32::MAX;
         profile.depth = DEPTH;
         profile.max_task = u64::MAX;
@@ -104,7 +104,7 @@ impl Gpu {
     }
 
     pub(crate) fn close_channel(&mut self, channel: ChannelId) {
-        // A channel that hangs stays open.
+        // Closing a channel that hangs fails, and the channel stays open.
         let _ = self.device.close_channel(channel);
     }
 
@@ -123,8 +123,8 @@ impl Gpu {
         Segment { key, addr: DeviceAddr(addr), len: len as usize }
     }
 
-    /// Hands a piece to the model. `Ok(false)`: the channel is full. A coalesced piece is reported with a
-    /// later one.
+    /// Submits a piece to the model. Returns `Ok(false)` if the channel is full. A coalesced piece is
+    /// reported with a later one.
     pub(crate) fn submit(&mut self, channel: ChannelId, piece: Piece, coalesced: bool) -> Result<bool, Code> {
         let taken = match piece {
             Piece::Copy { dst, src, len } => {
@@ -148,7 +148,7 @@ impl Gpu {
     }
 
     pub(crate) fn doorbell(&mut self, channel: ChannelId) {
-        // The channel is open.
+        // This cannot fail, because the channel is open.
         let _ = self.device.doorbell(channel);
     }
 
@@ -157,7 +157,7 @@ impl Gpu {
         Some(match completion.status {
             Status::Done => End::Done,
             Status::Aborted(HaltCause::DeviceGone) => End::Failed(Code::UNKNOWN),
-            // A channel that was reset is down afterwards.
+            // A reset stops the channel, so a channel that still runs has failed one task only.
             Status::Failed(_) if self.device.state(channel) == Some(ChannelState::Running) => {
                 End::Failed(Code::ILLEGAL_ADDRESS)
             }

@@ -1,4 +1,4 @@
-//! Functions of the program that a stream calls, and fills that the model does not have.
+//! Functions of the program that a stream calls, and fills by rows, which the model lacks.
 #![expect(unsafe_code, reason = "calls the program's functions, and writes to its memory")]
 
 use std::ffi::{c_int, c_void};
@@ -15,12 +15,13 @@ pub(crate) enum HostCall {
     Callback { function: StreamCallback, stream: u64, data: Data },
 }
 
-/// A pointer that the program wants back.
+/// A pointer of the program, which its host function receives.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Data(*mut c_void);
 
-// SAFETY: only passed on; the program knows that its functions run on a thread of the driver's.
+// SAFETY: the stand-in never follows the pointer, and the program knows that its functions run on a thread of
+// the driver.
 unsafe impl Send for Data {}
 
 impl HostCall {
@@ -31,7 +32,7 @@ impl HostCall {
             Self::Function { function, data } => unsafe { function(data.0) },
             Self::Callback { function, stream, data } => {
                 let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
-                // SAFETY: the program passed this function to be called with these.
+                // SAFETY: the program passed this function to be called with these arguments.
                 unsafe { function(stream, 0, data.0) }
             }
         }
@@ -42,8 +43,8 @@ impl HostCall {
 pub(crate) fn fill_rows(bytes: u64, pitch: u64, word: u32, rows: u64) {
     for row in 0..rows {
         let at: *mut u32 = std::ptr::with_exposed_provenance_mut((bytes + row * pitch) as usize);
-        // SAFETY: within one allocation, as the call that queued this checked; the program leaves it alone
-        // in the meantime.
+        // SAFETY: the call that queued this step has checked that the row is within one allocation, and CUDA
+        // requires that the program does not access it until the step has ended.
         unsafe { at.write_unaligned(word) };
     }
 }

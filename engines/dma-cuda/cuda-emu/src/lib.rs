@@ -1,19 +1,18 @@
 //! A stand-in for NVIDIA's `libcuda.so.1`: GPUs in software, on the device model of `dma-sim`, for programs
 //! that allocate and copy by CUDA's driver API.
 //!
-//! The `install` script beside this crate lays it out as the driver's library; its README has the
-//! configuration, the calls, and those that are refused. This crate's own interface is [`use_config`] and
-//! [`symbol`]; everything else is C.
+//! The `install` script beside this crate installs it as the driver's library. The README describes the
+//! configuration, and lists the calls that are supported and refused. The crate's Rust interface is
+//! [`use_config`] and [`symbol`]; all other functions have C's interface.
 //!
 //! # Supported
 //!
 //! - *Devices and contexts*: primary ones and others, the stack of each thread, peer access.
-//! - *Memory*: a device's own, which the CPU cannot touch; pinned and registered host memory; attributes of
+//! - *Memory*: device memory, which the CPU cannot touch; pinned and registered host memory; attributes of
 //!   pointers; a device's memory in another process, by handles (`cuIpcGetMemHandle`).
 //! - *Copies and fills*: in all directions, also between devices; batches of CUDA 12.8 and of 13.0.
-//! - *Order*: streams, the default streams, events, functions that a stream calls, on a thread of the
-//!   driver's.
-//! - *Failures* by a plan. A failure that a device reports ends its context, as on real devices.
+//! - *Order*: streams, the default streams, events, and host functions, which run on a thread of the driver.
+//! - *Failures*, which a plan defines. A failure that a device reports ends its context, as on real devices.
 //!
 //! # Rejected
 //!
@@ -23,10 +22,10 @@
 //!
 //! # Divergences
 //!
-//! - *Copies of pageable memory* have ended when the call returns.
+//! - *Copies of pageable memory* always end before the call returns.
 //! - *Fills by rows* take no time.
-//! - *Copies to and from memory of other processes* have the times of host memory. The memory stays mapped
-//!   after its owner has freed it; its bytes are undefined then.
+//! - *Copies to and from memory of other processes* take as long as copies of host memory. The memory stays
+//!   mapped after its owner has freed it; its bytes are undefined then.
 //! - *A failure ends one context.* NVIDIA's documentation says that the process has to end.
 //! - *Freed primary contexts* leave nothing behind, whatever their state.
 

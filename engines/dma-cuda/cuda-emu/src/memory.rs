@@ -1,7 +1,7 @@
-//! Memory: the addresses of each device, what is allocated there, and host memory that devices know.
+//! Memory: the address space of each device, its allocations, and pinned and registered host memory.
 //!
-//! Device memory has addresses that the CPU cannot touch: a mapping without rights. The bytes are in a second
-//! mapping, which only the devices of this stand-in use.
+//! The addresses of device memory that programs see belong to a mapping without access rights, so the CPU
+//! cannot touch them. The bytes are in a second mapping, which only the devices of this stand-in use.
 #![expect(unsafe_code, reason = "maps memory")]
 
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::codes::{Code, Outcome};
 use crate::peer_memory::{FILE_NAME, MemHandle, PeerMemory};
 
-/// Device allocations begin at multiples of it, as those of real devices do at least.
+/// Device allocations begin at multiples of this. Real devices align theirs at least as much.
 const GRANULE: u64 = 512;
-/// Distance of an allocation from the next, so that an access behind its end hits no other.
+/// Gap between allocations, so that an access just past the end of one does not hit the next.
 const GAP: u64 = 512;
 const PAGE: u64 = 4096;
-/// Addresses of a device for each byte of its memory.
+/// Size of a device's address space, as a multiple of its memory.
 const SPARE: u64 = 2;
 /// Pinned allocations of fewer bytes do not begin with a page.
 const PINNED_SHARE_PAGES: u64 = 1 << 20;
-/// New device memory holds this value, up to a limit: real memory is not zeroed.
+/// New device memory is filled with this value, up to `STALE_LEN` bytes, because real memory is not zeroed.
 const STALE: u8 = 0xa5;
 const STALE_LEN: usize = 1 << 20;
 
@@ -33,7 +33,7 @@ pub(crate) enum AllocationKind {
     Device,
     /// Host memory of `cuMemHostAlloc`.
     Pinned,
-    /// Host memory of the program's.
+    /// Host memory of the program.
     Registered {
         read_only: bool,
     },
@@ -70,9 +70,9 @@ impl Allocation {
 pub(crate) enum Range {
     /// Device memory, with the address of its bytes in this process.
     Device { bytes: u64 },
-    /// Pinned or registered.
+    /// Host memory that is pinned or registered.
     Host,
-    /// Registered to be read only.
+    /// Host memory that is registered for reading only.
     ReadOnly,
     /// Host memory that the driver does not know.
     Pageable,
@@ -199,7 +199,7 @@ impl DriverMemory {
             return Err(Code::OUT_OF_MEMORY);
         }
         let bytes = at(space.bytes_at(start)).cast::<u8>();
-        // SAFETY: a part of the device's own mapping that nothing else uses.
+        // SAFETY: the range is a part of the device's own mapping that no other allocation uses.
         unsafe { bytes.write_bytes(STALE, STALE_LEN.min(room as usize)) };
         self.spaces[device].used += room;
         self.add(start, len, device, context, AllocationKind::Device);
@@ -212,10 +212,11 @@ impl DriverMemory {
         let space = &mut self.spaces[allocation.device];
         space.used -= allocation.len.next_multiple_of(GRANULE);
         let bytes = space.bytes_at(addr);
-        // Pages that no neighbour shares go back to the system.
+        // Pages without bytes of other allocations are returned to the system.
         let (first, behind) = (bytes.next_multiple_of(PAGE), (bytes + allocation.len) / PAGE * PAGE);
         if first < behind {
-            // SAFETY: bytes of a freed allocation, within the device's own mapping.
+            // SAFETY: the pages are within the device's own mapping, and hold only bytes of the freed
+            // allocation.
             let _ = unsafe { rustix::mm::madvise(at(first), (behind - first) as usize, Advice::LinuxRemove) };
         }
         Ok(())
@@ -267,7 +268,7 @@ impl DriverMemory {
         if len == 0 || len > isize::MAX as u64 {
             return Err(if len == 0 { Code::INVALID_VALUE } else { Code::OUT_OF_MEMORY });
         }
-        // Small allocations do not begin with a page, as those of the real driver.
+        // Small allocations do not begin at a page boundary; neither do those of the real driver.
         let before = if len < PINNED_SHARE_PAGES { GRANULE } else { 0 };
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let size = (before + len) as usize;
@@ -316,7 +317,7 @@ impl DriverMemory {
         self.take(addr, registered).map(|_| ()).ok_or(Code::HOST_MEMORY_NOT_REGISTERED)
     }
 
-    /// Returns the place of a range of a copy, which lies in one place as a whole.
+    /// Returns the place of a range of a copy. Fails unless the whole range is in one place.
     pub(crate) fn range(&self, addr: u64, len: u64) -> Outcome<Range> {
         let end = addr.checked_add(len).ok_or(Code::INVALID_VALUE)?;
         if let Some(found) = self.find(addr) {
@@ -341,11 +342,11 @@ impl DriverMemory {
         Ok(Range::Pageable)
     }
 
-    /// The memory of a context that ends. Host memory of the program is forgotten.
+    /// Frees the memory of a context that ends. Host memory of the program is unregistered.
     pub(crate) fn drop_context(&mut self, context: u64) {
         let mine: Vec<_> = self.known.values().filter(|known| known.context == context).copied().collect();
         for Allocation { addr, kind, .. } in mine {
-            // Each was found above.
+            // This cannot fail, because the allocation is in the table.
             let _ = match kind {
                 AllocationKind::Device => self.free(addr),
                 AllocationKind::Pinned => self.free_host(addr),
@@ -359,13 +360,13 @@ impl DriverMemory {
     }
 }
 
-/// Rights of pages.
+/// Access rights of pages.
 struct PageRights {
     writable: bool,
 }
 
-/// The rights of the pages from `first` up to `behind`, in common; `None` if some are not mapped or cannot be
-/// read.
+/// Returns the rights that all pages from `first` up to `behind` have. `None` if some of them are not mapped
+/// or cannot be read.
 fn rights_of(first: u64, behind: u64) -> Option<PageRights> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let mut reached = first;

@@ -1,8 +1,8 @@
-//! Device memory of other processes: handles of allocations, and what is opened by them.
+//! Device memory of other processes: handles of allocations, and allocations that were opened by a handle.
 //!
 //! A handle names a process, one of its file descriptors, and a range of that file, which is a device's
-//! memory. The process that opens it maps the range from `/proc/PID/fd`, so the system decides whether it
-//! may.
+//! memory. The process that opens the handle maps the range from `/proc/PID/fd`, so the kernel checks its
+//! permission.
 #![expect(unsafe_code, reason = "maps memory")]
 
 use std::ffi::c_void;
@@ -30,7 +30,7 @@ pub(crate) struct MemHandle {
     /// The range of the allocation in the file.
     offset: u64,
     len: u64,
-    /// Differs for each allocation of the process.
+    /// A number that differs for each allocation of the process.
     id: u64,
     rest: [u64; 3],
 }
@@ -50,14 +50,14 @@ impl MemHandle {
     }
 }
 
-/// An allocation of another process that is opened here.
+/// An allocation of another process that this process has opened.
 #[derive(Debug)]
 pub(crate) struct PeerMemory {
     pub(crate) handle: MemHandle,
-    /// Calls that opened it, less those that closed it.
+    /// Number of calls that opened the allocation, minus calls that closed it.
     pub(crate) users: usize,
-    /// First address that programs see, and first address of the bytes in this process. Each is the start of
-    /// a page; the allocation begins `skip` bytes after it.
+    /// First address that programs see, and first address of the bytes in this process. Each address is the
+    /// start of a page; the allocation begins `skip` bytes later.
     maps: [u64; 2],
     map_len: usize,
     skip: u64,
@@ -72,7 +72,7 @@ impl PeerMemory {
             return Err(Code::INVALID_VALUE);
         }
         if process == std::process::id() {
-            // The real driver does the same.
+            // The real driver also refuses to open memory of the same process.
             return Err(Code::INVALID_CONTEXT);
         }
         let path = format!("/proc/{process}/fd/{file}");
@@ -97,7 +97,7 @@ impl PeerMemory {
         // SAFETY: the new mapping overlays nothing.
         let seen = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), map_len, ProtFlags::empty(), flags) };
         let Ok(seen) = seen else {
-            // SAFETY: the mapping of this call.
+            // SAFETY: this call made the mapping, and nothing uses it yet.
             let _ = unsafe { rustix::mm::munmap(bytes, map_len) };
             return Err(Code::OUT_OF_MEMORY);
         };
@@ -120,7 +120,7 @@ impl Drop for PeerMemory {
     fn drop(&mut self) {
         for start in self.maps {
             let start = ptr::with_exposed_provenance_mut(start as usize);
-            // SAFETY: a mapping of `open`. No copy names it any more.
+            // SAFETY: `open` made the mapping, and no copy uses it any more.
             let _ = unsafe { rustix::mm::munmap(start, self.map_len) };
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn by_name(name: &str) -> Option<Profile> {
 /// **Measured by others, on several cards:** 52.8 GB/s between GPU and host (H100, `NVIDIA/nvbandwidth` issue
 /// 24); 1.1 TB/s within the GPU (H20-3e, `NVIDIA/nvbandwidth` issue 48); 2.3 us for each call of a loop of
 /// `cudaMemcpyAsync` (H20, `taco-project/FlexKV` pull request 193); 3.55 us for one copy of 1 byte (H100,
-/// `meta-pytorch/torchcomms` pull request 2195); half of the time for small copies that go out as one batch
+/// `meta-pytorch/torchcomms` pull request 2195); small copies in one batch take half of the time
 /// (`llm-d/llm-d-kv-cache` pull request 607).
 ///
 /// **Assumed:** the same rate in both directions, and no jitter.

@@ -1,4 +1,4 @@
-//! Device memory of one process is read and written by another one.
+//! A process reads and writes device memory of another process.
 #![expect(unsafe_code, reason = "calls the stand-in as C does")]
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -11,58 +11,58 @@ const LEN: usize = 100_000;
 #[repr(C)]
 struct Handle([u64; 8]);
 
-/// A call of the stand-in.
+/// Returns a function of the stand-in.
 ///
 /// # Safety
 ///
-/// `F` is the function's type.
+/// `F` must be the type that the driver API declares for the function.
 unsafe fn call<F: Copy>(name: &CStr) -> F {
     assert_eq!(size_of::<F>(), size_of::<*const c_void>());
     let address = cuda_emu::symbol(name).expect("the stand-in has it");
-    // SAFETY: a pointer to a function of the type `F`, as the caller says.
+    // SAFETY: `address` points to the function, and the caller guarantees that its type is `F`.
     unsafe { std::mem::transmute_copy(&address) }
 }
 
 /// Makes the primary context of the first device current.
 fn start() {
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let init: unsafe extern "C" fn(c_uint) -> c_int = unsafe { call(c"cuInit") };
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let retain: unsafe extern "C" fn(*mut usize, c_int) -> c_int =
         unsafe { call(c"cuDevicePrimaryCtxRetain") };
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let set: unsafe extern "C" fn(usize) -> c_int = unsafe { call(c"cuCtxSetCurrent") };
     let mut context = 0;
-    // SAFETY: takes no flags.
+    // SAFETY: `cuInit` has no requirements; 0 means no flags.
     assert_eq!(unsafe { init(0) }, 0);
-    // SAFETY: writes the context.
+    // SAFETY: the call writes the context to a local variable.
     assert_eq!(unsafe { retain(&raw mut context, 0) }, 0);
-    // SAFETY: a context that is never released.
+    // SAFETY: this context is never released.
     assert_eq!(unsafe { set(context) }, 0);
 }
 
 fn fill(addr: u64, byte: u8, len: usize) {
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let memset: unsafe extern "C" fn(u64, u8, usize) -> c_int = unsafe { call(c"cuMemsetD8_v2") };
-    // SAFETY: device memory that the test owns or has opened.
+    // SAFETY: the test has allocated or opened this device memory.
     assert_eq!(unsafe { memset(addr, byte, len) }, 0);
 }
 
 fn read(addr: u64, len: usize) -> Vec<u8> {
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let copy: unsafe extern "C" fn(*mut u8, u64, usize) -> c_int = unsafe { call(c"cuMemcpyDtoH_v2") };
     let mut bytes = vec![0; len];
-    // SAFETY: device memory that the test owns or has opened, and a buffer of the same length.
+    // SAFETY: the test has allocated or opened this device memory, and the buffer has the same length.
     assert_eq!(unsafe { copy(bytes.as_mut_ptr(), addr, len) }, 0);
     bytes
 }
 
 fn open(handle: Handle, flags: c_uint) -> Result<u64, c_int> {
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let open: unsafe extern "C" fn(*mut u64, Handle, c_uint) -> c_int =
         unsafe { call(c"cuIpcOpenMemHandle_v2") };
     let mut addr = 0;
-    // SAFETY: writes the address.
+    // SAFETY: the call writes the address to a local variable.
     match unsafe { open(&raw mut addr, handle, flags) } {
         0 => Ok(addr),
         code => Err(code),
@@ -70,7 +70,7 @@ fn open(handle: Handle, flags: c_uint) -> Result<u64, c_int> {
 }
 
 fn close(addr: u64) -> c_int {
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let close: unsafe extern "C" fn(u64) -> c_int = unsafe { call(c"cuIpcCloseMemHandle") };
     // SAFETY: no copy names the memory any more.
     unsafe { close(addr) }
@@ -79,20 +79,20 @@ fn close(addr: u64) -> c_int {
 #[test]
 fn another_process_reads_and_writes_device_memory() {
     start();
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = unsafe { call(c"cuMemAlloc_v2") };
-    // SAFETY: the function is of this type.
+    // SAFETY: the driver API declares this function with this type.
     let export: unsafe extern "C" fn(*mut Handle, u64) -> c_int = unsafe { call(c"cuIpcGetMemHandle") };
     let mut addrs = [0; 2];
     for addr in &mut addrs {
-        // SAFETY: writes the address.
+        // SAFETY: the call writes the address to a local variable.
         assert_eq!(unsafe { allocate(&raw mut *addr, LEN) }, 0);
     }
     let [before, addr] = addrs;
     fill(before, 1, LEN);
     fill(addr, 7, LEN);
     let mut handle = Handle([0; 8]);
-    // SAFETY: writes the handle; the address is in the middle of the allocation.
+    // SAFETY: the call writes the handle to a local variable; the address is inside the allocation.
     assert_eq!(unsafe { export(&raw mut handle, addr + 5) }, 0);
     let child = Command::new(std::env::current_exe().expect("a program"))
         .args(["opens_the_memory_of_another_process", "--exact", "--ignored"])
@@ -110,7 +110,7 @@ fn another_process_reads_and_writes_device_memory() {
     assert_eq!(open(handle, 0), Err(invalid_value), "the flag is missing");
     assert_eq!(open(Handle([5; 8]), 1), Err(invalid_value), "this is not a handle");
     assert_eq!(close(addr), invalid_value, "it was not opened");
-    // SAFETY: a place for a handle; this is not an address of device memory.
+    // SAFETY: `handle` is valid for a write. The call refuses 4096, which is not an address of device memory.
     assert_eq!(unsafe { export(&raw mut handle, 4096) }, invalid_value);
 }
 

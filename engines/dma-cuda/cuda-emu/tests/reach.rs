@@ -1,17 +1,17 @@
-//! Device memory is out of the CPU's reach, and the default stream keeps its order.
+//! Tests that the CPU cannot access device memory, and that the default stream keeps its order.
 #![expect(unsafe_code, reason = "calls the stand-in as C does")]
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 
-/// A call of the stand-in.
+/// Returns a function of the stand-in.
 ///
 /// # Safety
 ///
-/// `F` is the function's type.
+/// `F` must be the type that the driver API declares for the function.
 unsafe fn call<F: Copy>(name: &CStr) -> F {
     assert_eq!(size_of::<F>(), size_of::<*const c_void>());
     let address = cuda_emu::symbol(name).expect("the stand-in has it");
-    // SAFETY: a pointer to a function of the type `F`, as the caller says.
+    // SAFETY: `address` points to the function, and the caller guarantees that its type is `F`.
     unsafe { std::mem::transmute_copy(&address) }
 }
 
@@ -27,39 +27,39 @@ struct Driver {
 
 impl Driver {
     fn new() -> Self {
-        // SAFETY: the functions are of these types.
+        // SAFETY: the driver API declares this function with this type.
         let init: unsafe extern "C" fn(c_uint) -> c_int = unsafe { call(c"cuInit") };
-        // SAFETY: the function is of this type.
+        // SAFETY: the driver API declares this function with this type.
         let retain: unsafe extern "C" fn(*mut usize, c_int) -> c_int =
             unsafe { call(c"cuDevicePrimaryCtxRetain") };
-        // SAFETY: the function is of this type.
+        // SAFETY: the driver API declares this function with this type.
         let set: unsafe extern "C" fn(usize) -> c_int = unsafe { call(c"cuCtxSetCurrent") };
         let mut context = 0;
-        // SAFETY: takes no flags.
+        // SAFETY: `cuInit` has no requirements; 0 means no flags.
         assert_eq!(unsafe { init(0) }, 0);
-        // SAFETY: writes the context.
+        // SAFETY: the call writes the context to a local variable.
         assert_eq!(unsafe { retain(&raw mut context, 0) }, 0);
-        // SAFETY: a context that is never released.
+        // SAFETY: this context is never released.
         assert_eq!(unsafe { set(context) }, 0);
         Self {
-            // SAFETY: the function is of this type.
+            // SAFETY: the driver API declares this function with this type.
             alloc: unsafe { call(c"cuMemAlloc_v2") },
-            // SAFETY: the function is of this type.
+            // SAFETY: the driver API declares this function with this type.
             stream: unsafe { call(c"cuStreamCreate") },
-            // SAFETY: the function is of this type.
+            // SAFETY: the driver API declares this function with this type.
             memset: unsafe { call(c"cuMemsetD8Async") },
-            // SAFETY: the function is of this type.
+            // SAFETY: the driver API declares this function with this type.
             launch: unsafe { call(c"cuLaunchHostFunc") },
-            // SAFETY: the function is of this type.
+            // SAFETY: the driver API declares this function with this type.
             query: unsafe { call(c"cuStreamQuery") },
-            // SAFETY: the function is of this type.
+            // SAFETY: the driver API declares this function with this type.
             synchronize: unsafe { call(c"cuStreamSynchronize") },
         }
     }
 
     fn allocate(&self, len: usize) -> u64 {
         let mut addr = 0;
-        // SAFETY: writes the address.
+        // SAFETY: the call writes the address to a local variable.
         assert_eq!(unsafe { (self.alloc)(&raw mut addr, len) }, 0);
         addr
     }
@@ -69,21 +69,21 @@ impl Driver {
 fn a_load_from_device_memory_dies_by_sigsegv() {
     let driver = Driver::new();
     let addr = driver.allocate(4096);
-    // SAFETY: the child makes one load, and ends.
+    // SAFETY: the child only makes one load and ends, so it needs no lock of another thread.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: this is the load that must not succeed; nothing depends on it.
+        // SAFETY: the load is expected to end the child by SIGSEGV; no memory safety depends on its value.
         let byte = unsafe { std::ptr::with_exposed_provenance::<u8>(addr as usize).read_volatile() };
-        // SAFETY: runs no destructor.
+        // SAFETY: `_exit` ends the child without running destructors of the parent.
         unsafe { libc::_exit(i32::from(byte) & 1) };
     }
     let mut status = 0;
-    // SAFETY: a child of this process, and a place for its status.
+    // SAFETY: `child` is a child of this process, and `status` is valid for the write.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((waited, libc::WIFSIGNALED(status), libc::WTERMSIG(status)), (child, true, libc::SIGSEGV));
 }
 
-/// Takes 20 ms, and counts.
+/// A host function that takes 20 ms and counts its calls.
 unsafe extern "C" fn slow(count: *mut c_void) {
     std::thread::sleep(std::time::Duration::from_millis(20));
     // SAFETY: the test passes a counter that it leaks.
@@ -95,38 +95,38 @@ unsafe extern "C" fn slow(count: *mut c_void) {
 fn the_default_stream_waits_for_blocking_streams_and_they_for_it() {
     let driver = Driver::new();
     let (mut blocking, mut apart) = (0, 0);
-    // SAFETY: writes the stream.
+    // SAFETY: the call writes the stream to a local variable.
     assert_eq!(unsafe { (driver.stream)(&raw mut blocking, 0) }, 0);
-    // SAFETY: writes the stream.
+    // SAFETY: the call writes the stream to a local variable.
     assert_eq!(unsafe { (driver.stream)(&raw mut apart, 1) }, 0);
     let addr = driver.allocate(64);
     let count = Box::leak(Box::new(std::sync::atomic::AtomicUsize::new(0)));
-    // SAFETY: a stream of this test's, and a counter that is never freed.
+    // SAFETY: the test does not destroy the stream, and the counter is never freed.
     assert_eq!(unsafe { (driver.launch)(blocking, slow, std::ptr::from_mut(count).cast()) }, 0);
-    // SAFETY: memory of this test's, on the default stream.
+    // SAFETY: this test allocated the memory; 0 is the default stream.
     assert_eq!(unsafe { (driver.memset)(addr, 1, 64, 0) }, 0);
-    // SAFETY: memory of this test's, on a stream that does not wait.
+    // SAFETY: this test allocated the memory and made the stream, which does not wait for the default stream.
     assert_eq!(unsafe { (driver.memset)(addr, 1, 64, apart) }, 0);
-    // SAFETY: a stream of this test's.
+    // SAFETY: this test made the stream, and does not destroy it.
     assert_eq!(unsafe { (driver.synchronize)(apart) }, 0);
     let counted = || count.load(std::sync::atomic::Ordering::SeqCst);
-    // SAFETY: the default stream.
+    // SAFETY: the default stream always exists.
     let busy = unsafe { (driver.query)(0) };
     assert!(busy == 600 || counted() == 1, "{busy}");
-    // SAFETY: the default stream.
+    // SAFETY: the default stream always exists.
     assert_eq!(unsafe { (driver.synchronize)(0) }, 0);
     assert_eq!(counted(), 1);
 }
 
-/// Makes a call when its thread ends, as destructors of libraries do.
+/// Calls the driver when its thread ends, as destructors of libraries do.
 struct AtTheEnd(std::sync::mpsc::Sender<c_int>);
 
 impl Drop for AtTheEnd {
     fn drop(&mut self) {
-        // SAFETY: the function is of this type.
+        // SAFETY: the driver API declares this function with this type.
         let current: unsafe extern "C" fn(*mut usize) -> c_int = unsafe { call(c"cuCtxGetCurrent") };
         let mut context = 0;
-        // SAFETY: writes the context.
+        // SAFETY: the call writes the context to a local variable.
         let code = unsafe { current(&raw mut context) };
         self.0.send(code).expect("the test waits for it");
     }

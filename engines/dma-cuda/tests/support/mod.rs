@@ -4,17 +4,17 @@
 
 use dma_cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
 
-/// Two GPUs that take no time, one whose copies take 20 us longer, and one with published times.
+/// Two GPUs whose copies take no time, one whose copies take 20 us longer, and one with published times.
 pub(crate) const HEALTHY: &str =
     "memory = '256M'\n[[gpu]]\n[[gpu]]\n[[gpu]]\ndelay = '20us'\n[[gpu]]\nprofile = 'hopper'\n";
 
-/// The stand-in's calls, without those that `lacks` names.
+/// Returns the stand-in's calls, except those that `lacks` names.
 pub(crate) fn driver_without(config: &str, lacks: &[&str]) -> Driver {
     cuda_emu::use_config(config).expect("a valid configuration");
     let get = |name: &'static std::ffi::CStr| {
         cuda_emu::symbol(name).filter(|_| name.to_str().is_ok_and(|name| !lacks.contains(&name)))
     };
-    // SAFETY: the stand-in's functions are those that the declarations describe, and stay.
+    // SAFETY: the stand-in's functions have the declared types, and are never unloaded.
     unsafe { Driver::load(get) }.expect("the stand-in has all calls")
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct CopyAttributes {
     flags: c_uint,
 }
 
-/// Values of `order`: of the stream, during the call, any.
+/// Values of `order`: when the source is read (1 in stream order, 2 during the call, 3 at any time).
 const ORDERS: std::ops::RangeInclusive<c_int> = 1..=3;
 
 /// The required place of one side of a copy.
@@ -28,7 +28,7 @@ enum CopySide {
     Device,
 }
 
-/// Queues a copy. Waits for its end if the driver does not know the memory.
+/// Queues a copy. Waits for its end if it uses pageable memory.
 fn copy(to: (u64, CopySide), from: (u64, CopySide), len: usize, stream: u64) -> Outcome {
     let mut driver = lock()?;
     driver.current()?;
@@ -75,7 +75,7 @@ fn batch(
     if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
 }
 
-/// A value of 1, 2 or 4 bytes over and over.
+/// Eight bytes that repeat a value of 1, 2 or 4 bytes.
 const fn repeated(value: u32, len: u32) -> u64 {
     match len {
         1 => value as u64 * 0x0101_0101_0101_0101,

@@ -33,7 +33,7 @@ const ATTRIBUTES: [(c_int, c_int); 21] = [
 ];
 const PCI_BUS_ID: c_int = 33;
 const READ_ONLY_HOST_REGISTER_SUPPORTED: c_int = 113;
-/// The first device's PCI bus; others follow.
+/// PCI bus number of the first device; each further device has the next number.
 const FIRST_BUS: usize = 0x17;
 
 fn pci(device: usize) -> String {
@@ -144,19 +144,19 @@ fn uuid_of(device: usize) -> [u8; 16] {
 /// Calls of the installed library that return `CUDA_ERROR_NOT_SUPPORTED`.
 fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
     let mut own = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: room for the description of the object that has this function.
+    // SAFETY: `own` has room for the description that `dladdr` writes.
     if unsafe { libc::dladdr(cuInit as *const c_void, own.as_mut_ptr()) } == 0 {
         return None;
     }
-    // SAFETY: filled in.
+    // SAFETY: `dladdr` succeeded, so it has filled `own`.
     let own = unsafe { own.assume_init() };
-    // SAFETY: the path of an object that is loaded; it is not loaded again.
+    // SAFETY: the path is that of this loaded library; RTLD_NOLOAD does not run its code again.
     let library = unsafe { libc::dlopen(own.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     let library = std::ptr::NonNull::new(library)?;
     let variants = [format!("{name}_v3"), format!("{name}_v2"), name.to_owned()];
     variants.into_iter().find_map(|name| {
         let name = std::ffi::CString::new(name).ok()?;
-        // SAFETY: an object that is loaded, and a string that ends in NUL.
+        // SAFETY: the library is loaded, and the name ends in NUL.
         std::ptr::NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) })
     })
 }
@@ -166,7 +166,7 @@ fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
 ///
 /// # Safety
 ///
-/// There are `room` bytes.
+/// `model` must be valid for writes of `room` bytes.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuda_emu_model(model: Out<c_char>, room: c_int) -> c_int {
     crate::c_abi::answer(move || {

@@ -1,4 +1,4 @@
-//! Memory: allocation, registration, and what the driver knows of a pointer.
+//! Memory: allocation, registration and attributes of pointers.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -13,9 +13,9 @@ use crate::peer_memory::MemHandle;
 const IOMEMORY: c_uint = 4;
 /// `CU_MEMHOSTREGISTER_READ_ONLY`.
 const READ_ONLY: c_uint = 8;
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the one flag of memory of other processes.
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag of `cuIpcOpenMemHandle`.
 const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
-/// The pitch of rows.
+/// Alignment of the pitch of rows.
 const PITCH: usize = 512;
 
 fn allocate(addr: Out<u64>, len: usize) -> Outcome {
@@ -154,7 +154,7 @@ c_calls! {
         let wanted = wanted.array(number as usize)?;
         for (wanted, to) in wanted.iter().zip(to.array(number as usize)?) {
             let to = || Out::<c_void>::from_array(*to);
-            // An attribute that the pointer does not have is 0.
+            // Attributes that the pointer does not have are written as 0.
             if attribute(&driver, to(), *wanted, addr).is_err() {
                 match attribute_len(*wanted) {
                     8 => to().put_as::<u64>(0)?,

@@ -9,8 +9,8 @@ pub(crate) mod stream;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
-/// Returns the address of a call, as `dlsym` does of the installed library; `None` if the stand-in does not
-/// have it.
+/// Returns the address of a call, as `dlsym` returns it for the installed library. `None` if the stand-in
+/// does not have the call.
 #[must_use]
 pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     let name = name.to_str().ok()?;
@@ -22,7 +22,7 @@ pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(found.cast_mut())
 }
 
-/// The call that a program of CUDA `version` means by a name without the number of its variant.
+/// Returns the variant of a call (`_v2`, `_v3`) that a program of CUDA `version` means by the plain name.
 pub(crate) fn by_version(name: &str, version: i32) -> Option<NonNull<c_void>> {
     let variant = |number: u32| {
         let name = if number == 1 { name.to_owned() } else { format!("{name}_v{number}") };
