@@ -1,4 +1,4 @@
-/* The calls of CUDA's driver API that `instructions.c` makes, by NVIDIA's public reference. */
+/* The calls of CUDA's driver API that `instructions.c` makes, as in NVIDIA's public reference. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* What a C program does to copy in batches of 32 on one stream: the other side of `instructions.rs`. Its argument is the number
- * of batches. */
+/* A C program that copies in batches of 32 on one stream, with which `instructions.rs` compares the engine. Its argument is the
+ * number of batches. */
 #include <stdlib.h>
 
 #include "driver.h"

@@ -1,5 +1,5 @@
-/* A libcuda.so.1 with a device that copies at once, for `instructions.rs`. For each copy it does what a driver does at least:
- * it writes a command to a ring. */
+/* A libcuda.so.1 for `instructions.rs`, whose device copies at once. For each copy it does the minimum work of a driver: it
+ * writes a command to a ring. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,7 +106,7 @@ int cuEventDestroy_v2(handle event) { return free(event), 0; }
 int cuMemHostAlloc(void **to, size_t len, unsigned flags) { return *to = calloc(1, len), flags != 1; }
 int cuMemFreeHost(void *memory) { return free(memory), 0; }
 
-/* What the engine looks up and the loop does not use. */
+/* Calls that the engine looks up but the loop does not use. */
 #define UNUSED(call) \
 	int call(void) { return 801; }
 UNUSED(cuMemAlloc_v2)

@@ -1,4 +1,4 @@
-/* Formats of DSA: a descriptor, a completion record, and those of their codes that the programs here need. */
+/* Formats of DSA: a descriptor, a completion record, and the codes that the programs here need. */
 #include <stdint.h>
 
 enum { BATCH_OP = 1, MOVE_OP = 3, COMMON_FLAGS = 0xff2f, RECORD_VALID = 4, REPORT = 8, CACHE = 0x100, SUCCESS = 1 };

@@ -1,6 +1,6 @@
-/* What a C program does to copy in batches of 32 by the portal of a work queue, and learn the end of each copy: the other
- * side of `instructions.rs`. Its arguments are the file of the work queue, the number of batches, and whether all descriptors
- * ask for a record or the batch alone does. */
+/* A C program that copies in batches of 32 through the portal of a work queue, and checks the end of each copy.
+ * `instructions.rs` compares the engine with it. Its arguments are the file of the work queue, the number of batches, and the
+ * choice between a record of each descriptor and one record of the batch. */
 #include <fcntl.h>
 #include <immintrin.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { BATCH = 32, LEN = 64 };
 
-/* A copy that ended. */
+/* Counts a copy that has ended. */
 struct ended {
 	uint64_t id;
 	uint8_t status;

@@ -32,7 +32,7 @@ mod compared {
     use super::callgrind;
 
     const ROUNDS: [u64; 2] = [100, 1100];
-    /// Most instructions, in those of the C program.
+    /// Maximum ratio of the engine's instructions to those of the C program.
     const BOUND: f64 = 1.10;
 
     pub(super) fn main() -> ExitCode {
@@ -43,7 +43,7 @@ mod compared {
                 copy(&way, arguments.next().and_then(|n| n.parse().ok()).expect("a number of rounds"));
                 ExitCode::SUCCESS
             }
-            // For `cargo test --benches` it only has to run.
+            // Under `cargo test --benches` the program only has to run.
             Some("--test") => ExitCode::SUCCESS,
             _ => compare(),
         }
@@ -51,7 +51,7 @@ mod compared {
 
     fn copy(way: &str, rounds: u64) {
         let engine = DsaEngine::open(&DsaOptions::new()).expect("a work queue");
-        // Not `allocate`: rustix cannot ask for the size of a page under valgrind.
+        // `allocate` is not used, because rustix cannot read the page size under valgrind.
         let memory = || engine.register(HostMemory::from_owner(vec![0; BATCH * LEN])).expect("a region");
         beside_c::copy::<true>(&engine, way, 256, (memory(), memory()), rounds);
     }
@@ -71,7 +71,7 @@ mod compared {
         };
         run(compile("portal.c", &library).args(["-shared", "-fPIC"]));
         run(&mut compile("instructions.c", &c));
-        // For the files of the work queue alone: the programs run by the portal that is preloaded.
+        // Only the files of this work queue are used: the programs submit to the preloaded portal.
         let emu = Emu::start("").expect("the files of a work queue");
         let (dev, sysfs) = (emu.dev_dir(), emu.sysfs_dir());
         let me = std::env::current_exe().expect("a program");

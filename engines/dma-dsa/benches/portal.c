@@ -1,6 +1,6 @@
-/* A work queue for `instructions.rs`, to be preloaded. A store to a portal raises a signal: SIGILL under valgrind, which does
- * not know MOVDIR64B, else SIGBUS, because the file is empty. The handler runs the descriptor before it returns. It does for
- * each what the device does: looks at the operation, flags and length, copies, and writes the record if that is asked for. */
+/* A work queue for `instructions.rs`, as a preloaded library. A store to a portal raises a signal: SIGILL under valgrind, which
+ * does not know MOVDIR64B, otherwise SIGBUS, because the file is empty. The handler runs the descriptor before it returns. Like
+ * the device, it checks operation, flags and length, copies, and writes the record if the descriptor asks for it. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>

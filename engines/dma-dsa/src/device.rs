@@ -14,33 +14,33 @@ use crate::error::{BACKEND, error};
 use crate::hardware::op;
 use crate::portal::{Kernel, Portal};
 
-/// A work queue's properties.
+/// The properties of a work queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkQueue {
-    /// Its name, such as `wq0.0`, and that of its device, such as `dsa0`.
+    /// The name of the work queue, such as `wq0.0`, and of its device, such as `dsa0`.
     pub(crate) name: String,
     pub(crate) device: String,
-    /// The directory that describes it.
+    /// The directory that describes the work queue.
     pub(crate) dir: PathBuf,
     pub(crate) shared: bool,
-    /// Entries.
+    /// Number of entries.
     pub(crate) size: u32,
     pub(crate) block_on_fault: bool,
     /// Longest batch, in descriptors.
     pub(crate) max_batch: u32,
     /// Longest transfer, in bytes.
     pub(crate) max_transfer: u64,
-    /// The operations, a bit for each opcode.
+    /// The supported operations: one bit for each opcode.
     pub(crate) operations: u64,
     /// The device's version, as the kernel writes it.
     pub(crate) version: String,
     /// The NUMA node of the device.
     pub(crate) numa_node: Option<u32>,
-    /// The name of the stand-in, if it is one.
+    /// The name of the stand-in, or `None` for a real device.
     pub(crate) stand_in: Option<String>,
 }
 
-/// Checks that `name` is that of a work queue: `wqX.Y`.
+/// Checks that `name` has the form of a work queue's name: `wqX.Y`.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     numbers(name).map(drop).ok_or_else(|| {
         error(ErrorKind::InvalidArgument, format!("`{name}` is no work queue"))
@@ -48,18 +48,18 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     })
 }
 
-/// The numbers of `wqX.Y`.
+/// Returns the numbers of `wqX.Y`.
 fn numbers(name: &str) -> Option<(u32, u32)> {
     let (device, queue) = name.strip_prefix("wq")?.split_once('.')?;
     let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     Some((number(device)?, number(queue)?))
 }
 
-/// The names of all work queues, in the order of their numbers.
+/// Returns the names of all work queues, ordered by their numbers.
 ///
 /// # Errors
 ///
-/// `NotFound` without the driver's directory, or if it is empty.
+/// `NotFound`: the driver's directory does not exist or is empty.
 pub(crate) fn names(options: &DsaOptions) -> Result<Vec<String>> {
     let (dir, usual) = options.sysfs();
     let entries = fs::read_dir(&dir).map_err(|e| no_driver(&dir, usual, e))?;
@@ -91,19 +91,19 @@ fn no_driver(dir: &Path, usual: bool, e: std::io::Error) -> Error {
     )
 }
 
-/// Returns whether the processor has MOVDIR64B.
+/// Returns true if the processor has MOVDIR64B.
 pub(crate) fn has_instructions() -> bool {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = info.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "movdir64b"))
 }
 
-/// The content of a small file, without white space at its ends.
+/// Returns the content of a small file, without white space at its ends.
 fn text(dir: &Path, file: &str) -> Option<String> {
     fs::read_to_string(dir.join(file)).ok().map(|text| text.trim().to_owned())
 }
 
-/// A number of a work queue or device, decimal or hexadecimal.
+/// Reads a number of a work queue or device, decimal or hexadecimal.
 fn number(dir: &Path, file: &str) -> Result<u64> {
     let read = text(dir, file).ok_or_else(|| contradiction(dir, format!("has no file `{file}`")))?;
     let parsed = match read.strip_prefix("0x") {
@@ -119,8 +119,8 @@ fn contradiction(dir: &Path, what: String) -> Error {
     )
 }
 
-/// Returns whether the work queue in `dir` is disabled or gone. The kernel writes that once the device has
-/// ended what it had of the work queue. False if it cannot be read for another reason.
+/// Returns true if the work queue in `dir` is disabled or gone. The kernel writes this state once the device
+/// has ended the work queue's descriptors. Returns false if the state cannot be read for another reason.
 pub(crate) fn is_disabled(dir: &Path) -> bool {
     match fs::read_to_string(dir.join("state")) {
         Ok(state) => state.trim() == "disabled",
@@ -128,8 +128,8 @@ pub(crate) fn is_disabled(dir: &Path) -> bool {
     }
 }
 
-/// Returns whether another file than `opened` is in its place. The kernel removes the file of a work queue
-/// that is disabled, and makes a new one when it is enabled.
+/// Returns true if `path` is now another file than `opened`. The kernel removes the file of a work queue that
+/// is disabled, and creates a new one when it is enabled.
 pub(crate) fn is_replaced(opened: BorrowedFd<'_>, path: &Path) -> bool {
     let file = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
     match (rustix::fs::fstat(opened).map(file), rustix::fs::stat(path).map(file)) {
@@ -206,11 +206,12 @@ impl WorkQueue {
             shared,
             size,
             block_on_fault: text(&dir, "block_on_fault").as_deref() == Some("1"),
-            // Older kernels have it for the device only. If both are missing, the device takes no batches.
+            // Older kernels have this file only for the device. If both files are missing, the device does
+            // not accept batches.
             max_batch: either("max_batch_size").map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX)),
             max_transfer,
             operations,
-            // -1 on a machine of one node.
+            // The file contains -1 on a machine with one NUMA node.
             numa_node: dma_vendor::host::numa_node(&device_dir),
             version: text(&device_dir, "version").unwrap_or_else(|| "unknown".to_owned()),
             stand_in: text(&device_dir, "stand_in"),
@@ -218,12 +219,12 @@ impl WorkQueue {
         })
     }
 
-    /// Returns whether it has the operation.
+    /// Returns true if the work queue has the operation.
     pub(crate) const fn has(&self, opcode: u8) -> bool {
         self.operations >> opcode & 1 == 1
     }
 
-    /// The path of the work queue's file.
+    /// Returns the path of the work queue's file.
     pub(crate) fn path(&self, options: &DsaOptions) -> PathBuf {
         options.dev().0.join(&self.name)
     }
@@ -272,8 +273,8 @@ fn cannot_open(path: &Path, errno: Errno) -> Error {
     error(kind, format!("{path}: {}", std::io::Error::from(errno))).with_hint(hint)
 }
 
-/// The lowest 64 bits of a bitmap: words of 32 bits with commas, the highest first, or of 64 bits with
-/// spaces, the lowest first, as older kernels write them.
+/// Reads the lowest 64 bits of a bitmap. The text has words of 32 bits separated by commas, the highest
+/// first. Older kernels write words of 64 bits separated by spaces, the lowest first.
 fn bits(text: &str) -> Option<u64> {
     let word = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     if !text.contains(',') {
@@ -289,7 +290,7 @@ fn bits(text: &str) -> Option<u64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Lays out `wq0.0` of `dsa0` below a new folder, with the given files changed.
+    /// Creates the files of `wq0.0` and `dsa0` in a new folder, with the given files changed.
     pub(crate) fn tree(changes: &[(&str, &str)]) -> (tempfile::TempDir, DsaOptions) {
         let root = tempfile::tempdir().unwrap();
         let (sysfs, dev) = (root.path().join("sys"), root.path().join("dev"));

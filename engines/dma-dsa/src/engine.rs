@@ -1,4 +1,4 @@
-//! [`DsaEngine`]: a work queue of DSA as an engine.
+//! [`DsaEngine`]: a DSA work queue as an engine.
 
 use std::sync::{Arc, RwLock};
 
@@ -40,15 +40,15 @@ pub struct DsaEngine {
 }
 
 impl DsaEngine {
-    /// Opens a work queue: the given one, or the first that can be used. Does not block.
+    /// Opens the given work queue, or the first one that can be used. Does not block.
     ///
     /// # Errors
     ///
-    /// `NotFound`: no driver, no device, or no such work queue that is enabled. `InUse`: a work queue of the
-    /// kernel, or a dedicated one that is open already. `PermissionDenied`: no right to open its file.
-    /// `Malformed`: the kernel's description is not complete. `Unsupported`: another processor than x86-64,
-    /// no PASID, or a work queue that does not copy. `OutOfResources`: a work queue of 0 entries.
-    /// `OutOfRange`: a depth beyond the device's. Each error names the remedy.
+    /// `NotFound`: there is no driver, no device, or no such work queue that is enabled. `InUse`: the kernel
+    /// uses the work queue, or it is dedicated and already open. `PermissionDenied`: the process may not open
+    /// its file. `Malformed`: the kernel's description is not complete. `Unsupported`: the processor is not
+    /// x86-64, there is no PASID, or the work queue does not copy. `OutOfResources`: the work queue has 0
+    /// entries. `OutOfRange`: the depth exceeds the device's limit. Each error names the remedy.
     pub fn open(options: &DsaOptions) -> Result<Self> {
         Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
     }
@@ -77,7 +77,7 @@ impl DsaEngine {
         Self::on(wq, portal, options)
     }
 
-    /// Makes the engine of a work queue and the way to submit to it.
+    /// Makes an engine from a work queue and the portal that submits to it.
     pub(crate) fn on(wq: WorkQueue, portal: Box<dyn Portal>, options: &DsaOptions) -> Result<Self> {
         let batches = portal.takes_batches() && wq.has(op::BATCH) && wq.max_batch >= 2;
         let batch = if batches { wq.max_batch } else { 1 } as usize;
@@ -85,7 +85,7 @@ impl DsaEngine {
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
         check_depth(depth, most)?;
         let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER;
-        // Within a batch, by the device.
+        // The device executes fences within a batch.
         capabilities.set(Capabilities::FENCE, batch > 1);
         for (opcode, capability) in [
             (op::FILL, Capabilities::FILL),
@@ -139,7 +139,8 @@ fn check_depth(depth: usize, most: usize) -> Result<()> {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
-// SAFETY: `info` holds the properties that the kernel reports of the work queue, which all queues share.
+// SAFETY: `info` holds the properties that the kernel reports for the work queue, and they hold for all
+// queues of the engine.
 unsafe impl DmaEngine for DsaEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -177,7 +178,7 @@ unsafe impl DmaEngine for DsaEngine {
 }
 
 /// Lists the work queues of this machine. A work queue that cannot be used, and a missing driver, are
-/// listed with their error and its remedy. Opens each usable work queue for a moment.
+/// listed with the error and its remedy. Opens each usable work queue briefly.
 #[must_use]
 pub fn discover(options: &DsaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);

@@ -35,7 +35,7 @@ const NAMES: [(u8, &str, &str); 21] = [
     (0x1e, "TRAFFIC_CLASS_CONF", "the traffic class is not configured"),
 ];
 
-/// Names of the system's error numbers that submissions have.
+/// Names of the system's error numbers that a submission can return.
 const ERRNOS: [(Errno, &str, &str); 6] = [
     (Errno::PERM, "EPERM", "the queue belongs to the process that opened it"),
     (Errno::INVAL, "EINVAL", "the kernel refuses the descriptor"),
@@ -45,7 +45,8 @@ const ERRNOS: [(Errno, &str, &str); 6] = [
     (Errno::IO, "EIO", "the device does not answer"),
 ];
 
-/// The name and description of a completion's code: a status, or a negative error number of the system.
+/// Returns the name and description of a completion's code, which is a status or a negative error number of
+/// the system.
 pub(crate) fn native(code: i32) -> NativeError {
     let (name, description): (&str, &str) = if code < 0 {
         ERRNOS
@@ -70,7 +71,7 @@ pub(crate) fn native(code: i32) -> NativeError {
     NativeError { code, name, description: Cow::Owned(description.to_owned()) }
 }
 
-/// The kind of a status other than success.
+/// Returns the kind of a status other than success.
 pub(crate) const fn kind(status: u8) -> ErrorKind {
     match status & status::CODE {
         status::BAD_OPCODE | status::BAD_FLAGS => ErrorKind::Unsupported,
@@ -80,7 +81,7 @@ pub(crate) const fn kind(status: u8) -> ErrorKind {
     }
 }
 
-/// The kind of an error number that a submission answered.
+/// Returns the kind of an error number that a submission returned.
 pub(crate) fn kind_of(errno: Errno) -> ErrorKind {
     match errno {
         Errno::PERM | Errno::NODEV | Errno::NXIO | Errno::IO => ErrorKind::DeviceLost,
@@ -94,7 +95,7 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> E
     Error::new(kind, message).with_backend(BACKEND)
 }
 
-/// The error of a queue that takes no more, because of `why`.
+/// Returns the error of a queue that accepts no more descriptors, for the reason `why`.
 pub(crate) fn lost(why: &str) -> Error {
     error(ErrorKind::DeviceLost, why.to_owned())
         .with_hint("enable the work queue (`accel-config enable-wq`): the queue is used again then; after a fork, open the engine in the child")

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct HwDescriptor {
-    /// The address space: 0, because the kernel or the processor fills it in.
+    /// The address space id (PASID): 0, because the kernel or the processor fills it in.
     pub(crate) pasid: u32,
     /// The flags, and the opcode in the top byte.
     pub(crate) command: u32,
@@ -34,23 +34,24 @@ impl HwDescriptor {
     }
 }
 
-/// A completion record, which the device writes. A status of 0 means that it has not yet.
+/// A completion record, which the device writes. Its status is 0 until then.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub(crate) struct Record {
     pub(crate) status: AtomicU8,
     pub(crate) result: AtomicU8,
     pub(crate) reserved: AtomicU16,
-    /// Bytes done; of a batch, descriptors done.
+    /// Number of bytes done; for a batch, of descriptors done.
     pub(crate) done: AtomicU32,
     pub(crate) fault: AtomicU64,
-    /// The CRC; of a failure, the invalid flags.
+    /// The CRC; after a failure, the invalid flags.
     pub(crate) value: AtomicU64,
     pub(crate) more: AtomicU64,
 }
 
 impl Record {
-    /// Takes the status, and readies the record for the next descriptor; `None` while it is in flight.
+    /// Takes the status, and clears it for the next descriptor. Returns `None` while the descriptor is in
+    /// flight.
     #[inline]
     pub(crate) fn take(&self) -> Option<u8> {
         match self.status.load(Ordering::Acquire) {
@@ -74,13 +75,13 @@ pub(crate) mod op {
 }
 
 pub(crate) mod flag {
-    /// Starts once the descriptors before it in its batch are done.
+    /// The descriptor starts once the earlier descriptors of its batch are done.
     pub(crate) const FENCE: u32 = 1;
     pub(crate) const BLOCK_ON_FAULT: u32 = 2;
     pub(crate) const RECORD_VALID: u32 = 4;
-    /// Also writes the record of a success.
+    /// The device writes the record of a success, too.
     pub(crate) const REPORT: u32 = 8;
-    /// Writes the destination into the cache.
+    /// The device writes the destination into the cache.
     pub(crate) const CACHE: u32 = 0x100;
 }
 
@@ -94,10 +95,11 @@ pub(crate) mod status {
     pub(crate) const BAD_FLAGS: u8 = 0x11;
     pub(crate) const BAD_SIZE: u8 = 0x13;
     pub(crate) const OVERLAP: u8 = 0x16;
-    /// The access that faulted was a write. The engine goes by the range that the address is in.
+    /// The access that faulted was a write. The engine does not need this bit, because it looks for the range
+    /// that contains the address.
     #[cfg(test)]
     pub(crate) const WRITE: u8 = 0x80;
-    /// The code, without the bit for an access that was a write.
+    /// Mask of the status code, without the bit for a write access.
     pub(crate) const CODE: u8 = 0x7f;
 }
 

@@ -14,33 +14,34 @@ use crate::portal::{Entries, ForkMark, Portal};
 pub(crate) struct Opened {
     pub(crate) wq: WorkQueue,
     pub(crate) options: DsaOptions,
-    /// A queue reads it for each doorbell. It is written when the work queue is opened again.
+    /// The open portal. A queue takes the read lock for each doorbell; opening the work queue again takes the
+    /// write lock.
     pub(crate) live: RwLock<Live>,
-    /// Free entries; `None` for a shared work queue, which refuses what it has no room for.
+    /// Free entries. `None` for a shared work queue, which refuses descriptors itself when it is full.
     pub(crate) entries: Option<Entries>,
     pub(crate) fork: ForkMark,
     /// Maximum number of descriptors in a batch. 1 if the work queue has no batches.
     pub(crate) batch: usize,
 }
 
-/// The way to submit.
+/// The portal, and its generation.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// `None` after a failure to open it again.
+    /// `None` if opening the work queue again has failed.
     pub(crate) portal: Option<Box<dyn Portal>>,
-    /// Increases each time that the work queue is opened again. No device has descriptors of earlier
-    /// generations.
+    /// Number of times that the work queue was opened again. Descriptors of earlier generations are no longer
+    /// in the device.
     pub(crate) generation: u64,
 }
 
 impl Opened {
-    /// The number of times that the work queue was opened again.
+    /// Returns the number of times that the work queue was opened again.
     pub(crate) fn generation(&self) -> u64 {
         self.live.read().unwrap_or_else(PoisonError::into_inner).generation
     }
 
-    /// Returns whether the work queue that queues of this generation use was disabled, which ends what is in
-    /// flight there. It may be enabled again by now.
+    /// Returns true if the work queue was disabled after this generation was opened, which ends the
+    /// descriptors in flight. It may be enabled again by now.
     pub(crate) fn was_disabled(&self, generation: u64) -> bool {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.generation != generation || device::is_disabled(&self.wq.dir) || self.is_replaced(&live)
@@ -51,12 +52,12 @@ impl Opened {
         file.is_some_and(|file| device::is_replaced(file, &self.wq.path(&self.options)))
     }
 
-    /// Opens the work queue again after it was disabled and enabled, unless another queue has, and returns
-    /// the generation. All that was in flight on earlier generations has ended by then.
+    /// Opens the work queue again after it was disabled and enabled, unless another queue has already done
+    /// so. Returns the generation. Descriptors of earlier generations have ended by then.
     ///
     /// # Errors
     ///
-    /// It is not enabled again, cannot be opened, or was configured in another way.
+    /// The work queue is not enabled again, cannot be opened, or was configured differently.
     #[cold]
     pub(crate) fn reopen(&self, generation: u64) -> Result<u64> {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);

@@ -8,15 +8,15 @@ use crate::error::BACKEND;
 
 /// The work queue to open.
 ///
-/// In engine names, such as `dsa:wq0.0,depth=64`, the work queue follows the backend, and the options that
-/// [`INFO`](Self::INFO) and the README list come next.
+/// An engine name, such as `dsa:wq0.0,depth=64`, consists of the backend, the work queue, and options that
+/// [`INFO`](Self::INFO) and the README list.
 ///
-/// The file in `dev` is opened for writing, and descriptors with addresses of this process are stored to it.
-/// So untrusted names must not choose these directories: `dma::parse_untrusted` refuses them.
+/// The engine opens a file in `dev` for writing, and stores descriptors with addresses of this process to it.
+/// So names from untrusted sources must not choose these directories: `dma::parse_untrusted` refuses them.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DsaOptions {
-    /// The work queue's name, such as `wq0.0`. `None` (the default): the first that can be used.
+    /// The work queue's name, such as `wq0.0`. `None` (the default): the first one that can be used.
     pub queue: Option<String>,
     /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
     /// limit if that is less.
@@ -43,7 +43,7 @@ impl DsaOptions {
         )
         .needing_trust(),
     ];
-    /// The deepest queue, in descriptors. The device's limit may be lower.
+    /// Maximum depth of a queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 4096;
 
     /// The defaults.
@@ -83,12 +83,12 @@ impl DsaOptions {
         Ok(options)
     }
 
-    /// The directory of the device files, and whether it is the system's.
+    /// Returns the directory of the device files, and true if it is the system's.
     pub(crate) fn dev(&self) -> (PathBuf, bool) {
         directory(self.dev_dir.as_ref(), "DSA_DEV_PATH", "/dev/dsa")
     }
 
-    /// The directory of the devices' descriptions, and whether it is the system's.
+    /// Returns the directory of the devices' descriptions, and true if it is the system's.
     pub(crate) fn sysfs(&self) -> (PathBuf, bool) {
         directory(self.sysfs_dir.as_ref(), "DSA_SYSFS_PATH", "/sys/bus/dsa/devices")
     }

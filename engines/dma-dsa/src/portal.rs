@@ -13,49 +13,51 @@ use crate::hardware::HwDescriptor;
 
 /// Size of a work queue's portal in bytes.
 const PAGE: usize = 4096;
-/// Tries of ENQCMD in one call. A refusal costs the round trip to the device, about 0.5 us.
+/// Maximum number of ENQCMD tries in one call. A refusal costs a round trip to the device, about 0.5 us.
 #[cfg(target_arch = "x86_64")]
 const TRIES: u32 = 16;
 
 /// A way to submit descriptors.
 pub(crate) trait Portal: fmt::Debug + Send + Sync {
-    /// Submits descriptors in order, and returns the number taken. Fewer than all: the work queue is full.
+    /// Submits descriptors in order, and returns the number that the work queue accepted. If it is less than
+    /// all, the work queue is full.
     ///
     /// # Safety
     ///
-    /// The descriptors and what they name (records, lists, memory) stay valid until their records are
-    /// written, and other accesses to that memory are those that `RawQueue::submit` allows.
+    /// The descriptors, and the records, lists and memory that they name, stay valid until the records are
+    /// written. Until then the memory is accessed only as `RawQueue::submit` allows.
     unsafe fn submit(&self, descriptors: &[HwDescriptor]) -> Result<usize, Errno>;
 
-    /// Returns whether batch descriptors are taken.
+    /// Returns true if the portal accepts batch descriptors.
     fn takes_batches(&self) -> bool;
 
-    /// The file of the work queue, if there is one.
+    /// Returns the file of the work queue, if there is one.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Returns the name of this way to submit, for the engine's description.
+    /// Returns the name of the submission method, for the engine's description.
     fn name(&self) -> &'static str;
 }
 
-/// A work queue of the kernel.
+/// The portal of a work queue that the kernel provides.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     file: OwnedFd,
-    /// `None`: the kernel does not map it for this process, and it submits by `write()`.
+    /// The mapped portal. `None` if the kernel does not map it for this process; then descriptors are
+    /// submitted by `write()`.
     page: Option<NonNull<u8>>,
     shared: bool,
 }
 
-// SAFETY: the page takes stores of 64 bytes from any thread at any time.
+// SAFETY: any thread may store to the page.
 unsafe impl Send for Kernel {}
-// SAFETY: the page takes stores of 64 bytes from several threads at a time, and `write` is a system call.
+// SAFETY: several threads may store 64 bytes to the page at a time, and `write` is a system call.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
     pub(crate) fn new(file: OwnedFd, shared: bool) -> Result<Self, Errno> {
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let page = unsafe { mmap(std::ptr::null_mut(), PAGE, ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
         let page = match page {
             Ok(page) => NonNull::new(page.cast::<u8>()),
@@ -69,28 +71,29 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         if let Some(page) = self.page {
-            // SAFETY: mapped by `new`, and no longer in use.
+            // SAFETY: `new` made the mapping, which is no longer in use.
             let _ = unsafe { munmap(page.as_ptr().cast(), PAGE) };
         }
     }
 }
 
-/// Stores descriptors to the page of a work queue, and returns the number that it took.
+/// Stores descriptors to the page of a work queue, and returns the number that the work queue accepted.
 ///
 /// # Safety
 ///
-/// The page belongs to a work queue of the kind that `shared` states. All requirements of [`Portal::submit`]
-/// apply.
+/// The page is the portal of a work queue, which is shared if `shared` is true. All requirements of
+/// [`Portal::submit`] apply.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> usize {
-    // The device reads the list and the source behind the descriptor: earlier stores come first.
+    // The device reads the list and the source after it receives the descriptor, so earlier stores must be
+    // visible first.
     // SAFETY: x86-64 has SSE.
     unsafe { std::arch::x86_64::_mm_sfence() };
     for (n, descriptor) in descriptors.iter().enumerate() {
         if !shared {
-            // SAFETY: stores 64 bytes of an aligned descriptor to the portal. The caller passes a portal and
-            // valid descriptors.
+            // SAFETY: this stores the 64 bytes of an aligned descriptor to the portal. The caller passes a
+            // portal and valid descriptors.
             unsafe {
                 std::arch::asm!("movdir64b rax, [rdx]", in("rax") page, in("rdx") descriptor, options(nostack));
             }
@@ -98,8 +101,8 @@ unsafe fn store(page: *mut u8, shared: bool, descriptors: &[HwDescriptor]) -> us
         }
         let mut refused = 1_u8;
         for _ in 0..TRIES {
-            // SAFETY: stores 64 bytes of an aligned descriptor to the portal, which the caller passes. The
-            // zero flag says that the work queue refused.
+            // SAFETY: this stores the 64 bytes of an aligned descriptor to the portal that the caller passes.
+            // The zero flag is set if the work queue refused the descriptor.
             unsafe {
                 std::arch::asm!(
                     "enqcmd rax, [rdx]",
@@ -161,11 +164,11 @@ impl Portal for Kernel {
     }
 }
 
-/// Tells the process that opened a work queue from its children: a page that is zero after a fork.
+/// Distinguishes the process that opened a work queue from its children, by a page that is zero after a fork.
 #[derive(Debug)]
 pub(crate) struct ForkMark(NonNull<u8>);
 
-// SAFETY: the page is only read, atomically.
+// SAFETY: any thread may read or unmap the page.
 unsafe impl Send for ForkMark {}
 // SAFETY: threads only read the page, atomically.
 unsafe impl Sync for ForkMark {}
@@ -173,16 +176,16 @@ unsafe impl Sync for ForkMark {}
 impl ForkMark {
     pub(crate) fn new() -> Result<Self, Errno> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, rights, MapFlags::PRIVATE) }?;
         let mark = Self(NonNull::new(page.cast()).ok_or(Errno::NOMEM)?);
-        // SAFETY: this page alone; a child finds zeroes in it.
+        // SAFETY: the advice affects only this new page, which a child finds zeroed.
         unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) }?;
         mark.byte().store(1, Ordering::Relaxed);
         Ok(mark)
     }
 
-    /// Returns whether this process is a child of the one that made the mark.
+    /// Returns true if this process is a child of the process that made the mark.
     #[inline]
     pub(crate) fn is_child(&self) -> bool {
         self.byte().load(Ordering::Relaxed) == 0
@@ -190,19 +193,20 @@ impl ForkMark {
 
     #[inline]
     fn byte(&self) -> &AtomicU8 {
-        // SAFETY: mapped until the drop.
+        // SAFETY: the page is mapped until the drop, and is accessed only atomically.
         unsafe { AtomicU8::from_ptr(self.0.as_ptr()) }
     }
 }
 
 impl Drop for ForkMark {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and no longer in use.
+        // SAFETY: `new` made the mapping, which is no longer in use.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE) };
     }
 }
 
-/// Free entries of a dedicated work queue, which gives no answer to a store: shared by all its queues.
+/// Counter of a dedicated work queue's free entries, which all its queues share. The engine must count,
+/// because the device does not report a store that it drops.
 #[derive(Debug)]
 pub(crate) struct Entries(AtomicU32);
 
@@ -211,37 +215,37 @@ impl Entries {
         Self(AtomicU32::new(size))
     }
 
-    /// Takes an entry. Returns `false` if none is free.
+    /// Reserves an entry. Returns `false` if no entry is free.
     #[inline]
     pub(crate) fn acquire(&self) -> bool {
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, |free| free.checked_sub(1)).is_ok()
     }
 
-    /// Returns entries.
+    /// Releases entries.
     #[inline]
     pub(crate) fn release(&self, entries: u32) {
         self.0.fetch_add(entries, Ordering::Release);
     }
 
-    /// The number of free entries.
+    /// Returns the number of free entries.
     #[cfg(test)]
     pub(crate) fn free(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Maps the pages of `len` bytes at `addr` to be read, or written. The system does not take a page from the
-/// process for that, and returns `EFAULT` or `ENOMEM` if there is none.
+/// Makes the pages of `len` bytes at `addr` present, for reading or for writing. Returns `EFAULT` or `ENOMEM`
+/// if a page is not mapped or the system has no memory for it.
 ///
 /// # Safety
 ///
-/// The bytes are memory of this process, whose pages may be mapped.
+/// The bytes are memory of this process, whose pages may be made present.
 pub(crate) unsafe fn populate(addr: u64, len: u64, write: bool) -> Result<(), Errno> {
     let page = rustix::param::page_size() as u64;
     let start = addr & !(page - 1);
     let len = (addr - start).saturating_add(len);
     let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
-    // SAFETY: memory of this process, as the caller says. The advice changes no byte.
+    // SAFETY: the caller guarantees that this is memory of the process. The advice changes no byte.
     unsafe { madvise(std::ptr::with_exposed_provenance_mut(start as usize), len as usize, advice) }
 }
 
@@ -253,14 +257,14 @@ mod tests {
     fn pages_that_there_are_not_are_refused() {
         let page = rustix::param::page_size();
         let read = ProtFlags::READ;
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), page, read, MapFlags::PRIVATE) }.unwrap();
         let addr = start.expose_provenance() as u64;
-        // SAFETY: the mapping above.
+        // SAFETY: the range is the mapping above.
         unsafe { populate(addr + 5, 9, false) }.unwrap();
-        // SAFETY: the page of that mapping, which may not be written.
+        // SAFETY: the page belongs to the mapping above, and is not writable.
         unsafe { populate(addr, 1, true) }.unwrap_err();
-        // SAFETY: mapped above, and not in use.
+        // SAFETY: the range was mapped above, and is not in use.
         unsafe { munmap(start, page) }.unwrap();
     }
 

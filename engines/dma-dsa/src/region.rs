@@ -38,8 +38,8 @@ impl DsaRegion {
     }
 }
 
-// SAFETY: the description never changes. The memory is allocated here, or valid by the promise of the caller
-// of `register_raw`. Only descriptors write to it.
+// SAFETY: the description never changes. The memory was allocated here, or the caller of `register_raw`
+// guarantees that it is valid. Only descriptors write to it.
 unsafe impl RawRegion for DsaRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -1,4 +1,4 @@
-//! The engine on a machine with DSA. It has never been run on hardware; see the README.
+//! Tests of the engine on a machine with DSA. They have never run on hardware; see the README.
 
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
 mod script;

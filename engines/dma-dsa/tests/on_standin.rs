@@ -1,4 +1,4 @@
-//! The engine on the work queues of the stand-in: real portals, whose stores trap.
+//! Tests of the engine on the work queues of the stand-in, with real portals, whose stores trap.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 mod fences;
@@ -128,7 +128,7 @@ fn a_batch_up_to_the_longest_is_one_store_anywhere_in_the_ring() {
         buffer
     };
     let batch = |len| (0..len).map(|n| (buffer(n as u8), buffer(0))).collect::<Batch<_, _>>();
-    // One is in flight while the next is submitted, so that batches lie across the end of the ring.
+    // One batch is in flight while the next is submitted, so that batches cross the end of the ring.
     let mut before = None;
     for (round, len) in
         [99, 51, 77, 50, LONGEST, 42, LONGEST, 49, 95, 33].into_iter().cycle().take(40).enumerate()
@@ -188,7 +188,7 @@ fn a_failure_has_the_status_of_the_device() {
     }
 }
 
-/// The error of a copy that fails.
+/// Returns the error of a copy that must fail.
 fn failure(engine: &DsaEngine, queue: &Queue, meanwhile: impl FnOnce()) -> Error {
     match queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()) {
         Err(error) => error.into_parts().0,
@@ -200,7 +200,8 @@ fn failure(engine: &DsaEngine, queue: &Queue, meanwhile: impl FnOnce()) -> Error
     }
 }
 
-/// Asserts that a copy on a work queue that goes away is aborted, and the next one meets a lost device.
+/// Asserts that a copy on a work queue that is disabled ends with `Aborted`, and the next copy with
+/// `DeviceLost`.
 fn is_lost(engine: &DsaEngine, queue: &Queue, disable: impl FnOnce()) {
     let error = failure(engine, queue, disable);
     assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
@@ -224,7 +225,7 @@ fn a_work_queue_that_is_disabled_under_way_ends_everything() {
     is_lost_at_once(&engine, || assert!(emu.disable("wq0.0")));
 }
 
-/// Copies on a queue until one is done, and returns the errors before.
+/// Copies on a queue until a copy succeeds. Returns the errors before that.
 fn until_done(engine: &DsaEngine, queue: &Queue) -> Vec<ErrorKind> {
     let mut errors = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-/* What a C program does to copy in batches of 32, and learn the end of each copy: the other side of `instructions.rs`. Its
- * arguments are the number of batches, and whether all requests make a completion or only the last of a batch does. */
+/* A C program that copies in batches of 32, and checks the end of each copy. `instructions.rs` compares the engine with it. Its
+ * arguments are the number of batches, and the choice between a completion of each request and one for the batch. */
 #include <stdlib.h>
 
 #include "verbs.h"

@@ -1,5 +1,5 @@
-/* A libibverbs.so.1 with a device that runs RDMA reads at once, for `instructions.rs`. It does per request what providers of
- * NICs do: copies it to a queue of its own, and keeps account of places and completions. */
+/* A libibverbs.so.1 for `instructions.rs`, whose device runs RDMA reads at once. For each request it does the work of a NIC's
+ * provider: it copies the request to its own queue, and counts free places and completions. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>

@@ -13,14 +13,14 @@ pub(crate) struct Config {
     pub(crate) queues: Vec<QueueConfig>,
 }
 
-/// The way that a work queue is used.
+/// Mode of a work queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// By one client, with MOVDIR64B.
+    /// One client submits with MOVDIR64B.
     #[default]
     Dedicated,
-    /// By any number of clients, with ENQCMD.
+    /// Any number of clients submit with ENQCMD.
     Shared,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct QueueConfig {
     /// The name that an administrator gave it.
     pub(crate) label: String,
     pub(crate) mode: Mode,
-    /// Entries.
+    /// Number of entries.
     pub(crate) size: u32,
     /// Longest batch, in descriptors; 1 for none.
     pub(crate) max_batch: u32,
@@ -52,7 +52,7 @@ pub(crate) struct QueueConfig {
     pub(crate) block_on_fault: bool,
     /// Descriptors run in any order that fences allow.
     pub(crate) unordered: bool,
-    /// The kernel maps it, rather than to answer EPERM.
+    /// True if the kernel maps the work queue. If false, `mmap` fails with EPERM.
     pub(crate) mmap: bool,
     pub(crate) state: String,
     #[serde(rename = "type")]

@@ -1,26 +1,26 @@
-//! Decoder of the instructions that the stand-in takes: stores of 64 bytes, and waits for a store.
+//! Decoder of the instructions that the stand-in executes: stores of 64 bytes, and waits for a store.
 //!
 //! Source: Intel's "Software Developer's Manual", volume 2, MOVDIR64B, ENQCMD, ENQCMDS, UMONITOR, UMWAIT,
 //! TPAUSE and chapter 2.
 
-/// The registers of the machine's encoding: 0 is RAX, 4 is RSP, 15 is R15.
+/// Registers, numbered as in x86-64 instructions: 0 is RAX, 4 is RSP, 15 is R15.
 pub(crate) trait Registers {
-    /// A general register.
+    /// Returns the value of a general register.
     fn general(&self, number: u8) -> u64;
-    /// The address of the instruction.
+    /// Returns the address of the instruction.
     fn rip(&self) -> u64;
-    /// The base of FS, the segment of thread-local variables.
+    /// Returns the base of FS, the segment of thread-local variables.
     fn fs_base(&self) -> u64;
 }
 
 /// A store of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// MOVDIR64B: a posted store, without an answer.
+    /// MOVDIR64B: a posted store, whose acceptance the program does not learn.
     Movdir64b,
-    /// ENQCMD: a store that the device takes or refuses.
+    /// ENQCMD: a store that the device accepts or refuses.
     Enqcmd,
-    /// ENQCMDS, which is ENQCMD for the kernel.
+    /// ENQCMDS: the variant of ENQCMD for the kernel.
     Enqcmds,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Instruction {
 /// Longest instruction of the processor in bytes.
 pub(crate) const LONGEST: usize = 15;
 
-/// Decodes the instruction at the start of `code`. `None`: another one, or an incomplete one.
+/// Decodes the instruction at the start of `code`. Returns `None` for other or incomplete instructions.
 pub(crate) fn decode(code: &[u8], registers: &impl Registers) -> Option<Instruction> {
     let mut rest = code.get(..code.len().min(LONGEST))?.iter().copied();
     let (mut operand_size, mut address_size, mut fs, mut repeat) = (false, false, false, None);
@@ -70,7 +70,7 @@ pub(crate) fn decode(code: &[u8], registers: &impl Registers) -> Option<Instruct
     }
     let rex = if byte & 0xf0 == 0x40 { std::mem::replace(&mut byte, rest.next()?) } else { 0 };
     let size = if address_size { u64::from(u32::MAX) } else { u64::MAX };
-    // The base of a segment is added after the address was cut to its size.
+    // The base of a segment is added after the address is truncated to the address size.
     let base = if fs { registers.fs_base() } else { 0 };
     if byte != 0x0f {
         return None;
@@ -171,7 +171,7 @@ mod tests {
     fn check(code: &[u8], operation: Operation) {
         let expected = Instruction { operation, len: code.len() as u8 };
         assert_eq!(decode(code, &Made), Some(expected), "{code:x?}");
-        // The bytes that follow do not matter, and nothing is decoded of a part.
+        // Bytes after the instruction do not matter, and an incomplete instruction is not decoded.
         let longer: Vec<u8> = code.iter().copied().chain([0xcc; 20]).collect();
         assert_eq!(decode(&longer, &Made), Some(expected), "{code:x?}");
         for len in 0..code.len() {

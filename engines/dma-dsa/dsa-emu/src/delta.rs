@@ -11,15 +11,15 @@ const WORD: usize = 8;
 const ENTRY: usize = 10;
 /// Longest region in bytes, because the number of a word has 16 bits.
 const REGION_MAX: u64 = 8 << 16;
-/// Bytes that are compared at a time.
+/// Number of bytes that are compared at a time.
 const CHUNK: usize = 4096;
 
-/// The number of bytes of an access, and the fault that ended it.
+/// Returns the number of bytes that an access reached, and the fault that ended it.
 fn split(len: usize, access: Result<(), Fault>) -> (usize, Option<Fault>) {
     access.map_or_else(|fault| (fault.done, Some(fault)), |()| (len, None))
 }
 
-/// Checks the operands of both operations. `size`: the size of the record, or its maximum.
+/// Checks the operands of both operations. `size` is the size of the record, or its maximum.
 pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[u64]) -> Result<(), Record> {
     let len = u64::from(descriptor.len());
     if !len.is_multiple_of(WORD as u64) || len > REGION_MAX {
@@ -60,10 +60,10 @@ fn compare(descriptor: &Descriptor, done: &mut u64, size: &mut u32) -> Result<u8
     while *done < len {
         let n = (len - *done).min(CHUNK as u64) as usize;
         let (mut first, mut second) = ([0; CHUNK], [0; CHUNK]);
-        // SAFETY: the worker runs behind the trap handler.
+        // SAFETY: the trap handler is installed.
         let read = unsafe { memory::read(descriptor.src().wrapping_add(*done), &mut first[..n]) };
         let (n, fault) = split(n, read);
-        // SAFETY: the worker runs behind the trap handler.
+        // SAFETY: the trap handler is installed.
         let read = unsafe { memory::read(descriptor.dst().wrapping_add(*done), &mut second[..n]) };
         let (n, second_fault) = split(n, read);
         let words = first[..n].as_chunks::<WORD>().0.iter().zip(second[..n].as_chunks::<WORD>().0);
@@ -76,7 +76,7 @@ fn compare(descriptor: &Descriptor, done: &mut u64, size: &mut u32) -> Result<u8
                 entry[..2].copy_from_slice(&((*done / WORD as u64) as u16).to_le_bytes());
                 entry[2..].copy_from_slice(second);
                 let to = descriptor.extra().wrapping_add((*size).into());
-                // SAFETY: the worker runs behind the trap handler, and the program gave the record to the
+                // SAFETY: the trap handler is installed, and the program gave the record to the
                 // device.
                 unsafe { memory::write(to, &entry) }?;
                 *size += ENTRY as u32;
@@ -96,7 +96,7 @@ pub(crate) fn apply(descriptor: &Descriptor) -> Record {
     for at in (0..descriptor.extra() as u32).step_by(ENTRY) {
         let done = u64::from(at);
         let mut entry = [0; ENTRY];
-        // SAFETY: the worker runs behind the trap handler.
+        // SAFETY: the trap handler is installed.
         if let Err(fault) = unsafe { memory::read(descriptor.src().wrapping_add(done), &mut entry) } {
             return faulted(descriptor, done, fault, 0);
         }
@@ -109,7 +109,7 @@ pub(crate) fn apply(descriptor: &Descriptor) -> Record {
         if offset >= descriptor.len().into() {
             return ended(status::DELTA_OFFSET);
         }
-        // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+        // SAFETY: the trap handler is installed, and the program gave the destination to the
         // device.
         if let Err(fault) = unsafe { memory::write(descriptor.dst().wrapping_add(offset), &entry[2..]) } {
             return faulted(descriptor, done, fault, 0);

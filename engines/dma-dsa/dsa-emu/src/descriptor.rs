@@ -41,8 +41,8 @@ impl Descriptor {
     pub(crate) const fn len(&self) -> u32 {
         self.0[4] as u32
     }
-    /// The second destination, the seed of a CRC, the expected result of a comparison, the address or size of
-    /// a delta record, or the flags of DIF.
+    /// Depends on the opcode: the second destination, the seed of a CRC, the expected result of a comparison,
+    /// the address or size of a delta record, or the flags of DIF.
     pub(crate) const fn extra(&self) -> u64 {
         self.0[5]
     }
@@ -66,7 +66,7 @@ pub(crate) mod op {
     pub(crate) const DIF_STRIP: u8 = 0x14;
     pub(crate) const DIF_UPDATE: u8 = 0x15;
     pub(crate) const CACHE_FLUSH: u8 = 0x20;
-    /// All of them, a bit for each.
+    /// All supported operations, as a bit mask.
     pub(crate) const ALL: u64 = 1 << CACHE_FLUSH | 0x3f_03ff;
 }
 
@@ -76,9 +76,10 @@ pub(crate) mod flag {
     pub(crate) const RECORD_VALID: u32 = 4;
     pub(crate) const REPORT: u32 = 8;
     pub(crate) const CHECK_RESULT: u32 = 0x80;
-    /// The seed of a CRC is in memory.
+    /// The seed of the CRC is in memory.
     pub(crate) const SEED_IN_MEMORY: u32 = 0x1_0000;
-    /// Flags of all operations: no interrupt, because nothing here raises one, and no reserved bit.
+    /// Flags that all operations allow. The interrupt flag is missing, because the stand-in raises no
+    /// interrupts.
     pub(crate) const COMMON: u32 = 0xff2f;
 }
 
@@ -116,7 +117,7 @@ pub(crate) mod status {
 pub(crate) struct Record {
     pub(crate) status: u8,
     pub(crate) result: u8,
-    /// Bytes done; of a batch, descriptors done.
+    /// Number of bytes done; for a batch, of descriptors done.
     pub(crate) done: u32,
     pub(crate) fault: u64,
     /// The CRC, the size of a delta record, or the invalid flags.
@@ -126,7 +127,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// A record with a status alone.
+    /// Returns a record that has only a status.
     pub(crate) fn of(status: u8) -> Self {
         Self { status, ..Self::default() }
     }
@@ -136,7 +137,7 @@ impl Record {
         (bytes[0], bytes[1]) = (self.status, self.result);
         bytes[4..8].copy_from_slice(&self.done.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.fault.to_le_bytes());
-        // An operation has a value or tags.
+        // The value and the tags share these bytes, because no operation has both.
         bytes[16..24].copy_from_slice(&(self.tags[0] | u64::from(self.value)).to_le_bytes());
         bytes[24..].copy_from_slice(&self.tags[1].to_le_bytes());
         bytes

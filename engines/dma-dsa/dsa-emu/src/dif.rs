@@ -1,9 +1,9 @@
-//! DIF: blocks of data that have a data integrity field of 8 bytes behind each.
+//! DIF: blocks of data, each followed by a data integrity field of 8 bytes.
 //!
 //! A field has, in network byte order, the guard, which is a CRC of the block, an application tag and a
 //! reference tag. Formats and flags are those of Linux `include/uapi/linux/idxd.h` and SPDK's
-//! `include/spdk/idxd_spec.h`. The meaning of flags and results is that in the reference of Intel's DML, "DIF
-//! Check" to "DIF Update".
+//! `include/spdk/idxd_spec.h`. The reference of Intel's DML, "DIF Check" to "DIF Update", defines flags and
+//! results.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
 use crate::descriptor::{Descriptor, Record, op, status};
@@ -24,13 +24,13 @@ mod flag {
 
 /// Flags of the fields in the source.
 mod source {
-    /// A field of ones alone is an error, if [`ALL_ONES`] is set.
+    /// If [`ALL_ONES`] is set, a field whose bits are all 1 is an error.
     pub(super) const ALL_ONES_FAIL: u8 = 1;
-    /// Fields of ones alone are not checked.
+    /// Fields whose bits are all 1 are not checked.
     pub(super) const ALL_ONES: u8 = 2;
-    /// Fields whose application tag has ones alone are not checked.
+    /// Fields whose application tag has all bits 1 are not checked.
     pub(super) const APPLICATION_ONES: u8 = 4;
-    /// Fields whose tags have ones alone are not checked.
+    /// Fields whose tags have all bits 1 are not checked.
     pub(super) const TAGS_ONES: u8 = 8;
     pub(super) const NO_GUARD: u8 = 0x20;
     pub(super) const NO_REFERENCE: u8 = 0x40;
@@ -58,7 +58,7 @@ mod result {
     pub(super) const ALL_ONES: u8 = 8;
 }
 
-/// The CRC of T10-DIF of each byte, by its polynomial, 0x8bb7.
+/// Table of the T10-DIF CRC (polynomial 0x8bb7) of each byte value.
 const CRC: [u16; 256] = {
     let mut table = [0; 256];
     let mut n = 0;
@@ -74,7 +74,7 @@ const CRC: [u16; 256] = {
     table
 };
 
-/// Tags of a block, as descriptors and completion records have them.
+/// Tags of a block, in the layout of descriptors and completion records.
 #[derive(Clone, Copy, Debug)]
 struct Tags {
     reference: u32,
@@ -133,15 +133,15 @@ struct Dif {
     flags: u8,
     /// Size of a block without its field.
     block: usize,
-    /// Bytes of a block that are read, and that are written.
+    /// Number of bytes of a block that are read, and that are written.
     reads: usize,
     writes: usize,
-    /// The opcode has tags of the source, and of the destination.
+    /// True if the opcode has tags of the source, and of the destination.
     checks: bool,
     makes: bool,
 }
 
-/// Returns whether the operation is one of DIF.
+/// Returns true for the operations of DIF.
 pub(crate) const fn is(opcode: u8) -> bool {
     matches!(opcode, op::DIF_CHECK | op::DIF_INSERT | op::DIF_STRIP | op::DIF_UPDATE)
 }
@@ -160,7 +160,7 @@ impl Dif {
         Self { source_flags, target_flags, flags, block, reads, writes, checks, makes }
     }
 
-    /// The number of bytes that are written.
+    /// Returns the number of bytes that the operation writes.
     const fn written(&self, descriptor: &Descriptor) -> u64 {
         (descriptor.len() as usize / self.reads * self.writes) as u64
     }
@@ -172,7 +172,7 @@ impl Dif {
         if self.flags & flag::INVERT_RESULT == 0 { crc } else { !crc }
     }
 
-    /// Checks a field: the bits of the result.
+    /// Checks a field. Returns the bits of the result.
     fn check(&self, block: &[u8], field: Field, tags: Tags) -> u8 {
         let has = |flag| self.source_flags & flag != 0;
         let application_ones = field.application == u16::MAX;
@@ -196,7 +196,7 @@ impl Dif {
         wrong
     }
 
-    /// The field of the destination. `old` is that of the source.
+    /// Returns the field of the destination. `old` is the field of the source.
     fn make(&self, block: &[u8], old: Field, tags: Tags) -> Field {
         let keeps = |flag| self.target_flags & flag != 0;
         Field {
@@ -210,17 +210,17 @@ impl Dif {
     }
 }
 
-/// The number of source bytes of a block, of which each operation does whole ones.
+/// Returns the number of source bytes of a block. Operations process only whole blocks.
 pub(crate) fn step(descriptor: &Descriptor) -> u64 {
     Dif::of(descriptor).reads as u64
 }
 
-/// The number of bytes that an operation writes.
+/// Returns the number of bytes that an operation writes.
 pub(crate) fn written(descriptor: &Descriptor) -> u64 {
     Dif::of(descriptor).written(descriptor)
 }
 
-/// Checks the operands of an operation; an error is its record.
+/// Checks the operands of an operation. An error is the completion record.
 pub(crate) fn check(descriptor: &Descriptor) -> Result<(), Record> {
     let dif = Dif::of(descriptor);
     let inserts = descriptor.opcode() == op::DIF_INSERT;
@@ -243,7 +243,7 @@ pub(crate) fn check(descriptor: &Descriptor) -> Result<(), Record> {
     if crosses { Err(Record::of(status::OVERLAP)) } else { Ok(()) }
 }
 
-/// Runs an operation, up to an injected page fault of the source at this byte, the first one of a block.
+/// Runs an operation, up to an injected page fault of the source. The fault is at the first byte of a block.
 pub(crate) fn run(descriptor: &Descriptor, injected: Option<u64>) -> Record {
     let dif = Dif::of(descriptor);
     let [_, _, _, _, _, _, source_tags, target_tags] = descriptor.0;
@@ -258,7 +258,7 @@ pub(crate) fn run(descriptor: &Descriptor, injected: Option<u64>) -> Record {
         if done >= descriptor.len().into() {
             break (Record::of(status::SUCCESS), 0);
         }
-        // SAFETY: the worker runs behind the trap handler.
+        // SAFETY: the trap handler is installed.
         let read = unsafe { memory::read(descriptor.src().wrapping_add(done), &mut bytes[..dif.reads]) };
         if let Err(fault) = read {
             break faulted(fault);
@@ -276,7 +276,7 @@ pub(crate) fn run(descriptor: &Descriptor, injected: Option<u64>) -> Record {
         if dif.makes {
             *field = dif.make(block, old, to).bytes();
         }
-        // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+        // SAFETY: the trap handler is installed, and the program gave the destination to the
         // device.
         if let Err(fault) = unsafe { memory::write(dst, &bytes[..dif.writes]) } {
             break faulted(fault);

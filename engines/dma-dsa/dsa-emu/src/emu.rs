@@ -11,12 +11,11 @@ use crate::queue::Queue;
 use crate::trap;
 use crate::tree::Tree;
 
-/// Work queues of this process alone, for tests. A program that was not written for them starts by
-/// `dsa-emu-run`.
+/// Work queues of this process only, for tests. Use `dsa-emu-run` to start unmodified programs.
 ///
-/// Installs handlers for SIGSEGV, SIGBUS and SIGILL in this process, which stay. Dropped, it ends the threads
-/// of the work queues, and removes their files. Stores to portals that are still mapped then end the process
-/// as any store to a missing page does.
+/// Installs handlers for SIGSEGV, SIGBUS and SIGILL in this process, which are never removed. Dropping the
+/// value ends the threads of the work queues, and removes their files. Stores to portals that are still
+/// mapped then end the process, as any store to a missing page does.
 ///
 /// ```
 /// # #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))] {
@@ -43,14 +42,14 @@ pub enum StartError {
     /// The folders cannot be written, or a thread cannot be started.
     #[error("the stand-in cannot start: {0}")]
     Os(#[from] io::Error),
-    /// More work queues than this process can have at a time.
+    /// This process cannot have more work queues at a time.
     #[error("this process has 64 work queues already: drop another `Emu`")]
     TooMany,
 }
 
 impl Emu {
-    /// Makes the work queues of a configuration, whose keys the README lists, in a folder for temporary
-    /// files.
+    /// Creates the work queues of a configuration in a temporary folder. The README lists the keys of the
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -67,13 +66,13 @@ impl Emu {
         Ok(emu)
     }
 
-    /// The folder that stands for `/dev/dsa`.
+    /// Returns the folder that replaces `/dev/dsa`.
     #[must_use]
     pub fn dev_dir(&self) -> PathBuf {
         self.tree.dev()
     }
 
-    /// The folder that stands for `/sys/bus/dsa/devices`.
+    /// Returns the folder that replaces `/sys/bus/dsa/devices`.
     #[must_use]
     pub fn sysfs_dir(&self) -> PathBuf {
         self.tree.sysfs()
@@ -83,15 +82,15 @@ impl Emu {
         self.queues.iter().map(|(queue, _)| *queue).find(|queue| queue.config.name == name)
     }
 
-    /// Disables a work queue, as `accel-config disable-wq` does. Blocks until it has ended the descriptor
-    /// that it runs; it drops those that wait. Returns whether there is a work queue of that name.
+    /// Disables a work queue, as `accel-config disable-wq` does. Blocks until the running descriptor has
+    /// ended; waiting descriptors are dropped. Returns true if there is a work queue of this name.
     pub fn disable(&self, name: &str) -> bool {
         self.queue(name).map(Queue::disable).is_some()
     }
 
-    /// Enables a work queue that was disabled, as `accel-config enable-wq` does: its file is a new one, and
-    /// stores to mappings of the old one are lost. Blocks until what it had is dropped. Returns whether there
-    /// is a work queue of that name.
+    /// Enables a work queue that was disabled, as `accel-config enable-wq` does: it gets a new file, and
+    /// stores to mappings of the old file are lost. Blocks until its old descriptors are dropped. Returns
+    /// true if there is a work queue of this name.
     ///
     /// # Errors
     ///
@@ -100,26 +99,26 @@ impl Emu {
         self.queue(name).map(Queue::enable).transpose().map(|enabled| enabled.is_some())
     }
 
-    /// The number of descriptors that a work queue took, or refused because it was full. Descriptors in
-    /// batches are not counted. Returns 0 for an unknown name.
+    /// Returns the number of descriptors that a work queue accepted, or refused because it was full.
+    /// Descriptors in batches are not counted. Returns 0 for an unknown name.
     #[must_use]
     pub fn submissions(&self, name: &str) -> u64 {
         self.queue(name).map_or(0, Queue::submissions)
     }
 
-    /// Does what `write()` to the file of a work queue does: submits an array of descriptors of 64 bytes, and
-    /// returns the number of bytes taken.
+    /// Has the effect of `write()` to the file of a work queue: submits an array of descriptors of 64 bytes
+    /// each, and returns the number of accepted bytes.
     ///
     /// # Errors
     ///
-    /// None is taken: `NODEV` if there is no such work queue or it is disabled, `INVAL` for a batch where the
-    /// kernel does not map the work queue, or for a completion record that is not aligned, `AGAIN` if it is
-    /// full.
+    /// If no descriptor is accepted: `NODEV` if there is no such work queue or it is disabled; `INVAL` for a
+    /// batch if the kernel does not map the work queue, or for a completion record that is not aligned;
+    /// `AGAIN` if it is full.
     ///
     /// # Safety
     ///
-    /// The requirements are those of the device: until the completion records are written, other accesses to
-    /// the memory that the descriptors name are those that a running copy allows.
+    /// The requirements are those of the device: until the completion records are written, the program
+    /// accesses the memory that the descriptors name only as a running copy allows.
     #[expect(unsafe_code, reason = "descriptors have addresses")]
     pub unsafe fn write(&self, name: &str, descriptors: &[u8]) -> Result<usize, Errno> {
         self.queue(name).ok_or(Errno::NODEV)?.write(descriptors, false)
@@ -137,9 +136,9 @@ impl Drop for Emu {
     }
 }
 
-/// Writes the files of the configuration that `DSA_EMU_CONFIG` or `DSA_EMU` has below a folder, which exists,
-/// and returns those that stand for `/dev/dsa` and `/sys/bus/dsa/devices`. For `dsa-emu-run`, whose program
-/// then has the work queues by the preloaded library.
+/// Writes the files of the configuration in `DSA_EMU_CONFIG` or `DSA_EMU` into an existing folder. Returns
+/// the folders that replace `/dev/dsa` and `/sys/bus/dsa/devices`. `dsa-emu-run` calls this; the preloaded
+/// library then starts the work queues in the program.
 ///
 /// # Errors
 ///
@@ -149,7 +148,7 @@ pub fn lay_out(root: &Path) -> Result<(PathBuf, PathBuf), StartError> {
     Ok((tree.dev(), tree.sysfs()))
 }
 
-/// Starts the work queues of a configuration on a tree, and takes the stores to them.
+/// Starts the work queues of a configuration, whose files are in `tree`, and routes stores to them.
 pub(crate) fn serve(
     config: Config,
     tree: &Tree,

@@ -1,15 +1,16 @@
-//! A stand-in for Intel DSA: work queues in software, which programs use as they use those of the hardware.
+//! A stand-in for Intel DSA: work queues in software, which programs use like those of the hardware.
 //!
-//! The `install` script beside this crate lays out `dsa-emu-run`, which starts any program on them; the
-//! README has the configuration. [`Emu`] has them within a process, for tests in Rust.
+//! The `install` script beside this crate installs `dsa-emu-run`, which starts any program on these work
+//! queues. The README describes the configuration. [`Emu`] creates work queues within a process, for Rust
+//! tests.
 //!
 //! # Function
 //!
-//! Folders stand for `/dev/dsa` and `/sys/bus/dsa`. The file of a work queue is empty, so that each store to
-//! a mapping of it traps. The handler takes MOVDIR64B and ENQCMD apart, passes the 64 bytes to the thread of
-//! the work queue, and steps over the instruction. That holds on processors with and without these
-//! instructions. On a processor that lacks them, the handler also runs them on
-//! other addresses, and runs UMONITOR, UMWAIT and TPAUSE.
+//! Temporary folders replace `/dev/dsa` and `/sys/bus/dsa`. The file of a work queue is empty, so that each
+//! store to a mapping of it traps. The signal handler decodes MOVDIR64B and ENQCMD, passes the 64 bytes to
+//! the thread of the work queue, and skips the instruction. This works on processors with and without these
+//! instructions. On a processor that lacks them, the handler also emulates them on ordinary memory, and
+//! emulates UMONITOR, UMWAIT and TPAUSE.
 //!
 //! # Supported
 //!
@@ -17,8 +18,8 @@
 //! - *Operations*: nop, batch, drain, copy, fill, compare, compare with a pattern, create and apply a delta
 //!   record, dualcast, CRC-32C, copy with CRC-32C, DIF check, insert, strip and update, cache flush (which
 //!   does nothing).
-//! - *Completion records*: statuses, results, bytes done, page faults of memory that is not mapped, of memory
-//!   without the right, and injected ones.
+//! - *Completion records*: statuses, results, bytes done; page faults on unmapped memory, on memory without
+//!   the required right, and injected ones.
 //!
 //! # Divergences
 //!
@@ -26,23 +27,24 @@
 //!   configuration says otherwise. The hardware has several engines.
 //! - *Time*: operations take as long as the CPU takes, and a store to a portal takes microseconds. The
 //!   profile `dsa` of `dma-sim` has the times of the hardware.
-//! - *A page that is mapped and not present* causes no page fault, because the thread that reads it faults it
-//!   in.
-//! - *ENQCMD to ordinary memory* reports that it was refused. Intel's manual does not say.
+//! - *A page that is mapped but not present* causes no page fault, because the access of the stand-in's
+//!   thread makes it present.
+//! - *ENQCMD to ordinary memory* reports a refusal. Intel's manual does not define this case.
 //! - *UMWAIT* returns early where the processor lacks it.
 //! - *Entries* are free as soon as the engine takes the descriptor.
-//! - *Clients* of a dedicated work queue are counted where the C library opens it: a second one gets EBUSY.
-//!   In tests in Rust, and for programs that make the system call themselves, it may be opened twice.
-//! - *A forked child* keeps the portals of its parent. Without a thread of its own, it runs each descriptor
-//!   while it is stored.
+//! - *Clients* of a dedicated work queue are counted in the C library's open calls: a second client gets
+//!   EBUSY. Rust tests, and programs that make the system call themselves, can open it twice.
+//! - *A forked child* keeps the portals of its parent. The child has no worker thread, so it runs each
+//!   descriptor during the store.
 //! - *A delta record with no room for the next entry* ends with the result 2 and the size so far.
-//! - *DIF*: bits of the application tag that the mask has are not compared, and written as 0. A field of ones
-//!   alone is not checked if the descriptor asks for its detection. The record has the tags of the next block
-//!   after each end. An operation that meets a wrong field or a page fault has written the blocks before it.
+//! - *DIF*: bits of the application tag that the mask contains are not compared, and are written as 0. If the
+//!   descriptor asks for detection, a field whose bits are all 1 is not checked. The record always has the
+//!   tags of the next block. An operation that ends at a wrong field or page fault has written all earlier
+//!   blocks.
 //! - *`write()` of a program* runs a descriptor of up to 4 KiB before it returns, if nothing waits.
-//! - *Interrupts* are refused, as a flag that the device lacks.
+//! - *Interrupts* are refused: a descriptor that asks for one has an invalid flag.
 //!
-//! On other systems than Linux on x86-64 with the GNU C library, this crate is empty.
+//! This crate is empty except on Linux on x86-64 with the GNU C library.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 

@@ -1,11 +1,12 @@
-//! Accesses to memory of the program that may be unmapped: they end early instead of ending the process.
+//! Accesses to the program's memory, which may be unmapped: a fault ends the access early, not the process.
 #![expect(unsafe_code, reason = "accesses addresses that descriptors name")]
 
 use std::arch::global_asm;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-// The trap handler continues at the end when the instruction before it faults, and writes the fault to R8.
+// If the instruction at an `_at` label faults, the trap handler writes the fault to the address in R8, and
+// continues at the `_end` label.
 global_asm!(
     ".pushsection .text",
     ".p2align 4",
@@ -38,11 +39,11 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Returns the number of bytes that are left. If there are any, `fault` is written.
+    /// Returns the number of bytes that are left. If bytes are left, `fault` has been written.
     fn dsa_emu_move(to: u64, from: u64, len: usize, fault: &mut MaybeUninit<Fault>) -> usize;
     static dsa_emu_move_at: u8;
     static dsa_emu_move_end: u8;
-    /// Returns 0, or 1 if it faulted and `fault` is written.
+    /// Returns 0, or 1 if the access faulted; then `fault` has been written.
     fn dsa_emu_touch(at: u64, fault: &mut MaybeUninit<Fault>) -> u32;
     static dsa_emu_touch_at: u8;
     static dsa_emu_touch_end: u8;
@@ -52,7 +53,7 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Fault {
-    /// The bytes before it.
+    /// Number of bytes before the fault.
     pub(crate) done: usize,
     pub(crate) address: u64,
     pub(crate) write: bool,
@@ -62,17 +63,17 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The fault of an address without a mapping.
+    /// Returns the fault of an access to an address without a mapping.
     pub(crate) const fn unmapped(address: u64, write: bool) -> Self {
         Self { done: 0, address, write, signal: libc::SIGSEGV, code: SEGV_MAPERR }
     }
 
-    /// A general protection fault, which has no address.
+    /// Returns a general protection fault, which has no address.
     pub(crate) const fn protection() -> Self {
         Self { code: SI_KERNEL, ..Self::unmapped(0, false) }
     }
 
-    /// The address of the page.
+    /// Returns the address of the page.
     pub(crate) const fn page(&self) -> u64 {
         self.address & !0xfff
     }
@@ -80,12 +81,13 @@ impl Fault {
 
 /// `si_code` of an address without a mapping (`asm-generic/siginfo.h`).
 const SEGV_MAPERR: c_int = 1;
-/// `si_code` of what the kernel raised without an address (`asm-generic/siginfo.h`).
+/// `si_code` of a signal that the kernel raised without an address (`asm-generic/siginfo.h`).
 pub(crate) const SI_KERNEL: c_int = 0x80;
 
-/// If `rip` is where this module accesses memory of the program, returns the address at which it continues.
+/// If `rip` is an instruction of this module that accesses the program's memory, returns the address at which
+/// the code continues after a fault.
 pub(crate) fn recover(rip: u64) -> Option<u64> {
-    // Only the addresses of the code are used.
+    // Only the addresses of these symbols are used; they are not read.
     let accesses = [
         (&raw const dsa_emu_move_at, &raw const dsa_emu_move_end),
         (&raw const dsa_emu_touch_at, &raw const dsa_emu_touch_end),
@@ -97,11 +99,11 @@ pub(crate) fn recover(rip: u64) -> Option<u64> {
 ///
 /// # Safety
 ///
-/// The trap handler is installed. Nobody relies on the bytes at `to`, or on their not changing.
+/// The trap handler is installed. No code relies on the bytes at `to` staying unchanged.
 pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fault> {
     let mut fault = MaybeUninit::uninit();
-    // SAFETY: the caller lets the bytes at `to` change. An address without a mapping ends the copy, because
-    // the trap handler is installed.
+    // SAFETY: the caller allows the bytes at `to` to change. An address without a mapping ends the copy,
+    // because the trap handler is installed.
     match unsafe { dsa_emu_move(to, from, len, &mut fault) } {
         0 => Ok(()),
         // SAFETY: bytes are left because of a fault, which the handler wrote.
@@ -109,7 +111,7 @@ pub(crate) unsafe fn move_bytes(to: u64, from: u64, len: usize) -> Result<(), Fa
     }
 }
 
-/// Finds out whether the byte at an address may be written, and leaves it as it is.
+/// Checks that the byte at an address is writable, without changing it.
 ///
 /// # Safety
 ///
@@ -125,7 +127,7 @@ pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
     }
 }
 
-/// Copies bytes of the program, up to the first that is unmapped.
+/// Copies bytes of the program, up to the first unmapped address.
 ///
 /// # Safety
 ///
@@ -141,6 +143,7 @@ pub(crate) unsafe fn read(from: u64, to: &mut [u8]) -> Result<(), Fault> {
 ///
 /// The requirements are those of [`move_bytes`].
 pub(crate) unsafe fn write(to: u64, from: &[u8]) -> Result<(), Fault> {
-    // SAFETY: the caller lets the bytes at `to` change, and has installed the handler. `from` is borrowed.
+    // SAFETY: the caller allows the bytes at `to` to change, and has installed the handler. `from` is
+    // borrowed.
     unsafe { move_bytes(to, from.as_ptr().expose_provenance() as u64, from.len()) }
 }

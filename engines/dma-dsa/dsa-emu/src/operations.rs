@@ -11,29 +11,30 @@ use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
 use crate::dif;
 use crate::memory::{self, Fault};
 
-/// Bytes that pass through the engine at a time: a multiple of the pattern of a fill.
+/// Number of bytes that the engine processes at a time: a multiple of the length of a fill's pattern.
 const CHUNK: usize = 16 << 10;
 
 /// The state of the engine behind a work queue.
 #[derive(Debug)]
 pub(crate) struct Engine {
     chunk: Box<[u8]>,
-    /// The other side of a comparison.
+    /// The second source of a comparison.
     other: Box<[u8]>,
-    /// Records of operations that met an injected page fault at their first byte, which the next one passes.
+    /// Addresses of the records of operations that met an injected page fault at their first byte. The next
+    /// try of such an operation passes this byte.
     stuck: Vec<u64>,
-    /// Operations so far.
+    /// Number of operations so far.
     count: u64,
-    /// Descriptors of a batch up to a fence.
+    /// The descriptors of a batch up to the next fence.
     part: Vec<Descriptor>,
 }
 
-/// The end of a descriptor.
+/// The outcome of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It ended with this status, and its record is written if that was asked for.
+    /// The descriptor ended with this status. Its record was written if the descriptor asked for it.
     Ended(u8),
-    /// It ended, but its record cannot be written: the reason.
+    /// The descriptor ended, but its record could not be written for this reason.
     Unreported(&'static str),
     /// The work queue stops at this descriptor, because a configured fault says so.
     Stopped(Faults),
@@ -42,7 +43,7 @@ pub(crate) enum End {
 /// An operation that ended early.
 enum Early {
     Fault(Fault),
-    /// The first difference of a comparison, counted from the start of the chunk.
+    /// The comparison found its first difference at this offset in the chunk.
     Differs(usize),
 }
 
@@ -52,28 +53,28 @@ impl From<Fault> for Early {
     }
 }
 
-/// Reads a descriptor of a batch, or returns the page that lacks it.
+/// Reads a descriptor of a batch. An error is the address of the page that is missing.
 fn read_member(batch: &Descriptor, n: u32, injected: bool) -> Result<Descriptor, u64> {
     let from = batch.src().wrapping_add(u64::from(n) * SIZE as u64);
     let mut bytes = [0; SIZE];
-    // SAFETY: the worker runs behind the trap handler.
+    // SAFETY: the trap handler is installed.
     unsafe { memory::read(from, &mut bytes) }.map_err(|fault| fault.page())?;
     if injected { Err(from & !0xfff) } else { Ok(Descriptor::from_bytes(&bytes)) }
 }
 
-/// Returns whether two ranges of `len` bytes overlap.
+/// Returns true if two ranges of `len` bytes overlap.
 pub(crate) const fn overlap(a: u64, b: u64, len: u64) -> bool {
     a.abs_diff(b) < len
 }
 
 impl Engine {
-    /// An engine that has run `count` operations.
+    /// Makes an engine that has already run `count` operations.
     pub(crate) fn new(count: u64) -> Self {
         let chunk = || vec![0; CHUNK].into_boxed_slice();
         Self { chunk: chunk(), other: chunk(), stuck: Vec::new(), count, part: Vec::new() }
     }
 
-    /// Runs a descriptor of the portal.
+    /// Runs a descriptor that was submitted to the work queue.
     pub(crate) fn run(
         &mut self,
         config: &QueueConfig,
@@ -180,7 +181,7 @@ impl Engine {
         if faults.has(model::Fault::Lose) { End::Ended(record.status) } else { report(descriptor, &record) }
     }
 
-    /// The place of a page fault that is injected into the operation, a multiple of `step` bytes.
+    /// Returns the offset of a page fault that is injected into the operation, a multiple of `step` bytes.
     fn injected(
         &mut self,
         config: &QueueConfig,
@@ -220,7 +221,7 @@ impl Engine {
         let mut crc = descriptor.extra() as u32;
         if matches!(opcode, op::CRC | op::COPY_CRC) && descriptor.has(flag::SEED_IN_MEMORY) {
             let mut seed = [0; 4];
-            // SAFETY: the worker runs behind the trap handler.
+            // SAFETY: the trap handler is installed.
             if let Err(fault) = unsafe { memory::read(descriptor.0[6], &mut seed) } {
                 return faulted(descriptor, 0, fault, crc);
             }
@@ -259,7 +260,7 @@ impl Engine {
         ended(descriptor, crc, injected, len, injector.random(self.count, 6 << 8))
     }
 
-    /// One chunk of an operation, from `at` on.
+    /// Runs one chunk of an operation, from offset `at` on.
     fn step(&mut self, descriptor: &Descriptor, at: u64, n: usize) -> Result<(), Early> {
         let (src, dst) = (descriptor.src().wrapping_add(at), descriptor.dst().wrapping_add(at));
         let (chunk, other) = (&mut self.chunk[..n], &mut self.other[..n]);
@@ -270,10 +271,10 @@ impl Engine {
             repeat(chunk, descriptor.src());
             Ok(())
         } else {
-            // SAFETY: the worker runs behind the trap handler.
+            // SAFETY: the trap handler is installed.
             unsafe { memory::read(src, chunk) }
         };
-        // The bytes that could be read are moved, so that the report of the fault is true.
+        // The bytes that could be read are also written, so that the fault record's byte count is correct.
         let have = read.map_or_else(|fault| fault.done, |()| n);
         match descriptor.opcode() {
             op::CRC => {}
@@ -282,7 +283,8 @@ impl Engine {
                     repeat(other, descriptor.dst());
                     Ok(())
                 } else {
-                    // SAFETY: the worker runs behind the trap handler. The destination is the other source.
+                    // SAFETY: the worker runs behind the trap handler. The field `dst` holds the second
+                    // source.
                     unsafe { memory::read(dst, &mut other[..have]) }
                 };
                 let both = second.map_or_else(|fault| fault.done, |()| have);
@@ -292,11 +294,11 @@ impl Engine {
                 second?;
             }
             opcode => {
-                // SAFETY: the worker runs behind the trap handler, and the program gave the destination to
+                // SAFETY: the trap handler is installed, and the program gave the destination to
                 // the device.
                 unsafe { memory::write(dst, &chunk[..have]) }?;
                 if opcode == op::DUALCAST {
-                    // SAFETY: the worker runs behind the trap handler, and the program gave the second
+                    // SAFETY: the trap handler is installed, and the program gave the second
                     // destination to the device.
                     unsafe { memory::write(descriptor.extra().wrapping_add(at), &chunk[..have]) }?;
                 }
@@ -305,17 +307,18 @@ impl Engine {
         Ok(read?)
     }
 
-    /// A copy from the end on, because its ranges overlap. An error has the bytes that are done at the end.
+    /// Copies backwards from the end, because the ranges overlap. An error contains the number of bytes
+    /// copied at the end.
     fn backward(&mut self, descriptor: &Descriptor, len: u64) -> Result<(), (u64, Fault)> {
         let mut left = len;
         while left > 0 {
             let n = left.min(CHUNK as u64);
             let at = left - n;
             let chunk = &mut self.chunk[..n as usize];
-            // SAFETY: the worker runs behind the trap handler.
+            // SAFETY: the trap handler is installed.
             let read = unsafe { memory::read(descriptor.src().wrapping_add(at), chunk) };
             read.map_err(|fault| (len - left, fault))?;
-            // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+            // SAFETY: the trap handler is installed, and the program gave the destination to the
             // device.
             let written = unsafe { memory::write(descriptor.dst().wrapping_add(at), chunk) };
             written.map_err(|fault| (len - left, fault))?;
@@ -325,7 +328,7 @@ impl Engine {
     }
 }
 
-/// Checks a descriptor other than a batch; an error is its record.
+/// Checks a descriptor other than a batch. An error is the completion record.
 fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
     let opcode = descriptor.opcode();
     if opcode > 63 || op::ALL >> opcode & 1 == 0 {
@@ -377,13 +380,13 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
     if crossing { Err(Record::of(status::OVERLAP)) } else { Ok(()) }
 }
 
-/// The status of a comparison with this result.
+/// Returns the status of a comparison with this result.
 const fn predicate(descriptor: &Descriptor, result: u8) -> u8 {
     let as_expected = descriptor.extra() as u8 & 1 == result;
     if descriptor.has(flag::CHECK_RESULT) && !as_expected { status::FALSE_PREDICATE } else { status::SUCCESS }
 }
 
-/// The record of an operation that met a page fault after `done` bytes.
+/// Returns the record of an operation that met a page fault after `done` bytes.
 pub(crate) fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, value: u32) -> Record {
     let code =
         if descriptor.has(flag::BLOCK_ON_FAULT) { status::PAGE_FAULT_REFUSED } else { status::PAGE_FAULT };
@@ -391,7 +394,7 @@ pub(crate) fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, value: u
     Record { done: done as u32, fault: fault.page(), value, ..Record::of(status) }
 }
 
-/// The record of an operation that was done up to an injected page fault.
+/// Returns the record of an operation that has ended, possibly at an injected page fault.
 fn ended(descriptor: &Descriptor, crc: u32, injected: Option<u64>, done: u64, random: u64) -> Record {
     let opcode = descriptor.opcode();
     if let Some(at) = injected {
@@ -411,7 +414,7 @@ fn ended(descriptor: &Descriptor, crc: u32, injected: Option<u64>, done: u64, ra
     }
 }
 
-/// Turns one bit of the destination.
+/// Flips one bit of the destination.
 fn corrupt(descriptor: &Descriptor, random: u64) {
     let written = match descriptor.opcode() {
         op::MEMMOVE | op::FILL | op::COPY_CRC | op::DUALCAST => descriptor.len().into(),
@@ -423,15 +426,15 @@ fn corrupt(descriptor: &Descriptor, random: u64) {
     }
     let at = descriptor.dst().wrapping_add((random >> 3) % written);
     let mut byte = [0];
-    // SAFETY: the worker runs behind the trap handler.
+    // SAFETY: the trap handler is installed.
     if unsafe { memory::read(at, &mut byte) }.is_ok() {
-        // SAFETY: the worker runs behind the trap handler, and the program gave the destination to the
+        // SAFETY: the trap handler is installed, and the program gave the destination to the
         // device.
         let _ = unsafe { memory::write(at, &[byte[0] ^ 1 << (random & 7)]) };
     }
 }
 
-/// Writes the record, if that is asked for or the descriptor failed. Its status comes last.
+/// Writes the record if the descriptor asks for it or failed. The status byte is written last.
 fn report(descriptor: &Descriptor, record: &Record) -> End {
     let failed = record.status != status::SUCCESS;
     if !descriptor.has(flag::RECORD_VALID) {
@@ -445,9 +448,9 @@ fn report(descriptor: &Descriptor, record: &Record) -> End {
     }
     if failed || descriptor.has(flag::REPORT) {
         let bytes = record.bytes();
-        // SAFETY: the worker runs behind the trap handler, and the program gave the record to the device.
+        // SAFETY: the trap handler is installed, and the program gave the record to the device.
         let rest = unsafe { memory::write(descriptor.record() + 1, &bytes[1..]) };
-        // SAFETY: the worker runs behind the trap handler, and the program gave the record to the device. A
+        // SAFETY: the trap handler is installed, and the program gave the record to the device. A
         // string store is ordered before later stores.
         let status = rest.and_then(|()| unsafe { memory::write(descriptor.record(), &bytes[..1]) });
         if status.is_err() {

@@ -1,4 +1,4 @@
-//! The preloaded library: starts the work queues when a program is loaded, and takes those calls of the C
+//! The preloaded library. It starts the work queues when a program is loaded. It intercepts calls of the C
 //! library that name the devices' paths, map or write a work queue, or change the handlers of traps.
 #![expect(unsafe_code, reason = "exports functions of the C library")]
 
@@ -21,10 +21,10 @@ use crate::{emu, trap};
 /// Folders of the system that lie below the root.
 const MOVED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
 
-/// The folder of the files, once the work queues have started.
+/// The folder that contains the emulated files. Set once the work queues have started.
 static ROOT: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// The thread that starts the work queues; 0 before, [`STARTED`] afterwards.
+/// The id of the thread that is starting the work queues. 0 before the start, [`STARTED`] after it.
 static STARTER: AtomicI32 = AtomicI32::new(0);
 const STARTED: i32 = -1;
 
@@ -32,8 +32,9 @@ const STARTED: i32 = -1;
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start_once;
 
-/// Starts the work queues, unless that has been done. The constructor of another library may run before ours,
-/// so each call with a path does this first. The calls that starting makes itself pass through.
+/// Starts the work queues unless they have started. The constructor of another library may run before ours,
+/// so each intercepted call with a path does this first. Calls that the start itself makes are not
+/// intercepted.
 extern "C" fn start_once() {
     if STARTER.load(Ordering::Acquire) == STARTED {
         return;
@@ -61,14 +62,14 @@ fn start() {
     };
     for queue in emu::serve(config, &Tree::at(PathBuf::from(&root))) {
         match queue {
-            // The thread runs as long as the process.
+            // The thread of the work queue runs as long as the process.
             Ok(_) => {}
             Err(error) => eprintln!("dsa-emu: {error}"),
         }
     }
     let _ = ROOT.set(root.into_encoded_bytes());
     if std::env::var_os("DSA_EMU_REPORT").is_some() {
-        // SAFETY: a function that may run when the process ends.
+        // SAFETY: the function may run when the process ends.
         unsafe { libc::atexit(report) };
     }
 }
@@ -79,18 +80,18 @@ extern "C" fn report() {
     }
 }
 
-/// Room for a path.
+/// Buffer for a path.
 type Room = [u8; libc::PATH_MAX as usize];
 
 /// Returns the path to use instead of `path`.
 ///
 /// # Safety
 ///
-/// A C string, or null.
+/// `path` must be a C string or null.
 unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
     start_once();
     let Some(root) = ROOT.get().filter(|_| !path.is_null()) else { return path };
-    // SAFETY: a C string, which the caller passes.
+    // SAFETY: the caller passes a C string.
     let given = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
     let is_below = |dir: &&[u8]| given.strip_prefix(*dir).is_some_and(|rest| matches!(rest[0], b'/' | 0));
     let is_moved = MOVED.iter().any(is_below) || given.starts_with(DEVICE_NUMBERS.as_bytes());
@@ -103,25 +104,26 @@ unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
     room.as_ptr().cast()
 }
 
-/// Lets a dedicated work queue have one client, as the kernel does: returns the file descriptor `fd` of an
-/// `open`, or closes it and fails. The lock belongs to the open file, so that children and mappings keep it,
-/// and it ends with them.
+/// Limits a dedicated work queue to one client, as the kernel does: returns the file descriptor `fd` of an
+/// `open`, or closes it and fails. The lock belongs to the open file description: children and mappings keep
+/// it, and it is released with the last of them.
 ///
 /// # Safety
 ///
-/// `path` is a C string, and `fd` the file descriptor that a call returned for it just now.
+/// `path` must be a C string, and `fd` the file descriptor that a call has just returned for it.
 unsafe fn admitted(fd: c_int, path: *const c_char) -> c_int {
     let Some(root) = ROOT.get().filter(|_| fd >= 0) else { return fd };
-    // SAFETY: a C string, which the caller passes.
+    // SAFETY: the caller passes a C string.
     if !unsafe { CStr::from_ptr(path) }.to_bytes().starts_with(root) {
         return fd;
     }
     let is_dedicated = opened(fd).is_some_and(|queue| queue.config.mode == Mode::Dedicated);
-    // SAFETY: the caller's file descriptor, which is open.
+    // SAFETY: the caller's file descriptor is open.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     match is_dedicated.then(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Some(Err(Errno::WOULDBLOCK)) => {
-            // SAFETY: this function has opened the file, and the program does not have its number yet.
+            // SAFETY: the call has just opened the file descriptor, and the program does not know its number
+            // yet.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             fail(Errno::BUSY, -1)
         }
@@ -144,18 +146,19 @@ pub(crate) mod real {
                     static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
                     let found = *FOUND.get_or_init(|| {
                         let name = concat!(stringify!($name), "\0").as_ptr().cast::<c_char>();
-                        // SAFETY: a C string.
+                        // SAFETY: the name is a C string.
                         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
-                        // A program that calls it was linked with a library that has it.
+                        // The function exists, because a program that calls it was linked with a library that
+                        // has it.
                         assert!(!found.is_null(), "the C library lacks {}", stringify!($name));
                         found.expose_provenance()
                     });
                     let found = std::ptr::with_exposed_provenance::<c_void>(found);
-                    // SAFETY: the function of that name has these arguments.
+                    // SAFETY: the function of this name has these arguments.
                     let function = unsafe {
                         mem::transmute::<*const c_void, unsafe extern "C" fn($($kind),*) -> $ret>(found)
                     };
-                    // SAFETY: the caller meets the requirements of the C library's function, which this is.
+                    // SAFETY: the caller meets the requirements of the C library's function.
                     unsafe { function($($arg),*) }
                 }
             )*
@@ -173,13 +176,13 @@ pub(crate) mod real {
     }
 }
 
-/// Functions with a path, behind the arguments in brackets. Their other arguments, those behind `...` in C
-/// too, travel in registers as they are.
-/// Functions marked `opens` return a file descriptor.
+/// Functions that take a path, after the arguments in brackets. All other arguments, including those that C
+/// declares as `...`, are passed on in registers unchanged. Functions marked `opens` return a file
+/// descriptor.
 macro_rules! paths {
     (@ $result:ident $path:ident) => { $result };
     (@ $result:ident $path:ident opens) => {
-        // SAFETY: the path, and its new file descriptor.
+        // SAFETY: `$path` is the path of this call, and `$result` its new file descriptor.
         unsafe { admitted($result, $path) }
     };
     ($(fn $name:ident[$($before:ident: $first:ty)?]($($arg:ident: $kind:ty),*) -> $ret:ty $(, $opens:ident)?;)*) => {
@@ -195,7 +198,7 @@ macro_rules! paths {
                 $($before: $first,)? path: *const c_char $(, $arg: $kind)*
             ) -> $ret {
                 let mut room: Room = [0; libc::PATH_MAX as usize];
-                // SAFETY: a C string or null, as the C library's function requires.
+                // SAFETY: the C library's function requires that `path` is a C string or null.
                 let path = unsafe { moved(path, &mut room) };
                 // SAFETY: `path` is a C string or null, and the other arguments are passed on unchanged.
                 let result = unsafe { with_path::$name($($before,)? path $(, $arg)*) };
@@ -239,14 +242,14 @@ paths! {
 }
 
 fn fail<T>(errno: Errno, answer: T) -> T {
-    // SAFETY: no memory is involved.
+    // SAFETY: the call accesses no memory of the program.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: this thread's error number.
+    // SAFETY: the pointer is valid, because it is to this thread's error number.
     unsafe { *place = errno.raw_os_error() };
     answer
 }
 
-/// The work queue that a file descriptor has open.
+/// Returns the work queue that a file descriptor has open.
 fn opened(fd: c_int) -> Option<&'static Queue> {
     ROOT.get()?;
     trap::with_link(format_args!("/proc/self/fd/{fd}"), trap::queue_of)
@@ -256,10 +259,10 @@ fn opened(fd: c_int) -> Option<&'static Queue> {
 unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
     let queue = if len > 0 && len.is_multiple_of(64) { opened(fd) } else { None };
     let Some(queue) = queue else {
-        // SAFETY: the arguments of the caller's `write`, which meets its requirements.
+        // SAFETY: the arguments are those of the caller's `write`, and the caller meets its requirements.
         return unsafe { real::write(fd, bytes, len) };
     };
-    // SAFETY: `write` is called with `len` readable bytes.
+    // SAFETY: the caller of `write` passes `len` readable bytes.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) };
     match queue.write(bytes, true) {
         Ok(written) => written as ssize_t,
@@ -279,10 +282,11 @@ unsafe fn map(
         None => rights,
         Some(queue) if !queue.config.mmap => return fail(Errno::PERM, libc::MAP_FAILED),
         Some(_) if len > 4096 => return fail(Errno::INVAL, libc::MAP_FAILED),
-        // Stores trap either way. Like this nothing writes to the file, should it ever get a page.
+        // Stores trap with and without rights. Without rights, no store could reach the file even if it had a
+        // page.
         Some(_) => libc::PROT_NONE,
     };
-    // SAFETY: the arguments of the caller's `mmap`, with fewer rights.
+    // SAFETY: the arguments are those of the caller's `mmap`, with at most its rights.
     unsafe { real::mmap(at, len, rights, flags, fd, from) }
 }
 
@@ -293,7 +297,7 @@ macro_rules! maps {
             unsafe extern "C" fn $name(
                 at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t
             ) -> *mut c_void {
-                // SAFETY: the arguments of this call of `mmap`.
+                // SAFETY: the arguments are those of the caller's `mmap`, unchanged.
                 unsafe { map(at, len, rights, flags, fd, from) }
             }
         )*
@@ -304,23 +308,23 @@ maps! { mmap mmap64 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int {
-    // SAFETY: the arguments of this call of `sigaction`.
+    // SAFETY: the arguments are those of the caller's `sigaction`, unchanged.
     match unsafe { trap::change(signal, new, old) } {
         Some(()) => 0,
-        // SAFETY: the arguments of this call of `sigaction`.
+        // SAFETY: the arguments are those of the caller's `sigaction`, unchanged.
         None => unsafe { real::sigaction(signal, new, old) },
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn signal(signal: c_int, handler: size_t) -> size_t {
-    // SAFETY: all zeroes is an action,
+    // SAFETY: a `sigaction` of zero bytes is valid.
     let (mut new, mut old): (action, action) = unsafe { mem::zeroed() };
     (new.sa_sigaction, new.sa_flags) = (handler, libc::SA_RESTART);
-    // SAFETY: valid actions.
+    // SAFETY: both actions are valid.
     match unsafe { trap::change(signal, &raw const new, &raw mut old) } {
         Some(()) => old.sa_sigaction,
-        // SAFETY: the arguments of this call of `signal`.
+        // SAFETY: the arguments are those of the caller's `signal`, unchanged.
         None => unsafe { real::signal(signal, handler) },
     }
 }
@@ -330,10 +334,10 @@ macro_rules! masks {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
-                // SAFETY: null or a valid set, as the C library's function requires.
+                // SAFETY: the C library's function requires that `new` is null or a valid set.
                 let less = unsafe { new.as_ref() }.filter(|_| how != libc::SIG_UNBLOCK).map(trap::without_traps);
                 let new = less.as_ref().map_or(new, std::ptr::from_ref);
-                // SAFETY: null or a valid set, and the other arguments are the caller's for that function.
+                // SAFETY: `new` is null or a valid set, and the other arguments are the caller's, unchanged.
                 unsafe { real::$name(how, new, old) }
             }
         )*

@@ -1,4 +1,4 @@
-//! A work queue: it takes descriptors from portals and `write()`, and has a thread that runs them.
+//! A work queue: it accepts descriptors from portals and `write()`, and has a thread that runs them.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,9 +16,9 @@ use crate::ring::Ring;
 use crate::tree::{self, Tree};
 
 const ENABLED: u8 = 0;
-/// Takes nothing, and runs nothing any more.
+/// State: the work queue accepts no descriptors, and runs none.
 const DISABLED: u8 = 1;
-/// Runs nothing any more.
+/// State: the work queue accepts descriptors, but runs none.
 const HUNG: u8 = 2;
 
 /// A work queue.
@@ -27,17 +27,17 @@ pub(crate) struct Queue {
     pub(crate) config: QueueConfig,
     /// The file that stands for the device, without symbolic links.
     pub(crate) file: PathBuf,
-    /// The folder that describes it.
+    /// The folder with the description of the work queue.
     dir: PathBuf,
     ring: Ring,
     injector: FaultInjector,
     engine: Mutex<Engine>,
     state: AtomicU8,
     closed: AtomicBool,
-    /// The process whose thread runs the descriptors; 0 for none.
+    /// The process whose thread runs the descriptors; 0 if no thread was started.
     worker_of: AtomicU32,
     submissions: AtomicU64,
-    /// Descriptors that the worker has run or dropped.
+    /// Number of descriptors that the worker has run or dropped.
     handled: AtomicUsize,
     lost: AtomicU64,
 }
@@ -60,13 +60,14 @@ impl Queue {
         }
     }
 
-    /// Takes a descriptor of a portal. Returns whether it is refused, which only ENQCMD tells the program. A
-    /// `stale` portal was mapped before the work queue was disabled. Safe in a signal handler.
+    /// Accepts a descriptor from a portal. Returns true if the work queue refuses it; only ENQCMD reports
+    /// this to the program. A `stale` portal was mapped before the work queue was disabled.
+    /// Async-signal-safe.
     pub(crate) fn store(&self, store: Store, descriptor: &Descriptor, stale: bool) -> bool {
         let shared = self.config.mode == Mode::Shared;
         let taken = !stale && (store == Store::Enqcmd) == shared && self.take(descriptor);
         if !taken && store == Store::Movdir64b {
-            // The device also drops it.
+            // The device also drops such a descriptor.
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.ring.wake();
         }
@@ -84,13 +85,14 @@ impl Queue {
         if self.worker_of.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get().cast_unsigned() {
             return self.ring.push(descriptor);
         }
-        // A child after a fork has no worker. No lock is taken: the parent's thread may have held it.
+        // A forked child has no worker. It takes no lock, because a thread of the parent may have held it
+        // during the fork.
         Engine::new(number).run(&self.config, &self.injector, descriptor);
         true
     }
 
-    /// Takes descriptors as `write()` of the work queue's file does, and returns the bytes taken. `at_once`:
-    /// short ones may run on this thread.
+    /// Accepts descriptors as `write()` to the work queue's file does, and returns the number of accepted
+    /// bytes. With `at_once`, short descriptors may run on this thread.
     pub(crate) fn write(&self, bytes: &[u8], at_once: bool) -> Result<usize, Errno> {
         let mut written = 0;
         for bytes in bytes.as_chunks::<SIZE>().0 {
@@ -115,9 +117,9 @@ impl Queue {
         Ok(written)
     }
 
-    /// Runs a short descriptor on this thread, if nothing waits and no fault is configured. The hardware has
-    /// ended it soon after the kernel's `write()` returns, and programs rely on that: DTO pauses 10,000 times
-    /// and then gives the device up. The worker may need longer to wake up.
+    /// Runs a short descriptor on this thread, if no descriptor waits and no fault is configured. The
+    /// hardware ends short descriptors soon after the kernel's `write()` returns, and programs rely on it:
+    /// DTO pauses 10,000 times and then stops using the device. The worker may need longer to wake up.
     fn run_at_once(&self, descriptor: &Descriptor) -> bool {
         const LONGEST: u32 = 4096;
         let is_short = match descriptor.opcode() {
@@ -128,7 +130,7 @@ impl Queue {
         if !is_short || self.config.unordered || !self.config.faults.rules.is_empty() {
             return false;
         }
-        // A child after a fork may find a lock that no thread releases.
+        // `try_lock`, because in a forked child the lock may be held for a thread that does not exist there.
         let Ok(mut engine) = self.engine.try_lock() else { return false };
         let is_idle = self.handled.load(Ordering::Acquire) == self.ring.pushed();
         if !is_idle || self.state.load(Ordering::Acquire) != ENABLED {
@@ -191,7 +193,7 @@ impl Queue {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops at a fault. The engine is locked.
+    /// Stops the work queue because of a fault. The caller holds the lock of the engine.
     fn stop(&self, faults: Faults) {
         if faults.has(Fault::Stick) {
             self.state.store(HUNG, Ordering::Release);
@@ -203,15 +205,15 @@ impl Queue {
         } else {
             tree::write_state(&self.dir, "disabled")
         };
-        // The kernel also removes it.
+        // The kernel also removes the device file.
         let told = told.and(std::fs::remove_file(&self.file));
         if let Err(error) = told {
             self.say(&format!("{}: {error}", self.dir.display()));
         }
     }
 
-    /// Disables the work queue, as `accel-config disable-wq` does: returns when the device has ended what it
-    /// runs. Waiting descriptors are dropped.
+    /// Disables the work queue, as `accel-config disable-wq` does: returns when the running descriptor has
+    /// ended. Waiting descriptors are dropped.
     pub(crate) fn disable(&self) {
         let engine = self.engine();
         self.stop(Faults::default());
@@ -219,7 +221,8 @@ impl Queue {
         self.ring.wake();
     }
 
-    /// Enables the work queue again, as `accel-config enable-wq` does. Returns when what waited is dropped.
+    /// Enables the work queue again, as `accel-config enable-wq` does. Returns when the waiting descriptors
+    /// are dropped.
     pub(crate) fn enable(&self) -> std::io::Result<()> {
         if self.state.load(Ordering::Acquire) != DISABLED {
             return Ok(());
@@ -238,7 +241,7 @@ impl Queue {
         self.ring.wake();
     }
 
-    /// Descriptors that portals and `write()` brought.
+    /// Returns the number of descriptors that portals and `write()` submitted.
     pub(crate) fn submissions(&self) -> u64 {
         self.submissions.load(Ordering::Relaxed)
     }

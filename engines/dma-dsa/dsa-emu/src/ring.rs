@@ -1,4 +1,5 @@
-//! A bounded queue of descriptors from signal handlers of any thread to one worker: no lock, no allocation.
+//! A bounded queue of descriptors from signal handlers of any thread to one worker. It takes no lock and does
+//! not allocate.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -7,21 +8,21 @@ use rustix::thread::futex;
 
 use crate::descriptor::Descriptor;
 
-/// The queue. Any number of threads push, one pops.
+/// The queue. Any number of threads push, and one thread pops.
 #[derive(Debug)]
 pub(crate) struct Ring {
     descriptors: ArrayQueue<Descriptor>,
-    /// Descriptors that were appended so far, or are on their way.
+    /// Number of descriptors that were appended so far, or are being appended.
     pushed: AtomicUsize,
-    /// Grows with each push and each wake-up: the word that the worker sleeps on.
+    /// The futex word on which the worker sleeps. Each push and each wake-up increments it.
     signals: AtomicU32,
-    /// The worker sleeps, or is about to. Only the worker changes this flag: if wakers
+    /// True while the worker sleeps or is about to sleep. Only the worker changes this flag: if wakers
     /// cleared it, a late waker could clear it during the next sleep.
     asleep: AtomicBool,
 }
 
 impl Ring {
-    /// A queue of `most` descriptors.
+    /// Makes a queue for at most `most` descriptors.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             descriptors: ArrayQueue::new(most),
@@ -31,7 +32,7 @@ impl Ring {
         }
     }
 
-    /// Appends a descriptor; `false` if there is no room.
+    /// Appends a descriptor. Returns false if the queue is full.
     pub(crate) fn push(&self, descriptor: &Descriptor) -> bool {
         self.pushed.fetch_add(1, Ordering::AcqRel);
         let has_room = self.descriptors.push(*descriptor).is_ok();
@@ -43,7 +44,7 @@ impl Ring {
         has_room
     }
 
-    /// Wakes the worker, which looks at what it waits for again.
+    /// Wakes the worker, which then checks its condition again.
     pub(crate) fn wake(&self) {
         self.signals.fetch_add(1, Ordering::SeqCst);
         self.rouse();
@@ -51,23 +52,23 @@ impl Ring {
 
     fn rouse(&self) {
         if self.asleep.load(Ordering::SeqCst) {
-            // The only error is a bad address.
+            // The call fails only for a bad address, and this address is valid.
             let _ = futex::wake(&self.signals, futex::Flags::PRIVATE, 1);
         }
     }
 
-    /// The number of descriptors that were appended so far.
+    /// Returns the number of descriptors that were appended so far.
     pub(crate) fn pushed(&self) -> usize {
         self.pushed.load(Ordering::Acquire)
     }
 
-    /// Takes the oldest descriptor. For the worker alone.
+    /// Removes and returns the oldest descriptor. Only the worker may call this.
     pub(crate) fn pop(&self) -> Option<Descriptor> {
         self.descriptors.pop()
     }
 
-    /// Takes the oldest descriptor, and sleeps until there is one. `None` once `over` says so. For the worker
-    /// alone.
+    /// Sleeps until there is a descriptor, and returns the oldest one. Returns `None` once `over` returns
+    /// true. Only the worker may call this.
     pub(crate) fn wait(&self, over: impl Fn() -> bool) -> Option<Descriptor> {
         for _ in 0..200 {
             if let Some(descriptor) = self.pop() {
@@ -83,7 +84,8 @@ impl Ring {
         popped
     }
 
-    /// Sleeps until `over` says so, which is asked after each push and each wake-up. For the worker alone.
+    /// Sleeps until `over` returns true. It is called after each push and each wake-up. Only the worker may
+    /// call this.
     pub(crate) fn sleep_until(&self, mut over: impl FnMut() -> bool) {
         loop {
             let seen = self.signals.load(Ordering::SeqCst);
@@ -92,7 +94,7 @@ impl Ring {
                 self.asleep.store(false, Ordering::SeqCst);
                 return;
             }
-            // Returns at once if anything came since.
+            // Returns at once if a push or wake-up has happened since `signals` was read.
             let _ = futex::wait(&self.signals, futex::Flags::PRIVATE, seen, None);
         }
     }
@@ -135,8 +137,8 @@ mod tests {
             let (ring, over) = (Ring::new(4), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 let worker = scope.spawn(|| ring.wait(|| over.load(Ordering::SeqCst)).is_none());
-                // A wake-up resets the mark and then writes the eventfd. Here the mark is reset, and the
-                // write follows.
+                // `rouse` alone is a late waker: it wakes the worker without a new signal. The worker must
+                // still notice the `wake` after it.
                 while !ring.asleep.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }

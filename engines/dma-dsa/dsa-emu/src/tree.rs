@@ -1,4 +1,4 @@
-//! The folders that stand for `/sys` and `/dev`.
+//! The folders that replace `/sys` and `/dev`.
 
 use std::fs;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, Mode, QueueConfig};
 use crate::descriptor::op;
 
-/// The path of a work queue by the numbers of its device, up to its minor number. No device of the system has
-/// this major number.
+/// Start of a work queue's path by device number; its minor number follows. No device of the system has this
+/// major number.
 pub(crate) const DEVICE_NUMBERS: &str = "/dev/char/0:";
 
-/// Folders below one root, in which programs find the devices.
+/// Folders below one root directory, in which programs find the devices.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// The folders below `root`, which need not exist yet.
+    /// Returns the folders below `root`, which need not exist yet.
     pub(crate) const fn at(root: PathBuf) -> Self {
         Self { root }
     }
@@ -38,7 +38,7 @@ impl Tree {
         self.root.join("sys").join(device_below_sys(number))
     }
 
-    /// Links to `child` of a device, or to the device itself, from the bus.
+    /// Creates a link in the bus folder to `child` of a device, or to the device itself.
     fn link(&self, device: u32, child: Option<&str>) -> io::Result<()> {
         let mut to = Path::new("../../..").join(device_below_sys(device));
         let name = child.map_or_else(|| format!("dsa{device}"), str::to_owned);
@@ -46,13 +46,14 @@ impl Tree {
         std::os::unix::fs::symlink(to, self.sysfs().join(name))
     }
 
-    /// Writes everything below `root`, which exists. The path of `root` has no symbolic links then.
+    /// Writes all files below `root`, which must exist. Afterwards the path of `root` contains no symbolic
+    /// links.
     pub(crate) fn lay_out(root: &Path, config: &Config) -> io::Result<Self> {
         let tree = Self::at(root.canonicalize()?);
         fs::create_dir_all(tree.dev())?;
         fs::create_dir_all(tree.root.join("dev/char"))?;
         fs::create_dir_all(tree.sysfs())?;
-        // Programs look for the driver there.
+        // Programs look for the driver in this folder.
         fs::create_dir_all(tree.root.join("sys/module/idxd"))?;
         for driver in ["idxd", "user"] {
             fs::create_dir_all(tree.root.join("sys/bus/dsa/drivers").join(driver))?;
@@ -103,7 +104,7 @@ impl Tree {
                 ("clients", "0"),
                 ("state", "enabled"),
                 ("version", "0x100"),
-                // The kernel has no such file.
+                // The kernel has no such file. The stand-in's name is in it.
                 ("stand_in", "dsa-emu"),
             ],
         )?;
@@ -134,7 +135,7 @@ impl Tree {
         let Some((device, _)) = queue.numbers() else { return Ok(()) };
         let dir = self.device_dir(device).join(&queue.name);
         let shared = queue.mode == Mode::Shared;
-        // A device shows batches by `write()` only where it maps its work queues.
+        // The kernel accepts batches only if it also maps the work queue.
         let operations = if queue.mmap { op::ALL } else { op::ALL & !(1 << op::BATCH) };
         write_all(
             &dir,
@@ -162,7 +163,7 @@ impl Tree {
         write_state(&dir, &queue.state)?;
         self.link(device, Some(&queue.name))?;
         if queue.state == "enabled" && queue.kind == "user" {
-            // Empty, so that each store to a mapping of it traps.
+            // The file is empty, so that each store to a mapping of it traps.
             fs::write(self.dev().join(&queue.name), "")?;
             let by_number = self.root.join(format!("{}{minor}", &DEVICE_NUMBERS[1..]));
             std::os::unix::fs::symlink(Path::new("../dsa").join(&queue.name), by_number)?;
@@ -171,21 +172,21 @@ impl Tree {
     }
 }
 
-/// The folder of a device below `/sys`. Programs take the name of the folder above it for its PCI address,
-/// which is made up.
+/// Returns the folder of a device below `/sys`. Programs use the name of its parent folder as the PCI
+/// address, which is invented here.
 fn device_below_sys(number: u32) -> PathBuf {
     format!("devices/pci{number:04x}:6a/{number:04x}:6a:01.0/dsa{number}").into()
 }
 
 /// Writes the state of the work queue in `dir`.
 pub(crate) fn write_state(dir: &Path, state: &str) -> io::Result<()> {
-    // In one step: a reader finds the old state, or the new one.
+    // The write is atomic: a reader sees either the old state or the new one.
     let new = dir.join(".state");
     fs::write(&new, format!("{state}\n"))?;
     fs::rename(new, dir.join("state"))
 }
 
-/// Removes the description that `link` of the bus leads to, and the link.
+/// Removes the description that `link` in the bus folder points to, and the link.
 pub(crate) fn remove(link: &Path) -> io::Result<()> {
     fs::remove_dir_all(fs::canonicalize(link)?)?;
     fs::remove_file(link)
@@ -196,7 +197,7 @@ fn write_all(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
     files.iter().try_for_each(|(file, content)| fs::write(dir.join(file), format!("{content}\n")))
 }
 
-/// 256 bits as the kernel writes them: words of 32 bits, the highest first.
+/// Formats 256 bits as the kernel does: words of 32 bits, the highest first.
 fn bitmap(low: u64) -> String {
     format!("{}{:08x},{:08x}", "00000000,".repeat(6), low >> 32, low & 0xffff_ffff)
 }

@@ -1,4 +1,4 @@
-//! Programs that know nothing of the stand-in, started by the installed `dsa-emu-run`.
+//! Runs unmodified programs by the installed `dsa-emu-run`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 #[path = "../../../../tests/stand_ins/mod.rs"]
@@ -7,8 +7,8 @@ mod install;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs a program on work queues of this configuration, with its own folder for temporary files. Asserts that
-/// nothing is left there.
+/// Runs a program on work queues of this configuration, with its own temporary folder. Asserts that the
+/// folder is empty afterwards.
 fn run(config: &str, program: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let runner = install::dsa_emu_prefix().join("bin/dsa-emu-run");
@@ -53,8 +53,8 @@ fn run_c(name: &str, config: &str) {
     }
 }
 
-/// The constructor of a library runs before or after that of the stand-in: by whether a program is linked
-/// with it, and by the order of preloaded libraries.
+/// The constructor of a library runs before or after the stand-in's. This depends on whether the program is
+/// linked with the library, and on the order of preloaded libraries.
 #[test]
 fn constructors_find_the_device_in_any_order() {
     if !has_compiler() {

@@ -13,28 +13,28 @@ extern "C" fn count(_: libc::c_int) {
     SIGNALS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// A descriptor: no operation, and no completion record.
+/// A no-op descriptor without a completion record.
 #[repr(align(64))]
 struct Nop([u64; 8]);
 
-/// The thread has an alternate stack of Rust's standard library, which has no room for the frames of three
+/// The thread's alternate stack comes from Rust's standard library. It has no room for the frames of three
 /// signals.
 #[test]
 fn a_signal_waits_until_the_trap_has_ended() {
-    // SAFETY: all zeroes is an action.
+    // SAFETY: a `sigaction` of zero bytes is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = count as *const () as usize;
     for signal in [libc::SIGUSR1, libc::SIGUSR2] {
-        // SAFETY: a handler that does what handlers may.
+        // SAFETY: the handler makes only calls that are allowed in a signal handler.
         assert_eq!(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) }, 0);
     }
     let emu = Emu::start("size = 128").unwrap();
     let file = std::fs::File::options().read(true).write(true).open(emu.dev_dir().join("wq0.0")).unwrap();
     let (rights, fd) = (libc::PROT_WRITE, file.as_raw_fd());
-    // SAFETY: the kernel chooses an unused place for the new mapping.
+    // SAFETY: the kernel chooses unused addresses for the new mapping.
     let portal = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0) };
     assert_ne!(portal, libc::MAP_FAILED);
-    // SAFETY: no memory is involved.
+    // SAFETY: the call accesses no memory of the program.
     let submitter = unsafe { libc::pthread_self() };
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn a_signal_waits_until_the_trap_has_ended() {
                     return;
                 }
                 for signal in [libc::SIGUSR1, libc::SIGUSR2] {
-                    // SAFETY: that thread runs until this one has ended.
+                    // SAFETY: the thread that receives the signals runs until this thread has ended.
                     assert_eq!(unsafe { libc::pthread_kill(submitter, signal) }, 0);
                 }
                 while SIGNALS.load(Ordering::SeqCst) < sent {
@@ -54,8 +54,8 @@ fn a_signal_waits_until_the_trap_has_ended() {
         });
         let nop = Nop([0; 8]);
         while SIGNALS.load(Ordering::SeqCst) < 2000 {
-            // SAFETY: a store to a portal, which the handler takes. The bytes are MOVDIR64B with these
-            // registers.
+            // SAFETY: the store is to a portal, and the handler emulates it. The bytes are MOVDIR64B with
+            // these registers.
             unsafe {
                 std::arch::asm!(
                     ".byte 0x66, 0x0f, 0x38, 0xf8, 0x02",

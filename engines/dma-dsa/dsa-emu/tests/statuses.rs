@@ -1,4 +1,4 @@
-//! Descriptors as programs write them, and the completion records that they get, by `write()`.
+//! Submits descriptors by `write()`, and checks the completion records.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #![expect(unsafe_code, reason = "descriptors have addresses, which the stand-in accesses")]
 
@@ -11,7 +11,7 @@ use dsa_emu::Emu;
 use proptest::prelude::*;
 use rustix::io::Errno;
 
-/// Flags: the record's address is valid, and the record is written.
+/// Flags: the address of the record is valid, and a record is requested.
 const REPORT: u32 = 4 | 8;
 const BLOCK: u32 = 2;
 
@@ -42,7 +42,7 @@ struct Record {
     more: u64,
 }
 
-/// A record that the stand-in writes in the meantime.
+/// A completion record that the stand-in writes while the test runs.
 #[derive(Debug, Default)]
 struct Place(UnsafeCell<Record>);
 
@@ -51,11 +51,11 @@ impl Place {
         self.0.get().expose_provenance() as u64
     }
     fn get(&self) -> Record {
-        // SAFETY: the record is written, or nothing writes it.
+        // SAFETY: the stand-in has written the record, or never writes it.
         unsafe { self.0.get().read_volatile() }
     }
     fn wait(&self) -> Record {
-        // SAFETY: one byte, which is written last.
+        // SAFETY: the read is of one byte, the status, which the stand-in writes last.
         let status = || unsafe { self.0.get().cast::<u8>().read_volatile() };
         while status() == 0 {
             std::thread::yield_now();
@@ -79,10 +79,10 @@ fn target(of: &mut [u8]) -> u64 {
 }
 
 fn submit(emu: &Emu, descriptors: &[Descriptor]) -> Result<usize, Errno> {
-    // SAFETY: plain bytes without padding.
+    // SAFETY: descriptors are plain bytes without padding.
     let bytes =
         unsafe { std::slice::from_raw_parts(descriptors.as_ptr().cast::<u8>(), size_of_val(descriptors)) };
-    // SAFETY: what the descriptors name lives until their records are written.
+    // SAFETY: the memory that the descriptors name lives until their records are written.
     unsafe { emu.write("wq0.0", bytes) }
 }
 
@@ -93,17 +93,17 @@ fn run(emu: &Emu, descriptor: Descriptor) -> Record {
     record.wait()
 }
 
-/// Pages of which the last is not mapped.
+/// Pages, of which the last has the rights `last`.
 struct Pages(*mut u8, usize);
 
 impl Pages {
     fn new(pages: usize, last: i32) -> Self {
         let len = (pages + 1) * 4096;
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
-        // SAFETY: the last page of the mapping.
+        // SAFETY: the range is the last page of the mapping.
         assert_eq!(unsafe { libc::mprotect(start.wrapping_byte_add(len - 4096), 4096, last) }, 0);
         Self(start.cast(), len)
     }
@@ -114,7 +114,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`.
+        // SAFETY: `new` made the mapping, and this is its only unmapping.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
@@ -162,7 +162,7 @@ fn write_refuses_as_the_kernel_does() {
     let to = |n: usize| Descriptor { record: records[n].address(), ..nop };
     assert_eq!(submit(&emu, &[Descriptor { record: records[0].address() + 8, ..nop }]), Err(Errno::INVAL));
     assert_eq!(submit(&emu, &[describe(1, REPORT, 64, 0, 2)]), Err(Errno::INVAL));
-    // Descriptors before a refused one are taken.
+    // Descriptors before a refused one are accepted.
     assert_eq!(submit(&emu, &[to(0), to(1), describe(1, REPORT, 64, 0, 2), to(0)]), Ok(128));
     assert_eq!(records.each_ref().map(|record| record.wait().status), [1, 1]);
     assert!(emu.disable("wq0.0"));
@@ -185,9 +185,9 @@ fn page_faults_are_told_to_the_byte() {
         let bytes: Vec<u8> = (0..32768_u32).map(|n| (n * 7 + n / 253) as u8).collect();
         for before in [0, 1, 100, 4095, 4096, 20_000] {
             let len = before + 50;
-            // From a page that is not mapped.
+            // The source extends into a page that is not mapped.
             let to = none.0.wrapping_add(8 * 4096 - before as usize);
-            // SAFETY: the pages before the end, and the vector, have these bytes.
+            // SAFETY: the pages before the end, and the vector, have this many bytes.
             unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), before as usize) };
             let mut dst = vec![0xee_u8; len as usize];
             let from = none.end() - u64::from(before);
@@ -195,11 +195,11 @@ fn page_faults_are_told_to_the_byte() {
             assert_eq!((record.status, record.done, record.fault), (code, before, none.end()));
             dst[before as usize..].iter().for_each(|byte| assert_eq!(*byte, 0xee));
             assert!(dst[..before as usize] == bytes[..before as usize]);
-            // The checksum so far is in the record.
+            // The record contains the checksum of the bytes before the fault.
             let crc = run(&emu, describe(0x10, REPORT | flags, from, 0, len));
             assert_eq!((crc.status, crc.done), (code, before));
             assert_eq!(crc.value as u32, crc32c::crc32c(&bytes[..before as usize]));
-            // Into a page that cannot be written.
+            // The destination extends into a page that cannot be written.
             let to = read_only.end() - u64::from(before);
             for opcode in [3, 4] {
                 let src = if opcode == 4 { 0x0102_0304_0506_0708 } else { address(&bytes[..]) };
@@ -224,7 +224,7 @@ fn a_batch_tells_its_end() {
         record: records[n].address(),
         ..describe(3, flags, src, dst, len)
     };
-    // The second fails, the third has no fence and runs, the fourth has one and does not.
+    // The second descriptor fails. The third has no fence and runs. The fourth has a fence and does not run.
     let list = [copy(0, REPORT, 64), copy(1, REPORT, 0), copy(2, REPORT, 64), copy(3, REPORT | 1, 64)];
     let record = run(&emu, describe(1, REPORT, address(&list), 0, 4));
     assert_eq!((record.status, record.done), (5, 3));
@@ -233,11 +233,11 @@ fn a_batch_tells_its_end() {
     let pages = Pages::new(1, libc::PROT_NONE);
     let nop = describe(0, 0, 0, 0, 0);
     let two = pages.0.wrapping_add(4096 - 128).cast::<[Descriptor; 2]>();
-    // SAFETY: they end with the page.
+    // SAFETY: the bytes end at the end of the page.
     unsafe { two.write([nop; 2]) };
     let record = run(&emu, describe(1, REPORT, pages.end() - 128, 0, 4));
     assert_eq!((record.status, record.done, record.fault), (6, 2, pages.end()));
-    // A success is not recorded unless that is requested, and a batch may not contain a batch.
+    // The record of a success is written only on request, and a batch must not contain a batch.
     let silent = Place::default();
     let list = [
         Descriptor { record: silent.address(), ..describe(0, 4, 0, 0, 0) },
@@ -247,7 +247,7 @@ fn a_batch_tells_its_end() {
     assert_eq!((silent.get().status, records[3].get().status), (0, 0x10));
 }
 
-/// Two regions of 100 words, and room for a delta record and an entry more.
+/// Two regions of 100 words, and room for a delta record plus one entry.
 #[repr(align(64))]
 struct Regions {
     old: [u64; 100],
@@ -284,7 +284,7 @@ fn delta_records_have_the_words_that_differ() {
         });
         assert!(found.iter().copied().eq(expected), "{differing:?}: {found:?}");
         assert!(rest.iter().all(|byte| *byte == 0xee), "bytes behind the record");
-        // The predicate: a bit for each expected result.
+        // The predicate has one bit for each expected result.
         let checked = Descriptor { command: create.command | 0x80, more: [size_max, 1 << result], ..create };
         assert_eq!(run(&emu, checked).status, 1);
         assert_eq!(run(&emu, Descriptor { more: [size_max, 7 & !(1 << result)], ..checked }).status, 2);
@@ -300,7 +300,7 @@ fn delta_records_have_the_words_that_differ() {
 fn delta_records_that_are_wrong_have_their_status() {
     let emu = Emu::start("").unwrap();
     let mut regions = Regions { old: [5; 100], new: [6; 100], record: [0; 1010] };
-    // Words 4, 9, 9 and 200.
+    // The record names the words 4, 9, 9 and 200.
     for (at, word) in [4_u8, 9, 9, 200].into_iter().enumerate() {
         regions.record[10 * at] = word;
     }
@@ -331,7 +331,7 @@ fn delta_records_that_are_wrong_have_their_status() {
         (apply(record, 800, 30), 7, 20, "a word twice"),
         (apply(pages.end() - 8, 800, 20), 3, 0, "a record without a page"),
     ] {
-        // Words of the record that the device has created are not those of this test.
+        // The device may have overwritten the record, so the test writes its words again.
         for (at, word) in [4_u8, 9, 9, 200].into_iter().enumerate() {
             regions.record[10 * at..][..2].copy_from_slice(&[word, 0]);
         }
@@ -353,7 +353,7 @@ fn lost_operations_are_done_and_not_told() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every operation, with its result computed here in another way.
+    /// Runs every operation, and compares with a result that the test computes in a different way.
     #[test]
     fn operations_do_what_they_say(
         opcode in prop::sample::select(vec![3_u8, 4, 5, 6, 9, 0x10, 0x11]),
@@ -385,7 +385,7 @@ proptest! {
         let mut descriptor =
             describe(opcode, REPORT, target(&mut src[200..]), target(&mut dst[at..]), len as u32);
         match opcode {
-            // A copy within the source, with ranges that overlap.
+            // A copy whose source and destination overlap.
             3 => descriptor.dst = descriptor.src.wrapping_add_signed(shift as i64),
             4 => descriptor.src = pattern,
             6 => descriptor.dst = pattern,

@@ -1,4 +1,4 @@
-//! Descriptors of the hardware for those of the contract.
+//! Translates descriptors of the contract into descriptors of the hardware.
 
 use dma_core::{CacheHint, Descriptor, ErrorKind, Operation, Result, Segment};
 
@@ -10,14 +10,14 @@ use crate::hardware::{HwDescriptor, flag, op};
 /// Writes descriptors to the open list of a ring.
 #[derive(Debug)]
 pub(super) struct Builder {
-    /// The flags of all descriptors, and those of descriptors that write.
+    /// The flags of all descriptors (`flags`), and of descriptors that write (`write_flags`).
     flags: u32,
     write_flags: u32,
-    /// The open list has a fence behind its first descriptor.
+    /// The open list has a fence after its first descriptor.
     fenced: bool,
-    /// It has a copy to two destinations that is submitted as two copies.
+    /// The open list has a copy to two destinations that is submitted as two copies.
     split: bool,
-    /// It has other operations than copies without a fence.
+    /// The open list has descriptors other than unfenced copies.
     mixed: bool,
 }
 
@@ -34,8 +34,8 @@ impl Builder {
         self.fenced
     }
 
-    /// Writes the copies without a fence at the start of the batch to the next places, at most `room`, and
-    /// returns their number.
+    /// Writes the unfenced copies at the start of the batch to the next places, at most `room`. Returns the
+    /// number of copies written.
     #[inline]
     pub(super) fn build_copies(
         &self,
@@ -75,7 +75,8 @@ impl Builder {
         built
     }
 
-    /// Writes a descriptor to the next place. Returns `false` if it has to wait for those in flight.
+    /// Writes a descriptor to the next place. Returns `false` if it has to wait for the descriptors in
+    /// flight.
     #[inline(never)]
     pub(super) fn build_one(
         &mut self,
@@ -84,7 +85,7 @@ impl Builder {
         before: Before,
     ) -> Result<bool> {
         let fence = descriptor.fence() && before != Before::Nothing;
-        // The device orders nothing beyond a batch.
+        // The device's fence has no effect beyond a batch.
         if fence && (self.split || before == Before::OtherLists) {
             return Ok(false);
         }
@@ -146,8 +147,8 @@ impl Builder {
         Ok(())
     }
 
-    /// The device wants the low 12 bits of both destinations to be equal. Otherwise, one copy follows the
-    /// other.
+    /// Writes a copy to two destinations. The device requires that their low 12 address bits are equal. If
+    /// they differ, one copy is submitted after the other.
     #[inline(never)]
     fn build_both(&mut self, ring: &mut DescriptorRing, token: u64, src: Segment, dst: &[Segment; 2]) {
         let at = ring.index(ring.head);
@@ -170,8 +171,8 @@ impl Builder {
     /// Makes the device wait, before the descriptor at the next place, until all earlier ones of its list are
     /// done.
     ///
-    /// The device abandons the descriptor, and those behind it, if one before it fails. So these report
-    /// success, too: what has no record was abandoned.
+    /// If an earlier descriptor fails, the device abandons this one and all later ones. So from the fence on,
+    /// descriptors also report success: a descriptor without a record was abandoned.
     #[cold]
     fn fence(&mut self, ring: &mut DescriptorRing) {
         let at = ring.index(ring.head);
@@ -179,8 +180,8 @@ impl Builder {
         self.fenced = true;
     }
 
-    /// Closes the open list, which has descriptors, and returns it. `batches`: the device takes lists as a
-    /// batch.
+    /// Closes the open list, which must not be empty, and returns it. `batches`: the device accepts batch
+    /// descriptors.
     #[inline]
     pub(super) const fn close(&mut self, ring: &mut DescriptorRing, batches: bool) -> List {
         let len = ring.open_len() as u32;
@@ -192,11 +193,11 @@ impl Builder {
     }
 }
 
-/// The operations in flight before a descriptor.
+/// Location of the operations in flight before a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
-    /// All of them are in the list that the descriptor goes to.
+    /// All are in the list to which the descriptor is added.
     SameList,
     /// Some are in another list.
     OtherLists,

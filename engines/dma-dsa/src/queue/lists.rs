@@ -1,4 +1,4 @@
-//! Lists of descriptors that go out with one doorbell, and their reports.
+//! Lists of descriptors that are submitted with one doorbell, and their reports.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,25 +9,25 @@ use super::resume::failed;
 use super::ring::{DescriptorRing, ResultKind};
 use crate::hardware::{flag, status};
 
-/// Descriptors with consecutive places, which go out with one doorbell.
+/// Descriptors in consecutive places, which are submitted with one doorbell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     /// The first place.
     pub(super) first: u64,
     pub(super) len: u32,
-    /// Descriptors that are reported, or wait to be submitted again.
+    /// Number of descriptors that are reported or wait for resubmission.
     pub(super) at: u32,
-    /// Descriptors submitted.
+    /// Number of descriptors submitted.
     pub(super) sent: u32,
-    /// Entries of the work queue to give back.
+    /// Number of work queue entries to release at the end.
     pub(super) entries: u32,
-    /// It is submitted as a batch descriptor.
+    /// The list is submitted as a batch descriptor.
     pub(super) batch: bool,
-    /// It has a fence behind its first descriptor.
+    /// The list has a fence after its first descriptor.
     pub(super) fenced: bool,
-    /// It has copies without a fence only.
+    /// The list has only unfenced copies.
     pub(super) plain: bool,
-    /// The end of a batch.
+    /// Status of the batch once it has ended.
     pub(super) ended: Option<BatchEnd>,
     /// The outcome of descriptors that will not be sent.
     pub(super) over: Option<(Outcome, i32)>,
@@ -53,24 +53,24 @@ impl List {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchEnd {
     pub(super) status: u8,
-    /// Descriptors that the device has run.
+    /// Number of descriptors that the device has run.
     pub(super) run: u32,
 }
 
-/// The closed lists of a queue, in the order of their submission, and places that are to be submitted again.
+/// The closed lists of a queue, in the order of their submission, and the places to submit again.
 #[derive(Debug)]
 pub(super) struct Lists {
     lists: VecDeque<List>,
-    /// The last of the lists are not, or not all, submitted: their number.
+    /// Number of lists at the end that are not, or not completely, submitted.
     unsent: usize,
     /// Places to submit again.
     again: VecDeque<u64>,
-    /// Places from a fence on, the first and their number, that wait for those before them.
+    /// Places from a fence on (the first place, and their number) that wait for the places before them.
     rest: Option<(u64, u32)>,
 }
 
 impl Lists {
-    /// Lists for a ring of `places`.
+    /// Makes the lists for a ring of `places`.
     pub(super) fn new(places: usize) -> Self {
         Self {
             lists: VecDeque::with_capacity(2 * places),
@@ -85,20 +85,20 @@ impl Lists {
         self.lists.len()
     }
 
-    /// Returns true if descriptors that were taken before are to be submitted again.
+    /// Returns true if accepted descriptors have to be submitted again.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
         !self.again.is_empty() || self.rest.is_some()
     }
 
-    /// Returns true if a list in flight has a fence, which holds for all later descriptors. There is no other
-    /// list then.
+    /// Returns true if the list in flight has a fence, which later descriptors must wait for. No other list
+    /// is in flight then.
     #[inline]
     pub(super) fn is_fenced(&self) -> bool {
         self.lists.front().is_some_and(|list| list.fenced)
     }
 
-    /// Appends a list that is to be sent.
+    /// Appends a list to be sent.
     #[inline]
     pub(super) fn push(&mut self, list: List, ring: &mut DescriptorRing) {
         if !list.batch {
@@ -108,13 +108,13 @@ impl Lists {
         self.unsent += 1;
     }
 
-    /// Returns true if lists are not sent.
+    /// Returns true if some lists are not sent.
     #[inline]
     pub(super) const fn has_unsent(&self) -> bool {
         self.unsent > 0
     }
 
-    /// The first list that is not sent.
+    /// Returns the first list that is not sent.
     #[inline]
     pub(super) fn first_unsent(&mut self) -> Option<&mut List> {
         let at = self.lists.len() - self.unsent;
@@ -127,8 +127,8 @@ impl Lists {
         self.unsent -= 1;
     }
 
-    /// Returns the next list to submit again: first the descriptors that met a page fault, then those that a
-    /// fence held back until these are done.
+    /// Returns the next list to submit again: first the descriptors that met a page fault, and after their
+    /// end the descriptors that a fence held back.
     pub(super) fn next_again(&self) -> Option<List> {
         match (self.again.front(), self.rest) {
             _ if self.unsent > 0 => None,
@@ -140,7 +140,7 @@ impl Lists {
         }
     }
 
-    /// Moves the list that [`next_again`](Self::next_again) returned to those that are to be sent.
+    /// Moves the list that [`next_again`](Self::next_again) returned to the lists to be sent.
     pub(super) fn push_again(&mut self, list: List, ring: &mut DescriptorRing) {
         if self.again.pop_front().is_none() {
             self.rest = None;
@@ -164,7 +164,7 @@ impl Lists {
         self.unsent = 0;
     }
 
-    /// Aborts the descriptors that the device has not ended, because it will not.
+    /// Aborts the descriptors that the device has not ended, and will not end.
     pub(super) fn abort_sent(&mut self) {
         for list in self.lists.iter_mut().filter(|list| list.ended.is_none()) {
             list.sent = list.at;
@@ -172,7 +172,7 @@ impl Lists {
         }
     }
 
-    /// Removes a list whose descriptors are all reported, and returns its entries of the work queue.
+    /// Removes a list if all its descriptors are reported, and returns its number of work queue entries.
     #[inline]
     pub(super) fn remove_ended(&mut self, number: usize) -> Option<u32> {
         let list = &self.lists[number];
@@ -188,7 +188,7 @@ impl Lists {
         Some(entries)
     }
 
-    /// The first place that is in use, if the open list begins at `open`.
+    /// Returns the first place that is in use, if the open list begins at `open`.
     #[inline]
     pub(super) fn first_place(&self, open: u64) -> u64 {
         let lists = self.lists.iter().map(|list| list.first + u64::from(list.at));
@@ -229,7 +229,7 @@ impl Lists {
         self.report_each(number, ring, completions)
     }
 
-    /// Reports descriptors of a list by their own records, or by its end.
+    /// Reports descriptors of a list by their own records, or by the status of the batch.
     #[inline(never)]
     fn report_each(
         &mut self,
@@ -256,8 +256,8 @@ impl Lists {
                     (Some(status), _) => self.end(place, status, ring),
                     (None, None) => break,
                     (None, Some(end)) if fenced && is_abandoned(ring, index, at, end) => {
-                        // A list that cannot be read: its first descriptor goes alone, so that there is
-                        // progress.
+                        // The device could not read the list. Its first descriptor is submitted alone, so
+                        // that there is progress.
                         if at == 0 {
                             self.again.push_back(place);
                             at = 1;
@@ -266,7 +266,8 @@ impl Lists {
                         self.lists[number].len = at;
                         break;
                     }
-                    // Without a request to report it, the record of a success is not written.
+                    // The device writes the record of a success only on request, so this descriptor has
+                    // succeeded.
                     (None, Some(end)) if at < end.run && !kind.has_result() => {
                         self.end(place, status::SUCCESS, ring)
                     }
@@ -288,7 +289,7 @@ impl Lists {
         n
     }
 
-    /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
+    /// Ends a descriptor with a status. Returns `None` if it has to be submitted again.
     fn end(&mut self, place: u64, status: u8, ring: &mut DescriptorRing) -> Option<Completion> {
         let completion = ring.end(place, status);
         if completion.is_none() {
@@ -298,7 +299,7 @@ impl Lists {
     }
 }
 
-/// Returns true if a descriptor without a record, in a batch with a fence, was not run.
+/// Returns true if a descriptor without a record, in a batch with a fence, was abandoned.
 fn is_abandoned(ring: &DescriptorRing, index: usize, at: u32, end: BatchEnd) -> bool {
     let reports = ring.descriptors[index].command & flag::REPORT != 0;
     matches!(end.status & status::CODE, status::BATCH_FAILED | status::LIST_FAULT)

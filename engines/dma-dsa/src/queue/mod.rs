@@ -24,20 +24,20 @@ use crate::error;
 use crate::hardware::{HwDescriptor, flag, op};
 use crate::opened::Opened;
 
-/// Longest list of descriptors that are submitted one by one.
+/// Maximum length of a list whose descriptors are submitted one by one.
 const SINGLES_MAX: u64 = 64;
 /// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
 const REFUSED: &str =
     "the kernel refuses descriptors: the work queue is disabled or gone, or belongs to a parent process";
 
-/// A queue on a work queue of DSA.
+/// A queue on a DSA work queue.
 #[derive(Debug)]
 pub(crate) struct DsaQueue {
     opened: Arc<Opened>,
     engine: EngineId,
     depth: usize,
-    /// The length of the longest list.
+    /// Maximum length of a list.
     list_max: u64,
     builder: Builder,
     ring: DescriptorRing,
@@ -82,14 +82,14 @@ impl DsaQueue {
         self.lists.push(List { entries, ..list }, &mut self.ring);
     }
 
-    /// Submits the lists that are not sent, as far as the work queue takes them.
+    /// Submits the lists that are not sent, until the work queue is full.
     #[inline]
     fn send(&mut self) {
         while let Some(list) = self.lists.first_unsent() {
             if self.opened.fork.is_child() {
                 return self.give_up(FORKED);
             }
-            // Another queue is opening the work queue again, so the other lists are sent later.
+            // If another queue is opening the work queue again, the lists are sent later.
             let Ok(live) = self.opened.live.try_read() else { return };
             let portal = live.portal.as_ref().filter(|_| live.generation == self.watch.generation());
             let Some(portal) = portal else {
@@ -137,8 +137,8 @@ impl DsaQueue {
         }
     }
 
-    /// Submits again what met a page fault, and then what a fence held back for that, as far as there are
-    /// entries.
+    /// Submits descriptors again: those that met a page fault, and then those that a fence held back. Stops
+    /// when the work queue has no free entry.
     #[cold]
     fn send_again(&mut self) {
         while let Some(list) = self.lists.next_again() {
@@ -159,8 +159,8 @@ impl DsaQueue {
         self.lists.abort_unsent(&mut self.ring);
     }
 
-    /// Reports all descriptors in flight as aborted. The work queue must no longer access this process's
-    /// memory.
+    /// Marks the work queue as lost, so that all descriptors in flight are reported as aborted. The work
+    /// queue must no longer access this process's memory.
     #[cold]
     fn give_up(&mut self, why: &'static str) {
         tracing::error!(queue = self.opened.wq.name, in_flight = self.in_flight, why, "a work queue is lost");
@@ -169,11 +169,11 @@ impl DsaQueue {
         self.lists.abort_sent();
     }
 
-    /// Uses the work queue again if it was disabled and is enabled.
+    /// Uses the work queue again if it is enabled again.
     ///
     /// # Errors
     ///
-    /// `DeviceLost`: it is not, or descriptors are not reported yet.
+    /// `DeviceLost`: it is still disabled, or some descriptors are not reported yet.
     #[cold]
     fn recover(&mut self, why: &'static str) -> Result<()> {
         self.watch.recover(why, self.in_flight > 0, &self.opened)?;
@@ -193,10 +193,10 @@ impl DsaQueue {
     }
 }
 
-// SAFETY: a place is reported once: its list's `at` passes it once, and it comes into another list only if it
-// was not reported. The device touches memory until it has written the record, or until the kernel has
-// disabled the work queue, which waits for the device. Only destinations are written. A drop leaks the
-// descriptors and records that a device may still use.
+// SAFETY: each place is reported once: its list's `at` passes it once, and a place enters another list only
+// if it was not reported. The device accesses memory only until it has written the record, or until the
+// kernel has disabled the work queue, which waits for the device. Only destinations are written. A drop leaks
+// the descriptors and records that a device may still use.
 unsafe impl RawQueue for DsaQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -303,7 +303,7 @@ unsafe impl RawQueue for DsaQueue {
     }
 
     fn stop(&mut self) {
-        // Descriptors at the device cannot be taken back: they complete, and later polls report them.
+        // Descriptors cannot be cancelled in the device: they complete, and later polls report them.
         if !mem::replace(&mut self.stopped, true) {
             self.abort_unsent();
         }
@@ -328,7 +328,7 @@ impl Drop for DsaQueue {
             std::thread::yield_now();
         }
         if self.in_flight > 0 {
-            // The device may still read descriptors and write records.
+            // The memory is leaked, because the device may still read descriptors and write records.
             self.ring.leak();
         }
     }

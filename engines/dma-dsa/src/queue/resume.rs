@@ -1,4 +1,4 @@
-//! The end of a descriptor by its record, and the remainder after a page fault.
+//! Ends a descriptor by its record, and computes the remainder after a page fault.
 #![expect(unsafe_code, reason = "maps pages of the memory that descriptors name")]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,9 +10,9 @@ use crate::error;
 use crate::hardware::{HwDescriptor, Record, op, status};
 use crate::portal::populate;
 
-/// Maximum number of consecutive submissions of a descriptor that meet a page fault without progress.
+/// Maximum number of consecutive page faults of a descriptor without progress.
 const STUCK_LIMIT: u8 = 8;
-/// Bytes that are mapped after a page fault.
+/// Number of bytes whose pages are mapped after a page fault.
 const POPULATE: u64 = 64 << 10;
 
 /// A descriptor that the device has ended, with its entry, record and token.
@@ -24,17 +24,17 @@ pub(super) struct EndedDescriptor<'a> {
     pub(super) record: &'a Record,
 }
 
-/// The end of a descriptor.
+/// The outcome of an ended descriptor.
 #[derive(Debug)]
 pub(super) enum DescriptorEnd {
     /// The operation has ended.
     Completion(Completion),
-    /// The descriptor is to be submitted again.
+    /// The descriptor has to be submitted again.
     Again,
 }
 
 impl EndedDescriptor<'_> {
-    /// Ends the descriptor with a status. `second`: the copy to the second of two destinations.
+    /// Ends the descriptor with a status. `second` is the copy to the second of two destinations.
     pub(super) fn end(self, status: u8, second: Copy) -> DescriptorEnd {
         let Self { token, descriptor, entry, record } = self;
         match status & status::CODE {
@@ -63,13 +63,13 @@ impl EndedDescriptor<'_> {
         })
     }
 
-    /// Maps the page that the descriptor lacks, and makes it the remainder. Returns `false` if it cannot go
-    /// on.
+    /// Maps the page that was missing, and changes the descriptor to the remainder. Returns `false` if it
+    /// cannot continue.
     #[cold]
     fn resume(self) -> bool {
         let Self { descriptor, entry, record, .. } = self;
         let fault = record.fault.load(Relaxed);
-        // If its ranges overlap, the device may copy from the end backwards. Then the remainder is at the
+        // If the ranges overlap, the device may copy backwards from the end. Then the remainder is at the
         // front.
         let backward = descriptor.opcode() == op::MEMMOVE && record.result.load(Relaxed) != 0;
         let done = if backward { 0 } else { record.done.load(Relaxed) };
@@ -83,7 +83,7 @@ impl EndedDescriptor<'_> {
         let n = u64::from(done);
         descriptor.len -= done;
         let len = u64::from(descriptor.len);
-        // The ranges that it reads and writes.
+        // The ranges that the descriptor reads and writes.
         let mut ranges = [(0, false); 3];
         match descriptor.opcode() {
             op::FILL => {
@@ -122,7 +122,8 @@ impl EndedDescriptor<'_> {
                 continue;
             }
             known = true;
-            // SAFETY: within a range that the descriptor names, which the caller of `submit` keeps mapped.
+            // SAFETY: the pages are within a range that the descriptor names, which the caller of `submit`
+            // keeps mapped.
             if let Err(errno) = unsafe { populate(fault, POPULATE.min(end - fault), write) } {
                 tracing::warn!(%errno, fault, "a page that the device lacks cannot be mapped");
                 return false;

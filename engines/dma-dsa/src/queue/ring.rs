@@ -7,24 +7,24 @@ use dma_core::Completion;
 use super::resume::{DescriptorEnd, EndedDescriptor};
 use crate::hardware::{HwDescriptor, Record, flag};
 
-/// State of a descriptor, in addition to its 64 bytes and its token. A free place has the default.
+/// State of a descriptor, in addition to its 64 bytes and its token. Free places have the default state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DescriptorState {
-    /// Bytes that earlier parts of a comparison found equal.
+    /// Number of bytes that earlier parts of a comparison found equal.
     pub(super) base: u64,
     pub(super) kind: ResultKind,
-    /// Page faults in a row without progress.
+    /// Number of consecutive page faults without progress.
     pub(super) stuck: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ResultKind {
-    /// No result.
+    /// An operation without a result.
     #[default]
     Plain,
     Compare,
     Crc,
-    /// A copy to the first of two destinations; that to the second follows.
+    /// A copy to the first of two destinations. The copy to the second follows it.
     First,
 }
 
@@ -37,11 +37,11 @@ impl ResultKind {
 /// A copy: source, destination and length.
 pub(super) type Copy = (u64, u64, u32);
 
-/// Places are numbers that only grow. The number of a place modulo the length of the ring is its index. The
-/// list that is open until the doorbell is `open..head`, and `tail..head` are the places that may be in use.
+/// A ring of places. Place numbers only increase; a place's index is its number modulo the length of the
+/// ring. The open list, which the doorbell closes, is `open..head`. The places `tail..head` may be in use.
 #[derive(Debug)]
 pub(super) struct DescriptorRing {
-    /// The length of the ring is a power of two, and this is one less.
+    /// The length of the ring minus one. The length is a power of two.
     pub(super) mask: u64,
     pub(super) descriptors: Box<[HwDescriptor]>,
     pub(super) records: Box<[Record]>,
@@ -49,28 +49,28 @@ pub(super) struct DescriptorRing {
     pub(super) batch_records: Box<[Record]>,
     pub(super) tokens: Box<[u64]>,
     pub(super) entries: Box<[DescriptorState]>,
-    /// Copies to the second of two destinations. Empty if the device lacks that operation.
+    /// Copies to the second of two destinations. Empty if the device cannot copy to two destinations.
     pub(super) seconds: Box<[Copy]>,
     pub(super) head: u64,
     pub(super) open: u64,
     pub(super) tail: u64,
 }
 
-/// `len` default values.
+/// Returns `len` default values.
 fn boxed<T: Default>(len: usize) -> Box<[T]> {
     std::iter::repeat_with(T::default).take(len).collect()
 }
 
-/// The address of a record for the device, which writes it.
+/// Returns the address of a record, which the device writes.
 #[inline]
 pub(super) fn address(record: &Record) -> u64 {
     std::ptr::from_ref(record).expose_provenance() as u64
 }
 
 impl DescriptorRing {
-    /// A ring for `depth` operations. `copies_to_both`: some may be copies to two destinations.
+    /// Makes a ring for `depth` operations. `copies_to_both`: operations may be copies to two destinations.
     pub(super) fn new(depth: usize, copies_to_both: bool) -> Self {
-        // Twice the depth, because a place is free only when those before it are.
+        // Twice the depth, because a place becomes free only after all places before it.
         let len = (2 * depth).next_power_of_two();
         let records: Box<[Record]> = boxed(len);
         let mut descriptors: Box<[HwDescriptor]> = boxed(len);
@@ -91,7 +91,7 @@ impl DescriptorRing {
         }
     }
 
-    /// The number of places.
+    /// Returns the number of places.
     pub(super) const fn len(&self) -> usize {
         self.descriptors.len()
     }
@@ -107,13 +107,13 @@ impl DescriptorRing {
         self.head > self.tail + self.mask
     }
 
-    /// The number of descriptors in the open list.
+    /// Returns the number of descriptors in the open list.
     #[inline]
     pub(super) const fn open_len(&self) -> u64 {
         self.head - self.open
     }
 
-    /// Returns true if the next place is the first of the ring, and the open list lies at its end.
+    /// Returns true if the next place is the first of the ring, and the open list is at the end of the ring.
     #[inline]
     pub(super) const fn is_at_end(&self) -> bool {
         self.head & self.mask == 0 && self.head > self.open
@@ -127,15 +127,15 @@ impl DescriptorRing {
         *place = HwDescriptor { record, ..descriptor };
     }
 
-    /// Frees a place: its entry and the second half of its descriptor are as those that never were in use.
+    /// Frees a place: resets its state and the field `extra` of its descriptor.
     #[inline]
     pub(super) fn free(&mut self, at: usize) {
         self.entries[at] = DescriptorState::default();
         self.descriptors[at].extra = 0;
     }
 
-    /// Moves the open list from the end of the ring to its start, because a list is contiguous. Returns
-    /// `false` if there is no room for it and another descriptor.
+    /// Moves the open list from the end of the ring to its start, because a list must be contiguous. Returns
+    /// `false` if there is no room for the list and one more descriptor.
     #[cold]
     pub(super) fn wrap(&mut self) -> bool {
         let len = self.open_len();
@@ -156,14 +156,15 @@ impl DescriptorRing {
         true
     }
 
-    /// Starts again at the first place, if no operation is in flight: an empty ring has room for whole lists.
+    /// Continues at the first place. Must be called only while no operation is in flight. Then whole lists
+    /// fit without wrapping.
     #[inline]
     pub(super) const fn restart(&mut self) {
         (self.head, self.open, self.tail) = (0, 0, 0);
     }
 
-    /// Readies the descriptors of a list that is submitted one by one: each reports its success, and a fence
-    /// means nothing outside of a batch.
+    /// Prepares the descriptors of a list to be submitted one by one: each must report its success, and the
+    /// fence flag is cleared, because it has no meaning outside a batch.
     #[inline]
     pub(super) fn ready_singles(&mut self, first: u64, len: u32) {
         let at = self.index(first);
@@ -173,7 +174,7 @@ impl DescriptorRing {
         }
     }
 
-    /// Ends a descriptor with a status, or returns `None` if it is to be submitted again.
+    /// Ends a descriptor with a status. Returns `None` if it has to be submitted again.
     pub(super) fn end(&mut self, place: u64, status: u8) -> Option<Completion> {
         let at = self.index(place);
         let second = self.seconds.get(at).copied().unwrap_or_default();
@@ -189,7 +190,7 @@ impl DescriptorRing {
         }
     }
 
-    /// Forgets the statuses of descriptors that were given up, whose records the device may have written.
+    /// Clears the records of aborted descriptors, which the device may have written.
     pub(super) fn clear_records(&self) {
         for record in self.records.iter().chain(&self.batch_records) {
             record.take();

@@ -1,4 +1,4 @@
-//! The end of a work queue that was disabled, and its return.
+//! Detects that a work queue was disabled, and that it is enabled again.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use dma_core::{ErrorKind, Result};
 use crate::error;
 use crate::opened::Opened;
 
-/// Polls without a completion after which the state of the work queue is read again, if the last reading is
-/// at least [`READ_EVERY`] old.
+/// After this number of polls without a completion, the state of the work queue is read, unless it was read
+/// within the last [`READ_EVERY`].
 const IDLE_POLLS: u32 = 256;
 /// Minimum time between two readings of the state.
 const READ_EVERY: Duration = Duration::from_millis(10);
@@ -16,15 +16,15 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 pub(super) const DISABLED: &str = "the work queue was disabled";
 pub(super) const FORKED: &str = "the work queue belongs to the parent process";
 
-/// The state of a queue's work queue: in use, or lost.
+/// The state of a queue's work queue: usable or lost.
 #[derive(Debug)]
 pub(super) struct Watch {
     generation: u64,
-    /// The reason why it does not.
+    /// The reason why the work queue is lost. `None` while it is usable.
     lost: Option<&'static str>,
-    /// Polls in a row without a completion.
+    /// Number of consecutive polls without a completion.
     idle: u32,
-    /// The last time that the state of the work queue was read.
+    /// Time of the last reading of the work queue's state.
     read: Option<Instant>,
     resets: u64,
 }
@@ -34,19 +34,19 @@ impl Watch {
         Self { generation, lost: None, idle: 0, read: None, resets: 0 }
     }
 
-    /// The generation of the work queue that the queue uses.
+    /// Returns the generation of the work queue that the queue uses.
     #[inline]
     pub(super) const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The reason why the work queue is lost, if it is.
+    /// Returns the reason why the work queue is lost, or `None` if it is usable.
     #[inline]
     pub(super) const fn lost(&self) -> Option<&'static str> {
         self.lost
     }
 
-    /// The number of times that the work queue was lost and used again.
+    /// Returns the number of times that the work queue was lost and used again.
     pub(super) const fn resets(&self) -> u64 {
         self.resets
     }
@@ -68,7 +68,7 @@ impl Watch {
     }
 
     /// Returns the reason if the descriptors in flight will not end: the kernel has disabled the work queue,
-    /// or this process is a child of the one that opened it.
+    /// or this process is a child of the process that opened it.
     #[cold]
     pub(super) fn check(&mut self, opened: &Opened) -> Option<&'static str> {
         if self.was_read_lately() {
@@ -81,7 +81,7 @@ impl Watch {
         opened.was_disabled(self.generation).then_some(DISABLED)
     }
 
-    /// Uses a work queue again that was lost for the reason `why`, if it is enabled again.
+    /// Uses a work queue again that was lost because of `why`, if it is enabled again.
     ///
     /// # Errors
     ///

@@ -1,1 +1,52 @@
-../../../../tests/counting/mod.rs
+//! An allocator that counts allocations.
+#![expect(unsafe_code, reason = "a global allocator")]
+#![allow(dead_code, reason = "a test asks for one count")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static OF_PROCESS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Number of allocations of all threads, for tests that have a process of their own.
+pub(crate) fn of_process() -> u64 {
+    OF_PROCESS.load(Ordering::SeqCst)
+}
+
+/// Number of allocations of this thread.
+pub(crate) fn of_thread() -> u64 {
+    OF_THREAD.get()
+}
+
+fn count() {
+    OF_PROCESS.fetch_add(1, Ordering::Relaxed);
+    OF_THREAD.set(OF_THREAD.get() + 1);
+}
+
+// SAFETY: forwards every call to the system's allocator, and counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller meets the same requirements.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: `ptr` is from `System` with this layout, because `alloc` and `realloc` pass every call on
+        // to it.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+        count();
+        // SAFETY: `ptr` is from `System` with this layout, and the caller gives a valid new size.
+        unsafe { System.realloc(ptr, layout, new) }
+    }
+}

@@ -1,4 +1,4 @@
-//! A device of the tests: it runs descriptors while they are submitted, with page faults and failures.
+//! A fake device for tests. It runs descriptors during the submission, and injects page faults and failures.
 #![expect(unsafe_code, reason = "runs descriptors on memory, as the device does")]
 
 use std::collections::VecDeque;
@@ -14,17 +14,17 @@ use crate::hardware::{HwDescriptor, Record, flag, op, status};
 use crate::portal::Portal;
 use crate::{DsaEngine, DsaOptions};
 
-/// Settings of a device.
+/// Settings of a fake device.
 #[derive(Clone, Debug)]
 pub(crate) struct Fake {
     pub(crate) shared: bool,
-    /// False: as by `write()`.
+    /// False: the portal accepts no batches, like `write()`.
     pub(crate) batches: bool,
     pub(crate) size: u32,
     pub(crate) max_batch: u32,
     pub(crate) max_transfer: u64,
-    /// N: with probability 1/N, an operation meets a page fault, a list cannot be read, and a submission
-    /// finds the work queue full. 0: never.
+    /// With N, each operation meets a page fault, each list is unreadable, and each submission finds the work
+    /// queue full with probability 1/N. 0 means never.
     pub(crate) fault_every: u64,
 }
 
@@ -34,22 +34,22 @@ impl Default for Fake {
     }
 }
 
-/// The state of a device.
+/// The state of a fake device.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     random: u64,
-    /// Statuses of the next operations, instead of running them.
+    /// Statuses with which the next operations end without being run.
     pub(crate) statuses: VecDeque<u8>,
-    /// The answer to every submission.
+    /// The error that every submission returns.
     pub(crate) errno: Option<Errno>,
-    /// Operations are taken and never run.
+    /// Operations are accepted but never run.
     pub(crate) hangs: bool,
-    /// Addresses of the completion records of operations whose last run met a page fault at their first byte.
-    /// The next run gets further, as on a page that was mapped for it.
+    /// Addresses of the completion records of operations whose last run met a page fault at the first byte.
+    /// Their next run gets further, as if the page had been mapped.
     stuck: Vec<u64>,
-    /// Operations behind a fence that were not run, because one before it failed.
+    /// Number of operations after a fence that were not run, because an operation before it failed.
     pub(crate) abandoned: usize,
-    /// The opcodes that came through the portal, and those that were run.
+    /// Opcodes of the submitted descriptors, and of the operations that were run.
     pub(crate) submitted: Vec<u8>,
     pub(crate) run: Vec<u8>,
 }
@@ -60,7 +60,7 @@ struct FakePortal {
     state: Arc<Mutex<State>>,
 }
 
-/// An engine on a device, with its state and the folder that describes it.
+/// An engine on a fake device, the state of the device, and the folder that describes it.
 #[derive(Debug)]
 pub(crate) struct Rig {
     pub(crate) engine: DsaEngine,
@@ -138,7 +138,7 @@ fn bytes(addr: u64) -> *mut u8 {
 
 fn record(descriptor: &HwDescriptor) -> &Record {
     assert!(descriptor.record.is_multiple_of(32) && descriptor.record != 0);
-    // SAFETY: the queue's record, which lives as long as the device runs the descriptor.
+    // SAFETY: the queue's record lives as long as the device runs the descriptor.
     unsafe { &*ptr::with_exposed_provenance::<Record>(descriptor.record as usize) }
 }
 
@@ -148,14 +148,14 @@ impl FakePortal {
         assert!((2..=self.fake.max_batch as usize).contains(&count), "a batch of {count}");
         assert!(batch.src.is_multiple_of(64));
         let list = ptr::with_exposed_provenance::<HwDescriptor>(batch.src as usize);
-        // SAFETY: the queue's list.
+        // SAFETY: the queue's list lives as long as the device runs the batch.
         let list = unsafe { std::slice::from_raw_parts(list, count) };
         let fault = state.one_of(self.fake.fault_every).then(|| state.random() as usize % count);
         let read = &list[..fault.unwrap_or(count)];
         let mut end = status::SUCCESS;
         let mut done = 0;
         for part in read.chunk_by(|_, next| next.command & flag::FENCE == 0) {
-            // The device runs them in any order.
+            // The device runs the operations of a batch in any order.
             for descriptor in part.iter().rev() {
                 if self.run(state, descriptor) != status::SUCCESS {
                     end = status::BATCH_FAILED;
@@ -195,36 +195,36 @@ impl FakePortal {
         }
         let n = fault.unwrap_or(len) as usize;
         let (mut end, mut done, mut result) = (status::SUCCESS, n as u64, 0);
-        // The address of the fault, and whether it was written to.
-        // The source of a fill is its pattern.
+        // The address of the fault, and the bit for a write access. Fills have no source address, because the
+        // field holds the pattern.
         let mut at = (d.src.wrapping_add(n as u64), 0);
         match d.opcode() {
             op::FILL => {
                 at = (d.dst + n as u64, status::WRITE);
-                // SAFETY: the destination, which only this device uses.
+                // SAFETY: only this device accesses the destination.
                 let dst = unsafe { std::slice::from_raw_parts_mut(bytes(d.dst), n) };
                 dst.iter_mut().zip(d.src.to_le_bytes().iter().cycle()).for_each(|(to, byte)| *to = *byte);
             }
             op::COMPARE => {
-                // SAFETY: the first source, which nothing writes.
+                // SAFETY: no one writes the first source meanwhile.
                 let a = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
-                // SAFETY: the second source, which nothing writes.
+                // SAFETY: no one writes the second source meanwhile.
                 let b = unsafe { std::slice::from_raw_parts(bytes(d.dst), n) };
                 if let Some(differs) = a.iter().zip(b).position(|(a, b)| a != b) {
                     (done, result) = (differs as u64, 1);
                 }
             }
             op::MEMMOVE | op::COPY_CRC | op::DUALCAST | op::CRC => {
-                // SAFETY: the source, which nothing writes.
+                // SAFETY: no one writes the source meanwhile.
                 let src = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
                 if d.opcode() != op::CRC {
-                    // SAFETY: the destination is apart from the source.
+                    // SAFETY: the destination does not overlap the source.
                     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.dst), n) };
                 }
                 if d.opcode() == op::DUALCAST {
                     assert_eq!((d.dst ^ d.extra) & 0xfff, 0);
                     at = (d.extra + n as u64, status::WRITE);
-                    // SAFETY: the second destination is apart from the source.
+                    // SAFETY: the second destination does not overlap the source.
                     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.extra), n) };
                 }
                 if matches!(d.opcode(), op::CRC | op::COPY_CRC) {

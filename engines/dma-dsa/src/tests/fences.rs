@@ -1,4 +1,4 @@
-//! Fences on the device of the tests, which runs the operations of a batch in any order.
+//! Tests fences on the fake device, which runs the operations of a batch in any order.
 
 use dma_core::{Capabilities, Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RawQueue};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::hardware::op;
 #[path = "../../tests/fences/mod.rs"]
 mod programs;
 
-/// A queue, and memory for copies of 64 bytes from one place to another.
+/// A queue, and memory with places of 64 bytes.
 struct Places {
     queue: Box<dyn RawQueue>,
     memory: Box<dyn dma_core::RawRegion>,
@@ -21,7 +21,7 @@ impl Places {
         Self { queue, memory: rig.engine.allocate_raw(&MemoryRequest::new(4096)).unwrap() }
     }
 
-    /// A copy from one place to the next.
+    /// Returns a copy from one place to the next.
     fn copy(&self, place: usize) -> Descriptor<'static> {
         let info = self.memory.info();
         Descriptor::copy(place as u64, info.segment(64 * place, 64), info.segment(64 * (place + 1), 64))
@@ -29,7 +29,7 @@ impl Places {
 
     fn submit(&mut self, batch: &[Descriptor<'_>]) -> usize {
         #[expect(unsafe_code, reason = "calls the raw queue")]
-        // SAFETY: the memory outlives the queue, and a fence keeps apart what touches the same bytes.
+        // SAFETY: the memory outlives the queue, and operations on the same bytes are separated by a fence.
         unsafe { self.queue.submit(batch) }.unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! The engine on the device of the tests.
+//! Tests of the engine on the fake device.
 
 use dma_core::{
     Batch, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance,
@@ -69,8 +69,8 @@ proptest! {
     }
 }
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Before, lists may grow, also those of
-/// the fake device. An allocation per operation fails the test.
+/// Asserts that `work` reaches 200 rounds without an allocation. Earlier rounds may allocate, because lists
+/// grow, including those of the fake device. An allocation per operation fails the test.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -118,7 +118,7 @@ fn a_batch_has_one_doorbell() {
 #[test]
 fn a_list_moves_to_the_start_of_the_ring_whole() {
     let Rig { engine, state, .. } = Fake::default().open();
-    // A ring of 16.
+    // A depth of 6 makes a ring of 16 places.
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(6)).unwrap();
     let mut memory = engine.allocate(64 * 13).unwrap();
     memory.chunks_mut(64).zip(0..).for_each(|(place, byte)| place.fill(byte));
@@ -133,11 +133,11 @@ fn a_list_moves_to_the_start_of_the_ring_whole() {
         assert_eq!(taken, batch.len());
         assert_eq!(queue.poll(&mut completions[..reports.max(1)]), reports);
     };
-    // One is never reported, so that the ring does not restart.
+    // One descriptor is never reported, so that the ring does not restart.
     run(&[Descriptor::copy(0, place(0), place(12)); 6], 5);
     run(&[Descriptor::copy(0, place(0), place(12)); 5], 5);
     run(&[Descriptor::copy(0, place(0), place(12)); 3], 3);
-    // Places 14, 15, 0 and 1 of the ring.
+    // These copies use the places 14, 15, 0 and 1 of the ring.
     let both = [0, 1, 2, 3].map(|n| [place(4 + n), place(8 + n)]);
     let copies = [0, 1, 2, 3].map(|n| Descriptor::copy_to_both(n as u64, place(n), &both[n]));
     run(&copies, 1);
@@ -200,7 +200,7 @@ fn failures_have_the_status_of_the_device() {
         assert_eq!(error.error().kind(), kind);
         assert_eq!(error.error().native().unwrap().name, name);
     }
-    // A failed operation of a batch fails alone.
+    // If one operation of a batch fails, the others succeed.
     state.lock().unwrap().statuses.extend([0x1f]);
     let transfers: Vec<_> = (0..4).map(|_| copy()).map(|(src, dst)| queue.copy(src, dst).unwrap()).collect();
     let ended: Vec<_> = transfers.into_iter().map(|transfer| transfer.wait().is_ok()).collect();
@@ -262,19 +262,19 @@ fn a_child_knows_that_the_queue_is_its_parents() {
     let mark = ForkMark::new().unwrap();
     assert!(!mark.is_child());
     #[expect(unsafe_code, reason = "a process of its own")]
-    // SAFETY: the child reads one byte and ends.
+    // SAFETY: the child only reads one byte and ends, so it needs no lock of another thread.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = if mark.is_child() { 7 } else { 1 };
         #[expect(unsafe_code, reason = "ends the child at once")]
-        // SAFETY: runs no destructor.
+        // SAFETY: `_exit` ends the child without running destructors of the parent.
         unsafe {
             libc::_exit(code)
         }
     }
     let mut status = 0;
     #[expect(unsafe_code, reason = "waits for the child")]
-    // SAFETY: a child of this process, and a place for its status.
+    // SAFETY: `child` is a child of this process, and `status` is valid for the write.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((waited, libc::WEXITSTATUS(status)), (child, 7));
 }

@@ -1,5 +1,6 @@
-//! The engine on work queues of the stand-in that the kernel does not map: descriptors go by `write()`. This
-//! process has no system call to take, so that a portal of the tests passes them on.
+//! Tests of the engine on work queues of the stand-in that the kernel does not map, so that descriptors are
+//! submitted by `write()`. The stand-in cannot intercept system calls of this process, so a portal of the
+//! tests forwards the descriptors.
 #![expect(unsafe_code, reason = "passes descriptors with addresses to the stand-in")]
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ impl Portal for Passed {
         let len = size_of_val(descriptors);
         // SAFETY: descriptors are plain bytes without padding.
         let bytes = unsafe { std::slice::from_raw_parts(descriptors.as_ptr().cast::<u8>(), len) };
-        // SAFETY: passes descriptors on, for which the caller meets the requirements of `submit`.
+        // SAFETY: the descriptors are forwarded, and the caller meets the requirements of `submit`.
         match unsafe { self.0.write("wq0.0", bytes) } {
             Ok(written) => Ok(written / size_of::<HwDescriptor>()),
             Err(Errno::AGAIN) => Ok(0),

@@ -1,5 +1,5 @@
-//! Random programs of operations on the cells of one region, which depend on one another across fences, with
-//! an oracle that runs them one after the other.
+//! Random programs of operations on the cells of one region. Fences separate operations that depend on one
+//! another. An oracle runs the operations one after the other.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use dma_core::{
@@ -8,19 +8,20 @@ use dma_core::{
 };
 use proptest::prelude::*;
 
-/// Cells and their distance. Eight cells on are 4096 bytes on, where DSA writes to both in one operation.
+/// Number of cells, and their distance in bytes. Two cells whose numbers differ by 8 are 4096 bytes apart, so
+/// DSA can write both in one operation.
 const CELLS: usize = 24;
 const STRIDE: usize = 512;
 const LEN: usize = 500;
 
-/// A step of a program; cells by number.
+/// A step of a program. Cells are given by number.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Copy(usize, usize),
     Fill(usize, [u8; 8]),
     Crc(usize),
     Both(usize, usize, usize),
-    /// A fence that nothing depends on.
+    /// A fence that no operation needs.
     Fence,
     Flush,
     Poll(usize),
@@ -46,10 +47,10 @@ struct Run {
     queue: Box<dyn RawQueue>,
     region: RegionInfo,
     cells: Vec<Vec<u8>>,
-    /// Expected results by token; `None` once reported.
+    /// Expected results, indexed by token. `None` after the report.
     expected: Vec<Option<u64>>,
     batch: Vec<(Op, bool)>,
-    /// Cells that operations since the last fence read and write.
+    /// Cells that operations since the last fence read, and cells that they write.
     read: u32,
     written: u32,
     fence: bool,
@@ -64,8 +65,8 @@ enum Op {
 }
 
 impl Run {
-    /// Adds an operation that reads and writes these cells, behind a fence if it depends on one since the
-    /// last.
+    /// Adds an operation that reads and writes these cells. Adds a fence before it if it depends on an
+    /// operation since the last fence.
     fn push(&mut self, op: Op, read: u32, written: u32, result: u64) {
         let depends = read & self.written | written & (self.written | self.read) != 0;
         let fence = std::mem::take(&mut self.fence) || depends;
@@ -95,8 +96,8 @@ impl Run {
             .collect();
         let mut taken = 0;
         while taken < descriptors.len() {
-            // SAFETY: cells of the engine's region, which is dropped after the queue; what may run at a time
-            // touches none that another writes.
+            // SAFETY: the cells belong to the engine's region, which is dropped after the queue. Operations
+            // that may run at the same time do not write each other's cells.
             match unsafe { self.queue.submit(&descriptors[taken..]) }.unwrap() {
                 0 => {
                     self.queue.flush();
@@ -129,7 +130,7 @@ pub(crate) fn run(engine: &dyn DmaEngine, depth: usize, program: &[Step]) {
     let cells: Vec<Vec<u8>> =
         (0..CELLS).map(|n| (0..LEN).map(|i| (n * 37 + i * 7) as u8).collect()).collect();
     for (n, cell) in cells.iter().enumerate() {
-        // SAFETY: a cell of the region, which nothing uses yet.
+        // SAFETY: the cell is within the region, and no operation uses it yet.
         unsafe {
             region.segment(n * STRIDE, LEN).addr.as_ptr().copy_from_nonoverlapping(cell.as_ptr(), LEN);
         }
@@ -172,7 +173,7 @@ pub(crate) fn run(engine: &dyn DmaEngine, depth: usize, program: &[Step]) {
         run.poll(3);
     }
     for (n, cell) in run.cells.iter().enumerate() {
-        // SAFETY: a cell of the region; nothing is in flight.
+        // SAFETY: the cell is within the region, and no operation is in flight.
         let got = unsafe { std::slice::from_raw_parts(region.segment(n * STRIDE, LEN).addr.as_ptr(), LEN) };
         assert!(got == cell, "cell {n}");
     }

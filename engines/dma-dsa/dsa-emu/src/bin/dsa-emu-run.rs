@@ -1,4 +1,4 @@
-//! Starts a program on made-up work queues of DSA: `dsa-emu-run PROGRAM [ARGUMENT...]`.
+//! Starts a program on emulated DSA work queues: `dsa-emu-run PROGRAM [ARGUMENT...]`.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod run {
@@ -16,7 +16,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
   DSA_EMU         such text itself
   DSA_EMU_REPORT  if set, each process says when it ends how many submissions its work queues had";
 
-    /// Signals that end this program, and those that it waits for.
+    /// Signals that would end this program, and SIGCHLD, for which it waits.
     const SIGNALS: [i32; 4] = [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
     /// Runs the program, and returns its exit status as a shell does.
@@ -33,11 +33,11 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         let signals = block();
         let mut command = Command::new(program);
         let mask = move || {
-            // SAFETY: a valid set.
+            // SAFETY: the set is initialized.
             unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signals, std::ptr::null_mut()) };
             Ok(())
         };
-        // SAFETY: it makes one system call.
+        // SAFETY: `mask` makes one system call, which is allowed between `fork` and `exec`.
         unsafe { command.pre_exec(mask) };
         let child = command
             .args(arguments)
@@ -51,7 +51,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8)
     }
 
-    /// The preloaded library, beside the folder of this program.
+    /// Returns the path of the preloaded library, which is next to the folder of this program.
     fn library() -> Result<PathBuf, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let prefix = program.parent().and_then(|bin| bin.parent()).unwrap_or(&program);
@@ -65,13 +65,13 @@ Starts PROGRAM on made-up work queues of Intel DSA.
     /// Blocks the signals, so that none ends this program before its files are removed.
     fn block() -> libc::sigset_t {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: room for a set.
+        // SAFETY: the local variable has room for a set.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         for signal in SIGNALS {
-            // SAFETY: initialised above.
+            // SAFETY: `sigemptyset` initialized the set.
             unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
         }
-        // SAFETY: a valid set.
+        // SAFETY: the set is initialized.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
         // SAFETY: `sigemptyset` initialised it.
         unsafe { set.assume_init() }
@@ -86,9 +86,9 @@ Starts PROGRAM on made-up work queues of Intel DSA.
             let mut signal = 0;
             // SAFETY: the set is initialized, and `signal` is a local variable that the call may write.
             unsafe { libc::sigwait(signals, &raw mut signal) };
-            // A terminal also sends SIGINT to the program.
+            // A terminal sends SIGINT to the program itself, so it is not forwarded.
             if [libc::SIGTERM, libc::SIGHUP].contains(&signal) {
-                // SAFETY: a child that was not waited for.
+                // SAFETY: the child was not waited for yet, so its id is still its own.
                 unsafe { libc::kill(child.id().cast_signed(), signal) };
             }
         }

@@ -1,16 +1,16 @@
-//! Signal handlers that take the stores to portals: the instruction's bytes, the 64 bytes that it would
-//! store, and a step over it. Other signals go to the handler that was installed before.
+//! Signal handlers that emulate stores to portals: they decode the instruction, read the 64 bytes that it
+//! would store, and skip it. Other signals are forwarded to the handler that was installed before.
 //!
-//! A portal is a mapping of an empty file, so that every store to it raises SIGBUS, or SIGSEGV where it is
-//! mapped without rights. A processor that lacks the instruction, or may not run it, raises SIGILL or SIGSEGV
-//! without an address. So all three signals are handled alike, and only the instruction decides.
+//! A portal is a mapping of an empty file, so every store to it raises SIGBUS, or SIGSEGV if it is mapped
+//! without rights. A processor that lacks the instruction, or may not run it, raises SIGILL or SIGSEGV
+//! without an address. So all three signals have the same handler, which examines only the instruction.
 //!
-//! An instruction that the processor lacks does here what it does on a processor that has it, faults
-//! included: such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the one for SIGILL.
+//! An instruction that the processor lacks has the same effect as on a processor that has it, including
+//! faults: such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the handler for SIGILL.
 //!
-//! The handlers run on the program's alternate stack, which may have no room for more than two frames. So all
-//! other signals are blocked while a trap is handled, and arrive when it ends; and an instruction is done on
-//! the stack of the program, below the bytes that it uses.
+//! The handlers run on the program's alternate stack, which may have room for only two frames. So all other
+//! signals are blocked while a trap is handled, and are delivered when it ends. The emulation of an
+//! instruction runs on the program's own stack, below the bytes in use.
 #![expect(unsafe_code, reason = "signal handlers, and the registers that they change")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -35,11 +35,12 @@ pub(crate) const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGIL
 /// Work queues whose files may be mapped. A work queue is never freed, because a handler may hold it.
 static QUEUES: [AtomicPtr<Queue>; Config::MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; Config::MOST];
 
-/// The program's own action for each of [`SIGNALS`]; null for the default action. Never freed, because a
-/// handler may be reading it.
+/// The program's own action for each of [`SIGNALS`]; null for the default action. Actions are never freed,
+/// because a handler may be reading one.
 static PREVIOUS: [AtomicPtr<sigaction>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
 
-/// Lets stores to mappings of the work queue's file reach it; `false` if there is no room for more.
+/// Makes stores to mappings of the work queue's file reach this work queue. Returns false if there are too
+/// many work queues.
 pub(crate) fn add(queue: &'static Queue) -> bool {
     let queue = ptr::from_ref(queue).cast_mut();
     QUEUES.iter().any(|place| {
@@ -47,7 +48,7 @@ pub(crate) fn add(queue: &'static Queue) -> bool {
     })
 }
 
-/// Undoes [`add`].
+/// Removes a work queue that [`add`] added.
 pub(crate) fn remove(queue: &'static Queue) {
     let queue = ptr::from_ref(queue).cast_mut();
     for place in &QUEUES {
@@ -60,16 +61,16 @@ pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
     QUEUES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
-/// The end of a link to a file that was removed.
+/// Suffix of a link to a file that was removed.
 const REMOVED: &[u8] = b" (deleted)";
 
-/// The work queue whose file has this path, or had it.
+/// Returns the work queue whose file has this path, or had it before it was removed.
 pub(crate) fn queue_of(path: &[u8]) -> Option<&'static Queue> {
     let path = path.strip_suffix(REMOVED).unwrap_or(path);
     queues().find(|queue| queue.file.as_os_str().as_bytes() == path)
 }
 
-/// The path that a symbolic link of `/proc/self` names. Safe in a signal handler.
+/// Calls `then` with the path that a symbolic link of `/proc/self` names. Async-signal-safe.
 pub(crate) fn with_link<T>(
     link: std::fmt::Arguments<'_>,
     then: impl FnOnce(&[u8]) -> Option<T>,
@@ -80,7 +81,8 @@ pub(crate) fn with_link<T>(
     then(rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut path[..]).ok()?.0)
 }
 
-/// The work queue whose portal has this address, and whether its file was removed since.
+/// Returns the work queue whose portal has this address, and true if its file was removed since it was
+/// mapped.
 fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     let page = address & !0xfff;
     let end = page.checked_add(0x1000)?;
@@ -89,33 +91,34 @@ fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     })
 }
 
-/// Done once the handlers are installed.
+/// Completed once the handlers are installed.
 static INSTALLED: Once = Once::new();
 
 /// Installs the handlers, once.
 pub(crate) fn install() {
     INSTALLED.call_once(|| {
-        // Changes nothing, but finds the C library's function, which a handler must not do.
+        // This blocks no signals. It makes the symbol lookup of the C library's function, which a handler
+        // must not do.
         change_mask(libc::SIG_BLOCK, 0);
         for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
             let mut old = MaybeUninit::zeroed();
-            // SAFETY: all bits zero are a valid action.
+            // SAFETY: a `sigaction` of zero bytes is valid.
             let mut action: sigaction = unsafe { mem::zeroed() };
             action.sa_sigaction = handler as *const () as usize;
-            // A fault while a descriptor is read comes from within the handler.
+            // SA_NODEFER, because the handler itself can fault while it reads a descriptor.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
             action.sa_mask = signal_set(!bits_of_traps());
             // SAFETY: the handler makes only calls that are allowed in a signal handler, and `old` has room
             // for the old action.
             if unsafe { real_sigaction(signal, &raw const action, old.as_mut_ptr()) } == 0 {
-                // SAFETY: written by the call.
+                // SAFETY: the call succeeded, so it has written the old action.
                 previous.store(Box::into_raw(Box::new(unsafe { old.assume_init() })), Ordering::Release);
             }
         }
     });
 }
 
-/// The bits of [`SIGNALS`] in the kernel's set of signals.
+/// Returns the bits of [`SIGNALS`] in the kernel's set of signals.
 fn bits_of_traps() -> u64 {
     SIGNALS.iter().map(|signal| bit_of(*signal)).sum()
 }
@@ -124,27 +127,27 @@ const fn bit_of(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// The C library's set of the signals whose bits are set. It has room for more signals than there are, and
-/// `sigfillset` leaves out those that it uses itself.
+/// Converts bits to a signal set of the C library. It is written directly, because `sigfillset` leaves out
+/// the signals that the C library uses itself. The set is longer than the kernel's 64 bits.
 fn signal_set(bits: u64) -> sigset_t {
-    // SAFETY: all zeroes is an empty set.
+    // SAFETY: a `sigset_t` of zero bytes is the empty set.
     let mut set: sigset_t = unsafe { mem::zeroed() };
     // SAFETY: a set begins with the kernel's 64 bits.
     unsafe { (&raw mut set).cast::<u64>().write(bits) };
     set
 }
 
-/// The bits of a set of signals.
+/// Returns the bits of a set of signals.
 ///
 /// # Safety
 ///
-/// `set` has the kernel's 64 bits. It need not have more.
+/// `set` must have at least the kernel's 64 bits.
 const unsafe fn bits_of(set: *const sigset_t) -> u64 {
-    // SAFETY: the first 64 bits, which the caller has initialised.
+    // SAFETY: the caller has initialized the first 64 bits.
     unsafe { set.cast::<u64>().read() }
 }
 
-/// The C library's `sigaction`, whatever this library exports.
+/// Calls the C library's own `sigaction`, even if this library exports another one.
 unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     #[cfg(feature = "preload")]
     // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
@@ -154,23 +157,24 @@ unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigacti
     return unsafe { libc::sigaction(signal, new, old) };
 }
 
-/// Changes this thread's mask by the C library's own function, whatever this library exports.
+/// Changes this thread's signal mask by the C library's own function, even if this library exports another
+/// one.
 fn change_mask(how: c_int, bits: u64) {
     let set = signal_set(bits);
     #[cfg(feature = "preload")]
-    // SAFETY: a valid set.
+    // SAFETY: the set is initialized.
     unsafe {
         crate::preload::real::pthread_sigmask(how, &raw const set, ptr::null_mut())
     };
     #[cfg(not(feature = "preload"))]
-    // SAFETY: a valid set.
+    // SAFETY: the set is initialized.
     unsafe {
         libc::pthread_sigmask(how, &raw const set, ptr::null_mut())
     };
 }
 
-/// Handles the program's call of `sigaction` for a signal that this crate traps: reads and changes the action
-/// to which our handler forwards. Returns `None` for other signals.
+/// Handles the program's call of `sigaction` for a signal that this crate traps: reads and replaces the
+/// action to which our handler forwards. Returns `None` for other signals.
 ///
 /// # Safety
 ///
@@ -181,39 +185,39 @@ pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut siga
     if !INSTALLED.is_completed() {
         return None;
     }
-    // SAFETY: null or a valid action, as `sigaction` requires.
+    // SAFETY: `sigaction` requires that the pointer is null or points to a valid action.
     let new = unsafe { new.as_ref() };
     let was = match new {
         Some(new) => previous.swap(Box::into_raw(Box::new(*new)), Ordering::AcqRel),
         None => previous.load(Ordering::Acquire),
     };
-    // SAFETY: null or room for an action, as `sigaction` requires.
+    // SAFETY: `sigaction` requires that the pointer is null or has room for an action.
     if let Some(old) = unsafe { old.as_mut() } {
-        // SAFETY: null or an action, which is never freed.
+        // SAFETY: the pointer is null or points to an action that is never freed.
         *old = match unsafe { was.as_ref() } {
             Some(was) => *was,
-            // SAFETY: all zeroes is the default action.
+            // SAFETY: a `sigaction` of zero bytes is valid: the default action.
             None => unsafe { mem::zeroed() },
         };
     }
     Some(())
 }
 
-/// The set without the signals of traps, which no thread may block: the kernel ends a process that faults
-/// then.
+/// Returns the set without the trap signals. No thread may block them, because the kernel ends a process that
+/// faults while they are blocked.
 #[cfg(feature = "preload")]
 pub(crate) fn without_traps(set: &sigset_t) -> sigset_t {
     // SAFETY: a set of the C library has the kernel's 64 bits.
     signal_set(unsafe { bits_of(set) } & !bits_of_traps())
 }
 
-/// Blocks all signals but those of traps on this thread, which is ours: the program's handlers run on its
-/// own.
+/// Blocks all signals except the trap signals on this thread of the stand-in, so that the program's handlers
+/// run on the program's threads.
 pub(crate) fn block_signals() {
     change_mask(libc::SIG_SETMASK, !bits_of_traps());
 }
 
-/// General registers by their numbers in `ucontext_t`, in the order of the machine's encoding.
+/// Indices of the general registers in `ucontext_t`, in the order of their numbers in x86-64 instructions.
 const GENERAL: [c_int; 16] = [
     libc::REG_RAX,
     libc::REG_RCX,
@@ -242,7 +246,7 @@ impl Context<'_> {
     const fn set(&mut self, register: c_int, value: u64) {
         self.0.uc_mcontext.gregs[register as usize] = value.cast_signed();
     }
-    /// Sets these of the carry, parity, adjust, zero, sign and overflow flags, and clears the others.
+    /// Sets the given flags, and clears the others, of carry, parity, adjust, zero, sign and overflow.
     const fn set_flags(&mut self, flags: u64) {
         const ALL: u64 = 0x8d5;
         self.set(REG_EFL, self.get(REG_EFL) & !ALL | flags);
@@ -258,7 +262,7 @@ impl Registers for Context<'_> {
     }
     fn fs_base(&self) -> u64 {
         let base: u64;
-        // SAFETY: the first word there is its own address, by the ABI of x86-64.
+        // SAFETY: by the ABI of x86-64, FS points to a word that holds its own address.
         unsafe {
             std::arch::asm!("mov {}, fs:0", out(reg) base, options(nostack, readonly, preserves_flags))
         };
@@ -279,37 +283,37 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
         Trap::Taken => {}
         Trap::Other => {
             let was_sent = described.si_code <= 0;
-            // SAFETY: passes on the arguments of this call.
+            // SAFETY: the arguments are those of this handler, unchanged.
             unsafe { forward(signal, info, context, !was_sent) };
         }
         Trap::Faulted(fault) => fault_in_program(fault, registers),
     }
 }
 
-/// Ends an access of [`memory`] that faulted. Nothing more happens on top of a handler that made it, because
-/// the stack may be short.
+/// Ends an access of [`memory`] that faulted. It does no more, because it may run on top of another handler,
+/// whose stack may be short.
 fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
     let mut context = Context(context);
     let Some(goes_on) = memory::recover(context.rip()) else { return false };
-    // SAFETY: faults of memory have an address.
+    // SAFETY: signals of memory faults have an address.
     let address = unsafe { info.si_addr() }.addr() as u64;
     let write = context.get(REG_ERR) & 2 != 0;
     let fault = Fault { done: 0, address, write, signal: info.si_signo, code: info.si_code };
     let place = ptr::with_exposed_provenance_mut::<Fault>(context.get(libc::REG_R8) as usize);
-    // SAFETY: the code at that address has the room for a fault in R8.
+    // SAFETY: the code at this address holds in R8 a pointer to room for a fault.
     unsafe { place.write(fault) };
     context.set(REG_RIP, goes_on);
     true
 }
 
-/// The end of a trap.
+/// The outcome of a trap.
 #[derive(Debug, PartialEq, Eq)]
 enum Trap {
-    /// The instruction is done, and the program continues behind it.
+    /// The instruction was emulated, and the program continues after it.
     Taken,
-    /// The instruction is not one of those that are taken here, or raised the signal as it should.
+    /// The instruction is not one that is emulated here, or its signal is genuine.
     Other,
-    /// The instruction faults as it would on a processor that has it.
+    /// The emulated instruction faults, as it would on a processor that has it.
     Faulted(Fault),
 }
 
@@ -319,21 +323,21 @@ impl From<Fault> for Trap {
     }
 }
 
-/// Does what the instruction does that raised a signal, if it is one of those taken here.
+/// Emulates the instruction that raised a signal, if it is one that is emulated here.
 #[inline(never)]
 fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
     let alternate = context.uc_stack;
     let context = Context(context);
     let mut code = [0; LONGEST];
-    // SAFETY: the handler is installed.
+    // SAFETY: the trap handler is installed.
     let len = unsafe { memory::read(context.rip(), &mut code) }.map_or_else(|fault| fault.done, |()| LONGEST);
     let Some(instruction) = decode::decode(&code[..len], &context) else { return Trap::Other };
     let program_stack = context.get(libc::REG_RSP);
     let mut taking = Taking { instruction, info, context, end: Trap::Other };
     let is_on = |address: u64| address.wrapping_sub(alternate.ss_sp.addr() as u64) < alternate.ss_size as u64;
     if is_on(ptr::from_ref(&taking).addr() as u64) && !is_on(program_stack) {
-        // SAFETY: below the stack pointer, and below 128 bytes that the ABI reserves to the function that was
-        // interrupted, the stack is free.
+        // SAFETY: the stack is free below the red zone, the 128 bytes below the stack pointer that the ABI
+        // reserves for the interrupted function.
         unsafe { call_on(program_stack.wrapping_sub(128) & !15, &mut taking) };
     } else {
         taking.run();
@@ -345,22 +349,23 @@ fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
 ///
 /// # Safety
 ///
-/// The stack that ends at this address, a multiple of 16, is free.
+/// The stack below this address is free, and the address is a multiple of 16.
 unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
     extern "C" fn run(taking: &mut Taking<'_>) {
         let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         let mut alternate = MaybeUninit::uninit();
-        // Otherwise, the frame of a fault on this stack would overwrite ours on the alternate stack.
-        // SAFETY: room for the description of a stack. This thread is not on the alternate stack.
+        // Without this, the frame of a fault on this stack would overwrite our frames on the alternate stack.
+        // SAFETY: `alternate` has room for the description of a stack, and this thread no longer runs on the
+        // alternate stack.
         let is_off = unsafe { libc::sigaltstack(&raw const off, alternate.as_mut_ptr()) } == 0;
         taking.run();
         if is_off {
-            // SAFETY: the stack that was set before.
+            // SAFETY: this restores the alternate stack that was set before.
             unsafe { libc::sigaltstack(alternate.as_ptr(), ptr::null_mut()) };
         }
     }
-    // SAFETY: calls a function with its argument on a stack that the caller says is free, and comes back to
-    // this one: R12 is kept by functions in C.
+    // SAFETY: this calls a function with its argument on a stack that the caller guarantees is free, and
+    // returns to the present stack. C functions preserve R12, which holds its stack pointer.
     unsafe {
         std::arch::asm!(
             "mov r12, rsp",
@@ -376,7 +381,7 @@ unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
     }
 }
 
-/// An instruction that is taken.
+/// An instruction that is being emulated.
 struct Taking<'a> {
     instruction: Instruction,
     info: &'a siginfo_t,
@@ -385,13 +390,13 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Does the instruction, and sets the end of the trap.
+    /// Emulates the instruction, and sets the outcome of the trap.
     fn run(&mut self) {
         self.end = perform(self.instruction, self.info, &mut self.context);
     }
 }
 
-/// Executes an instruction, and lets the program continue behind it.
+/// Emulates an instruction, and makes the program continue after it.
 fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>) -> Trap {
     let is_lacking = info.si_signo == libc::SIGILL;
     let done = match instruction.operation {
@@ -401,13 +406,13 @@ fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>
         }
         _ if !is_lacking => return Trap::Other,
         Operation::Monitor { address } => {
-            // SAFETY: the handler is installed. A byte is read, as by the instruction.
+            // SAFETY: the trap handler is installed. One byte is read, as the instruction does.
             unsafe { memory::read(address, &mut [0]) }.map_err(Trap::from)
         }
         Operation::Wait { state } | Operation::Pause { state } if state > 1 => {
             Err(Fault::protection().into())
         }
-        // It may return early, and the program looks again.
+        // UMWAIT may return early, because programs check their condition again.
         Operation::Wait { .. } => {
             rustix::thread::sched_yield();
             context.set_flags(0);
@@ -427,8 +432,8 @@ fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>
     }
 }
 
-/// Stores 64 bytes. `is_lacking`: the processor has no such instruction. `may_not`: the kernel has not let
-/// the process run it, or its operands are not valid.
+/// Emulates a store of 64 bytes. `is_lacking`: the processor lacks the instruction. `may_not`: the kernel
+/// does not allow the process to run it, or its operands are invalid.
 fn take_store(
     store: Store,
     source: u64,
@@ -437,7 +442,7 @@ fn take_store(
     may_not: bool,
     context: &mut Context<'_>,
 ) -> Result<(), Trap> {
-    // For programs, ENQCMDS is a protection fault. So is a destination that is not aligned.
+    // ENQCMDS in user mode, and a destination that is not aligned, raise a protection fault.
     if store == Store::Enqcmds || !destination.is_multiple_of(SIZE as u64) {
         return Err(if is_lacking { Fault::protection().into() } else { Trap::Other });
     }
@@ -446,17 +451,17 @@ fn take_store(
         return Err(Trap::Other);
     }
     let mut bytes = [0; SIZE];
-    // SAFETY: the handler is installed.
+    // SAFETY: the trap handler is installed.
     unsafe { memory::read(source, &mut bytes) }?;
     let refused = match portal {
         Some((queue, stale)) => queue.store(store, &Descriptor::from_bytes(&bytes), stale),
         None if store == Store::Movdir64b => {
-            // SAFETY: the handler is installed. The program stores these bytes.
+            // SAFETY: the trap handler is installed, and the program itself asked for this store.
             unsafe { memory::write(destination, &bytes) }?;
             false
         }
         None => {
-            // SAFETY: the handler is installed.
+            // SAFETY: the trap handler is installed.
             unsafe { memory::touch(destination) }?;
             true
         }
@@ -468,8 +473,8 @@ fn take_store(
     Ok(())
 }
 
-/// Waits as TPAUSE does: until the time-stamp counter has the value in EDX and EAX, and at most for the time
-/// that the system allows. The carry flag says that this time ended the wait.
+/// Waits as TPAUSE does: until the time-stamp counter reaches the value in EDX and EAX, but no longer than
+/// the system's limit. The carry flag is set if the limit ended the wait.
 fn pause(context: &mut Context<'_>) {
     /// The kernel's default, in cycles of the time-stamp counter (`umwait_control/max_time` in its
     /// `Documentation/ABI/testing/sysfs-devices-system-cpu`).
@@ -477,7 +482,7 @@ fn pause(context: &mut Context<'_>) {
     const CARRY: u64 = 1;
     const LOW: u64 = u32::MAX as u64;
     let counter = || {
-        // SAFETY: every x86-64 processor has the instruction.
+        // SAFETY: every x86-64 processor has RDTSC.
         unsafe { std::arch::x86_64::_rdtsc() }
     };
     let deadline = (context.get(REG_RDX) & LOW) << 32 | context.get(libc::REG_RAX) & LOW;
@@ -488,10 +493,10 @@ fn pause(context: &mut Context<'_>) {
     context.set_flags(if deadline > limit { CARRY } else { 0 });
 }
 
-/// Lets the program have a fault of an instruction that was taken.
+/// Delivers the fault of an emulated instruction to the program.
 #[inline(never)]
 fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
-    /// The beginning of a description of a fault.
+    /// The first fields of `siginfo_t` for a fault.
     #[repr(C)]
     struct Described {
         signal: c_int,
@@ -502,12 +507,12 @@ fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
     }
     let described =
         Described { signal: fault.signal, errno: 0, code: fault.code, _gap: 0, address: fault.address };
-    // SAFETY: all zeroes is a description.
+    // SAFETY: a `siginfo_t` of zero bytes is valid.
     let mut info: siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: `siginfo_t` is longer, and for a fault its first fields are these (`asm-generic/siginfo.h`).
     unsafe { (&raw mut info).cast::<Described>().write(described) };
-    // The number of the exception and the processor's error code: protection, or a page that is not mapped or
-    // may not be accessed, for a user.
+    // Exception number and the processor's error code of an access in user mode: 13 for a protection fault,
+    // 14 for a page that is not mapped or lacks the right.
     const SEGV_ACCERR: c_int = 2;
     let error = 4 | u64::from(fault.write) << 1 | u64::from(fault.code == SEGV_ACCERR);
     let (exception, error) = if fault.code == SI_KERNEL { (13, 0) } else { (14, error) };
@@ -515,39 +520,39 @@ fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
     registers.set(libc::REG_TRAPNO, exception);
     registers.set(REG_ERR, error);
     registers.set(libc::REG_CR2, fault.address);
-    // SAFETY: a description, and the context that the system made.
+    // SAFETY: `info` is a valid description, and the context is the one that the system passed.
     unsafe { forward(fault.signal, &raw mut info, ptr::from_mut(context).cast(), false) };
 }
 
-/// Lets the action that is behind our handler have the signal. `comes_again`: the program's instruction
-/// raises it once more when it is repeated.
+/// Forwards the signal to the program's own action. `comes_again`: repeating the program's instruction would
+/// raise the signal again.
 ///
 /// # Safety
 ///
-/// The other arguments are those of a handler.
+/// `info` and `context` must be the arguments of a signal handler.
 unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, comes_again: bool) {
     let Some(n) = SIGNALS.iter().position(|of_trap| *of_trap == signal) else { return };
     let set = PREVIOUS[n].load(Ordering::Acquire);
-    // SAFETY: null or an action, which is never freed.
+    // SAFETY: the pointer is null or points to an action that is never freed.
     let action = unsafe { set.as_ref() };
     let handler = action.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
     let Some(action) = action.filter(|_| ![libc::SIG_DFL, libc::SIG_IGN].contains(&handler)) else {
         // SAFETY: the caller passes a valid description.
         let was_sent = unsafe { (*info).si_code } <= 0;
-        // A fault cannot be ignored.
+        // A fault ends the process even if the signal is ignored.
         if handler == libc::SIG_DFL || !was_sent {
             end(signal, comes_again);
         }
         return;
     };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // An action that another thread has set in the meantime stays.
+        // If another thread has set a new action since, it stays.
         let _ = PREVIOUS[n].compare_exchange(set, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
     }
     let mask = context.wrapping_byte_add(mem::offset_of!(ucontext_t, uc_sigmask));
-    // SAFETY: the mask of the caller's context, which has 64 bits.
+    // SAFETY: the caller's context contains a mask of 64 bits.
     let mut blocked = unsafe { bits_of(mask.cast()) };
-    // SAFETY: a set of the C library.
+    // SAFETY: a set of the C library begins with the kernel's 64 bits.
     blocked |= unsafe { bits_of(&raw const action.sa_mask) };
     if action.sa_flags & libc::SA_NODEFER == 0 {
         blocked |= bit_of(signal);
@@ -555,7 +560,7 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
     // The system restores the mask of the context when our handler returns.
     change_mask(libc::SIG_SETMASK, blocked);
     if action.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: the flag says that it is such a function.
+        // SAFETY: with the flag `SA_SIGINFO`, the action is a function with these three arguments.
         let handler = unsafe {
             mem::transmute::<usize, extern "C" fn(c_int, *mut siginfo_t, *mut c_void)>(action.sa_sigaction)
         };
@@ -567,18 +572,18 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
     }
 }
 
-/// Ends the process by the default action of a signal: when the program's instruction is repeated, or at
-/// once.
+/// Ends the process by the default action of a signal: at once, or when the program's instruction is
+/// repeated.
 fn end(signal: c_int, comes_again: bool) {
-    // SAFETY: all zeroes is the default action.
+    // SAFETY: a `sigaction` of zero bytes is valid: the default action.
     let default: sigaction = unsafe { mem::zeroed() };
-    // SAFETY: a valid action.
+    // SAFETY: `default` is a valid action.
     unsafe { real_sigaction(signal, &raw const default, ptr::null_mut()) };
     if comes_again {
         return;
     }
     change_mask(libc::SIG_UNBLOCK, bit_of(signal));
-    // SAFETY: no memory is involved.
+    // SAFETY: the call accesses no memory of the program.
     unsafe { libc::raise(signal) };
 }
 

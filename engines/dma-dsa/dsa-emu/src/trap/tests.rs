@@ -1,4 +1,4 @@
-//! Made-up contexts, and stores that trap.
+//! Tests with synthetic contexts, and with stores that trap.
 
 use super::*;
 use crate::Emu;
@@ -7,20 +7,20 @@ use crate::descriptor::{flag, op};
 const MOVDIR64B: [u8; 5] = [0x66, 0x0f, 0x38, 0xf8, 0x02];
 const ENQCMD: [u8; 5] = [0xf2, 0x0f, 0x38, 0xf8, 0x02];
 const ENQCMDS: [u8; 5] = [0xf3, 0x0f, 0x38, 0xf8, 0x02];
-/// All flags that ENQCMD sets or clears, and the interrupt flag, which it leaves alone.
+/// All flags that ENQCMD sets or clears, and the interrupt flag, which ENQCMD does not change.
 const ALL_FLAGS: u64 = 0x8d5 | 0x200;
 
-/// A portal, mapped with these rights.
+/// Maps a portal with these rights.
 fn map(emu: &Emu, rights: c_int) -> *mut u8 {
     let file = std::fs::File::options().read(true).write(true).open(emu.dev_dir().join("wq0.0")).unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: the kernel chooses an unused place for the new mapping.
+    // SAFETY: the kernel chooses unused addresses for the new mapping.
     let page = unsafe { libc::mmap(ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0) };
     assert_ne!(page, libc::MAP_FAILED);
     page.cast()
 }
 
-/// A nop with a completion record.
+/// A no-op with a completion record.
 fn nop(record: &mut [u8; 64]) -> (Descriptor, *const u8) {
     let record = record.as_mut_ptr();
     let record = record.map_addr(|at| at.next_multiple_of(32));
@@ -38,12 +38,12 @@ fn wait(record: *const u8) -> u8 {
     }
 }
 
-/// Hands an instruction that goes from RDX to RAX to the handler of SIGILL. Returns the end of the trap, the
-/// distance at which the program continues, and its flags.
+/// Passes an instruction that stores from RDX to RAX to the handler of SIGILL. Returns the outcome of the
+/// trap, the distance by which the program skips, and its flags.
 fn run(code: u64, to: u64, from: u64) -> (Trap, u64, u64) {
-    // SAFETY: all bits zero are a valid context.
+    // SAFETY: a context of zero bytes is valid.
     let mut context: ucontext_t = unsafe { mem::zeroed() };
-    // SAFETY: all bits zero are a valid description.
+    // SAFETY: a `siginfo_t` of zero bytes is valid.
     let mut info: siginfo_t = unsafe { mem::zeroed() };
     info.si_signo = libc::SIGILL;
     let mut registers = Context(&mut context);
@@ -67,7 +67,7 @@ fn instructions_are_taken_on_any_processor() {
         let mut record = [0; 64];
         let (nop, record) = nop(&mut record);
         let from = address(&nop);
-        // ENQCMD says by the zero flag that it was refused; MOVDIR64B does not change the flags.
+        // ENQCMD sets the zero flag after a refusal; MOVDIR64B does not change the flags.
         let taken = if works == ENQCMD { 0x200 } else { ALL_FLAGS };
         assert_eq!(run(address(&works), to + 0xfc0, from), (Trap::Taken, 5, taken), "{mode}");
         assert_eq!(wait(record), 1);
@@ -103,10 +103,10 @@ fn stores_trap_however_the_portal_is_mapped() {
         macro_rules! store {
             ($code:literal) => {{
                 let refused: u8;
-                // SAFETY: a store to a portal, which the handler takes.
+                // SAFETY: the store is to a portal, and the handler emulates it.
                 unsafe {
                     std::arch::asm!(
-                        // Clears the zero flag, as the address is not null.
+                        // TEST clears the zero flag, because the address is not null.
                         "test rdx, rdx",
                         concat!(".byte ", $code),
                         "setz {refused}",

@@ -1,4 +1,4 @@
-// A library that looks for work queues in its constructor, as DTO does, and submits there.
+// A library that looks for work queues and submits descriptors in its constructor, as DTO does.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-// Instructions that store 64 bytes, and that wait for a store, where nothing is a portal: they do what they do on a
+// Instructions that store 64 bytes, and that wait for a store, on ordinary memory: they must have the same effect as on a
 // processor that has them. Each runs twice. The second time it has the prefix LOCK, which makes it undefined on every
-// processor: so this covers processors with the instruction and without it.
+// processor. So this covers processors with and without the instruction.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,8 @@
         }                                                                      \
     } while (0)
 
-// Bytes, for assemblers that do not know the instructions. Each takes its operands in RAX and RDX, and returns the flags.
+// The instructions are written as bytes, for assemblers that do not know them. Each has its operands in RAX and RDX, and
+// returns the flags.
 #define INSTRUCTION(name, bytes)                                               \
     static uint64_t name(uint64_t rax, uint64_t rdx, uint64_t rcx) {           \
         uint64_t flags;                                                        \
@@ -69,7 +70,7 @@ static void fault(int signal, siginfo_t *info, void *context) {
     siglongjmp(back, 1);
 }
 
-// The instruction raises this signal, with this code and address.
+// Checks that the instruction raises this signal, with this code and address.
 static void faults(int line, instruction run, void *to, const void *from, uint64_t state, int signal, int with, void *at) {
     raised = 0;
     if (sigsetjmp(back, 1) == 0)
@@ -82,7 +83,7 @@ static void faults(int line, instruction run, void *to, const void *from, uint64
 }
 #define FAULTS(...) faults(__LINE__, __VA_ARGS__)
 
-// The signal that ends a child which does this.
+// Returns the signal that ends a child that runs this function.
 static int ends(instruction run, void *to, const void *from) {
     fflush(NULL);
     pid_t child = fork();
@@ -102,7 +103,7 @@ static void set(int signal, int flags) {
     CHECK(sigaction(signal, &action, NULL) == 0);
 }
 
-// Faults on an alternate stack of the usual size, with no mapping below it.
+// Faults whose handler runs on an alternate stack of the usual size, with no mapping below it.
 static void alternate_stack(void) {
     char *pages = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED && munmap(pages, 4096) == 0);
@@ -111,7 +112,7 @@ static void alternate_stack(void) {
 }
 
 int main(void) {
-    // Ends the program if it hangs.
+    // The alarm ends the program if it hangs.
     alarm(300);
     alternate_stack();
     char *pages = mmap(NULL, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -163,7 +164,7 @@ int main(void) {
         CHECK(raised == SIGILL && code == ILL_ILLOPN);
     }
 
-    // Waits end, at the latest at their deadline or after the system's limit.
+    // Waits end at their deadline or at the system's limit.
     umonitor((uint64_t)(uintptr_t)pages, 0, 0);
     lock_umonitor((uint64_t)(uintptr_t)pages, 0, 0);
     for (uint64_t state = 0; state <= 1; state++) {

@@ -1,4 +1,4 @@
-// A program for DSA that knows nothing of the stand-in. wq0.0 is mapped, wq0.1 is not.
+// A program for DSA that was not written for the stand-in. The kernel maps wq0.0, but not wq0.1.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -57,17 +57,18 @@ static void arrives(void) {
     CHECK(record[0] == 1 && memcmp(from, to, sizeof from) == 0);
 }
 
-// MOVDIR64B, for assemblers that do not know it.
+// MOVDIR64B, written as bytes for assemblers that do not know it.
 static void store(void *portal, struct descriptor *d) {
     __asm__ volatile(".byte 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(d) : "memory");
 }
 
-// The same with the prefix LOCK, which makes it undefined on every processor, as it is on one that lacks MOVDIR64B.
+// MOVDIR64B with the prefix LOCK, which makes it undefined on every processor, like MOVDIR64B on a processor that
+// lacks it.
 static void store_undefined(void *portal, struct descriptor *d) {
     __asm__ volatile(".byte 0xf0, 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(d) : "memory");
 }
 
-// An alternate stack with room for the frame of one signal and not much more, with no mapping below it.
+// An alternate stack with room for little more than the frame of one signal, with no mapping below it.
 static void alternate_stack(void) {
     size_t size = getauxval(AT_MINSIGSTKSZ) + 4096, room = (size + 8191) & ~4095ul;
     char *pages = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -77,7 +78,7 @@ static void alternate_stack(void) {
 }
 
 int main(void) {
-    // Ends the program if it hangs.
+    // The alarm ends the program if it hangs.
     alarm(300);
     alternate_stack();
     CHECK(signal(SIGSEGV, fault) == SIG_DFL);
@@ -94,7 +95,7 @@ int main(void) {
     void *portal = mmap(NULL, 4096, PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     CHECK(portal != MAP_FAILED);
 
-    // A dedicated work queue has one client, until its file is closed and its portal is unmapped.
+    // A dedicated work queue has only one client, until the client closes the file and unmaps the portal.
     CHECK(open("/dev/dsa/wq0.0", O_RDWR) == -1 && errno == EBUSY);
     close(fd);
     CHECK(open("/dev/dsa/wq0.0", O_RDWR) == -1 && errno == EBUSY);
@@ -103,7 +104,7 @@ int main(void) {
     CHECK(fd >= 0);
     close(fd);
 
-    // By the numbers of its device, as SPDK opens it.
+    // SPDK opens the work queue by its device numbers.
     unsigned major, minor;
     FILE *number = fopen("/sys/bus/dsa/devices/dsa0/cdev_major", "r");
     CHECK(number && fscanf(number, "%u", &major) == 1 && fclose(number) == 0);
@@ -140,7 +141,8 @@ int main(void) {
     d = copy();
     CHECK(write(written, &d, sizeof d) == sizeof d);
     arrives();
-    // Programs give the device up if a descriptor has not ended after some pauses, DTO after 10,000.
+    // Programs stop using the device if a descriptor has not ended after some number of pauses; DTO does so after
+    // 10,000.
     for (int n = 0; n < 1000; n++) {
         record[0] = 0;
         d = (struct descriptor){.command = 4 | 8, .record = d.record};
@@ -152,14 +154,14 @@ int main(void) {
     d.command = 1u << 24 | 4 | 8;
     CHECK(write(written, &d, sizeof d) == -1 && errno == EINVAL);
 
-    // A child has no thread of the stand-in.
+    // A forked child has no thread of the stand-in.
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
         d = copy();
         store(portal, &d);
         arrives();
-        // A page fault of the device.
+        // The device meets a page fault.
         char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         d = copy();
         d.src = (uint64_t)(uintptr_t)page;

@@ -1,4 +1,4 @@
-//! DIF: check, insert, strip and update, against fields that are computed here bit by bit.
+//! DIF: tests check, insert, strip and update against fields that the test computes bit by bit.
 
 use proptest::prelude::*;
 
@@ -9,8 +9,8 @@ const INSERT: u8 = 0x13;
 const STRIP: u8 = 0x14;
 const UPDATE: u8 = 0x15;
 
-/// The CRC of a block: the remainder of its bits and 16 zeroes by the polynomial. The seed is added to the
-/// first 16 bits.
+/// Computes the CRC of a block: the remainder of its bits, followed by 16 zeroes, divided by the polynomial.
+/// The seed is XORed into the first 16 bits.
 fn guard(block: &[u8], inverted_seed: bool) -> u16 {
     let mut bits: Vec<u8> =
         block.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
@@ -48,14 +48,14 @@ fn field(guard: u16, application: u16, reference: u32) -> Vec<u8> {
     [&guard.to_be_bytes()[..], &application.to_be_bytes(), &reference.to_be_bytes()].concat()
 }
 
-/// A descriptor of DIF: flags of the source, of the destination, and of both.
+/// Makes a DIF descriptor with the flags of the source, of the destination, and of both.
 fn dif(opcode: u8, flags: [u8; 3], tags: [u64; 2], src: u64, dst: u64, len: usize) -> Descriptor {
     let [source, target, both] = flags.map(u64::from);
     let extra = source | target << 8 | both << 16;
     Descriptor { extra, more: tags, ..describe(opcode, REPORT, src, dst, len as u32) }
 }
 
-/// The tags of a record.
+/// Returns the tags of a record.
 fn tags_of(record: &Record) -> [u64; 2] {
     [record.value, record.more]
 }
@@ -91,7 +91,7 @@ proptest! {
         let block = [512, 520, 4096, 4104][usize::from(size)];
         let flags = size | u8::from(inverted_seed) << 2 | u8::from(inverted_result) << 3;
         let (checks, makes) = (opcode != INSERT, opcode == INSERT || opcode == UPDATE);
-        // Detection of fields of ones has a test of its own.
+        // Another test covers the detection of fields whose bits are all 1.
         let source_flags = if checks { source_flags & 0xf0 } else { 0 };
         let kept = if opcode == UPDATE { 0x68 } else { 0 };
         let target_flags = if makes { target_flags & (0x90 | kept) } else { 0 };
@@ -158,11 +158,11 @@ fn fields_of_ones_are_not_checked_if_asked_for() {
     let emu = Emu::start("").unwrap();
     let tags = Tags { reference: 5, mask: 0, application: 6 }.word();
     for (source_flags, guard, application, reference, status, result) in [
-        // Without detection, all three are wrong.
+        // Without detection, guard and both tags are wrong.
         (0, 0xffff, 0xffff, u32::MAX, 9, 7),
         (2, 0xffff, 0xffff, u32::MAX, 1, 0),
         (3, 0xffff, 0xffff, u32::MAX, 9, 8),
-        // The flag of the error alone does nothing.
+        // The flag for the error has no effect without detection.
         (1, 0xffff, 0xffff, u32::MAX, 9, 7),
         (2, 0xfffe, 0xffff, u32::MAX, 9, 7),
         (8, 0xfffe, 0xffff, u32::MAX, 1, 0),
@@ -202,7 +202,7 @@ fn operands_that_are_wrong_have_their_status() {
         let record = run(&emu, dif(opcode, flags, tags, at, at.wrapping_add(dst), len));
         assert_eq!(record.status, status, "{why}: {record:?}");
     }
-    // A source in the destination: what strip writes is shorter than what it reads.
+    // The source may lie in the destination, because strip writes fewer bytes than it reads.
     for (behind, status) in [(511, 0x16), (512, 9)] {
         assert_eq!(run(&emu, dif(STRIP, [0; 3], [1, 0], at + behind, at, 520)).status, status);
     }
@@ -210,7 +210,7 @@ fn operands_that_are_wrong_have_their_status() {
     assert_eq!(run(&emu, reserved).status, 0x12);
 }
 
-/// An operation that met a page fault goes on with the tags of its record, as programs do it.
+/// After a page fault, the test submits the remainder with the tags of the record, as programs do.
 #[test]
 fn page_faults_end_between_blocks() {
     let emu = Emu::start("").unwrap();
@@ -229,7 +229,7 @@ fn page_faults_end_between_blocks() {
     let last = &rest[1032..];
     assert_eq!(last, field(guard(&src[..512], false), 3 + 8, 40 + 8));
 
-    // Injected page faults also do, and each is passed in the end.
+    // Injected page faults also occur at block boundaries, and a later try passes each of them.
     let emu = Emu::start("page_faults = 1.0").unwrap();
     let mut made = vec![0_u8; 9 * 520];
     let (mut done, mut faults) = (0, 0);
