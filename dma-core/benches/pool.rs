@@ -1,5 +1,5 @@
-//! Measures the time to take and drop a buffer of a `BufferPool`, on one thread and on two at once, and
-//! counts allocations, of which there must be none.
+//! Measures the time to get and drop a buffer of a `BufferPool`, on one thread and on two threads at once.
+//! Also counts allocations; the expected number is 0.
 //!
 //! Run with `cargo bench -p dma-core --features conformance --bench pool`; `-- --test` makes one short round.
 
@@ -34,11 +34,11 @@ fn main() {
     }
 }
 
-/// Returns the time of the slowest thread, and the number of allocations of all.
+/// Returns the time of the slowest thread, and the number of allocations of all threads.
 fn round(pool: &BufferPool, threads: usize, gets: u32) -> (Duration, u64) {
     let start = Barrier::new(threads);
     let work = || {
-        // The first call gives the thread its number.
+        // The first call assigns the thread its number, and is not measured.
         drop(pool.try_get(4096).expect("a buffer"));
         start.wait();
         let (before, begin) = (counting::of_thread(), Instant::now());

@@ -1,5 +1,5 @@
-//! Buffers in the traits and types of other crates, each by a feature of its name.
-#![expect(unsafe_code, reason = "promises about the memory of buffers to other crates")]
+//! Implements traits of other crates for buffers. Each crate has a feature of the same name.
+#![expect(unsafe_code, reason = "implements unsafe traits of other crates for buffers")]
 
 #[cfg(feature = "compio")]
 mod compio {
@@ -9,14 +9,14 @@ mod compio {
 
     use crate::{Buffer, BufferMut};
 
-    /// Files and sockets of compio are written from the buffer.
+    /// Compio writes the buffer to files and sockets.
     impl IoBuf for Buffer {
         fn as_init(&self) -> &[u8] {
             self
         }
     }
 
-    /// Files and sockets of compio are written from the buffer.
+    /// Compio writes the buffer to files and sockets.
     impl IoBuf for BufferMut {
         fn as_init(&self) -> &[u8] {
             self
@@ -24,19 +24,20 @@ mod compio {
     }
 
     impl SetLen for BufferMut {
-        /// Changes nothing: all bytes of a buffer are initialized, and its length is fixed.
+        /// Has no effect, because all bytes of a buffer are initialized and its length is fixed.
         unsafe fn set_len(&mut self, len: usize) {
             debug_assert!(len <= self.len());
         }
     }
 
-    /// Files and sockets of compio are read into the buffer. The result of the read says how many bytes it
-    /// has: [`buf_len`](IoBuf::buf_len) is always that of the buffer.
+    /// Compio reads files and sockets into the buffer. The result of a read is the number of bytes read.
+    /// [`buf_len`](IoBuf::buf_len) always returns the length of the whole buffer.
     impl IoBufMut for BufferMut {
         fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
             let bytes: &mut [u8] = self;
             let (begin, len) = (bytes.as_mut_ptr().cast(), bytes.len());
-            // SAFETY: the same bytes with the same lifetime. The trait's users write initialized bytes only.
+            // SAFETY: the slice has the bytes and the lifetime of `self`. Users of the trait only write
+            // initialized bytes.
             unsafe { std::slice::from_raw_parts_mut(begin, len) }
         }
     }
@@ -75,7 +76,7 @@ mod tokio_uring {
 
     use crate::{Buffer, BufferMut};
 
-    // SAFETY: the memory is registered and does not move with the buffer, and the buffer keeps it.
+    // SAFETY: the memory does not move when the buffer is moved, and the buffer keeps it alive.
     unsafe impl IoBuf for Buffer {
         fn stable_ptr(&self) -> *const u8 {
             self.as_ptr()
@@ -90,7 +91,7 @@ mod tokio_uring {
         }
     }
 
-    // SAFETY: the memory is registered and does not move with the buffer, and the buffer keeps it.
+    // SAFETY: the memory does not move when the buffer is moved, and the buffer keeps it alive.
     unsafe impl IoBuf for BufferMut {
         fn stable_ptr(&self) -> *const u8 {
             self.as_ptr()
@@ -105,13 +106,14 @@ mod tokio_uring {
         }
     }
 
-    // SAFETY: the memory does not move with the buffer, which keeps it and is the only view of its bytes.
+    // SAFETY: the memory does not move when the buffer is moved. The buffer keeps it alive and is the only
+    // view of its bytes.
     unsafe impl IoBufMut for BufferMut {
         fn stable_mut_ptr(&mut self) -> *mut u8 {
             self.as_mut_ptr()
         }
 
-        /// Changes nothing: all bytes of a buffer are initialized, and its length is fixed.
+        /// Has no effect, because all bytes of a buffer are initialized and its length is fixed.
         unsafe fn set_init(&mut self, pos: usize) {
             debug_assert!(pos <= self.len());
         }
@@ -160,13 +162,14 @@ mod arrow {
     use crate::Buffer;
 
     impl From<Buffer> for arrow_buffer::Buffer {
-        /// Makes an Arrow buffer of the same memory, without a copy. It keeps the memory registered. The
-        /// memory of engines and pools has the alignment of all of Arrow's types.
+        /// Makes an Arrow buffer of the same memory, without a copy. The Arrow buffer keeps the memory
+        /// registered. Memory from engines and pools is aligned for all Arrow types.
         fn from(buffer: Buffer) -> Self {
             let (begin, len) = (NonNull::from(&buffer[..]).cast(), buffer.len());
-            // The bytes never change, so that a panic leaves nothing half done.
+            // The bytes never change, so a panic cannot leave them in an inconsistent state.
             let owner = Arc::new(AssertUnwindSafe(buffer));
-            // SAFETY: the owner keeps the bytes, which are initialized and never written while it lives.
+            // SAFETY: the owner keeps the bytes alive. They are initialized, and never written while the
+            // owner lives.
             unsafe { Self::from_custom_allocation(begin, len, owner) }
         }
     }
@@ -210,10 +213,10 @@ mod guest_memory {
     use crate::{Error, ErrorKind, HostMemory, Result};
 
     impl HostMemory {
-        /// Takes a region of a virtual machine's memory, which the guest may access at any time.
-        /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers it. Writes of a
-        /// device, and of the [`Window`](crate::Window), do not mark pages in the region's bitmap of dirty
-        /// pages.
+        /// Makes memory from a region of a virtual machine's memory, which the guest may access at any time.
+        /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers the memory.
+        /// Writes by a device or by the [`Window`](crate::Window) do not mark pages in the region's bitmap of
+        /// dirty pages.
         ///
         /// # Errors
         ///
@@ -226,14 +229,14 @@ mod guest_memory {
             let Some(begin) = begin else {
                 return Err(Error::new(
                     ErrorKind::AccessDenied,
-                    "the region is not mapped to be read and written",
+                    "the region is not mapped for reading and writing",
                 )
                 .with_operation("register guest memory")
                 .with_hint("map it with PROT_READ and PROT_WRITE"));
             };
             let len = region.size();
-            // SAFETY: the region is mapped to be read and written while the owner lives. It is shared with
-            // the guest and with others of this process, which access it by volatile accesses.
+            // SAFETY: the region is mapped for reading and writing while the owner lives. The guest and other
+            // code of this process share it, and access it by volatile accesses.
             Ok(unsafe { Self::from_shared(begin, len, region) })
         }
     }
@@ -263,7 +266,7 @@ mod guest_memory {
             region.read_slice(&mut bytes, vm_memory::MemoryRegionAddress(3999)).expect("in range");
             assert!(bytes[0] == 0 && bytes[1..101] == [7; 100] && bytes[101] == 0);
             drop(window);
-            assert_eq!(Arc::strong_count(&region), 1, "the registration has ended");
+            assert_eq!(Arc::strong_count(&region), 1, "dropping the window has deregistered the region");
         }
 
         #[test]

@@ -1,5 +1,5 @@
-//! Options in configuration files: each is a table of keys, of which those that are left out have their
-//! defaults. For self-describing formats, such as TOML and JSON.
+//! Options in configuration files of self-describing formats, such as TOML and JSON. Each options type is a
+//! table of keys. A key that is left out has its default value.
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +53,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Returns the valid words, after the one that was probably meant.
+/// Returns a hint with the valid words, which begins with the word that was probably meant.
 #[must_use]
 pub fn remedy(word: &str, known: &[&str]) -> String {
     let list = known.join(", ");
@@ -63,8 +63,8 @@ pub fn remedy(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Reads and writes options as a table: `$type`, its name in errors, the value that keys are set in, the keys
-/// that a table must have, and for each key the type that reads and writes the field of its name, and the
+/// Reads and writes options as a table. The arguments are `$type`, the type's name in errors, the default
+/// value, and the required keys; then for each key, the type that reads and writes the field, and the
 /// description in the schema.
 #[doc(hidden)]
 #[macro_export]
@@ -162,7 +162,8 @@ macro_rules! configuration {
     };
 }
 
-/// Reads and writes a type as words: its name in errors, and each word with its value.
+/// Reads and writes a type as words. The arguments are the type's name in errors, and each word with its
+/// value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! configuration_words {
@@ -175,7 +176,7 @@ macro_rules! configuration_words {
                     let word = [$(($word, $value)),+].into_iter().find(|(_, value)| value == self);
                     match word {
                         Some((word, _)) => serializer.serialize_str(word),
-                        None => Err(ser::Error::custom(format_args!("{self:?} has no word"))),
+                        None => Err(ser::Error::custom(format_args!("{self:?} cannot be written: it has no word in configuration files"))),
                     }
                 }
             }
@@ -209,17 +210,17 @@ macro_rules! configuration_words {
 
 configuration! {
     QueueOptions, "queue options", QueueOptions::new(), requires [],
-    depth: usize, "Operations in flight at most. 0: the engine's default.";
-    hint: CacheHint, "A hint whether the data is in the CPU's caches.";
+    depth: usize, "Maximum number of operations in flight. 0: the engine's default.";
+    hint: CacheHint, "Hint: whether the data is in the CPU's caches.";
     stall_timeout: Time, "Time after which a device that completes nothing counts as stalled.";
-    drop_timeout: Time, "Time that dropping the queue waits for operations in flight.";
-    doorbell_delay: Time, "Longest time that an awaited operation waits for others to share a doorbell.";
+    drop_timeout: Time, "Maximum time that dropping the queue waits for operations in flight.";
+    doorbell_delay: Time, "Maximum time that an awaited operation waits for others to share a doorbell.";
 }
 
 configuration! {
     SharedQueueOptions, "shared queue options", SharedQueueOptions::new(), requires [],
-    lanes: usize, "Device queues, each with a thread: 1 to 65535.";
-    queue: QueueOptions, "Options of each device queue. The depth is that of one lane.";
+    lanes: usize, "Number of device queues, each with its own thread: 1 to 65535.";
+    queue: QueueOptions, "Options of each device queue. `depth` is the depth of one device queue.";
     cores: Vec<usize>, "The cores that the lanes' threads may run on. Empty: all.";
 }
 
@@ -230,28 +231,28 @@ configuration! {
     access: Access, "Rights of the local device.";
     export: Access, "The rights that an export may grant at most.";
     huge_pages: bool, "Prefers huge pages.";
-    node: Option<u32>, "The NUMA node to take memory from. Left out: the system chooses.";
+    node: Option<u32>, "The NUMA node to allocate on. Left out: the system chooses.";
     place: Place, "The place to allocate in.";
 }
 
 configuration! {
     PoolOptions, "pool options", PoolOptions::new(), requires [classes],
-    classes: Vec<ClassOptions>, "The buffers of each size.";
+    classes: Vec<ClassOptions>, "The size classes: length and number of buffers.";
     export: Access, "The rights that exports of the buffers may grant at most.";
-    node: Option<u32>, "The NUMA node to take memory from. Left out: the system chooses.";
+    node: Option<u32>, "The NUMA node to allocate on. Left out: the system chooses.";
     label: String, "The pool's name in metrics and warnings. Empty: its number in the process.";
-    wait_warning: Time, "Wait for a buffer after which a warning is logged. 0s: none.";
+    wait_warning: Time, "A warning is logged when waiting for a buffer takes longer than this. 0s: no warning.";
 }
 
 configuration! {
     ClassOptions, "pool classes", ClassOptions { len: 0, count: 0, max: 0 }, requires [len, count],
     len: Bytes, "Length of each buffer.";
-    count: usize, "Buffers that the pool begins with.";
-    max: usize, "Buffers that the pool grows to. 0: it does not grow.";
+    count: usize, "Initial number of buffers.";
+    max: usize, "Number of buffers that the pool may grow to. 0: it does not grow.";
 }
 
 configuration! {
     RegistrationCacheOptions, "registration cache options", RegistrationCacheOptions::new(), requires [],
-    entries: usize, "Registrations that are kept at most. 0: none.";
-    bytes: Bytes, "Memory that is kept registered at most.";
+    entries: usize, "Maximum number of registrations that are kept. 0: none.";
+    bytes: Bytes, "Maximum amount of memory that is kept registered.";
 }

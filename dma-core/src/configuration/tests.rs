@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::{EngineName, conformance::doc_engine};
 
-/// Returns the error of reading `text`, which names `expected`.
+/// Checks that reading `text` fails with an error that contains `expected`.
 fn refused<T: DeserializeOwned + Debug>(text: &str, expected: &str) {
     let error = toml::from_str::<T>(text).expect_err(text).to_string();
     assert!(error.contains(expected), "{text}: {error}");

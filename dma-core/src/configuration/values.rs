@@ -31,14 +31,14 @@ impl From<usize> for Bytes {
 }
 
 impl From<Bytes> for usize {
-    /// A size beyond the address space becomes the largest one, which no engine allocates.
+    /// A size beyond the address space becomes `usize::MAX`, which no engine allocates.
     fn from(bytes: Bytes) -> Self {
         Self::try_from(bytes.0).unwrap_or(Self::MAX)
     }
 }
 
 impl Serialize for Bytes {
-    /// Writes text in the largest unit that is exact, such as `64K`, or else a number.
+    /// Writes text in the largest unit that divides the size, such as `64K`; otherwise a number.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let units = [(30, "G"), (20, "M"), (10, "K")];
         match units.iter().find(|(bits, _)| self.0 > 0 && self.0.trailing_zeros() >= *bits) {
@@ -163,7 +163,7 @@ mod schemas {
 
     use super::{Access, Bytes, EngineName, Right, Time};
 
-    /// Schemas that are part of the schemas in which they occur.
+    /// Schemas that are inlined into the schemas that use them.
     macro_rules! inline_schema {
         ($type:ident, $name:literal, $generator:ident => $schema:expr) => {
             impl JsonSchema for $type {

@@ -1,6 +1,6 @@
-//! Cases: operations with a result, and copies to two destinations, with and without support by the device.
+//! Cases: operations with a result, and copies to two destinations, with and without device support.
 
-use super::expect::ACCEPTS;
+use super::expect::{ACCEPTS, COMPLETES};
 use super::{allocate, queue, queued_len, sample};
 use crate::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, OpError, SharedQueueOptions,
@@ -13,13 +13,13 @@ fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     }) ^ u32::MAX
 }
 
-/// Submits until there is room, because other threads use the queue.
+/// Repeats a submission until the queue accepts it. Other threads may have filled the queue.
 fn until_accepted<T, R>(mut operands: T, submit: impl Fn(T) -> Result<R, OpError<T>>) -> R {
     loop {
         match submit(operands) {
             Ok(transfer) => return transfer,
             Err(e) if e.kind() == ErrorKind::QueueFull => {
-                operands = e.into_operands().expect("a refusal gives them back");
+                operands = e.into_operands().expect("a refusal returns the operands");
                 std::thread::yield_now();
             }
             Err(e) => panic!("{ACCEPTS}: {e}"),
@@ -27,7 +27,7 @@ fn until_accepted<T, R>(mut operands: T, submit: impl Fn(T) -> Result<R, OpError
     }
 }
 
-/// Lengths of no byte, of one chunk, and of several chunks on engines with tight limits.
+/// Lengths of zero bytes, of one chunk, and of several chunks on engines with tight limits.
 const LENS: [usize; 9] = [0, 1, 7, 64, 99, 101, 1000, 4097, 70_001];
 
 /// Both destinations of a copy hold the source, and nothing else is written.
@@ -44,12 +44,15 @@ pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
         };
         let ((head, dst, tail), (also_head, also, also_tail)) = (part(dst), part(also));
         let transfer = q.copy_to_both(src.slice(2..2 + len), dst, also).expect(ACCEPTS);
-        let (_, dst, also) = transfer.wait().expect("it completes");
-        assert!(dst[..] == src[2..2 + len] && also[..] == dst[..], "{len} bytes to both destinations");
+        let (_, dst, also) = transfer.wait().expect(COMPLETES);
+        assert!(
+            dst[..] == src[2..2 + len] && also[..] == dst[..],
+            "both destinations of a copy hold its {len} bytes"
+        );
         let around = [head, tail, also_head, also_tail];
         assert!(
             around.iter().all(|side| side.iter().all(|b| *b == 0)),
-            "{len} bytes: the neighbours are unchanged"
+            "a copy of {len} bytes does not change the bytes around its destinations"
         );
     }
     let request = MemoryRequest::new(100);
@@ -60,7 +63,7 @@ pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
     assert_eq!(refused.expect_err("one is shorter").kind(), ErrorKind::LengthMismatch);
 }
 
-/// A comparison finds the first byte that differs, at any position, and reports if the bytes are equal.
+/// A comparison returns the position of the first byte that differs, and nothing if all bytes are equal.
 pub fn the_first_difference_is_found(engine: &dyn DmaEngine) {
     let q = queue(engine);
     for len in LENS {
@@ -75,13 +78,13 @@ pub fn the_first_difference_is_found(engine: &dyn DmaEngine) {
                 b[at..].iter_mut().for_each(|byte| *byte ^= 0x10);
             }
             let transfer = q.compare(a, b).expect(ACCEPTS);
-            let ((same, other), found) = transfer.wait().expect("it completes");
-            assert_eq!(found, at, "of {len} bytes, where they differ first");
+            let ((same, other), found) = transfer.wait().expect(COMPLETES);
+            assert_eq!(found, at, "the position of the first difference in {len} bytes");
             (a, b) = (same, other);
             b.copy_from_slice(&bytes);
         }
     }
-    // Compare lists that are split at different places, and bytes with themselves.
+    // Compares lists that are split at different places, and bytes with themselves.
     let bytes = sample(1, 1000);
     let mut whole = allocate(engine, 1000);
     whole.copy_from_slice(&bytes);
@@ -91,15 +94,15 @@ pub fn the_first_difference_is_found(engine: &dyn DmaEngine) {
     let (whole, cut) = (whole.freeze(), cut.freeze());
     let a = vec![whole.slice(..333), whole.slice(333..333), whole.slice(333..)];
     let b = vec![cut.slice(..500), cut.slice(500..600), cut.slice(600..)];
-    assert_eq!(q.compare(a, b).expect(ACCEPTS).wait().expect("it completes").1, Some(777));
-    assert_eq!(q.compare(whole.clone(), whole.clone()).expect(ACCEPTS).wait().expect("it completes").1, None);
+    assert_eq!(q.compare(a, b).expect(ACCEPTS).wait().expect(COMPLETES).1, Some(777));
+    assert_eq!(q.compare(whole.clone(), whole.clone()).expect(ACCEPTS).wait().expect(COMPLETES).1, None);
     let refused = q.compare(whole.clone(), whole.slice(1..)).expect_err("the lengths differ");
     assert_eq!(refused.kind(), ErrorKind::LengthMismatch);
 }
 
-/// A CRC covers all bytes in order, and can continue another one.
+/// A CRC covers all bytes in order, and can continue a previous CRC.
 pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
-    assert_eq!(crc32c(0, b"123456789"), 0xe306_9283, "the oracle's check value");
+    assert_eq!(crc32c(0, b"123456789"), 0xe306_9283, "the CRC-32C check value, as computed by the oracle");
     let q = queue(engine);
     for len in LENS {
         let mut src = allocate(engine, len + 5);
@@ -108,20 +111,20 @@ pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
         let part = src.slice(5..);
         for seed in [0, 1, 0xdead_beef, u32::MAX] {
             let expected = crc32c(seed, &part);
-            let (_, crc) = q.crc32c(part.clone(), seed).expect(ACCEPTS).wait().expect("it completes");
-            assert_eq!(crc, expected, "the CRC-32C of {len} bytes after {seed:#x}");
+            let (_, crc) = q.crc32c(part.clone(), seed).expect(ACCEPTS).wait().expect(COMPLETES);
+            assert_eq!(crc, expected, "the CRC-32C of {len} bytes with seed {seed:#x}");
             let dst = allocate(engine, len.max(1)).split_to(len);
             let transfer = q.copy_crc32c(part.clone(), dst, seed).expect(ACCEPTS);
-            let ((_, dst), crc) = transfer.wait().expect("it completes");
-            assert_eq!(crc, expected, "the CRC-32C of {len} bytes copied after {seed:#x}");
-            assert!(dst[..] == part[..], "{len} bytes are copied");
+            let ((_, dst), crc) = transfer.wait().expect(COMPLETES);
+            assert_eq!(crc, expected, "the CRC-32C of a copy of {len} bytes with seed {seed:#x}");
+            assert!(dst[..] == part[..], "a copy with a CRC copies its {len} bytes");
         }
         let at = len / 2;
         let lists = vec![part.slice(at..at), part.slice(..at), part.slice(at..)];
-        let (_, crc) = q.crc32c(lists, 7).expect(ACCEPTS).wait().expect("it completes");
-        assert_eq!(crc, crc32c(7, &part), "of a list");
+        let (_, crc) = q.crc32c(lists, 7).expect(ACCEPTS).wait().expect(COMPLETES);
+        assert_eq!(crc, crc32c(7, &part), "the CRC-32C of a list");
     }
-    // Several threads compute CRCs through a shared queue, which passes the results on.
+    // Several threads compute CRCs through a shared queue, which returns each result to its submitter.
     let shared =
         engine.open_shared_queue(&SharedQueueOptions::new()).expect("an engine opens a shared queue");
     let mut src = allocate(engine, 5000);
@@ -133,27 +136,26 @@ pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
             scope.spawn(move || {
                 let part = src.slice(thread as usize..);
                 let transfer = until_accepted(part, |part| shared.crc32c(part, thread));
-                let (part, crc) = transfer.wait().expect("it completes");
+                let (part, crc) = transfer.wait().expect(COMPLETES);
                 assert_eq!(crc, crc32c(thread, &part));
                 let sides = (part.slice(1..), src.slice(..part.len() - 1));
                 let transfer = until_accepted(sides, |(a, b)| shared.compare(a, b));
-                let ((a, b), found) = transfer.wait().expect("it completes");
+                let ((a, b), found) = transfer.wait().expect(COMPLETES);
                 assert_eq!(found, a.iter().zip(&b[..]).position(|(a, b)| a != b));
             });
         }
     });
     let dst = allocate(engine, 5000);
-    let ((_, dst), crc) =
-        shared.copy_crc32c(src.clone(), dst, 3).expect(ACCEPTS).wait().expect("it completes");
+    let ((_, dst), crc) = shared.copy_crc32c(src.clone(), dst, 3).expect(ACCEPTS).wait().expect(COMPLETES);
     assert_eq!((crc, &dst[..]), (crc32c(3, &src), &src[..]));
     let transfer = shared.copy_to_both(src.clone(), dst, allocate(engine, 5000)).expect(ACCEPTS);
-    let (_, dst, also) = transfer.wait().expect("it completes");
+    let (_, dst, also) = transfer.wait().expect(COMPLETES);
     assert!(dst[..] == src[..] && also[..] == src[..]);
 }
 
-/// Operations with results keep fences, before and after them.
+/// Operations with results are ordered by fences before and after them.
 pub fn answers_keep_fences(engine: &dyn DmaEngine) {
-    // All are in flight, unless they are over.
+    // `queued_len` makes the operations long enough to be in flight after their submission.
     let (q, len) = (queue(engine), queued_len(engine, 10_000));
     let request = MemoryRequest::new(len);
     let [mut src, mut other] = [allocate(engine, len), allocate(engine, len)];
@@ -162,39 +164,43 @@ pub fn answers_keep_fences(engine: &dyn DmaEngine) {
     let (src, other) = (src.freeze(), other.freeze());
     let window = engine.allocate_window(&request).expect("memory is allocated");
     for _ in 0..20 {
-        // A queue may have a depth of two.
+        // The queue may have a depth of 2, so these steps have at most two operations in flight.
         let first = q.copy(src.clone(), window.clone()).expect(ACCEPTS);
         q.fence();
         let crc = q.crc32c(window.clone(), 0).expect(ACCEPTS);
-        let (_, crc) = crc.wait().expect("it completes");
-        assert_eq!(crc, crc32c(0, &src), "a CRC behind a fence is of what was copied before");
-        first.wait().expect("it completes");
+        let (_, crc) = crc.wait().expect(COMPLETES);
+        assert_eq!(
+            crc,
+            crc32c(0, &src),
+            "a CRC behind a fence covers the bytes that were copied before the fence"
+        );
+        first.wait().expect(COMPLETES);
         let found = q.compare(src.clone(), window.clone()).expect(ACCEPTS);
         q.fence();
         let last = q.copy(other.clone(), window.clone()).expect(ACCEPTS);
-        last.wait().expect("it completes");
+        last.wait().expect(COMPLETES);
         assert_eq!(
-            found.wait().expect("it completes").1,
+            found.wait().expect(COMPLETES).1,
             None,
-            "nothing is written before what is behind the fence"
+            "an operation behind a fence writes nothing before earlier operations have ended"
         );
         if q.depth() < 3 {
             continue;
         }
-        // A result that is behind a fence, but not next to it.
+        // A copy is between the fence and the operation with a result.
         let first = q.copy(src.clone(), window.clone()).expect(ACCEPTS);
         q.fence();
         let second = q.copy(other.clone(), allocate(engine, len)).expect(ACCEPTS);
         let crc = q.crc32c(window.clone(), 0).expect(ACCEPTS);
-        let (_, crc) = crc.wait().expect("it completes");
-        assert_eq!(crc, crc32c(0, &src), "a CRC two places behind a fence");
-        first.wait().expect("it completes");
-        second.wait().expect("it completes");
+        let (_, crc) = crc.wait().expect(COMPLETES);
+        assert_eq!(crc, crc32c(0, &src), "a CRC that is submitted second after a fence");
+        first.wait().expect(COMPLETES);
+        second.wait().expect(COMPLETES);
     }
 }
 
-/// Several operations with results are in flight together. Each returns the result of its own operands, and a
-/// copy after a fence waits for all of them.
+/// Several operations with results are in flight at the same time. Each returns the result of its own
+/// operands, and a copy behind a fence waits for all of them.
 pub fn answers_are_in_flight_together(engine: &dyn DmaEngine) {
     let (q, len) = (queue(engine), queued_len(engine, 3000));
     if q.depth() < 2 {
@@ -214,14 +220,14 @@ pub fn answers_are_in_flight_together(engine: &dyn DmaEngine) {
         other.fill(0xEE);
         let last = q.copy(other, windows[0].clone()).expect(ACCEPTS);
         for (i, crc) in (0..).zip(crcs) {
-            let (_, crc) = crc.wait().expect("it completes");
+            let (_, crc) = crc.wait().expect(COMPLETES);
             assert_eq!(crc, crc32c(1, &sample(10 * round + i, len)), "CRC {i} of round {round}");
         }
-        last.wait().expect("it completes");
+        last.wait().expect(COMPLETES);
     }
 }
 
-/// Memory that the CPU cannot reach is compared, and its CRC is computed.
+/// Comparisons and CRCs work on imported memory, which the CPU cannot reach.
 pub fn imported_memory_is_answered_for(engine: &dyn DmaEngine) {
     const LEN: usize = 100_000;
     if !engine.info().capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
@@ -229,24 +235,21 @@ pub fn imported_memory_is_answered_for(engine: &dyn DmaEngine) {
     }
     let window = engine.allocate_window(&MemoryRequest::new(LEN).exportable(Access::all())).expect("memory");
     let bytes = sample(3, LEN);
-    window.write_at(0, &bytes).expect("it is local");
-    let export = window.export(Access::all()).expect("it is exported");
-    let far = engine.import(export.descriptor()).expect("it can be imported");
+    window.write_at(0, &bytes).expect("local memory can be written");
+    let export = window.export(Access::all()).expect("exportable memory is exported");
+    let far = engine.import(export.descriptor()).expect("an export can be imported");
     let q = queue(engine);
-    let (far, crc) = q.crc32c(far, 5).expect(ACCEPTS).wait().expect("it completes");
+    let (far, crc) = q.crc32c(far, 5).expect(ACCEPTS).wait().expect(COMPLETES);
     assert_eq!(crc, crc32c(5, &bytes));
     let mut near = allocate(engine, LEN);
     near.copy_from_slice(&bytes);
     near[LEN - 7] ^= 1;
-    let ((far, near), found) = q.compare(far, near).expect(ACCEPTS).wait().expect("it completes");
+    let ((far, near), found) = q.compare(far, near).expect(ACCEPTS).wait().expect(COMPLETES);
     assert_eq!(found, Some(LEN - 7));
-    let ((near, far), crc) = q.copy_crc32c(near, far, 1).expect(ACCEPTS).wait().expect("it completes");
+    let ((near, far), crc) = q.copy_crc32c(near, far, 1).expect(ACCEPTS).wait().expect(COMPLETES);
     assert_eq!(crc, crc32c(1, &near));
-    let (parts, crc) = q
-        .copy_crc32c(far.slice(..LEN / 2), far.slice(LEN / 2..), 2)
-        .expect(ACCEPTS)
-        .wait()
-        .expect("it completes");
-    assert_eq!(crc, crc32c(2, &near[..LEN / 2]), "the memory that only the device reaches");
-    assert_eq!(q.compare(parts.0, parts.1).expect(ACCEPTS).wait().expect("it completes").1, None);
+    let (parts, crc) =
+        q.copy_crc32c(far.slice(..LEN / 2), far.slice(LEN / 2..), 2).expect(ACCEPTS).wait().expect(COMPLETES);
+    assert_eq!(crc, crc32c(2, &near[..LEN / 2]), "the CRC of memory that only the device reaches");
+    assert_eq!(q.compare(parts.0, parts.1).expect(ACCEPTS).wait().expect(COMPLETES).1, None);
 }

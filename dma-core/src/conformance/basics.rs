@@ -1,4 +1,4 @@
-//! Cases: bytes arrive, for all sizes, shapes and numbers of operations.
+//! Cases: all bytes arrive, whatever the size, the shape and the number of operations.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,17 +14,20 @@ use crate::{
     HostMemory, MemoryRequest, PoolOptions, QueueOptions, Rows,
 };
 
-/// Limits are usable, and capabilities agree with the engine's behaviour.
+/// The engine's limits are usable, and queues follow them.
 pub fn info_is_consistent(engine: &dyn DmaEngine) {
     let info = engine.info();
     let limits = &info.limits;
     assert!(!info.backend.is_empty() && !info.device.is_empty(), "an engine has a name and a device");
-    assert!(limits.max_transfer >= 64, "a transfer of 64 bytes is possible");
+    assert!(limits.max_transfer >= 64, "`max_transfer` is at least 64 bytes");
     assert!(
         limits.max_segments >= 1,
-        "a descriptor has at least one segment on each side: `max_segments` is 0"
+        "`max_segments` is 0, but a descriptor has at least one segment on each side"
     );
-    assert!(limits.max_queue_depth >= 1, "a queue takes at least one descriptor: `max_queue_depth` is 0");
+    assert!(
+        limits.max_queue_depth >= 1,
+        "`max_queue_depth` is 0, but a queue accepts at least one descriptor"
+    );
     assert!(
         (1..=limits.max_queue_depth).contains(&limits.default_queue_depth),
         "`default_queue_depth` must be from 1 to `max_queue_depth`: {limits:?}"
@@ -34,10 +37,13 @@ pub fn info_is_consistent(engine: &dyn DmaEngine) {
         "alignments must be powers of two: {limits:?}"
     );
     let q = queue(engine);
-    assert_eq!(q.depth(), limits.default_queue_depth, "depth 0 asks for the default");
+    assert_eq!(q.depth(), limits.default_queue_depth, "a queue opened with depth 0 has the default depth");
     expect_all_completed(q.counters(), 0, "before the first operation");
     let deep = queue_of(engine, limits.max_queue_depth);
-    assert!(deep.depth() >= limits.max_queue_depth, "the greatest depth is granted");
+    assert!(
+        deep.depth() >= limits.max_queue_depth,
+        "a queue opened with the maximum depth has at least that depth"
+    );
 }
 
 /// Allocated memory is zeroed, has the requested alignment, and is writable.
@@ -45,7 +51,7 @@ pub fn allocation_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     for (len, align) in [(1, 1), (64, 64), (4096, 4096), (70_001, 4096), (100, 16_384)] {
         let request = MemoryRequest::new(len).with_align(align);
         let mut buffer = engine.allocate_with(&request).expect("memory is allocated");
-        assert_eq!(buffer.len(), len, "a region is as long as was asked for");
+        assert_eq!(buffer.len(), len, "a region has the requested length");
         assert_eq!(buffer.as_ptr().addr() % align, 0, "{len} bytes aligned to {align}");
         assert!(buffer.iter().all(|b| *b == 0), "allocated memory is zeroed");
         buffer.fill(0xff);
@@ -53,7 +59,7 @@ pub fn allocation_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     }
 }
 
-/// Copies of many sizes arrive whole.
+/// Copies of many sizes arrive complete.
 pub fn copies_of_every_size_arrive(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let sizes = (1..=130).chain([
@@ -81,7 +87,7 @@ pub fn copies_of_every_size_arrive(engine: &dyn DmaEngine) {
     }
 }
 
-/// Nothing beside the destination is written, at any alignment.
+/// Copies at any alignment write no bytes outside the destination.
 pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
     let q = queue(engine);
     for (offset, len) in [(0, 1), (1, 63), (3, 64), (7, 65), (64, 4096), (63, 8191), (4095, 2), (13, 100_000)]
@@ -99,21 +105,21 @@ pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
             expect_arrived(
                 &src,
                 &middle,
-                format_args!("a copy of {len} bytes from {src_offset} to {offset} of a region"),
+                format_args!("a copy of {len} bytes from offset {src_offset} to offset {offset} of a region"),
             );
             assert!(
                 dst.iter().chain(&after[..]).all(|b| *b == 0x5a),
-                "the bytes around {len} at {offset} are untouched"
+                "a copy of {len} bytes to offset {offset} does not change the bytes around them"
             );
         }
     }
 }
 
-/// Copies beyond the device's limit are split internally, and complete once.
+/// Copies longer than the device's limit are split internally, and each is reported as one completion.
 pub fn long_copies_are_split(engine: &dyn DmaEngine) {
     let max = engine.info().limits.max_transfer;
     let Some(max) = usize::try_from(max).ok().filter(|max| *max <= 32 << 20) else {
-        // This limit is longer than a test should copy.
+        // A copy beyond this limit is too long for a test.
         return;
     };
     let q = queue(engine);
@@ -128,15 +134,15 @@ pub fn long_copies_are_split(engine: &dyn DmaEngine) {
             q.copy(whole.slice(..len), allocate(engine, len)).expect(ACCEPTS).wait().expect(COMPLETES);
         expect_arrived(&src, &dst, format_args!("a copy of {len} bytes, over a limit of {max},"));
         let after = q.counters();
-        assert_eq!(after.completed - before.completed, 1, "one completion, however many pieces");
+        assert_eq!(after.completed - before.completed, 1, "a split copy is reported as one completion");
         assert!(
             after.descriptors - before.descriptors >= len.div_ceil(max) as u64,
-            "no piece is over the limit"
+            "no descriptor of a split copy is longer than the limit"
         );
         assert_eq!(
             after.bytes - before.bytes,
             len as u64,
-            "`bytes` counts a copy of {len} once, however many pieces"
+            "`bytes` counts the {len} bytes of a split copy once"
         );
     }
 }
@@ -153,29 +159,38 @@ pub fn fills_keep_their_pattern(engine: &dyn DmaEngine) {
         let mut middle = dst.split_off(5);
         let after = middle.split_off(len);
         let middle = q.fill(middle, pattern).expect(ACCEPTS).wait().expect(COMPLETES);
-        assert!(middle.iter().zip(pattern.iter().cycle()).all(|(a, b)| a == b), "{len} bytes of the pattern");
-        assert!(dst.iter().chain(&after[..]).all(|b| *b == 0xee), "nothing beside it");
+        assert!(
+            middle.iter().zip(pattern.iter().cycle()).all(|(a, b)| a == b),
+            "a fill writes {len} bytes of its pattern"
+        );
+        assert!(
+            dst.iter().chain(&after[..]).all(|b| *b == 0xee),
+            "a fill writes no bytes outside its destination"
+        );
     }
-    // Several patterns in flight at once.
+    // Fills with several patterns are in flight at once.
     let fills: Vec<_> = (0..20.min(q.depth()))
         .map(|i| (i, q.fill(allocate(engine, 5000), patterns[i % 3]).expect(ACCEPTS)))
         .collect();
     for (i, fill) in fills {
         let dst = fill.wait().expect(COMPLETES);
         let filled = dst.iter().zip(patterns[i % 3].iter().cycle()).all(|(a, b)| a == b);
-        assert!(filled, "fill {i} of several in flight was reported as done, and does not hold its pattern");
+        assert!(
+            filled,
+            "fill {i} of several in flight was reported as done, but its destination does not hold the pattern"
+        );
     }
     let scattered = vec![allocate(engine, 13), allocate(engine, 1), allocate(engine, 50)];
     let scattered = q.fill(scattered, patterns[2]).expect(ACCEPTS).wait().expect(COMPLETES);
     let written: Vec<u8> = scattered.iter().flat_map(|b| b.iter().copied()).collect();
     assert!(
         written.iter().zip(patterns[2].iter().cycle()).all(|(a, b)| a == b),
-        "one pattern over all pieces"
+        "the pattern of a scattered fill continues from one segment to the next"
     );
 }
 
-/// Lists on either side, longer than the device's limit and with segments of every size, arrive like one
-/// range.
+/// Lists as source or destination give the same result as one contiguous range. The lists are longer than the
+/// device's limit, and have segments of many sizes.
 pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let shapes: [(&[usize], &[usize]); 6] = [
@@ -204,7 +219,7 @@ pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
         let got: Vec<u8> = dst.iter().flat_map(|part| part.iter().copied()).collect();
         assert!(got == expected, "{from:?} to {to:?}");
     }
-    // Views of different kinds in one list.
+    // One list contains views of different types.
     let mut header = allocate(engine, 4);
     header.copy_from_slice(b"head");
     let mut payload = allocate(engine, 7);
@@ -214,8 +229,8 @@ pub fn lists_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     assert_eq!(&dst[..], b"headpayload");
 }
 
-/// Rows of one view are gathered and scattered: more than the device's limit, longer than a short operation,
-/// empty ones, repeated ones, and ones in no order. Nothing beside the rows is written.
+/// Rows of one view are gathered and scattered. The cases have more rows than the device's limit, long rows,
+/// empty rows, repeated rows, and rows in no order. No bytes outside the rows are written.
 pub fn rows_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let shapes: [&[(usize, usize)]; 6] = [
@@ -232,7 +247,7 @@ pub fn rows_are_gathered_and_scattered(engine: &dyn DmaEngine) {
         let mut table = allocate(engine, end);
         table.copy_from_slice(&sample(11, end));
         let gathered: Vec<u8> = rows.iter().flat_map(|&(at, len)| table[at..at + len].to_vec()).collect();
-        let from = Rows::new(table.freeze(), rows.to_vec()).expect("rows inside the view");
+        let from = Rows::new(table.freeze(), rows.to_vec()).expect("rows inside the view are accepted");
         let (from, dst) = q.copy(from, allocate(engine, total)).expect(ACCEPTS).wait().expect(COMPLETES);
         expect_arrived(&gathered, &dst, format_args!("a gather of {} rows", rows.len()));
         assert_eq!(from.into_parts().1, rows, "the rows are returned");
@@ -240,7 +255,7 @@ pub fn rows_are_gathered_and_scattered(engine: &dyn DmaEngine) {
         let mut expected = sample(12, end);
         let mut table = allocate(engine, end);
         table.copy_from_slice(&expected);
-        let to = Rows::new(table, rows.to_vec()).expect("rows inside the view");
+        let to = Rows::new(table, rows.to_vec()).expect("rows inside the view are accepted");
         let repeats = rows.len() > 1 && rows[0] == rows[1];
         let scattered = match q.copy(dst, to) {
             Err(e) if repeats => {
@@ -260,7 +275,7 @@ pub fn rows_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     }
 }
 
-/// Operations of no bytes complete, in all forms, and are counted.
+/// Operations of zero bytes complete and are counted, whatever their type.
 pub fn empty_operations_complete(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let empty = || allocate(engine, 1).split_to(0);
@@ -269,11 +284,11 @@ pub fn empty_operations_complete(engine: &dyn DmaEngine) {
     q.copy(Vec::<crate::BufferMut>::new(), empty()).expect(ACCEPTS).wait().expect(COMPLETES);
     q.submit(Batch::<crate::BufferMut, crate::BufferMut>::new()).expect(ACCEPTS).wait().expect(COMPLETES);
     let counters = q.counters();
-    expect_all_completed(counters, 3, "after three operations and an empty batch, all of no bytes");
-    assert_eq!(counters.bytes, 0, "operations of no bytes move none");
+    expect_all_completed(counters, 3, "after three operations of zero bytes and an empty batch");
+    assert_eq!(counters.bytes, 0, "operations of zero bytes do not count as moved bytes");
 }
 
-/// A queue completes its whole depth of operations in flight, several times.
+/// A queue that is full completes all its operations, several times in a row.
 pub fn many_in_flight(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let depth = q.depth().min(1000);
@@ -286,7 +301,7 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
                 q.copy(src, allocate(engine, len)).expect("a queue accepts operations up to its depth")
             })
             .collect();
-        // The transfers are taken in another order than that of submission.
+        // The transfers are waited for in the reverse order of submission.
         for transfer in transfers.into_iter().rev() {
             let (src, dst) = transfer.wait().expect(COMPLETES);
             expect_arrived(
@@ -296,7 +311,7 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
             );
         }
     }
-    expect_all_completed(q.counters(), 3 * depth as u64, "after all were waited for");
+    expect_all_completed(q.counters(), 3 * depth as u64, "after all transfers were waited for");
 }
 
 /// Memory of 0 bytes is allocated, registered, taken from pools, copied, exported and imported like any other
@@ -309,7 +324,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
     let request = MemoryRequest::new(0).with_align(1 << 16);
     if capabilities.contains(Capabilities::ALLOCATE) {
         let aligned = engine.allocate_with(&request).expect("0 bytes are allocated");
-        assert!(aligned.as_ptr().addr().is_multiple_of(1 << 16), "with the alignment that was requested");
+        assert!(aligned.as_ptr().addr().is_multiple_of(1 << 16), "0 bytes have the requested alignment");
         destinations.extend([engine.allocate(0).expect("0 bytes are allocated"), aligned]);
         let pool = BufferPool::new(engine, &PoolOptions::new().with_class(64, 1)).expect("a pool");
         let _all = pool.try_get(64).expect("a buffer is free");
@@ -322,7 +337,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
     }
     if capabilities.contains(Capabilities::REGISTER) {
         let memory = engine.register(HostMemory::from_owner(Vec::new())).expect("0 bytes are registered");
-        assert_eq!(memory.into_owner::<Vec<u8>>().expect("the owner comes back"), [0; 0]);
+        assert_eq!(memory.into_owner::<Vec<u8>>().expect("the owner is returned"), [0; 0]);
         destinations
             .push(engine.register(HostMemory::from_owner(Vec::new())).expect("0 bytes are registered"));
         sources.push(engine.register_read_only(bytes::Bytes::new()).expect("0 bytes are registered"));
@@ -333,34 +348,42 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
     for source in &sources {
         for destination in &mut destinations {
             let empty = std::mem::replace(destination, allocate(engine, 1));
-            assert!(empty.is_empty() && empty.region().is_empty(), "it has no bytes");
+            assert!(
+                empty.is_empty() && empty.region().is_empty(),
+                "memory of 0 bytes is an empty view of an empty region"
+            );
             let (_, empty) = q.copy(source.clone(), empty).expect(ACCEPTS).wait().expect(COMPLETES);
             *destination = q.fill(empty, [7; 8]).expect(ACCEPTS).wait().expect(COMPLETES);
         }
     }
-    // A list has empty views among others.
+    // This list contains empty views and one that is not empty.
     let mut full = allocate(engine, 10);
     full.fill(7);
     let list = (allocate(engine, 0), full, allocate(engine, 0));
     let (_, arrived) = q.copy(list, allocate(engine, 10)).expect(ACCEPTS).wait().expect(COMPLETES);
-    expect_arrived(&[7; 10], &arrived, "a list of which two parts have no bytes");
+    expect_arrived(&[7; 10], &arrived, "a list with two parts of 0 bytes");
     let other = super::ReferenceEngine::new(super::ReferenceOptions::default());
     let refused = q.copy(allocate(&other, 0), allocate(engine, 0)).expect_err("another engine's");
-    expect_kind(&refused, ErrorKind::WrongEngine, "memory is used on its own engine's queues");
+    expect_kind(&refused, ErrorKind::WrongEngine, "queues refuse memory of another engine");
     if capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
         let request = MemoryRequest::new(0).exportable(Access::READ);
         let window = engine.allocate_window(&request).expect("0 bytes are allocated");
         let export = window.export(Access::READ).expect("0 bytes are exported");
         let bytes = export.descriptor().to_bytes();
-        let descriptor = ExportDescriptor::from_bytes(&bytes).expect("it survives the wire");
+        let descriptor = ExportDescriptor::from_bytes(&bytes)
+            .expect("an export descriptor can be converted to bytes and back");
         let remote = engine.import(&descriptor).expect("0 bytes are imported");
-        assert_eq!((remote.len(), remote.region().access()), (0, Access::READ), "as they were exported");
+        assert_eq!(
+            (remote.len(), remote.region().access()),
+            (0, Access::READ),
+            "an import of 0 bytes has the length and rights of the export"
+        );
         q.copy(remote, allocate(engine, 0)).expect(ACCEPTS).wait().expect(COMPLETES);
-        export.revoke(SOON).expect("no copy is in flight");
+        export.revoke(SOON).expect("an export that no copy uses is revoked");
     }
 }
 
-/// A full queue returns the operands, and accepts them once there is room.
+/// A full queue returns the operands, and accepts them when there is room again.
 pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
     let (q, len) = (queue_of(engine, 4), queued_len(engine, 64));
     let mut transfers = Vec::new();
@@ -368,21 +391,21 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
     for _ in 0..depth {
         transfers.push(q.copy(allocate(engine, len), allocate(engine, len)).expect(ACCEPTS));
     }
-    assert_eq!(q.available(), 0, "a queue of {depth} with {depth} operations in flight has no room");
+    assert_eq!(q.available(), 0, "a queue of depth {depth} with {depth} operations in flight has no room");
     let mut src = allocate(engine, len);
     src.fill(9);
     let refused = q.copy(src, allocate(engine, len)).expect_err("a full queue refuses");
-    expect_kind(&refused, ErrorKind::QueueFull, "a full queue says so");
-    let (src, dst) = refused.into_operands().expect("a refusal gives the operands back");
-    assert_eq!(q.counters().full, 1, "`full` counts what was handed back");
+    expect_kind(&refused, ErrorKind::QueueFull, "a full queue refuses operations with `QueueFull`");
+    let (src, dst) = refused.into_operands().expect("a refusal returns the operands");
+    assert_eq!(q.counters().full, 1, "`full` counts the operations that were handed back");
     transfers.pop().expect("there is one").wait().expect(COMPLETES);
     let (_, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
-    expect_arrived(&vec![9; len], &dst, "a copy that was refused once");
+    expect_arrived(&vec![9; len], &dst, "a copy that was refused at first");
 }
 
-/// Operations that the [executor](crate::InlineExecutor) takes are done when they are submitted: they arrive,
-/// are counted, take no place in the queue, and keep fences. Longer ones are in flight. Skipped on an engine
-/// without an executor.
+/// Operations that are short enough for the [inline executor](crate::InlineExecutor) are done when they have
+/// been submitted. They are counted, take no place in the queue, and obey fences. Longer operations are in
+/// flight. The case is skipped on an engine without an executor.
 pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     let limit = inline_limit(engine);
     if limit == 0 {
@@ -397,16 +420,24 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     let room = q.available();
     let held: Vec<_> = (0..2 * q.depth() as u64).map(|seed| hold(limit, seed)).collect();
     let counters = q.counters();
-    assert_eq!((q.available(), counters.in_flight), (room, 0), "what is done takes no place");
+    assert_eq!(
+        (q.available(), counters.in_flight),
+        (room, 0),
+        "an operation that is done takes no place in the queue"
+    );
     let n = held.len() as u64;
-    assert_eq!((counters.completed, counters.descriptors), (n, 0), "every one counts");
-    assert_eq!(counters.bytes, n * limit as u64, "all bytes count");
+    assert_eq!(
+        (counters.completed, counters.descriptors),
+        (n, 0),
+        "`completed` counts every short operation, and `descriptors` none"
+    );
+    assert_eq!(counters.bytes, n * limit as u64, "`bytes` counts the bytes of short operations");
     for transfer in held {
-        assert!(transfer.is_done(), "it was done when it was submitted");
+        assert!(transfer.is_done(), "a short operation is done when it has been submitted");
         let (src, dst) = transfer.wait().expect(COMPLETES);
         expect_arrived(&src, &dst, "a short copy");
     }
-    // While an operation is in flight, a short one waits for a fence as any other does.
+    // While an operation is in flight, a short operation behind a fence waits for it.
     let window = allocate(engine, limit + 1).share();
     let mut src = allocate(engine, limit + 1);
     src.copy_from_slice(&sample(7, limit + 1));
@@ -418,13 +449,17 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     expect_arrived(&sample(7, limit + 1)[..limit], &dst, "a short copy behind a fence");
     long.wait().expect(COMPLETES);
     let again = hold(limit, 3);
-    assert_eq!(q.counters().in_flight, 0, "nothing is in flight, so a short operation is done at once");
+    assert_eq!(
+        q.counters().in_flight,
+        0,
+        "a short operation is not in flight, because nothing was before it"
+    );
     expect_all_completed(q.close(SOON), n + 3, "after the close");
-    assert!(again.is_done(), "it needs no queue");
+    assert!(again.is_done(), "a transfer that is done stays done after its queue is closed");
     again.wait().expect(COMPLETES);
 }
 
-/// A batch completes as a whole, returns its operands in order, and can be reused.
+/// A batch completes when all its copies have completed. It returns its operands in order, and can be reused.
 pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut batch: Batch<_, _> = (0..50_u8)
@@ -441,25 +476,25 @@ pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
         let before = q.counters();
         batch = q.submit(batch).expect(ACCEPTS).wait().expect(COMPLETES);
         let after = q.counters();
-        assert_eq!(after.completed - before.completed, 50, "every copy counts");
+        assert_eq!(after.completed - before.completed, 50, "`completed` counts every copy of a batch");
         for (i, (src, dst)) in (0_u8..).zip(batch.iter()) {
             assert!(src[..] == dst[..] && dst[0] == round && dst[99] == i, "copy {i} of round {round}");
         }
     }
-    // If one copy is invalid, none is submitted.
+    // If one copy of a batch is invalid, no copy of the batch is submitted.
     batch.push(allocate(engine, 1), allocate(engine, 2));
     let refused = q.submit(batch).expect_err("lengths differ");
-    expect_kind(&refused, ErrorKind::LengthMismatch, "source and destination have one length");
+    expect_kind(&refused, ErrorKind::LengthMismatch, "source and destination must have the same length");
     assert!(refused.to_string().contains("copy 50"), "{refused}");
-    assert_eq!(refused.into_operands().expect("the batch comes back").len(), 51);
-    assert_eq!(q.counters().submitted, 150, "of a batch that is refused nothing is submitted");
+    assert_eq!(refused.into_operands().expect("a refusal returns the batch").len(), 51);
+    assert_eq!(q.counters().submitted, 150, "no copy of a refused batch is submitted");
 }
 
-/// An operation behind a fence sees the bytes written before the fence.
+/// An operation behind a fence sees the bytes that were written by operations before the fence.
 pub fn fences_keep_order(engine: &dyn DmaEngine) {
     let q = queue(engine);
-    // A chain of copies, each of which reads the destination of the previous one. Each link has its own
-    // window, so that the copies may overlap in time.
+    // Each copy reads the destination of the previous copy. Each destination is a window of its own, so only
+    // the fences prevent the copies from running at the same time.
     let window = |byte: u8| {
         let mut buffer = allocate(engine, 70_000);
         buffer.fill(byte);
@@ -482,16 +517,16 @@ pub fn fences_keep_order(engine: &dyn DmaEngine) {
     }
 }
 
-/// A wait with a deadline returns by it, and the transfer can be waited for again.
+/// A wait with a deadline returns at the deadline, and the transfer can be waited for again.
 pub fn waits_have_deadlines(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut transfer = q.copy(allocate(engine, 1 << 20), allocate(engine, 1 << 20)).expect(ACCEPTS);
     // The operation may or may not have ended by then; both are correct.
     if let Err(e) = transfer.wait_until(Instant::now()) {
-        expect_kind(&e, ErrorKind::TimedOut, "a wait that is not over by its deadline says so");
+        expect_kind(&e, ErrorKind::TimedOut, "a wait that reaches its deadline fails with `TimedOut`");
     }
     transfer.wait_for(SOON).expect(COMPLETES);
-    assert!(transfer.is_done(), "a transfer that was waited for is done");
+    assert!(transfer.is_done(), "a transfer is done after a wait for it");
     transfer.wait().expect(COMPLETES);
 }
 
@@ -505,8 +540,8 @@ impl Wake for Count {
     }
 }
 
-/// Transfers are futures: they complete without any runtime if they are polled, and a pending one arranges to
-/// be polled again.
+/// Transfers are futures. They complete without a runtime if they are polled. A pending transfer without a
+/// driver wakes its task, so that it is polled again.
 pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let count = std::sync::Arc::new(Count::default());
@@ -532,19 +567,22 @@ pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
                 Poll::Pending => {
                     assert!(
                         count.0.load(std::sync::atomic::Ordering::SeqCst) > woken,
-                        "without a driver, a pending transfer asks to be polled again"
+                        "without a driver, a pending transfer wakes its task"
                     );
                     true
                 }
             }
         });
         let left = transfers.len();
-        assert!(started.elapsed() < SOON, "{COMPLETES}: {left} copies that were polled for {SOON:?} are not");
+        assert!(
+            started.elapsed() < SOON,
+            "{COMPLETES}: {left} copies are not done after {SOON:?} of polling"
+        );
     }
 }
 
-/// With a driver, waiting tasks are woken when the file descriptor is readable, and sleeping on it misses no
-/// completion.
+/// With a driver, waiting tasks are woken when the file descriptor is readable. A thread that sleeps on the
+/// descriptor misses no completion.
 pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
     use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -569,16 +607,16 @@ pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
         let started = Instant::now();
         while Pin::new(&mut transfer).poll(&mut context).is_pending() {
             let woken = count.0.load(std::sync::atomic::Ordering::SeqCst);
-            driver.run().expect("a driver arms the descriptor");
+            driver.run().expect("a driver can arm its file descriptor");
             if count.0.load(std::sync::atomic::Ordering::SeqCst) == woken {
                 let second = Timespec { tv_sec: 1, tv_nsec: 0 };
                 // The task was not woken, so the descriptor must become readable.
                 rustix::event::poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&second))
-                    .expect("poll works");
+                    .expect("`poll` on a driver's file descriptor works");
             }
             assert!(
                 started.elapsed() < SOON,
-                "a completion makes the event fd of an armed queue readable: within {SOON:?} it was not, or the copy was not reported"
+                "a completion makes the event fd of an armed queue readable, but within {SOON:?} the fd was not readable or the copy was not reported"
             );
         }
         std::mem::forget(transfer);
@@ -586,11 +624,15 @@ pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
     let _ = q.close(Duration::from_secs(5));
 }
 
-/// Every token is reported once, after its operation has ended, and not for transfers that were dropped.
+/// Every token is reported once, after its operation has ended. Tokens of dropped transfers are not reported.
 pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
     let (q, len) = (queue(engine), queued_len(engine, 3000));
     let mut tokens = Vec::new();
-    assert_eq!(q.wait_tokens(&mut tokens, Instant::now()).expect("nothing to wait for"), 0);
+    assert_eq!(
+        q.wait_tokens(&mut tokens, Instant::now())
+            .expect("waiting for tokens returns at once if no token is in flight"),
+        0
+    );
     let count = 10.min(q.depth());
     let mut first = 0;
     for wait in [true, false] {
@@ -604,25 +646,26 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
                 Some(transfer)
             })
             .collect();
-        // The operation ends as any other, but no code waits for its token.
+        // The operation completes, but the token of a dropped transfer is not reported.
         drop(transfers[0].take());
         q.flush();
         let begun = Instant::now();
         while transfers.iter().any(Option::is_some) {
             if wait {
                 let reported = q.wait_tokens(&mut tokens, begun + SOON).expect(COMPLETES);
-                assert!(reported > 0, "tokens are in flight");
+                assert!(reported > 0, "a wait for tokens in flight reports at least one");
             } else {
                 q.poll_tokens(&mut tokens);
             }
             for token in tokens.drain(..) {
                 let transfer = transfers.get_mut((token as usize).wrapping_sub(first)).and_then(Option::take);
-                let transfer = transfer.unwrap_or_else(|| panic!("token {token} is not in flight"));
+                let transfer =
+                    transfer.unwrap_or_else(|| panic!("token {token} is reported, but is not in flight"));
                 assert!(transfer.is_done(), "a token is reported when its operation has ended");
                 let (src, dst) = transfer.wait().expect(COMPLETES);
                 expect_arrived(&src, &dst, format_args!("the copy with token {token}"));
             }
-            assert!(begun.elapsed() < SOON, "{COMPLETES}: within {SOON:?} not all tokens were reported");
+            assert!(begun.elapsed() < SOON, "{COMPLETES}: some tokens were not reported within {SOON:?}");
         }
         first += count;
     }
@@ -633,7 +676,11 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
         assert!(begun.elapsed() < SOON, "{COMPLETES}");
     }
     q.set_token(&transfer, 7);
-    assert_eq!((q.poll_tokens(&mut tokens), &tokens[..]), (1, &[7][..]), "an operation that had ended");
+    assert_eq!(
+        (q.poll_tokens(&mut tokens), &tokens[..]),
+        (1, &[7][..]),
+        "a token that is set after its operation has ended is reported"
+    );
     transfer.wait().expect(COMPLETES);
     assert_eq!(q.poll_tokens(&mut tokens), 0, "each token is reported once");
 }

@@ -1,4 +1,4 @@
-//! Tests that the cases detect engines that break the contract, and name the rule.
+//! Tests that the cases detect engines that break the contract, and that the message names the broken rule.
 #![expect(unsafe_code, reason = "implements the raw traits")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +41,7 @@ impl Broken {
 }
 
 // SAFETY: every call goes to the reference engine. Only the reports of its queues are wrong, and these tests
-// keep all memory until the end.
+// keep all memory until they end.
 unsafe impl DmaEngine for Broken {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
@@ -74,12 +74,12 @@ struct BrokenQueue {
     inner: Box<dyn RawQueue>,
     fault: Fault,
     taken: u64,
-    /// The third copy, while it is in flight: its token and destination.
+    /// Token and destination of the third copy, while it is in flight.
     third: Option<(u64, Segment)>,
 }
 
-// SAFETY: every call goes to the inner queue. Only the third copy differs: it is written once more within its
-// destination, before it is reported.
+// SAFETY: every call goes to the inner queue. The only additional write is to the third copy's destination,
+// before that copy is reported.
 unsafe impl RawQueue for BrokenQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -116,7 +116,7 @@ unsafe impl RawQueue for BrokenQueue {
                 completions[n] = completions[at];
                 return n + 1;
             }
-            // If there is no room, replaces another report.
+            // If the array is full, this report replaces another one.
             Fault::Twice => completions[(at + 1) % n] = completions[at],
             // SAFETY: the copy has not been reported, so its destination belongs to the device.
             Fault::Wrong => unsafe { *dst.addr.as_ptr() ^= 0xff },
@@ -139,11 +139,12 @@ unsafe impl RawQueue for BrokenQueue {
 
 /// Returns the panic message of `case` on an engine with this fault.
 fn complaint(fault: Fault, case: fn(&dyn DmaEngine)) -> String {
-    let panicked = catch_unwind(AssertUnwindSafe(|| case(&Broken::new(fault)))).expect_err("it is broken");
-    *panicked.downcast::<String>().expect("cases panic with what they have to say")
+    let panicked = catch_unwind(AssertUnwindSafe(|| case(&Broken::new(fault))))
+        .expect_err("a case panics on a broken engine");
+    *panicked.downcast::<String>().expect("cases panic with a message")
 }
 
-/// Cases, and a part of the message that each must have.
+/// A case, and the texts that its panic message must contain.
 type Expected<'a> = (fn(&dyn DmaEngine), &'a [&'a str]);
 
 /// Checks that each case reports the expected message for an engine with this fault. The cases run at the
@@ -153,8 +154,11 @@ fn expect_complaints(fault: Fault, expected: &[Expected<'_>]) {
         let complaints: Vec<_> =
             expected.iter().map(|(case, _)| scope.spawn(|| complaint(fault, *case))).collect();
         for (i, (complaint, (_, words))) in complaints.into_iter().zip(expected).enumerate() {
-            let said = complaint.join().expect("a complaint");
-            assert!(words.iter().all(|word| said.contains(word)), "{words:?} in what case {i} says: {said}");
+            let said = complaint.join().expect("the case panicked with a message");
+            assert!(
+                words.iter().all(|word| said.contains(word)),
+                "the message of case {i} must contain {words:?}: {said}"
+            );
         }
     });
 }
@@ -169,8 +173,8 @@ fn a_completion_that_is_lost_is_said_to_be_missing() {
             (many_in_flight, &[COMPLETES, "timed out"]),
             (copies_of_every_size_arrive, &[COMPLETES, "timed out"]),
             (shared_queues_serve_threads, &[COMPLETES, "timed out"]),
-            (dropped_transfers_finish, &[COMPLETES, "none of 1 copies did within 10s"]),
-            (futures_resolve_anywhere, &[COMPLETES, "1 copies that were polled for 10s are not"]),
+            (dropped_transfers_finish, &[COMPLETES, "none of 1 copies was reported within 10s"]),
+            (futures_resolve_anywhere, &[COMPLETES, "1 copies are not done after 10s of polling"]),
             (closing_accounts_for_everything, &[COUNTED, "the missing ones were never reported"]),
             (shared_queues_close_cleanly, &[COUNTED, "the missing ones were never reported"]),
         ],

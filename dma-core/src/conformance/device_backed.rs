@@ -14,17 +14,17 @@ use crate::{
     QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
 
-/// Time after which a staging copy counts as lost.
+/// Timeout of a staging copy.
 const STAGING: Duration = Duration::from_secs(10);
 
-/// An engine whose operations run on device memory, although its users see host memory.
+/// An engine whose users see host memory, but whose operations run on device memory.
 ///
 /// Each region of host memory has a shadow of the same length in the inner engine's device memory. A queue
 /// copies the sources of an operation to their shadows, runs the operation on shadows, and copies the
 /// destinations back before it reports the operation. The inner engine moves all bytes, so a test that
 /// compares bytes in buffers checks the engine's operations on device memory.
 ///
-/// It is for tests only, because `submit` and `poll` wait for staging copies.
+/// Use this engine in tests only, because `submit` and `poll` wait for staging copies.
 pub struct DeviceBacked<E> {
     inner: E,
     info: EngineInfo,
@@ -34,8 +34,8 @@ pub struct DeviceBacked<E> {
 }
 
 impl<E: DmaEngine> DeviceBacked<E> {
-    /// Backs every region of `inner` by device memory if `shadow_every` is 1, every second one if it is 2,
-    /// so that operations have operands in both places.
+    /// Gives every region of `inner` a shadow in device memory if `shadow_every` is 1, and every second
+    /// region if it is 2. With 2, operations have operands in both places.
     ///
     /// # Errors
     ///
@@ -48,10 +48,10 @@ impl<E: DmaEngine> DeviceBacked<E> {
                 "an engine without device memory, host memory and two queues",
             )
             .with_backend(info.backend)
-            .with_hint("open an engine that has them, such as `sim:device_memory=256M`"));
+            .with_hint("open an engine that has all three, such as `sim:device_memory=256M`"));
         }
-        // Bytes are copied back when an operation is reported, so the planner must hold operations back at
-        // fences.
+        // The bytes of an operation are copied back when it is reported, so the engine cannot declare
+        // `FENCE`. The planner holds operations back at fences instead.
         info.capabilities -= Capabilities::FENCE
             | Capabilities::ALLOCATE_DEVICE
             | Capabilities::REGISTER_DEVICE
@@ -67,7 +67,7 @@ impl<E: DmaEngine> DeviceBacked<E> {
         })
     }
 
-    /// Makes a region from one of the inner engine, with a shadow for every `shadow_every`th region.
+    /// Wraps a region of the inner engine. Every `shadow_every`th region gets a shadow.
     fn region(&self, host: Box<dyn RawRegion>, align: usize, may_shadow: bool) -> Result<Box<dyn RawRegion>> {
         let own = *host.info();
         let number = self.regions.next.fetch_add(1, Ordering::Relaxed);
@@ -113,15 +113,15 @@ impl Regions {
     /// Returns the segment in the host region, and the corresponding segment of its shadow.
     fn translate(&self, segment: Segment) -> (Segment, Option<Segment>) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.get(&segment.key.0).expect("a descriptor names a registered region");
+        let entry = entries.get(&segment.key.0).expect("a descriptor's segments lie in registered regions");
         let offset = (segment.addr.0 - entry.host.addr.0) as usize;
         let of = |info: RegionInfo| info.segment(offset, segment.len);
         (of(entry.host), entry.shadow.map(of))
     }
 }
 
-// SAFETY: `info` is that of the inner engine with fewer capabilities, and queues accept what the inner
-// engine's queues accept.
+// SAFETY: `info` is the inner engine's info with fewer capabilities, and queues accept the descriptors that
+// the inner engine's queues accept.
 unsafe impl<E: DmaEngine> DmaEngine for DeviceBacked<E> {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -134,7 +134,7 @@ unsafe impl<E: DmaEngine> DmaEngine for DeviceBacked<E> {
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         request.validate_for_host()?;
         let host = self.inner.allocate_raw(request)?;
-        // Memory for peers gets no shadow, because peers would not see it.
+        // Exportable memory gets no shadow, because peers would not see the bytes in the shadow.
         self.region(host, request.align, request.export.is_empty())
     }
 
@@ -177,8 +177,8 @@ impl Drop for Shadowed {
     }
 }
 
-// SAFETY: the memory is that of the host region, which lives as long. Queues access it only as submitted
-// descriptors require.
+// SAFETY: the memory belongs to the host region, which lives as long as this value. Queues access it only as
+// submitted descriptors require.
 unsafe impl RawRegion for Shadowed {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -198,7 +198,7 @@ unsafe impl RawRegion for Shadowed {
 #[derive(Debug)]
 struct InFlight {
     token: u64,
-    /// Copies from shadows to host memory, which are made before the operation is reported.
+    /// Copies from shadows to host memory. They are made before the operation is reported.
     back: Vec<(Segment, Segment)>,
 }
 
@@ -232,14 +232,15 @@ impl BackedQueue {
         while self.staging.poll(&mut completions) == 0 {
             assert!(
                 begun.elapsed() < STAGING,
-                "a copy between host memory and device memory is not reported"
+                "a copy between host memory and device memory was not reported in time"
             );
             std::thread::yield_now();
         }
         completions[0].outcome
     }
 
-    /// Returns the shadow of a source after copying the bytes to it, or the host segment if it has none.
+    /// Copies the bytes of a source to its shadow and returns the shadow. Returns the host segment if the
+    /// source has no shadow.
     ///
     /// # Safety
     ///
@@ -248,7 +249,7 @@ impl BackedQueue {
         let (host, shadow) = self.regions.translate(segment);
         let Some(shadow) = shadow else { return Ok(host) };
         // SAFETY: the source is not written while the operation is in flight. Other operations may copy the
-        // same bytes of a shared source to the shadow, which does not change them.
+        // same source to the shadow, but they write the bytes that are already there.
         match unsafe { self.stage(host, shadow) } {
             Outcome::Done => Ok(shadow),
             Outcome::Failed(kind) => Err(Error::new(kind, "a copy to device memory failed")),
@@ -300,8 +301,8 @@ impl BackedQueue {
                 Descriptor::copy_to_both(token, src[0], &both)
             }
         };
-        // SAFETY: the caller meets the requirements for the host bytes. The shadows correspond to them, so no
-        // other operation conflicts with them.
+        // SAFETY: the caller ensures that no operation in flight conflicts with this one on the host bytes.
+        // Each shadow belongs to one host range, so no operation conflicts on the shadows either.
         let taken = unsafe { self.main.submit(&[inner]) }?;
         if taken == 1 {
             self.slots[slot] = Some(InFlight { token: descriptor.token(), back });
@@ -346,7 +347,7 @@ unsafe impl RawQueue for BackedQueue {
         let n = self.main.poll(completions);
         for completion in &mut completions[..n] {
             let ended = self.slots.get_mut(completion.token as usize).and_then(Option::take);
-            let ended = ended.expect("the engine within reports a descriptor that is in flight");
+            let ended = ended.expect("the inner engine reports only descriptors that are in flight");
             completion.token = ended.token;
             for (from, to) in ended.back {
                 if completion.outcome != Outcome::Done {

@@ -1,14 +1,14 @@
-//! Failure messages of cases: the contract's requirement, and the engine's behaviour.
+//! Failure messages of cases. Each states the contract's requirement and the engine's behaviour.
 
 use std::fmt::Display;
 
 use crate::{Counters, Error, ErrorKind};
 
 /// The requirement on an operation that is submitted to a queue with room.
-pub(super) const ACCEPTS: &str = "a queue with room takes an operation that is right";
+pub(super) const ACCEPTS: &str = "a queue with room accepts a valid operation";
 
 /// The requirement on an operation that was accepted.
-pub(super) const COMPLETES: &str = "a device that is well reports every descriptor it took as done, once";
+pub(super) const COMPLETES: &str = "a device without faults reports every accepted descriptor as done, once";
 
 /// Panics unless `dst` holds the bytes of `src`, because a copy that is reported as done must be complete.
 #[track_caller]
@@ -19,7 +19,7 @@ pub(super) fn expect_arrived(src: &[u8], dst: &[u8], what: impl Display) {
     let wrong = || src.iter().zip(dst).enumerate().filter(|(_, (s, d))| s != d);
     let first = wrong().next().map_or(src.len().min(dst.len()), |(at, _)| at);
     panic!(
-        "{what} was reported as done, so all its bytes must be in place: of {} bytes {} are wrong, the first at {first} ({:?} instead of {:?})",
+        "{what} was reported as done, so all its bytes must be in place, but of {} bytes {} are wrong, the first at {first} ({:?} instead of {:?})",
         src.len(),
         wrong().count(),
         dst.get(first),
@@ -34,7 +34,7 @@ pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: im
     assert!(
         (submitted, completed, in_flight) == (operations, operations, 0),
         "{when}, all of {operations} operations must be completed, each counted once: {submitted} were submitted, {completed} completed, \
-         {failed} failed, {aborted} were aborted, {abandoned} abandoned, {in_flight} are in flight. the missing ones were never reported, or not as done",
+         {failed} failed, {aborted} were aborted, {abandoned} abandoned, {in_flight} are in flight; the missing ones were never reported, or not as done",
     );
 }
 

@@ -1,4 +1,4 @@
-//! Cases: memory outlives the device's accesses, in whatever order values are dropped.
+//! Cases: memory outlives the device's accesses, in whatever order a program drops its values.
 #![expect(unsafe_code, reason = "accesses registered memory as C code does")]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest};
 
-/// A dropped transfer continues, and its slot and memory become free.
+/// The operation of a dropped transfer continues. When it has ended, its slot and its memory become free.
 pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let source = allocate(engine, 10_000).freeze();
@@ -26,14 +26,14 @@ pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
             }
             assert!(
                 since.elapsed() < SOON,
-                "{COMPLETES}, with or without a waiter: none of {left} copies did within {SOON:?}"
+                "{COMPLETES}, with or without a waiter: none of {left} copies was reported within {SOON:?}"
             );
         }
     }
-    expect_all_completed(q.counters(), 3 * q.depth() as u64, "after the last one made room");
+    expect_all_completed(q.counters(), 3 * q.depth() as u64, "after all copies have ended");
     let region = source.region().clone();
     drop(source);
-    region.deregister().expect("nothing uses the memory any more");
+    region.deregister().expect("memory that nothing uses is deregistered");
 }
 
 /// A forgotten transfer leaks only its memory.
@@ -44,7 +44,7 @@ pub fn forgotten_transfers_are_harmless(engine: &dyn DmaEngine) {
     expect_all_completed(counters, 1, "after the close");
 }
 
-/// Closing a queue waits for its operations, and each of them is counted in exactly one counter.
+/// Closing a queue waits for its operations, and counts each of them in exactly one counter.
 pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let held: Vec<_> = (0..8.min(q.depth() / 2 + 1))
@@ -63,7 +63,7 @@ pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
     }
 }
 
-/// Dropping a queue lets its transfers complete.
+/// Dropping a queue waits until its transfers have completed.
 pub fn dropping_a_queue_completes_its_transfers(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 3000);
@@ -72,11 +72,11 @@ pub fn dropping_a_queue_completes_its_transfers(engine: &dyn DmaEngine) {
     let unheld = q.copy(allocate(engine, 3000), allocate(engine, 3000));
     drop(unheld);
     drop(q);
-    let (_, dst) = transfer.wait().expect("dropping a queue waits for what is in flight");
+    let (_, dst) = transfer.wait().expect("dropping a queue waits for its operations in flight");
     expect_arrived(&[3; 3000], &dst, "a copy that the drop of its queue completed");
 }
 
-/// Memory and queues stay valid after the handles that they came from are dropped.
+/// Views stay valid after other handles of their region and their queue are dropped.
 pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 64);
@@ -91,33 +91,36 @@ pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
     expect_arrived(&tail, &dst, "a copy");
 }
 
-/// A region cannot be deregistered while it is in use, and can be afterwards.
+/// A region that is in use cannot be deregistered. When it is no longer in use, it can.
 pub fn deregistration_refuses_while_in_use(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let src = allocate(engine, 4096);
     let region = src.region().clone();
     let transfer = q.copy(src, allocate(engine, 4096)).expect(ACCEPTS);
-    let (region, e) = region.deregister().expect_err("a transfer names it");
-    expect_kind(&e, ErrorKind::InUse, "a region that a transfer names is in use");
+    let (region, e) = region.deregister().expect_err("a transfer uses the region");
+    expect_kind(&e, ErrorKind::InUse, "a region that a transfer uses cannot be deregistered");
     let (src, _) = transfer.wait().expect(COMPLETES);
-    let (region, _) = region.deregister().expect_err("a view names it");
+    let (region, _) = region.deregister().expect_err("a view of the region exists");
     drop(src);
-    assert!(region.deregister().expect("nothing names it").is_none(), "the engine's own memory is freed");
+    assert!(
+        region.deregister().expect("a region without views is deregistered").is_none(),
+        "deregistering memory that the engine allocated frees it"
+    );
 }
 
-/// Registered memory is source and destination in place, and is returned.
+/// Registered memory is used in place as source and destination, and is returned to its owner.
 pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         return;
     }
     let q = queue(engine);
-    // The engine requires an alignment, so use the aligned bytes inside a vector that is long enough.
+    // The engine requires an alignment. A vector that is long enough contains bytes with this alignment.
     let align = engine.info().limits.register_alignment.max(1);
     let len = 4 * align.max(1024);
     let mut vector = vec![0_u8; len];
     vector.copy_from_slice(&sample(5, len));
     if !vector.as_ptr().addr().is_multiple_of(align) {
-        // The engine needs memory that a vector cannot provide.
+        // The vector does not have the alignment that the engine requires.
         return;
     }
     let src = engine.register(HostMemory::from_owner(vector)).expect("a vector can be registered");
@@ -127,102 +130,141 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     // The memory is also a destination.
     let (dst, src) = q.copy(dst, src).expect(ACCEPTS).wait().expect(COMPLETES);
     drop(dst);
-    let src = src.into_owner::<String>().expect_err("it is not a string");
+    let src = src.into_owner::<String>().expect_err("the owner is a vector, not a string");
     let region = src.region().clone();
-    let src = src.into_owner::<Vec<u8>>().expect_err("it has another handle");
+    let src = src.into_owner::<Vec<u8>>().expect_err("the region has another handle");
     drop(src);
-    let memory = region.deregister().expect("nothing names it").expect("it was the caller's");
-    let src = engine.register(memory).expect("it can be registered again");
-    let vector: Vec<u8> = src.into_owner().expect("it is the vector, and nothing names it");
-    assert_eq!(vector.as_ptr().addr(), address, "it never moved");
+    let memory = region
+        .deregister()
+        .expect("a region without views is deregistered")
+        .expect("registered memory is returned");
+    let src = engine.register(memory).expect("returned memory can be registered again");
+    let vector: Vec<u8> = src.into_owner().expect("the last view returns the vector");
+    assert_eq!(vector.as_ptr().addr(), address, "registered memory is not moved");
     expect_arrived(&sample(5, len), &vector, "a copy to registered memory");
 }
 
-/// Memory that its owner keeps using becomes a window and never a buffer, and is returned by the last view.
+/// Memory that its owner continues to use becomes a window, never a buffer. The last view returns it.
 pub fn memory_of_others_becomes_a_window(engine: &dyn DmaEngine) {
     let limits = &engine.info().limits;
     let align = limits.register_alignment.max(1);
     let len = 4 * align.max(1024);
     let ours = HostMemory::aligned(len, limits).expect("memory");
     let base = ours.as_ptr();
-    // SAFETY: `ours` is dropped at the end of this function and keeps the bytes, which are accessed through
+    // SAFETY: `ours` keeps the bytes allocated until the end of this function, and they are accessed through
     // pointers only.
     let shared = || unsafe { HostMemory::from_shared(base, len, ()) };
     let read_only = MemoryRequest::new(0).with_access(Access::READ);
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         let e = engine.register_window(shared(), &read_only).expect_err("it registers nothing");
-        return expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering is `Unsupported`");
+        return expect_kind(
+            &e,
+            ErrorKind::Unsupported,
+            "without `REGISTER`, registering fails with `Unsupported`",
+        );
     }
-    let e = engine.register(shared()).expect_err("its bytes must not be borrowed");
-    expect_kind(&e, ErrorKind::InvalidArgument, "memory of others makes no buffer");
-    let e = engine.register_read_only_memory(shared()).expect_err("its bytes must not be borrowed");
-    expect_kind(&e, ErrorKind::InvalidArgument, "memory of others makes no buffer");
+    let e = engine.register(shared()).expect_err("shared memory must not be borrowed");
+    expect_kind(&e, ErrorKind::InvalidArgument, "shared memory cannot become a buffer");
+    let e = engine.register_read_only_memory(shared()).expect_err("shared memory must not be borrowed");
+    expect_kind(&e, ErrorKind::InvalidArgument, "shared memory cannot become a buffer");
 
     let q = queue(engine);
     let window = match engine.register_window(shared(), &MemoryRequest::new(0)) {
-        // Some devices can reach special pages only.
-        Err(e) if align > 4096 => return expect_kind(&e, ErrorKind::AccessDenied, "memory out of reach"),
-        registered => registered.expect("memory of the heap can be registered"),
+        // A device with such an alignment may reach huge pages only.
+        Err(e) if align > 4096 => {
+            return expect_kind(
+                &e,
+                ErrorKind::AccessDenied,
+                "memory that the device cannot reach is refused",
+            );
+        }
+        registered => registered.expect("heap memory can be registered"),
     };
-    let window = window.try_into_mut().expect_err("its bytes must not be borrowed");
+    let window = window.try_into_mut().expect_err("shared memory must not be borrowed");
     let mut src = allocate(engine, len);
     src.copy_from_slice(&sample(9, len));
-    // A copy of the first half, while the owner uses the second half.
+    // A window cannot be deregistered while a copy writes it.
     let transfer = q.copy(src, window.clone()).expect(ACCEPTS);
-    let (window, e) = window.deregister().expect_err("a transfer names it");
-    expect_kind(&e, ErrorKind::InUse, "a region that a transfer names is in use");
+    let (window, e) = window.deregister().expect_err("a transfer uses the region");
+    expect_kind(&e, ErrorKind::InUse, "a region that a transfer uses cannot be deregistered");
     let (src, view) = transfer.wait().expect(COMPLETES);
     let mut bytes = vec![0; len];
-    // SAFETY: the bytes are mapped, and no operation is in flight.
+    // SAFETY: `ours` keeps the bytes mapped, and no operation is in flight.
     unsafe { base.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
-    expect_arrived(&src, &bytes, "a copy to memory of others");
-    // SAFETY: the bytes are mapped, and no operation is in flight.
+    expect_arrived(&src, &bytes, "a copy to shared memory");
+    // SAFETY: `ours` keeps the bytes mapped, and no operation is in flight.
     unsafe { base.write_bytes(0x5a, len) };
     let (_, dst) = q.copy(view, src).expect(ACCEPTS).wait().expect(COMPLETES);
-    expect_arrived(&vec![0x5a; len], &dst, "a copy from memory that its owner has just written");
-    window.write_at(3, &[1; 5]).expect("the memory is writable");
-    let memory = window.deregister().expect("nothing names it").expect("it was registered");
-    assert!(memory.is_shared() && memory.as_ptr() == base, "the same memory");
+    expect_arrived(&vec![0x5a; len], &dst, "a copy from shared memory that its owner has just written");
+    window.write_at(3, &[1; 5]).expect("a window with `Access::WRITE` is writable");
+    let memory = window
+        .deregister()
+        .expect("a window without transfers is deregistered")
+        .expect("registered memory is returned");
+    assert!(
+        memory.is_shared() && memory.as_ptr() == base,
+        "deregistering returns the memory that was registered"
+    );
 
     if let Ok(window) = engine.register_window(memory, &read_only) {
-        let e = window.write_at(0, &[1]).expect_err("it is registered to be read");
-        expect_kind(&e, ErrorKind::AccessDenied, "memory that is registered to be read is not written");
-        let e = q.copy(allocate(engine, len), window).expect_err("it is registered to be read");
-        expect_kind(&e, ErrorKind::AccessDenied, "memory that is registered to be read is no destination");
+        let e = window.write_at(0, &[1]).expect_err("the window is read-only");
+        expect_kind(
+            &e,
+            ErrorKind::AccessDenied,
+            "the CPU cannot write memory that is registered with `Access::READ`",
+        );
+        let e = q.copy(allocate(engine, len), window).expect_err("the window is read-only");
+        expect_kind(
+            &e,
+            ErrorKind::AccessDenied,
+            "memory that is registered with `Access::READ` cannot be a destination",
+        );
     }
     let _ = q.close(SOON);
 }
 
-/// Registered read-only memory is read in place, is never a destination, and is returned.
+/// Registered read-only memory is read in place, is never a destination, and is returned to its owner.
 pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::REGISTER) {
         let e = engine.register_read_only([1; 64]).expect_err("it registers nothing");
-        return expect_kind(&e, ErrorKind::Unsupported, "without `REGISTER`, registering is `Unsupported`");
+        return expect_kind(
+            &e,
+            ErrorKind::Unsupported,
+            "without `REGISTER`, registering fails with `Unsupported`",
+        );
     }
     let align = engine.info().limits.register_alignment.max(1);
     let len = 2 * align.max(4096);
-    // The engine requires an alignment, so use the aligned bytes inside a vector that is long enough.
+    // The engine requires an alignment. A vector that is long enough contains bytes with this alignment.
     let mut vector = vec![0; len + align];
     let skip = vector.as_ptr().addr().next_multiple_of(align) - vector.as_ptr().addr();
     vector[skip..skip + len].copy_from_slice(&sample(6, len));
     let shared = bytes::Bytes::from(vector).slice(skip..skip + len);
-    let e = engine.register(HostMemory::from_read_only(shared.clone())).expect_err("it would be writable");
-    expect_kind(&e, ErrorKind::InvalidArgument, "read-only memory makes no writable buffer");
+    let e = engine
+        .register(HostMemory::from_read_only(shared.clone()))
+        .expect_err("a buffer from `register` would be writable");
+    expect_kind(&e, ErrorKind::InvalidArgument, "read-only memory cannot become a writable buffer");
     let src = match engine.register_read_only(shared.clone()) {
-        // Some devices can reach special pages only.
-        Err(e) if align > 4096 => return expect_kind(&e, ErrorKind::AccessDenied, "memory out of reach"),
-        registered => registered.expect("memory of the heap can be registered to be read"),
+        // A device with such an alignment may reach huge pages only.
+        Err(e) if align > 4096 => {
+            return expect_kind(
+                &e,
+                ErrorKind::AccessDenied,
+                "memory that the device cannot reach is refused",
+            );
+        }
+        registered => registered.expect("heap memory can be registered as read-only"),
     };
-    assert_eq!(src.region().access(), Access::READ, "the device has the right to read, and no other");
+    assert_eq!(src.region().access(), Access::READ, "the device has only the right to read");
     read_in_place(engine, src.clone(), &shared);
-    let src = src.try_into_mut().expect_err("it is never writable");
+    let src = src.try_into_mut().expect_err("registered read-only memory never becomes writable");
     let again = src.clone();
     let src = src.into_owner::<bytes::Bytes>().expect_err("another view exists");
     drop(again);
-    let owner: bytes::Bytes = src.into_owner().expect("it is the last view");
-    assert_eq!(owner.as_ptr(), shared.as_ptr(), "it never moved");
+    let owner: bytes::Bytes = src.into_owner().expect("the last view returns the owner");
+    assert_eq!(owner.as_ptr(), shared.as_ptr(), "registered memory is not moved");
 
-    // A constant of the program lies in read-only pages, which the system may refuse to pin.
+    // A constant of the program is in read-only pages, which the kernel may refuse to pin.
     #[repr(align(4096))]
     struct Page([u8; 4096]);
     static CONSTANT: Page = Page([0x5c; 4096]);
@@ -232,9 +274,9 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     }
 }
 
-/// Uses `src` in every operation that reads, while others read the same bytes.
+/// Uses `src` as the source of every type of operation. `others` is another reference to the same bytes.
 fn read_in_place(engine: &dyn DmaEngine, src: crate::Buffer, others: &[u8]) {
-    assert_eq!(src.as_ptr(), others.as_ptr(), "it is in place");
+    assert_eq!(src.as_ptr(), others.as_ptr(), "read-only memory is registered in place");
     let (q, len, sum) = (queue(engine), src.len(), crc32c::crc32c(others));
     let copy = q.copy(src.clone(), allocate(engine, len)).expect(ACCEPTS);
     q.flush();
@@ -242,18 +284,22 @@ fn read_in_place(engine: &dyn DmaEngine, src: crate::Buffer, others: &[u8]) {
     let (_, dst) = copy.wait().expect(COMPLETES);
     expect_arrived(others, &dst, "a copy from read-only memory");
     let ((_, dst), found) = q.copy_crc32c(src.clone(), dst, 0).expect(ACCEPTS).wait().expect(COMPLETES);
-    assert_eq!(found, sum, "its CRC-32C");
+    assert_eq!(found, sum, "the CRC-32C of read-only memory");
     let ((_, dst), differs) = q.compare(src.clone(), dst).expect(ACCEPTS).wait().expect(COMPLETES);
-    assert_eq!(differs, None, "it is equal to its copy");
+    assert_eq!(differs, None, "read-only memory is equal to its copy");
     drop(dst);
     let (parts, to) = ((src.slice(1..), src.slice(..1)), (allocate(engine, 5), allocate(engine, len - 5)));
     let (_, (head, tail)) = q.copy(parts, to).expect(ACCEPTS).wait().expect(COMPLETES);
-    expect_arrived(&[&others[1..], &others[..1]].concat(), &[&head[..], &tail[..]].concat(), "a gather");
-    expect_arrived(&src, others, "the source, which nothing writes,");
+    expect_arrived(
+        &[&others[1..], &others[..1]].concat(),
+        &[&head[..], &tail[..]].concat(),
+        "a gather from read-only memory",
+    );
+    expect_arrived(&src, others, "the source, which no operation writes,");
     let _ = q.close(SOON);
 }
 
-/// Frozen buffers become `bytes::Bytes` without a copy, and keep the memory alive.
+/// Frozen buffers become `bytes::Bytes` without a copy. The `Bytes` keep the memory registered.
 pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 100);
@@ -263,10 +309,10 @@ pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
     let dst = dst.freeze();
     let half = dst.slice(50..);
     let bytes = bytes::Bytes::from(dst);
-    assert_eq!(bytes.as_ptr(), address, "no copy");
+    assert_eq!(bytes.as_ptr(), address, "the conversion to `Bytes` does not copy");
     let region = half.region().clone();
     drop((src, half));
-    assert!(region.deregister().is_err(), "the bytes keep it registered");
+    assert!(region.deregister().is_err(), "`Bytes` keep their memory registered");
     expect_arrived(&[8; 100], &bytes, "a copy to a buffer that was frozen");
     // Frozen memory becomes writable again once no other view exists.
     let (one, other) = {
@@ -275,7 +321,7 @@ pub fn frozen_buffers_become_bytes(engine: &dyn DmaEngine) {
     };
     let one = one.try_into_mut().expect_err("another view exists");
     drop(other);
-    let mut one = one.try_into_mut().expect("it is the last");
+    let mut one = one.try_into_mut().expect("the last view of frozen memory becomes writable");
     one.fill(1);
     let _ = q.close(Duration::from_secs(5));
 }

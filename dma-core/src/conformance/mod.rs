@@ -1,8 +1,9 @@
-//! The conformance suite: tests that every engine must pass, as plain functions for any backend.
+//! The conformance suite: the tests that every engine must pass, as plain functions that any backend can
+//! call.
 //!
-//! An engine with [device memory](crate::Place::Device) runs every case in each place: on host memory, on
-//! device memory, and with operands in both, whose bytes it copies to and from the cases' buffers itself
-//! ([`DeviceBacked`]).
+//! On an engine with [device memory](crate::Place::Device), every case runs three times: on host memory, on
+//! device memory, and with operands in both. [`DeviceBacked`] copies the bytes between the cases' buffers and
+//! device memory.
 //!
 //! Each case takes an engine and panics with an explanation if it breaks the contract. Cases depend on the
 //! engine's [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never on its name. If a
@@ -15,7 +16,7 @@
 //! conformance::run_all(&my_engine());
 //! ```
 //!
-//! or one test per case, with [`conformance_tests!`](crate::conformance_tests).
+//! [`conformance_tests!`](crate::conformance_tests) makes one test of each case.
 
 #![expect(clippy::missing_panics_doc, reason = "every case panics if the engine breaks the contract")]
 
@@ -57,8 +58,8 @@ pub type Case = (&'static str, fn(&dyn DmaEngine));
 /// Every case.
 pub const CASES: &[Case] = crate::conformance_tests!(@every @table);
 
-/// Makes one `#[test]` of every case, in a module with the given name, on the engine that the expression
-/// opens. Without a name, the module is called `conformance`.
+/// Makes one `#[test]` of every case, in a module with the given name. Each test runs on the engine that the
+/// expression opens. Without a name, the module is called `conformance`.
 ///
 /// ```
 /// dma_core::conformance_tests!(my_engine, dma_core::conformance::doc_engine());
@@ -68,7 +69,7 @@ pub const CASES: &[Case] = crate::conformance_tests!(@every @table);
 macro_rules! conformance_tests {
     ($name:ident, $engine:expr) => {
         mod $name {
-            #![allow(unused_imports, reason = "the expression may need nothing from around it")]
+            #![allow(unused_imports, reason = "not every expression needs the imports")]
             use super::*;
             $crate::conformance_tests!(@every @tests $engine);
         }
@@ -149,7 +150,8 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Runs a case on `engine`, and if the engine has device memory, on that, and on memory in both places.
+/// Runs a case on `engine`. If the engine has device memory, runs the case again on device memory, and again
+/// on memory in both places.
 ///
 /// # Panics
 ///
@@ -183,7 +185,7 @@ pub fn run_all(engine: &dyn DmaEngine) {
     }
 }
 
-/// Returns an engine for the examples of the documentation.
+/// Returns an engine for the documentation's examples.
 #[doc(hidden)]
 #[must_use]
 pub fn doc_engine() -> ReferenceEngine {
@@ -210,18 +212,20 @@ fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {
     engine.allocate(len).expect("an engine allocates memory")
 }
 
-/// Returns the longest operation that the engine's [executor](crate::InlineExecutor) takes; 0 without one.
+/// Returns the length of the longest operation that the engine's [inline executor](crate::InlineExecutor)
+/// executes; 0 without an executor.
 fn inline_limit(engine: &dyn DmaEngine) -> usize {
     let raw = engine.open_queue_raw(&queue_options(0)).expect("an engine opens a queue");
     raw.inline_executor().map_or(0, |executor| executor.max_len())
 }
 
-/// Returns a length of at least `least` whose operations are in flight when they have been submitted.
+/// Returns a length of at least `least` that is too long for the inline executor, so that operations of this
+/// length are in flight after their submission.
 fn queued_len(engine: &dyn DmaEngine, least: usize) -> usize {
     least.max(inline_limit(engine) + 1)
 }
 
-/// Makes bytes that depend on position and seed.
+/// Returns bytes that depend on their position and on the seed.
 fn sample(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)

@@ -14,7 +14,7 @@ fn has_device_memory(engine: &dyn DmaEngine) -> bool {
 }
 
 fn on_device(engine: &dyn DmaEngine, len: usize) -> Window {
-    engine.allocate_device(len).expect("an engine with device memory allocates some")
+    engine.allocate_device(len).expect("an engine with device memory allocates it")
 }
 
 /// Makes a window in `place` with these bytes.
@@ -34,20 +34,20 @@ fn bytes_of(engine: &dyn DmaEngine, q: &Queue, window: &Window) -> BufferMut {
     q.copy(window.clone(), allocate(engine, window.len())).expect(ACCEPTS).wait().expect(COMPLETES).1
 }
 
-/// Memory is allocated in the places that the engine declares, and refused in others.
+/// The engine allocates memory in the places that it declares, and refuses other places.
 pub fn places_are_what_the_engine_says(engine: &dyn DmaEngine) {
     let request = MemoryRequest::new(4096).with_place(Place::Device);
-    let as_buffer = engine.allocate_with(&request).expect_err("device memory is not a buffer");
+    let as_buffer = engine.allocate_with(&request).expect_err("device memory cannot be a buffer");
     expect_kind(&as_buffer, ErrorKind::InvalidArgument, "device memory is a window, not a buffer");
     let on_node = engine.allocate_window(&request.clone().with_node(Some(0))).expect_err("no such memory");
-    expect_kind(&on_node, ErrorKind::InvalidArgument, "a NUMA node has host memory only");
+    expect_kind(&on_node, ErrorKind::InvalidArgument, "device memory cannot be on a NUMA node");
     if has_device_memory(engine) {
         let window = engine.allocate_window(&request).expect("device memory is allocated");
-        assert_eq!(window.len(), 4096, "device memory is as long as was asked for");
+        assert_eq!(window.len(), 4096, "device memory has the requested length");
         if !window.region().is_cpu_visible() {
-            let read = window.read_at(0, &mut [0; 8]).expect_err("the CPU cannot reach it");
+            let read = window.read_at(0, &mut [0; 8]).expect_err("the CPU cannot reach this device memory");
             expect_kind(&read, ErrorKind::Unsupported, "a CPU access to memory that it cannot reach");
-            window.try_into_mut().expect_err("memory that the CPU cannot reach is not a buffer");
+            window.try_into_mut().expect_err("memory that the CPU cannot reach cannot become a buffer");
         }
     } else {
         let refused = engine.allocate_window(&request).expect_err("the engine has no device memory");
@@ -57,7 +57,7 @@ pub fn places_are_what_the_engine_says(engine: &dyn DmaEngine) {
     }
 }
 
-/// Device memory is zeroed, even if it was used before, and has the requested alignment.
+/// Allocated device memory is zeroed, even if it was used before, and has the requested alignment.
 pub fn device_memory_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     if !has_device_memory(engine) {
         return;
@@ -76,7 +76,7 @@ pub fn device_memory_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     }
 }
 
-/// Copies, lists and batches work between all places, and write only their destinations.
+/// Copies, lists and batches work between all places, and write only to their destinations.
 pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let places: Vec<_> = engine.info().places().collect();
@@ -90,7 +90,10 @@ pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
             let what = format!("a copy of {len} bytes from {from} to {to} memory");
             expect_arrived(&sample(len as u64, len + 3)[3..], &got[offset..offset + len], &what);
             let beside = got[..offset].iter().chain(&got[offset + len..]);
-            assert!(beside.clone().all(|byte| *byte == 0x5a), "{what} does not change its neighbours");
+            assert!(
+                beside.clone().all(|byte| *byte == 0x5a),
+                "{what} does not change the bytes around its destination"
+            );
         }
         let batch = (0..20)
             .map(|i| (window_of(engine, &q, from, &sample(i, 500)), window_of(engine, &q, to, &[0; 500])));
@@ -113,11 +116,12 @@ pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
         q.fill(dst.clone(), [0; 8]).expect(ACCEPTS).wait().expect(COMPLETES);
         q.copy(cut(&[0, 100, 2500, 2501], 0), dst.clone()).expect(ACCEPTS).wait().expect(COMPLETES);
         let got: Vec<u8> = dst.iter().flat_map(|part| bytes_of(engine, &q, part).to_vec()).collect();
-        expect_arrived(&whole, &got, "a copy of lists with pieces in all places");
+        expect_arrived(&whole, &got, "a copy of lists with segments in all places");
     }
 }
 
-/// Fills, comparisons and CRCs are right in all places, by the device or through host memory.
+/// Fills, comparisons and CRCs are correct in all places. Either the device executes them, or the CPU on
+/// copies in host memory.
 pub fn answers_are_given_in_all_places(engine: &dyn DmaEngine) {
     const LEN: usize = 200_003;
     let q = queue(engine);
@@ -151,8 +155,8 @@ pub fn answers_are_given_in_all_places(engine: &dyn DmaEngine) {
     }
 }
 
-/// Device memory that others allocated is used in place, and its owner is kept alive. Foreign addresses are
-/// refused.
+/// Device memory that another owner allocated is used in place, and the owner is kept alive. Addresses
+/// outside the device's memory are refused.
 pub fn device_memory_of_others_is_registered(engine: &dyn DmaEngine) {
     const LEN: usize = 64 << 10;
     let register = |addr, len, owner: Arc<Window>| {
@@ -167,28 +171,37 @@ pub fn device_memory_of_others_is_registered(engine: &dyn DmaEngine) {
     if !capabilities.contains(Capabilities::REGISTER_DEVICE) {
         return expect_kind(&foreign, ErrorKind::Unsupported, "without `REGISTER_DEVICE`");
     }
-    expect_kind(&foreign, ErrorKind::InvalidArgument, "an address that is not the device's is refused");
+    expect_kind(&foreign, ErrorKind::InvalidArgument, "an address outside the device's memory is refused");
     let (owner, q) = (Arc::new(on_device(engine, LEN)), queue(engine));
     let addr = owner.region().as_raw().info().addr;
     for (at, len) in [(addr.offset(1), LEN + (1 << 30)), (DeviceAddr(8), 8)] {
-        let refused = register(at, len, Arc::clone(&owner)).expect_err("it is not all allocated");
-        expect_kind(&refused, ErrorKind::InvalidArgument, "a range that is not all the device's is refused");
+        let refused =
+            register(at, len, Arc::clone(&owner)).expect_err("a part of the range is not allocated");
+        expect_kind(
+            &refused,
+            ErrorKind::InvalidArgument,
+            "a range that is partly outside the device's memory is refused",
+        );
     }
-    let window = register(addr.offset(64), LEN - 64, Arc::clone(&owner)).expect("it is the device's");
+    let window = register(addr.offset(64), LEN - 64, Arc::clone(&owner))
+        .expect("a range in the device's memory is registered");
     assert_eq!((window.len(), Arc::strong_count(&owner)), (LEN - 64, 2), "the region keeps the owner");
     let src = window_of(engine, &q, Place::Host, &sample(3, LEN - 64));
     q.copy(src, window.clone()).expect(ACCEPTS).wait().expect(COMPLETES);
     let got = bytes_of(engine, &q, &owner);
-    expect_arrived(&sample(3, LEN - 64), &got[64..], "a copy to device memory of others");
-    // The transfer is dropped early, and the operation keeps the owner until it has ended.
+    expect_arrived(&sample(3, LEN - 64), &got[64..], "a copy to registered device memory");
+    // The transfer is dropped early. Its operation keeps the owner alive until the operation has ended.
     drop(q.copy(window.slice(..100), allocate(engine, 100)).expect(ACCEPTS));
     let returned = window.into_owner::<Arc<Window>>();
     drop(q);
     let returned = returned.map(drop).map_err(drop);
-    assert!(Arc::strong_count(&owner) == 1, "the owner is let go once the device is done: {returned:?}");
+    assert!(
+        Arc::strong_count(&owner) == 1,
+        "the owner is dropped when the operation has ended: {returned:?}"
+    );
     // SAFETY: the owner keeps the memory allocated, and no reference to it exists.
     let memory = unsafe { DeviceMemory::from_raw(addr, LEN, Arc::clone(&owner)) };
     let none = MemoryRequest::new(0).with_access(Access::empty());
     let refused = engine.register_device_with(memory, &none).expect_err("no rights");
-    expect_kind(&refused, ErrorKind::InvalidArgument, "memory without any right");
+    expect_kind(&refused, ErrorKind::InvalidArgument, "registering memory without any rights is refused");
 }

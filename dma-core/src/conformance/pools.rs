@@ -1,4 +1,4 @@
-//! Cases: memory of pools, and plain bytes that are copied through it.
+//! Cases: memory of pools, and plain bytes that are copied through pool buffers.
 
 use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
 use crate::{
@@ -6,7 +6,8 @@ use crate::{
     PoolOptions, SharedQueueOptions, WindowPool,
 };
 
-/// Buffers of a pool are copied like others, and return when the device is done with them.
+/// Buffers of a pool are used in copies like other buffers. They return to the pool when they are dropped and
+/// the device no longer uses them.
 pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
     let pool = match BufferPool::new(engine, &options) {
@@ -24,30 +25,43 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
         let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
         expect_arrived(&src, &dst, format_args!("a copy of {len} bytes between buffers of a pool"));
         drop((src, dst));
-        assert_eq!(in_use(), 0, "all buffers of the pool are back");
+        assert_eq!(in_use(), 0, "all buffers have returned to the pool");
     }
     // A dropped transfer returns its buffers when it ends.
     drop(q.copy(pool.try_get(5000).expect("free"), pool.try_get(5000).expect("free")).expect(ACCEPTS));
     let _ = q.close(SOON);
-    assert_eq!(in_use(), 0, "all buffers of the pool are back after the close");
+    assert_eq!(in_use(), 0, "all buffers have returned to the pool after the close");
     assert_eq!(pool.get_timeout(5000, SOON).expect("a buffer is free").len(), 5000);
 
     let options = PoolOptions::new().with_class(5000, 2).exportable(Access::READ | Access::WRITE);
     let pool = match BufferPool::new(engine, &options) {
         Err(e) if !engine.info().capabilities.contains(Capabilities::EXPORT) => {
-            return expect_kind(&e, ErrorKind::Unsupported, "without `EXPORT`, no pool can be exported");
+            return expect_kind(
+                &e,
+                ErrorKind::Unsupported,
+                "without `EXPORT`, there are no exportable pools",
+            );
         }
-        pool => pool.expect("an engine that exports has pools to export"),
+        pool => pool.expect("an engine that exports has exportable pools"),
     };
     let window = pool.try_get(5000).expect("a buffer is free").share();
-    let export = window.export(Access::READ | Access::WRITE).expect("it can be exported");
+    let export =
+        window.export(Access::READ | Access::WRITE).expect("a window of an exportable pool can be exported");
     drop(window);
-    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 1, "the peer has a buffer");
-    export.revoke(SOON).expect("no copy is in flight");
-    assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0, "it is back");
+    assert_eq!(
+        pool.classes().map(|class| class.in_use).sum::<usize>(),
+        1,
+        "an export keeps its buffer in use"
+    );
+    export.revoke(SOON).expect("an export that no copy uses is revoked");
+    assert_eq!(
+        pool.classes().map(|class| class.in_use).sum::<usize>(),
+        0,
+        "the buffer returns to the pool after the export is revoked"
+    );
 }
 
-/// Windows of a pool of device memory return to it, and are copied like others.
+/// Windows of a pool of device memory are used in copies like other windows, and return to the pool.
 pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
     let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
     let pool = match WindowPool::new(engine, &options) {
@@ -55,10 +69,10 @@ pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
             return expect_kind(
                 &e,
                 ErrorKind::Unsupported,
-                "without `ALLOCATE_DEVICE`, there is no such pool",
+                "without `ALLOCATE_DEVICE`, there is no pool of device memory",
             );
         }
-        pool => pool.expect("an engine with device memory has pools of it"),
+        pool => pool.expect("an engine with device memory has pools of device memory"),
     };
     let in_use = || pool.classes().map(|class| class.in_use).sum::<usize>();
     let q = queue(engine);
@@ -69,7 +83,7 @@ pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
         let [first, second] = windows;
         let (src, first) = q.copy(src, first).expect(ACCEPTS).wait().expect(COMPLETES);
         let (_, second) = q.copy(first, second).expect(ACCEPTS).wait().expect(COMPLETES);
-        assert_eq!(in_use(), 1, "the first is back, the second in use");
+        assert_eq!(in_use(), 1, "the first window has returned to the pool, and the second is in use");
         let (second, back) = q
             .copy(second, engine.allocate(len).expect("host memory"))
             .expect(ACCEPTS)
@@ -77,18 +91,22 @@ pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
             .expect(COMPLETES);
         expect_arrived(&src, &back, format_args!("a copy of {len} bytes through windows of a pool"));
         drop(second);
-        assert_eq!(in_use(), 0, "all windows of the pool are back");
+        assert_eq!(in_use(), 0, "all windows have returned to the pool");
     }
     let taken = (pool.try_get(5000).expect("free"), pool.try_get(5000).expect("free"));
-    let refused = pool.try_get(5000).expect_err("all are in use");
-    expect_kind(&refused, ErrorKind::OutOfResources, "a pool without a free window");
-    // A transfer that is dropped gives them back when it ends.
+    let refused = pool.try_get(5000).expect_err("all windows are in use");
+    expect_kind(
+        &refused,
+        ErrorKind::OutOfResources,
+        "a pool without a free window refuses with `OutOfResources`",
+    );
+    // A dropped transfer returns its windows when it ends.
     drop(q.copy(taken.0, taken.1).expect(ACCEPTS));
     let _ = q.close(SOON);
-    assert_eq!(in_use(), 0, "all windows of the pool are back after the close");
+    assert_eq!(in_use(), 0, "all windows have returned to the pool after the close");
 }
 
-/// Plain bytes are copied through buffers of any size.
+/// Plain bytes are copied through pool buffers of any size.
 pub fn plain_bytes_are_copied(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::ALLOCATE) {
         return;
@@ -103,7 +121,7 @@ pub fn plain_bytes_are_copied(engine: &dyn DmaEngine) {
             let (src, mut dst) = (sample(len as u64, len), vec![0x5a; len + 1]);
             queue.copy_bytes(&pool, &src, &mut dst[..len]).expect(COMPLETES);
             expect_arrived(&src, &dst[..len], format_args!("a copy of {len} plain bytes"));
-            assert_eq!(dst[len], 0x5a, "nothing beside it");
+            assert_eq!(dst[len], 0x5a, "a copy writes no bytes outside its destination");
             dst.fill(0);
             if let Ok(shared) = &shared {
                 shared.copy_bytes(&pool, &src, &mut dst[..len]).expect(COMPLETES);
@@ -111,11 +129,11 @@ pub fn plain_bytes_are_copied(engine: &dyn DmaEngine) {
             }
         }
         let in_use = pool.classes().map(|class| class.in_use).sum::<usize>();
-        assert_eq!(in_use, 0, "all buffers of the pool are back");
+        assert_eq!(in_use, 0, "all buffers have returned to the pool");
     }
 }
 
-/// Memory of a NUMA node is like other memory, and a node that does not exist is refused.
+/// Memory on a NUMA node behaves like other memory. A node that does not exist is refused.
 pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
     let has = |capabilities| engine.info().capabilities.contains(capabilities);
     if !has(Capabilities::ALLOCATE | Capabilities::REGISTER) {
@@ -132,8 +150,8 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
             (src.expect("memory on a node"), pool.try_get(5000).expect("a buffer is free"))
         }
     };
-    assert!(src.as_ptr().addr().is_multiple_of(8192), "aligned as asked for");
-    assert_eq!(src[..], [0; 5000], "the requested number of zeroed bytes");
+    assert!(src.as_ptr().addr().is_multiple_of(8192), "memory on a node has the requested alignment");
+    assert_eq!(src[..], [0; 5000], "memory on a node has the requested length and is zeroed");
     src.copy_from_slice(&sample(1, 5000));
     let (src, dst) = queue(engine).copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
     expect_arrived(&src, &dst, format_args!("a copy between buffers on a NUMA node"));
@@ -151,6 +169,6 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
     }
     for request in requests {
         let error = engine.allocate_window(&request.with_node(Some(u32::MAX))).expect_err("no such node");
-        expect_kind(&error, ErrorKind::NotFound, "a NUMA node that does not exist");
+        expect_kind(&error, ErrorKind::NotFound, "a NUMA node that does not exist is refused");
     }
 }

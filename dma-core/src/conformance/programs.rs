@@ -1,4 +1,5 @@
-//! A case: random programs over memory of every origin, with an oracle in plain memory.
+//! A case: random programs that use memory of every origin. An oracle in plain memory computes the expected
+//! bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ const MAX_EACH: usize = 8;
 /// Length of the longest buffer, in bytes.
 const MAX_LEN: usize = 5000;
 /// Up to this alignment, any step may register memory. Larger alignments need longer memory and more time, so
-/// fewer steps do.
+/// fewer steps register memory.
 const SHORT_ALIGNMENT: usize = 4096;
 
 /// After any sequence of copies, all bytes are correct, even if transfers and buffers are dropped early. The
-/// memory comes from pools, the engine and the program, and read-only memory is registered once or through a
-/// cache. All memory is returned.
+/// memory comes from pools, the engine and the program. Read-only memory is registered directly or through a
+/// cache. All memory is returned at the end.
 pub fn random_programs_keep_all_bytes(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::ALLOCATE) {
         return;
@@ -84,7 +85,7 @@ impl<'a> Program<'a> {
             queue: queue_of(engine, 4),
             pool: pool(&[(200, 2), (MAX_LEN, 3)]),
             copy_pool: pool(&[(1000, 4)]),
-            // The cache has fewer entries than there are owners.
+            // The cache has fewer entries than the program has owners.
             cache: RegistrationCache::new(engine, &RegistrationCacheOptions::new().with_entries(2)),
             owners: Vec::new(),
             buffers: Vec::new(),
@@ -107,7 +108,7 @@ impl<'a> Program<'a> {
         sample(self.random.below(1 << 20) as u64, len)
     }
 
-    /// Makes memory that the engine can register, and its bytes.
+    /// Returns memory that the engine can register, and its bytes.
     fn read_only(&mut self) -> (PageMemory, Vec<u8>) {
         let alignment = self.engine.info().limits.register_alignment.max(1);
         let len = self.len().next_multiple_of(alignment);
@@ -155,7 +156,7 @@ impl<'a> Program<'a> {
             }
             _ => self.engine.allocate(len).expect("an engine allocates memory"),
         };
-        // A pool's buffer holds the bytes of its last user.
+        // A buffer of the pool still holds the bytes of its last user.
         let bytes = buffer.to_vec();
         self.buffers.push((buffer, bytes));
     }
@@ -171,8 +172,10 @@ impl<'a> Program<'a> {
             let (owner, bytes) = &self.owners[self.random.below(self.owners.len())];
             match self.cache.get(owner) {
                 Ok(source) => (source, bytes.clone()),
-                // All entries are in use, and the device accepts memory only once.
-                Err(e) => return expect_kind(&e, ErrorKind::InUse, "memory that was registered before"),
+                // All cache entries are in use, and the device refuses to register the same memory twice.
+                Err(e) => {
+                    return expect_kind(&e, ErrorKind::InUse, "memory that is already registered is refused");
+                }
             }
         };
         self.sources.push(source);
@@ -210,16 +213,16 @@ impl<'a> Program<'a> {
             Err(e) => {
                 expect_kind(e.error(), ErrorKind::QueueFull, "a queue without room");
                 let (_, operands) = e.into_parts();
-                let (_, dst) = operands.expect("a full queue hands the operands back");
+                let (_, dst) = operands.expect("a full queue returns the operands");
                 self.land(dst, after, rest);
                 self.wait();
             }
         }
     }
 
-    /// Joins a buffer again after a copy, and checks it.
+    /// Joins the two parts of a buffer again after a copy, and checks the bytes.
     fn land(&mut self, mut dst: BufferMut, mut bytes: Vec<u8>, rest: (BufferMut, Vec<u8>)) {
-        dst.unsplit(rest.0).expect("it was split off there");
+        dst.unsplit(rest.0).expect("the rest was split off at this position");
         bytes.extend(rest.1);
         self.buffers.push((dst, bytes));
     }
@@ -237,7 +240,7 @@ impl<'a> Program<'a> {
         self.land(dst, expected, rest);
     }
 
-    /// Drops a buffer or source, whose memory returns to its origin.
+    /// Drops a buffer or a source. Its memory returns to the pool, the engine or the program.
     fn let_go(&mut self) {
         match self.random.below(3) {
             0 if !self.buffers.is_empty() => {
@@ -248,7 +251,7 @@ impl<'a> Program<'a> {
             }
             _ if !self.sources.is_empty() => {
                 let (source, bytes) = self.sources.swap_remove(self.random.below(self.sources.len()));
-                expect_arrived(&bytes, &source, "memory that is only a source");
+                expect_arrived(&bytes, &source, "the bytes of memory that is only a source");
             }
             _ => {}
         }
@@ -259,15 +262,15 @@ impl<'a> Program<'a> {
             self.wait();
         }
         for (source, bytes) in self.sources.drain(..) {
-            expect_arrived(&bytes, &source, "memory that is only a source");
+            expect_arrived(&bytes, &source, "the bytes of memory that is only a source");
         }
         self.buffers.clear();
         let counters = self.queue.close(SOON);
         expect_all_completed(counters, counters.submitted, "after a random program");
         let in_use = self.pool.classes().map(|class| class.in_use).sum::<usize>();
-        assert_eq!(in_use, 0, "all buffers of the pool are back");
+        assert_eq!(in_use, 0, "all buffers have returned to the pool");
         self.cache.clear();
         let users: Vec<usize> = self.owners.iter().map(|(owner, _)| Arc::strong_count(owner)).collect();
-        assert!(users.iter().all(|users| *users == 1), "a cache that was cleared has let go: {users:?}");
+        assert!(users.iter().all(|users| *users == 1), "a cleared cache holds no memory: {users:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Cases: promises of a raw queue that the safe API relies on.
+//! Cases: the requirements on a raw queue that the safe API relies on.
 #![expect(unsafe_code, reason = "calls the raw traits")]
 
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn memory(engine: &dyn DmaEngine, len: usize) -> Box<dyn RawRegion> {
     engine.allocate_raw(&MemoryRequest::new(len)).expect("an engine allocates memory")
 }
 
-/// Descriptors that must be reported, with one entry for each token from `first` on.
+/// The descriptors that must be reported. There is one entry for each token, starting with token `first`.
 struct Awaited {
     first: u64,
     reported: Vec<bool>,
@@ -33,7 +33,7 @@ impl Awaited {
     fn note(&mut self, token: u64) {
         let at = token.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         let known = at.and_then(|at| self.reported.get_mut(at));
-        let known = known.unwrap_or_else(|| panic!("token {token} is reported, which is not in flight"));
+        let known = known.unwrap_or_else(|| panic!("token {token} is reported, but is not in flight"));
         assert!(!std::mem::replace(known, true), "token {token} is reported twice");
         if let Some(last) = self.last.replace(token).filter(|_| self.in_order) {
             assert!(
@@ -43,14 +43,18 @@ impl Awaited {
         }
     }
 
-    /// Polls until all are reported. `what` describes the situation for messages.
+    /// Polls until all descriptors are reported. `what` describes the situation in messages.
     fn all(&mut self, q: &mut dyn RawQueue, what: &str, mut check: impl FnMut(Completion)) {
-        // The buffer is shorter than the number of completions, so that some have to wait.
+        // The array is shorter than the number of completions, so that some completions have to wait.
         let mut completions = [Completion::done(u64::MAX); 3];
         let begun = Instant::now();
         while let Some(missing) = self.reported.iter().position(|reported| !reported) {
             let n = q.poll(&mut completions);
-            assert!(n <= completions.len(), "{n} completions are reported where {} fit", completions.len());
+            assert!(
+                n <= completions.len(),
+                "a poll reports {n} completions, but the array has room for {}",
+                completions.len()
+            );
             for completion in &completions[..n] {
                 self.note(completion.token);
                 check(*completion);
@@ -61,21 +65,26 @@ impl Awaited {
     }
 }
 
-/// Regions and queues have the engine's id, and each region has a key of its own, also one of the same bytes.
+/// Regions and queues have the engine's id. Each region has a key of its own, even if two regions contain the
+/// same bytes.
 pub fn regions_have_names_of_their_own(engine: &dyn DmaEngine) {
     let q = engine.open_queue_raw(&QueueOptions::new()).expect("an engine opens a queue");
     assert_eq!(q.engine_id(), engine.id(), "a queue has the id of its engine");
     let mut regions = vec![memory(engine, 64), memory(engine, 64), memory(engine, 1 << 20)];
     let info = engine.info();
-    // Registered twice below, and read only.
+    // These bytes are registered twice below, with the right to read only.
     let bytes = HostMemory::aligned(4096, &info.limits).expect("memory");
     if info.capabilities.contains(Capabilities::REGISTER) {
         let request = MemoryRequest::new(bytes.len()).with_access(Access::READ);
         for _ in 0..2 {
-            // SAFETY: the bytes outlive the regions, and nothing accesses them.
+            // SAFETY: the bytes are dropped after the regions, and no operation accesses them.
             match unsafe { engine.register_raw(&bytes, &request) } {
                 Ok(region) => regions.push(region),
-                Err(e) => assert_eq!(e.kind(), ErrorKind::InUse, "memory may be taken only once: {e}"),
+                Err(e) => assert_eq!(
+                    e.kind(),
+                    ErrorKind::InUse,
+                    "the only valid refusal is that the memory is already registered: {e}"
+                ),
             }
         }
     }
@@ -83,15 +92,15 @@ pub fn regions_have_names_of_their_own(engine: &dyn DmaEngine) {
     for region in &regions {
         let info = region.info();
         assert_eq!(info.engine, engine.id(), "a region has the id of its engine");
-        assert!(!keys.contains(&info.key), "another region that exists has the key {:?}", info.key);
+        assert!(!keys.contains(&info.key), "two regions have the same key {:?}", info.key);
         keys.push(info.key);
     }
-    // Deregistered before the memory is freed.
+    // Deregisters the memory before it is freed.
     drop(regions);
 }
 
-/// A queue reports every accepted descriptor once, and nothing else; in the order of submission if it
-/// declares `IN_ORDER`.
+/// A queue reports every accepted descriptor once, and nothing else. A queue that declares `IN_ORDER` reports
+/// in the order of submission.
 pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
     let depth = engine.info().limits.max_queue_depth.min(16);
     let most = usize::try_from(engine.info().limits.max_transfer).map_or(LEN, |most| most.min(LEN));
@@ -126,7 +135,7 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
         let mut completions = [Completion::done(u64::MAX); 3];
         for _ in 0..8 {
             let n = q.poll(&mut completions);
-            assert_eq!(n, 0, "nothing is in flight, but token {} is reported", completions[0].token);
+            assert_eq!(n, 0, "token {} is reported, but nothing is in flight", completions[0].token);
         }
     }
 }
@@ -155,14 +164,18 @@ pub fn stopped_queues_report_everything(engine: &dyn DmaEngine) {
         // SAFETY: the ranges lie in this engine's regions, which outlive the queue, and the destinations
         // overlap neither each other nor the source.
         match unsafe { q.submit(&descriptors) } {
-            Ok(n) => panic!("a stopped queue takes {n} descriptors instead of answering `Closed`"),
+            Ok(n) => panic!("a stopped queue accepts {n} descriptors instead of returning `Closed`"),
             Err(e) => {
-                assert_eq!(e.kind(), ErrorKind::Closed, "a stopped queue refuses a submission with `{e}`")
+                assert_eq!(
+                    e.kind(),
+                    ErrorKind::Closed,
+                    "a stopped queue refuses a submission with `{e}` instead of `Closed`"
+                )
             }
         }
         awaited.all(&mut *q, "after `stop`", |completion| {
             let good = matches!(completion.outcome, Outcome::Done | Outcome::Aborted);
-            assert!(good, "token {} ends as {:?} by `stop`", completion.token, completion.outcome);
+            assert!(good, "`stop` ends token {} as {:?}", completion.token, completion.outcome);
         });
     }
 }

@@ -21,11 +21,12 @@ pub struct ReferenceOptions {
     pub max_segments: usize,
     /// Maximum and default queue depth. Default: 64.
     pub depth: usize,
-    /// True if the engine executes every operation and observes fences natively.
+    /// True if the engine executes every type of operation and orders descriptors by their fences.
     pub native: bool,
     /// Number of descriptors that one poll executes, out of order; at least 1. Default: 3.
     pub per_poll: usize,
-    /// Longest operation in bytes that the queues' [`InlineExecutor`] takes; 0, the default, for no executor.
+    /// Length in bytes of the longest operation that the queues' [`InlineExecutor`] executes. Default: 0, for
+    /// no executor.
     pub inline_limit: usize,
 }
 
@@ -42,11 +43,11 @@ impl Default for ReferenceOptions {
     }
 }
 
-/// The smallest conforming engine. It copies inside `poll`, a few descriptors at a time and in no particular
+/// The smallest conforming engine. `poll` executes the copies, a few descriptors at a time and in random
 /// order.
 ///
-/// The conformance suite uses it as "another engine", tests of the safe API run on it with tight limits, and
-/// it is an example of a backend. It is not fast.
+/// The conformance suite uses this engine as "another engine", and tests of the safe API run on it with tight
+/// limits. It is also an example of a backend. It is not fast.
 #[derive(Debug)]
 pub struct ReferenceEngine {
     id: EngineId,
@@ -77,7 +78,8 @@ impl ReferenceEngine {
     }
 }
 
-// SAFETY: the queues and `info` use the same options, so `info` describes what every queue accepts.
+// SAFETY: the queues and `info` use the same options, so every queue accepts the descriptors that `info`
+// allows.
 unsafe impl DmaEngine for ReferenceEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -89,7 +91,7 @@ unsafe impl DmaEngine for ReferenceEngine {
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
-            return Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"));
+            return Err(Error::new(ErrorKind::Unsupported, "this engine cannot export memory"));
         }
         let memory = HostMemory::allocate_requested(request)?;
         let info =
@@ -108,7 +110,7 @@ unsafe impl DmaEngine for ReferenceEngine {
     }
 
     fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        Err(Error::new(ErrorKind::Unsupported, "this engine imports nothing"))
+        Err(Error::new(ErrorKind::Unsupported, "this engine cannot import memory"))
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
@@ -134,13 +136,13 @@ struct ReferenceRegion {
 }
 
 // SAFETY: `info` never changes. The memory stays mapped until the region is dropped, because the region owns
-// it or the caller of `register_raw` promised so.
+// it or the caller of `register_raw` ensures it.
 unsafe impl RawRegion for ReferenceRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
-        Err(Error::new(ErrorKind::Unsupported, "this engine exports nothing"))
+        Err(Error::new(ErrorKind::Unsupported, "this engine cannot export memory"))
     }
 }
 
@@ -180,12 +182,12 @@ fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
     list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).as_ptr()))
 }
 
-/// Returns the bytes of `list`. The caller of `submit` or `execute` promised
-/// that they can be read until the operation is done.
+/// Returns the bytes of `list`. The caller of `submit` or `execute` ensures that they can be read until the
+/// operation is done.
 fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;
-        // SAFETY: the caller of `submit` or `execute` promised that the bytes can be read until the operation
+        // SAFETY: the caller of `submit` or `execute` ensures that the bytes can be read until the operation
         // is done.
         unsafe { racy_copy::copy(&raw mut byte, from, 1) };
         byte
@@ -214,7 +216,7 @@ impl Work {
                 answer = Some(Some(seed));
                 (vec![src], vec![dst])
             }
-            // The source is read twice, which is permitted.
+            // A device may read the source twice.
             Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
         };
         Self { pattern, src, dst, answer }
@@ -233,15 +235,15 @@ impl Work {
         let pattern = self.pattern.iter().flat_map(|p| p.iter().cycle()).map(std::ptr::from_ref);
         let from = bytes(&self.src).map(<*mut u8>::cast_const).chain(pattern);
         for (from, to) in from.zip(bytes(&self.dst)) {
-            // SAFETY: the caller of `submit` or `execute` promised that sources can be read and destinations
-            // written until the operation is done.
+            // SAFETY: the caller of `submit` or `execute` ensures that sources can be read and destinations
+            // can be written until the operation is done.
             unsafe { racy_copy::copy(to, from, 1) };
         }
         result
     }
 }
 
-// SAFETY: the poll that executes a descriptor reports it once, and nothing else accesses memory.
+// SAFETY: `poll` executes a descriptor and reports it once. Nothing else in this queue accesses memory.
 unsafe impl RawQueue for ReferenceQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -261,9 +263,18 @@ unsafe impl RawQueue for ReferenceQueue {
             let Work { pattern, src, dst, answer } = &work;
             let both = matches!(descriptor.operation(), Operation::CopyToBoth { .. });
             let is_plain = pattern.is_none() && answer.is_none() && !both && !descriptor.fence();
-            assert!(self.options.native || is_plain, "beyond the capabilities");
-            assert!(descriptor.len() as u64 <= self.options.max_transfer, "beyond the longest transfer");
-            assert!(both || src.len().max(dst.len()) <= self.options.max_segments, "beyond the longest list");
+            assert!(
+                self.options.native || is_plain,
+                "a descriptor needs a capability that the engine does not have"
+            );
+            assert!(
+                descriptor.len() as u64 <= self.options.max_transfer,
+                "a descriptor is longer than `max_transfer`"
+            );
+            assert!(
+                both || src.len().max(dst.len()) <= self.options.max_segments,
+                "a list has more segments than `max_segments`"
+            );
             assert!(dst.iter().chain(src).all(|s| s.len > 0), "an empty segment");
             let (token, number, fence) = (descriptor.token(), self.submitted, descriptor.fence());
             self.accepted.push_back((Submission { token, number, fence }, work));
@@ -280,8 +291,8 @@ unsafe impl RawQueue for ReferenceQueue {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         while n < completions.len().min(self.options.per_poll.max(1)) {
-            // Operations that may start: those with a doorbell and without a fence, unless the fence is at
-            // the front.
+            // An operation may start when its doorbell was rung, and no fence is at it or before it. A fence
+            // on the oldest operation does not delay that operation.
             let fence = self.accepted.iter().position(|(a, _)| a.fence && a.number > self.reported_before());
             let rung = self.accepted.partition_point(|(a, _)| a.number < self.rung || self.stopped);
             let may = fence.map_or(rung, |at| if at == 0 { rung.min(1) } else { rung.min(at) });
@@ -329,7 +340,8 @@ struct ReferenceExecutor {
     max_len: usize,
 }
 
-// SAFETY: the calling thread executes the operation before the call returns, within its segments.
+// SAFETY: the calling thread executes the operation before the call returns, and accesses only the
+// operation's segments.
 unsafe impl InlineExecutor for ReferenceExecutor {
     fn max_len(&self) -> usize {
         self.max_len
@@ -346,10 +358,9 @@ unsafe impl InlineExecutor for ReferenceExecutor {
 }
 
 impl ReferenceQueue {
-    /// Returns the number below which fences no longer apply, because all older descriptors have been
-    /// reported.
+    /// Returns the number of the oldest descriptor that is not reported. Fences up to this number no longer
+    /// apply.
     fn reported_before(&self) -> u64 {
-        // A fence at the front of the queue does not delay anything.
         self.accepted.front().map_or(self.submitted, |(first, _)| first.number)
     }
 }

@@ -1,13 +1,14 @@
-//! [`Counters`]: counts of a queue's work.
+//! [`Counters`]: counters of a queue's operations.
 
 use std::fmt;
 use std::ops::Sub;
 
-/// Counts of a queue's operations so far. Every accepted operation is in exactly one of `completed`,
-/// `failed`, `aborted`, `abandoned` and `in_flight`; operations of a batch count one by one.
+/// Counters of a queue's operations so far. Every accepted operation is counted in exactly one of
+/// `completed`, `failed`, `aborted`, `abandoned` and `in_flight`. Each operation of a batch is counted
+/// separately.
 ///
-/// `Display` writes the counters that are not 0, by name. Later counters minus earlier ones give the counts
-/// of the time between.
+/// `Display` writes the counters that are not 0, with their names. Subtract an earlier reading from a later
+/// one to get the counts of the time between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -29,8 +30,8 @@ pub struct Counters {
     pub bytes: u64,
     /// Operations handed back because the queue was full.
     pub full: u64,
-    /// Descriptors handed to the device: more than operations if they were split, none for those of zero
-    /// length.
+    /// Descriptors submitted to the device. An operation that is split counts several times, an operation of
+    /// zero length not at all.
     pub descriptors: u64,
     /// Doorbells rung.
     pub doorbells: u64,
@@ -79,8 +80,8 @@ each_field!(
 impl Sub for Counters {
     type Output = Self;
 
-    /// Returns the counts since `earlier`, an earlier reading of the same counters. `in_flight` does not
-    /// count events, so the result contains the value of `self`. A difference below 0 becomes 0.
+    /// Returns the counts since `earlier`, which is an earlier reading of the same counters. `in_flight` is
+    /// not a count of events, so the result contains the value of `self`. A difference below 0 becomes 0.
     fn sub(self, earlier: Self) -> Self {
         Self { in_flight: self.in_flight, ..self.with(earlier, u64::saturating_sub) }
     }

@@ -7,37 +7,37 @@ use crate::{DeviceAddr, Operation, RegionKey, Segment};
 
 /// One unit of work for a device: an [`Operation`], a token and a fence.
 ///
-/// Most descriptors copy one segment. Therefore the struct contains no enum and has 56 bytes, less than a
-/// cache line, which makes it cheap to write and read.
+/// Most descriptors copy one segment. For these, the struct is cheap to write and read, because it contains
+/// no enum and its 56 bytes are less than a cache line.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Descriptor<'a> {
     token: u64,
     /// The length of each segment, or the total length of a list.
     len: usize,
-    /// The sides, as the [`DescriptorKind`] in `word` says.
+    /// Source and destination. The [`DescriptorKind`] in `word` tells which union field is valid.
     src: Side<'a>,
     dst: Side<'a>,
-    /// The [`DescriptorKind`] in the lowest byte, the fence in the next bit, the seed in the upper half. They
-    /// share one word, because a load that spans several recent stores stalls.
+    /// The lowest byte is the [`DescriptorKind`], the next bit is the fence, and the upper half is the seed.
+    /// They share one word, because a load that spans several recent stores stalls.
     word: u64,
 }
 
-/// The bit of [`Descriptor::word`] that is the fence.
+/// The fence bit in [`Descriptor::word`].
 const FENCE: u64 = 1 << 8;
 
-/// One side of an operation.
+/// The source or the destination of an operation.
 #[derive(Clone, Copy)]
 #[repr(C)]
 union Side<'a> {
-    /// One segment, of the descriptor's length.
+    /// The address of one segment. Its length is the descriptor's length.
     one: (RegionKey, DeviceAddr),
     list: &'a [Segment],
     pair: &'a [Segment; 2],
     pattern: [u8; 8],
 }
 
-/// The operation, and the contents of `src` and `dst`.
+/// The type of the operation, which determines the union fields of `src` and `dst`.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum DescriptorKind {
@@ -76,7 +76,7 @@ const fn one<'a>(segment: Segment) -> Side<'a> {
     Side { one: (segment.key, segment.addr) }
 }
 
-/// Returns the total length, or [`usize::MAX`] if it is greater. No queue submits such a list.
+/// Returns the total length, or [`usize::MAX`] if the total is greater. No queue submits such a list.
 fn total(list: &[Segment]) -> usize {
     list.iter().fold(0, |total: usize, segment| total.saturating_add(segment.len))
 }
@@ -150,7 +150,7 @@ impl<'a> Descriptor<'a> {
         self
     }
 
-    /// Returns the token. The completion returns it; the queue does not interpret it.
+    /// Returns the token. The completion contains the same token. The queue does not interpret it.
     #[inline]
     #[must_use]
     pub const fn token(&self) -> u64 {
@@ -165,7 +165,7 @@ impl<'a> Descriptor<'a> {
         self
     }
 
-    /// Returns whether it carries a fence: see [`with_fence`](Self::with_fence).
+    /// Returns whether this descriptor has a fence: see [`with_fence`](Self::with_fence).
     #[inline]
     #[must_use]
     pub const fn fence(&self) -> bool {
@@ -184,11 +184,11 @@ impl<'a> Descriptor<'a> {
     /// Returns the operation.
     #[inline]
     #[must_use]
-    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "`kind` says what both sides hold")]
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "`kind` tells which union fields are valid")]
     pub const fn operation(&self) -> Operation<'a> {
         let seed = (self.word >> 32) as u32;
-        // SAFETY: constructors set `kind` together with the union fields that it stands for, and nothing
-        // changes them.
+        // SAFETY: the constructors set `kind` together with the union fields that this arm reads, and no
+        // method changes them.
         unsafe {
             match DescriptorKind::of(self.word) {
                 DescriptorKind::Copy => {
@@ -210,12 +210,12 @@ impl<'a> Descriptor<'a> {
         }
     }
 
-    /// Returns the source and the destination of an [`Operation::Copy`] without a fence. Costs one
-    /// comparison, for the fast paths of engines.
+    /// Returns the source and the destination if this is an [`Operation::Copy`] without a fence. The check is
+    /// one comparison, for the fast paths of engines.
     #[must_use]
     #[inline]
     pub const fn as_unfenced_copy(&self) -> Option<(Segment, Segment)> {
-        // With a fence or a seed, the word differs.
+        // A descriptor with a fence or a seed has another word.
         match self.operation() {
             Operation::Copy { src, dst } if self.word == DescriptorKind::Copy as u64 => Some((src, dst)),
             _ => None,

@@ -1,4 +1,4 @@
-//! [`DeviceMemory`]: memory on a device that others have allocated.
+//! [`DeviceMemory`]: memory on a device that another library has allocated.
 
 use std::any::Any;
 use std::fmt;
@@ -11,9 +11,9 @@ use crate::{DeviceAddr, Result};
 /// Device memory to register, with its owner: a GPU array that another library has allocated, or the memory
 /// behind a dma-buf.
 ///
-/// [`DmaEngineExt::register_device`](crate::DmaEngineExt::register_device) makes a
-/// [`Window`](crate::Window) of it. The window's region keeps the owner until no operation uses the memory
-/// and the last view is dropped.
+/// [`DmaEngineExt::register_device`](crate::DmaEngineExt::register_device) makes a [`Window`](crate::Window)
+/// from this value. The window's region keeps the owner alive until no operation uses the memory and the last
+/// view is dropped.
 pub struct DeviceMemory {
     addr: DeviceAddr,
     len: usize,
@@ -22,9 +22,10 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Takes `len` bytes at the device's address `addr`, kept alive by `owner` (`()` for memory that is never
-    /// freed). An engine with [`Capabilities::REGISTER_DEVICE`](crate::Capabilities::REGISTER_DEVICE) checks
-    /// them against its driver when it registers them.
+    /// Describes the `len` bytes at the device's address `addr`. `owner` keeps them allocated; use `()` for
+    /// memory that is never freed. An engine with
+    /// [`Capabilities::REGISTER_DEVICE`](crate::Capabilities::REGISTER_DEVICE) registers them, and asks its
+    /// driver whether the range is valid.
     ///
     /// # Safety
     ///
@@ -37,11 +38,11 @@ impl DeviceMemory {
         Self { addr, len, dmabuf: None, owner: Owner::new(owner) }
     }
 
-    /// Takes the `len` bytes from byte `offset` of the dma-buf `fd` on, kept alive by `owner` (`()` if `fd`
-    /// does). An engine with [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)
-    /// registers them.
+    /// Describes the `len` bytes of the dma-buf `fd` that begin at byte `offset`. `owner` keeps them
+    /// allocated; use `()` if `fd` does. An engine with
+    /// [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF) registers them.
     ///
-    /// The bytes get an address at which the process maps nothing, and which is used in descriptors only. It
+    /// The bytes get an address that is used in descriptors only; the process maps nothing there. The address
     /// stays reserved while this value or a region made from it exists.
     ///
     /// # Errors
@@ -58,19 +59,19 @@ impl DeviceMemory {
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self> {
-        // Use the same offset within a page, because devices map whole pages.
+        // The address has the same offset within a page as the bytes, because devices map whole pages.
         let skip = offset as usize % rustix::param::page_size();
         let addresses = Addresses::reserve(len.saturating_add(skip))?;
         let addr = DeviceAddr((addresses.start() + skip) as u64);
         Ok(Self { addr, len, dmabuf: Some((fd, offset)), owner: Owner::new((addresses, owner)) })
     }
 
-    /// Adds the dma-buf `fd`, for engines that register memory of other devices. Such a device accesses the
-    /// dma-buf, and not the bytes by address.
+    /// Adds the dma-buf `fd`, for engines that register memory of other devices. Their device accesses the
+    /// bytes through the dma-buf, not by address.
     ///
     /// # Safety
     ///
-    /// The bytes are those of the dma-buf from byte `offset` on.
+    /// The memory of this value is the dma-buf's memory, beginning at byte `offset` of the dma-buf.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
@@ -78,7 +79,8 @@ impl DeviceMemory {
         self
     }
 
-    /// Returns the address of the first byte. No other memory of the process has one of these addresses.
+    /// Returns the address of the first byte. No other memory of the process uses the addresses of this
+    /// value.
     #[must_use]
     pub const fn addr(&self) -> DeviceAddr {
         self.addr
@@ -96,19 +98,19 @@ impl DeviceMemory {
         self.len == 0
     }
 
-    /// Returns the dma-buf and the offset of the first byte in it, if there is one.
+    /// Returns the dma-buf and the offset of the first byte in it, if this value has a dma-buf.
     #[must_use]
     pub fn dmabuf(&self) -> Option<(BorrowedFd<'_>, u64)> {
         self.dmabuf.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
     }
 
-    /// Returns whether the owner is an `M`.
+    /// Returns whether the owner's type is `M`.
     pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
         self.owner.is::<M>()
     }
 
-    /// Returns the owner, if it is an `M`. The owner of memory from [`from_dmabuf`](Self::from_dmabuf) cannot
-    /// be returned.
+    /// Returns the owner if its type is `M`. The owner of memory from [`from_dmabuf`](Self::from_dmabuf)
+    /// cannot be returned.
     ///
     /// # Errors
     ///
@@ -158,7 +160,7 @@ mod tests {
         let (a, b) = (dmabuf(5000).unwrap(), dmabuf(5000).unwrap());
         assert!(a.addr().0.abs_diff(b.addr().0) >= 5000, "{a:?} {b:?}");
         assert_eq!(a.dmabuf().unwrap().1, 4100);
-        assert_eq!(a.addr().0 % 4096, 4, "at the same place in a page");
+        assert_eq!(a.addr().0 % 4096, 4, "the address has the same offset within a page");
         assert!(dmabuf(usize::MAX).is_err() && dmabuf(1 << 60).is_err());
     }
 }

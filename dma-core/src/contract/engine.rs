@@ -1,8 +1,8 @@
-//! The traits that an engine implements and the types that they use, in reading order.
+//! The traits that an engine implements, and the types that these traits use, in reading order.
 //!
-//! [`DmaEngine`] opens memory ([`RawRegion`]) and queues ([`RawQueue`]). A queue takes [`Descriptor`]s, whose
-//! [`Operation`]s name bytes by [`Segment`], and reports each by a [`Completion`].
-//! `examples/08_write_a_backend.rs` is a whole engine.
+//! A [`DmaEngine`] allocates or registers memory ([`RawRegion`]) and opens queues ([`RawQueue`]). A queue
+//! accepts [`Descriptor`]s. Each contains an [`Operation`] on [`Segment`]s of regions, and the queue reports
+//! each by a [`Completion`]. `examples/08_write_a_backend.rs` is a complete engine.
 #![expect(unsafe_code, reason = "declares the traits whose implementers the safe API trusts with memory")]
 
 use std::fmt;
@@ -17,32 +17,32 @@ use crate::{
     MemoryRequest, NativeError, QueueOptions, Result,
 };
 
-/// An opened DMA device. Users call it by `DmaEngineExt`.
+/// An opened DMA device. Programs use it through `DmaEngineExt`.
 ///
-/// - Regions and queues keep working after the engine is dropped.
+/// - Regions and queues continue to work after the engine is dropped.
 /// - All methods may be called from several threads at once. If the vendor's library cannot create objects in
 ///   parallel, the engine serializes the calls.
-/// - A queue accepts a region's keys exactly if both report the same [`EngineId`], that of the engine.
-/// - Capabilities and limits are asked of the device, never assumed. An operation that is not declared fails
-///   with [`ErrorKind::Unsupported`].
+/// - A queue accepts a region's key if, and only if, both have the same [`EngineId`], which is the engine's.
+/// - The engine reads capabilities and limits from the device, and never assumes them. An operation that the
+///   engine does not declare fails with [`ErrorKind::Unsupported`].
 ///
 /// # Safety
 ///
-/// The safe API trusts [`info`](Self::info) when it makes descriptors. An implementer promises that every
-/// queue supports these capabilities and limits that [`open_queue_raw`](Self::open_queue_raw) returns, and
-/// these take the regions of the same [`EngineId`]. An engine that forwards to another one also forwards its
-/// `info`.
+/// The safe API trusts [`info`](Self::info) when it makes descriptors. An implementer ensures that every
+/// queue from [`open_queue_raw`](Self::open_queue_raw) supports these capabilities and limits, and accepts
+/// the regions with the engine's [`EngineId`]. An engine that forwards to another engine also forwards the
+/// other engine's `info`.
 pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. The description never changes, and the call is cheap.
     fn info(&self) -> &EngineInfo;
 
     /// Returns the id that all regions and queues of this engine have. It is constant, and the call is cheap.
     ///
-    /// No other engine has it, except a pointer to this one. An engine made of engines has its own id,
-    /// so that memory of an inner engine is refused by its queues.
+    /// No other engine has this id, except a pointer to this engine. An engine made of engines has its own
+    /// id, so that its queues refuse memory of an inner engine.
     fn id(&self) -> EngineId;
 
-    /// Describes the engine's decisions so far and the reasons for them, in lines for people. Returns `None`
+    /// Returns a text that describes the engine's decisions so far and the reasons for them. Returns `None`
     /// if the engine has nothing to add to the queues' [`Counters`](crate::Counters).
     fn explain(&self) -> Option<String> {
         None
@@ -51,16 +51,15 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Allocates and registers zeroed memory that the device can reach, in the requested
     /// [place](crate::Place). May block while the system maps and pins it.
     ///
-    /// Host memory has [`RegionInfo::cpu`]. Copies work between all places that the engine has, and every
-    /// other capability holds in each of them.
+    /// Regions in host memory have [`RegionInfo::cpu`]. Copies work between all places that the engine has,
+    /// and all other capabilities apply to each place.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a place without its capability
+    /// `Unsupported` if the engine lacks the capability for the place
     /// ([`Capabilities::allocate_in`](crate::Capabilities::allocate_in)), or if `request.export` is not empty
-    /// without [`Capabilities::EXPORT`](crate::Capabilities::EXPORT);
-    /// `InvalidArgument` as [`MemoryRequest::validate`]; `OutOfMemory`; `PermissionDenied` if pinning is
-    /// refused (memlock).
+    /// without [`Capabilities::EXPORT`](crate::Capabilities::EXPORT); `InvalidArgument` for the reasons of
+    /// [`MemoryRequest::validate`]; `OutOfMemory`; `PermissionDenied` if pinning is refused (memlock).
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>>;
 
     /// Registers existing memory without copying it. May block while the system pins it.
@@ -71,19 +70,21 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// accessed only through that region's views (see [`RawRegion`]). [Shared](HostMemory::is_shared) memory
     /// may be accessed by others at any time.
     ///
-    /// [Read-only](HostMemory::is_read_only) memory may also be read by others. Then `request.access` grants
-    /// reading only, and neither the views nor the engine write. Its pages may be write-protected.
+    /// [Read-only](HostMemory::is_read_only) memory may also be read by others. For such memory,
+    /// `request.access` grants only reading, neither the views nor the engine write, and the pages may be
+    /// write-protected.
     ///
     /// # Errors
     ///
     /// `Unsupported` without [`Capabilities::REGISTER`](crate::Capabilities::REGISTER); `InvalidArgument` for
-    /// memory that the device cannot take (the hint names the alignment); `InUse` if the device takes memory
-    /// only once; `PermissionDenied` if pinning is refused.
+    /// memory that the device cannot register (the hint names the alignment); `InUse` if the memory is
+    /// registered already and the device registers memory only once; `PermissionDenied` if pinning is
+    /// refused.
     unsafe fn register_raw(&self, memory: &HostMemory, request: &MemoryRequest)
     -> Result<Box<dyn RawRegion>>;
 
     /// Registers existing device memory without copying it: memory of the engine's own device by its address,
-    /// or memory of another device by its dma-buf. The region has the address of the memory.
+    /// or memory of another device by its dma-buf. The region's address is the address of `memory`.
     ///
     /// # Safety
     ///
@@ -95,8 +96,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// `Unsupported` without the capability
     /// ([`Capabilities::REGISTER_DEVICE`](crate::Capabilities::REGISTER_DEVICE),
     /// [`Capabilities::REGISTER_DMABUF`](crate::Capabilities::REGISTER_DMABUF)), or for memory without a
-    /// dma-buf if the engine registers memory by dma-buf only; `InvalidArgument` for memory that is not the
-    /// device's, as far as the driver knows; `PermissionDenied`; `OutOfResources`.
+    /// dma-buf if the engine registers memory by dma-buf only; `InvalidArgument` for memory that does not
+    /// belong to the device, as far as the driver knows; `PermissionDenied`; `OutOfResources`.
     unsafe fn register_device_raw(
         &self,
         memory: &DeviceMemory,
@@ -107,7 +108,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
             .with_hint("copy through host memory, or use the engine of that device"))
     }
 
-    /// Makes a peer's exported memory reachable. May block for a bounded time while the peer answers.
+    /// Imports memory that a peer exported. May block for a bounded time while the peer responds.
     ///
     /// # Errors
     ///
@@ -116,7 +117,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// part of the descriptor is damaged; `PermissionDenied`.
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>>;
 
-    /// Opens a queue with a depth of [`QueueOptions::depth_on`], at least 1.
+    /// Opens a queue whose depth is [`QueueOptions::depth_on`] for the engine's limits. The depth is at least
+    /// 1.
     ///
     /// # Errors
     ///
@@ -128,11 +130,12 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
 /// The constants of a [`RawRegion`].
 #[derive(Clone, Copy, Debug)]
 pub struct RegionInfo {
-    /// The engine whose queues take this region's key.
+    /// The engine whose queues accept this region's key.
     pub engine: EngineId,
-    /// The region's name in descriptors, which no other region of the engine has while this one exists.
+    /// The region's key in descriptors. No other region of the engine has the same key while this region
+    /// exists.
     pub key: RegionKey,
-    /// The address of the first byte, as descriptors give it.
+    /// The address of the first byte in descriptors.
     pub addr: DeviceAddr,
     /// The length in bytes, at least 1.
     pub len: usize,
@@ -143,13 +146,15 @@ pub struct RegionInfo {
     pub cpu: Option<NonNull<u8>>,
 }
 
-// SAFETY: the pointer is only a value here. Using it is unsafe, and `RawRegion` states when that is sound.
+// SAFETY: this type only stores the pointer. Access through it is unsafe, and `RawRegion` states when it is
+// sound.
 unsafe impl Send for RegionInfo {}
-// SAFETY: the pointer is only a value here. Using it is unsafe, and `RawRegion` states when that is sound.
+// SAFETY: this type only stores the pointer. Access through it is unsafe, and `RawRegion` states when it is
+// sound.
 unsafe impl Sync for RegionInfo {}
 
 impl RegionInfo {
-    /// Makes the constants of memory whose device address is the CPU's.
+    /// Makes the constants of memory whose device address equals its CPU address.
     #[must_use]
     pub fn local(engine: EngineId, key: RegionKey, base: NonNull<u8>, len: usize, access: Access) -> Self {
         Self { engine, key, addr: DeviceAddr::of(base), len, access, cpu: Some(base) }
@@ -167,15 +172,15 @@ impl RegionInfo {
         Self { engine, key, addr, len, access, cpu: None }
     }
 
-    /// Returns the `len` bytes from byte `offset` on.
+    /// Returns the segment of `len` bytes that begins at byte `offset`.
     ///
     /// # Panics
     ///
-    /// If they are not inside the region.
+    /// If the segment is not inside the region.
     #[must_use]
     pub fn segment(&self, offset: usize, len: usize) -> Segment {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(inside, "{len} bytes at {offset} of a region of {}", self.len);
+        assert!(inside, "{len} bytes at offset {offset} are not inside a region of {} bytes", self.len);
         Segment { key: self.key, addr: self.addr.offset(offset), len }
     }
 }
@@ -184,56 +189,56 @@ impl RegionInfo {
 ///
 /// # Safety
 ///
-/// The safe API relies on this trait when it makes slices and frees memory, so an implementer promises:
+/// The safe API relies on this trait when it makes slices and frees memory, so an implementer ensures:
 /// - `info` never changes. `addr + len` is at most [`u64::MAX`].
-/// - `key` is not that of another region with the same engine id, also if both are of the same bytes. Engines
-///   made of engines find what they know of a region by its key. [`RegionKey::unique`] makes one for devices
-///   that need no key.
+/// - Two regions with the same engine id never have the same `key`, even if they contain the same bytes.
+///   Engines made of engines look up their data of a region by its key. [`RegionKey::unique`] makes a key for
+///   devices that need none.
 /// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
-///   the CPU until this value is dropped; for registered memory that is read-only, for reads. The engine
-///   accesses them only as submitted descriptors require.
+///   the CPU until this value is dropped. Registered memory that is read-only need only be valid for reads.
+///   The engine accesses the bytes only as submitted descriptors require.
 /// - Dropping deregisters the memory. The safe API drops a region only while no descriptor that names it is
 ///   in flight; otherwise it leaks the region.
 pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     /// Returns the region's constants.
     fn info(&self) -> &RegionInfo;
 
-    /// Exports `len` bytes from byte `offset` on with `rights`.
+    /// Exports the `len` bytes that begin at byte `offset`, with `rights`.
     ///
     /// # Safety
     ///
     /// The peer may read these bytes, and with [`Access::WRITE`] write them, at any time until the export is
-    /// revoked (or permanently, if revoking fails). During that time, this process has no reference to them;
-    /// if `rights` grant reading only, shared references are allowed.
-    /// [`Window::export`](crate::Window::export) ensures that.
+    /// revoked (or permanently, if revoking fails). During that time, no reference to the bytes may exist in
+    /// this process. If `rights` grant only reading, shared references may exist.
+    /// [`Window::export`](crate::Window::export) ensures this.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine or this memory cannot be exported; `AccessDenied` if `rights` go beyond
-    /// those of the allocation; `OutOfRange`; `OutOfResources`.
+    /// `Unsupported` if the engine or this memory cannot be exported; `AccessDenied` if `rights` exceed the
+    /// export rights of the allocation; `OutOfRange`; `OutOfResources`.
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>>;
 
-    /// Returns a dma-buf of the memory, and the offset of the region's first byte in it, so that the engine
-    /// of another device can register the memory without a CPU mapping. The descriptor keeps the memory
-    /// allocated, but another device must use it only while the region exists.
+    /// Returns a dma-buf of the memory, and the offset of the region's first byte in the dma-buf. With it,
+    /// the engine of another device can register the memory without a CPU mapping. The dma-buf keeps the
+    /// memory allocated, but another device must access it only while the region exists.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine, its driver or this memory has none.
+    /// `Unsupported` if the engine, its driver or this memory has no dma-buf.
     fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
         Err(Error::new(ErrorKind::Unsupported, "the memory has no dma-buf")
-            .with_hint("copy it by way of host memory that both devices reach"))
+            .with_hint("copy it through host memory that both devices reach"))
     }
 }
 
-/// Memory granted to a peer. Dropping revokes, with a deadline of the engine's choice.
+/// Memory granted to a peer. Dropping this value revokes the grant, with a timeout that the engine chooses.
 pub trait RawExport: fmt::Debug + Send + Sync {
-    /// Returns the backend's own blob, at most 64 KiB, which contains everything that its `import_raw` needs.
-    /// [`ExportDescriptor`] frames it.
+    /// Returns the backend's own blob, at most 64 KiB. The blob contains everything that the backend's
+    /// `import_raw` needs, and becomes a part of an [`ExportDescriptor`].
     fn native(&self) -> &[u8];
 
-    /// Revokes the grant: once this returns `Ok`, no peer accesses the memory any more. Idempotent. Waits for
-    /// peers' copies in progress up to `timeout`.
+    /// Revokes the grant: after this returns `Ok`, no peer accesses the memory. Waits at most `timeout` for
+    /// peers' copies in progress. Idempotent.
     ///
     /// # Errors
     ///
@@ -243,106 +248,108 @@ pub trait RawExport: fmt::Debug + Send + Sync {
 
 /// A device's submission and completion path, used by one thread at a time.
 ///
-/// No method blocks. None allocates once the queue is warm.
+/// No method blocks. After the first operations, no method allocates.
 ///
 /// # Safety
 ///
-/// The safe API relies on this trait when it returns memory to its owner, so an implementer promises:
-/// - Every accepted descriptor is reported by `poll` exactly once, or never (a lost completion, a dead
-///   device).
-/// - Memory named by an accepted descriptor is accessed only until it is reported, and not at all once it is;
-///   on `Done` all its bytes are visible to the thread that polled.
-/// - Nothing outside the destination is written.
-/// - A descriptor may start at any time from `submit` on. After `flush`, it must start without further calls
-///   as soon as fences permit and if the device works. On a software device it may instead wait for a `poll`,
-///   if the queue's event signals that.
+/// The safe API relies on this trait when it returns memory to its owner, so an implementer ensures:
+/// - `poll` reports every accepted descriptor exactly once. Exceptions are a lost completion and a dead
+///   device: then it never reports the descriptor.
+/// - The device accesses the memory of an accepted descriptor only until the descriptor is reported. If the
+///   outcome is `Done`, all bytes are visible to the thread that polled.
+/// - The device writes no bytes outside the destination.
+/// - A descriptor may start at any time after `submit`. After `flush`, a working device must start it without
+///   further calls, as soon as fences permit. A software device may instead wait for a `poll`, if the queue's
+///   event signals that it waits.
 /// - Dropping a queue with descriptors in flight either ensures that the device no longer accesses their
-///   memory, or leaks the queue. (The safe API never drops such a queue.)
+///   memory, or leaks the queue. The safe API never drops such a queue.
 pub unsafe trait RawQueue: fmt::Debug + Send {
-    /// Returns the engine whose regions this queue takes.
+    /// Returns the id of the engine whose regions this queue accepts.
     fn engine_id(&self) -> EngineId;
 
     /// Returns the maximum number of descriptors in flight, which is at least the requested depth.
     fn depth(&self) -> usize;
 
-    /// Hands descriptors to the device, in order, and returns how many it took. Fewer than `batch.len()`
-    /// means that the queue is full, or that the next descriptor is invalid: submitting it again, as the
-    /// first, returns its error. The lists of a descriptor are read before this returns.
+    /// Submits descriptors to the device, in order, and returns the number of accepted descriptors. A number
+    /// below `batch.len()` means that the queue is full, or that the next descriptor is invalid: submitting
+    /// that descriptor again, as the first of a batch, returns its error. The queue reads a descriptor's
+    /// lists before this returns.
     ///
     /// # Safety
     ///
     /// For every descriptor: its regions belong to this queue's engine and grant the access; its segments lie
-    /// inside them; it respects the engine's capabilities and limits; it names no written byte twice. Until
-    /// its completion (or permanently, if there is none), the regions stay registered, the source is not
-    /// written, and the destination is neither read nor written. The bytes of a [`Window`](crate::Window) are
-    /// an exception: peers, other queues and other threads may access them at the same time, and they are
-    /// undefined then. An engine whose copies the CPU makes therefore uses [`racy_copy`](crate::racy_copy).
+    /// inside the regions; it respects the engine's capabilities and limits; no byte that it writes is in
+    /// another of its operands. Until its completion (or permanently, if there is no completion), the regions
+    /// stay registered, the source is not written, and the destination is neither read nor written. The bytes
+    /// of a [`Window`](crate::Window) are an exception: peers, other queues and other threads may access them
+    /// at the same time, and their values are undefined then. Therefore an engine that copies by CPU uses
+    /// [`racy_copy`](crate::racy_copy).
     ///
     /// # Errors
     ///
-    /// Only if the first descriptor is refused, and then nothing of the batch was taken: `DeviceLost`,
-    /// `Closed`, and the device's own refusals. A full queue is *not* an error: 0 is returned.
+    /// Fails only if the first descriptor is refused, so no descriptor of the batch was accepted:
+    /// `DeviceLost`, `Closed`, and the device's own errors. A full queue is *not* an error: this returns 0.
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize>;
 
-    /// Rings the doorbell for all submitted descriptors. Failures show up in completions.
+    /// Rings the doorbell for all submitted descriptors. Completions report failures.
     fn flush(&mut self);
 
-    /// Makes progress, writes completions to the front of `completions`, and returns their number. Never
-    /// blocks; a software device may do a bounded piece of its work here.
+    /// Writes new completions to the front of `completions`, and returns their number. Never blocks. A
+    /// software device may do a bounded part of its work in this call.
     fn poll(&mut self, completions: &mut [Completion]) -> usize;
 
     /// Returns the name and description of a completion's `native` code.
     fn explain(&self, native: i32) -> NativeError;
 
-    /// Makes the device abort unfinished descriptors, which later polls report as `Aborted`. Returns at once;
-    /// afterwards `submit` returns `Closed`. Idempotent.
+    /// Makes the device abort unfinished descriptors, which later polls report as `Aborted`. Does not wait
+    /// for them. Afterwards `submit` returns `Closed`. Idempotent.
     fn stop(&mut self);
 
     /// Returns the device counters.
     fn stats(&self) -> QueueStats;
 
-    /// Returns a file descriptor that becomes readable when a poll has something to report; `None` for a
-    /// queue that is only polled. Constant for the life of the queue.
+    /// Returns the queue's event, whose file descriptor becomes readable when a poll has something to report.
+    /// Returns `None` for a queue that can only be polled. The result is the same for the life of the queue.
     fn events(&mut self) -> Option<&mut dyn QueueEvents>;
 
-    /// Returns the executor of the queue's short operations. `None`, the default, for a queue that must see
-    /// every operation: those of devices, and of engines that count, record or check operations. An engine
-    /// that chooses between a device and the CPU by measured times offers none either: an executor takes
-    /// every operation up to a constant length, and which member copies faster is known only later, and
-    /// changes.
+    /// Returns the executor of the queue's short operations. The default is `None`, for a queue that must see
+    /// every operation: queues of devices, and queues of engines that count, record or check operations. An
+    /// engine that chooses between a device and the CPU by measured times also returns `None`. It does not
+    /// know in advance which of them is faster, but an executor executes every operation up to a constant
+    /// length.
     ///
-    /// The safe API asks once, when it opens the queue. It may then pass short operations to the executor
-    /// instead of [`submit`](Self::submit), so that this queue never sees them.
+    /// The safe API calls this once, when it opens the queue. It may then pass short operations to the
+    /// executor instead of [`submit`](Self::submit), so this queue never sees them.
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
         None
     }
 }
 
-/// Executes short operations in the thread that submits them. They are never in flight: they have no
-/// descriptor, no doorbell and no completion.
+/// Executes short operations in the thread that submits them. These operations are never in flight: they have
+/// no descriptor, no doorbell and no completion.
 ///
-/// The safe API uses it as follows:
+/// The safe API calls an executor as follows:
 /// - Only for operations of 1 to [`max_len`](Self::max_len) bytes on memory that the CPU can reach
 ///   ([`RegionInfo::cpu`]). A batch of copies, or an operation of lists, may have up to 32 times as many
-///   bytes in total, and one side of a copy of lists may have longer segments. This bounds the time that
-///   submitting takes.
-/// - A [`Queue`](crate::Queue) uses it only while nothing is in flight, so every fence holds. A
-///   [`SharedQueue`](crate::SharedQueue), which has no order, may use it at any time, and from several
-///   threads at once.
-/// - Not after the queue was closed, after [`RawQueue::stop`], or after the engine has panicked. A call by
-///   another thread of a [`SharedQueue`](crate::SharedQueue) may have begun before, so an executor must not
-///   depend on its queue.
+///   bytes in total, and one side of a copy of lists may have longer segments. These limits bound the
+///   duration of a submission.
+/// - A [`Queue`](crate::Queue) calls it only while nothing is in flight, so fences have no effect on the
+///   operation. A [`SharedQueue`](crate::SharedQueue), whose operations have no order, may call it at any
+///   time, and from several threads at once.
+/// - No call begins after the queue was closed, after [`RawQueue::stop`], or after the engine has panicked. A
+///   call by another thread of a [`SharedQueue`](crate::SharedQueue) may still be in progress then, so an
+///   executor must not depend on its queue.
 ///
 /// # Safety
 ///
 /// The safe API returns memory to its owner as soon as [`execute`](Self::execute) returns, so an implementer
-/// promises:
-/// - Memory is accessed only as the operation requires, and only until the call returns. Then all bytes of
-///   the destination are visible to the calling thread.
-/// - Every [`Operation`] is executed, of any number of segments, whatever the engine's capabilities and
-///   limits are.
+/// ensures:
+/// - The executor accesses memory only as the operation requires, and only until the call returns. After the
+///   call, all bytes of the destination are visible to the calling thread.
+/// - The executor executes every type of [`Operation`] with any number of segments, whatever the engine's
+///   capabilities and limits are.
 pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
-    /// Returns the longest operation in bytes. Constant.
+    /// Returns the length of the longest operation, in bytes. The value never changes.
     fn max_len(&self) -> usize;
 
     /// Executes an operation, and returns its result, or 0 if it has none.
@@ -350,34 +357,35 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// # Safety
     ///
     /// The segments lie inside regions of the queue's engine that grant the access and that the CPU can
-    /// reach. No written byte is named twice. During the call, the regions stay registered, the source is not
-    /// written, and the destination is neither read nor written. The bytes of a [`Window`](crate::Window) are
-    /// an exception, as in [`RawQueue::submit`].
+    /// reach. No byte that the operation writes is in another of its operands. During the call, the regions
+    /// stay registered, the source is not written, and the destination is neither read nor written. The bytes
+    /// of a [`Window`](crate::Window) are an exception, as in [`RawQueue::submit`].
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64;
 
     /// Copies `len` bytes, at least 1, as [`execute`](Self::execute) does for [`Operation::Copy`].
     ///
     /// # Safety
     ///
-    /// As [`execute`](Self::execute).
+    /// The requirements are those of [`execute`](Self::execute).
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize);
 
-    /// Executes copies of one batch, as [`copy`](Self::copy) does each of them, in any order. The safe API
-    /// passes up to 32 copies in a call, if those of the batch have 4 KiB or more on average. An executor may
-    /// overlap their accesses to memory; the default does not.
+    /// Executes copies of one batch, in any order. The default calls [`copy`](Self::copy) for each. The safe
+    /// API passes up to 32 copies in a call, if the copies of the batch have 4 KiB or more on average. An
+    /// executor may overlap the copies' memory accesses; the default does not.
     ///
     /// # Safety
     ///
-    /// As [`execute`](Self::execute), for each copy. Different copies may overlap in bytes of windows.
+    /// The requirements of [`execute`](Self::execute) hold for each copy. Different copies may overlap in
+    /// bytes of windows.
     unsafe fn copy_all(&self, copies: &[InlineCopy]) {
         for copy in copies {
-            // SAFETY: the caller meets the requirements for each copy.
+            // SAFETY: the caller meets the requirements of `execute` for each copy.
             unsafe { self.copy(copy.src, copy.dst, copy.len) };
         }
     }
 }
 
-/// A copy of a batch, for [`InlineExecutor::copy_all`].
+/// One copy of a batch, for [`InlineExecutor::copy_all`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InlineCopy {
     /// The first byte of the source.
@@ -388,10 +396,11 @@ pub struct InlineCopy {
     pub len: usize,
 }
 
-/// A queue that can wake its owner.
+/// The event of a queue, which can wake the queue's owner.
 pub trait QueueEvents {
-    /// Becomes readable when a completion arrives after [`arm`](Self::arm), or when a software device has
-    /// work for [`RawQueue::poll`], which may then report nothing.
+    /// Returns the event's file descriptor. It becomes readable when a completion arrives after
+    /// [`arm`](Self::arm), or when a software device needs a [`RawQueue::poll`]. In the second case the poll
+    /// may report nothing.
     ///
     /// # Errors
     ///
@@ -399,15 +408,16 @@ pub trait QueueEvents {
     /// opened. Such a queue can only be polled, and [`arm`](Self::arm) also fails.
     fn fd(&self) -> Result<BorrowedFd<'_>>;
 
-    /// Makes the next completion signal the descriptor. Returns `false` if completions may already be
-    /// waiting; then poll instead of sleeping. Never misses a completion between the last poll and this call.
+    /// Makes the next completion signal the file descriptor. Returns `false` if completions may already be
+    /// waiting; then poll instead of sleeping. A completion between the last poll and this call is never
+    /// missed.
     ///
     /// # Errors
     ///
     /// Errors of [`fd`](Self::fd); `Os` if the system refuses.
     fn arm(&mut self) -> Result<bool>;
 
-    /// Clears the descriptor's readiness after a wake, or when an `arm` is no longer needed.
+    /// Makes the file descriptor unreadable again, after a wake-up or when an `arm` is no longer needed.
     fn disarm(&mut self);
 }
 
@@ -416,15 +426,15 @@ pub trait QueueEvents {
 pub struct DeviceAddr(pub u64);
 
 impl DeviceAddr {
-    /// Returns the address of memory that the CPU reaches.
+    /// Returns the device address of memory that the CPU can reach.
     #[inline]
     #[must_use]
     pub fn of(ptr: NonNull<u8>) -> Self {
         Self(ptr.as_ptr().expose_provenance() as u64)
     }
 
-    /// Returns the CPU's pointer to the byte, for engines that copy by CPU. Use it only as the descriptor
-    /// allows, and only if the CPU can reach the region.
+    /// Returns the CPU's pointer to the byte, for engines that copy by CPU. Use the pointer only as the
+    /// descriptor allows, and only if the CPU can reach the region.
     #[inline]
     #[must_use]
     pub fn as_ptr(self) -> *mut u8 {
@@ -451,13 +461,13 @@ impl fmt::Debug for DeviceAddr {
     }
 }
 
-/// The key by which an engine's descriptors name a region. It has no meaning outside the engine.
+/// The key that identifies a region in an engine's descriptors. It has no meaning outside the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionKey(pub usize);
 
 impl RegionKey {
-    /// Returns a key that no other call in this process has returned. It is odd, and so never the address of
-    /// an aligned object.
+    /// Returns a key that no other call in this process has returned. The key is odd, so it never equals the
+    /// address of an aligned object.
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -465,12 +475,12 @@ impl RegionKey {
     }
 }
 
-/// One contiguous piece of one region.
+/// A contiguous range of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The region.
     pub key: RegionKey,
-    /// The first byte: the region's [`addr`](RegionInfo::addr) plus the offset.
+    /// The address of the first byte: the region's [`addr`](RegionInfo::addr) plus the offset.
     pub addr: DeviceAddr,
     /// The length in bytes.
     pub len: usize,
@@ -478,14 +488,14 @@ pub struct Segment {
 
 /// The operation of a [`Descriptor`].
 ///
-/// Reads `src` (or `a` and `b`) and writes `dst`. Without lists, all segments have the same length; lists
-/// have the same total length, and their segments are used in order. `seed` is the CRC-32C of the preceding
-/// bytes, or 0. The [`Completion`] carries the result.
+/// An operation reads `src` (or `a` and `b`) and writes `dst`. Without lists, all segments have the same
+/// length. Two lists have the same total length, and their segments are used in order. `seed` is the CRC-32C
+/// of the preceding bytes, or 0. The [`Completion`] contains the result.
 ///
 /// No list and no segment is empty. Lists, except the pair of `CopyToBoth`, have at most
 /// [`Limits::max_segments`](crate::Limits::max_segments) segments. Each side has at most
-/// [`Limits::max_transfer`](crate::Limits::max_transfer) bytes. `CopyLists` comes only to an engine that
-/// takes more than 1 segment. The variants after it come only to an engine that declares the
+/// [`Limits::max_transfer`](crate::Limits::max_transfer) bytes. `CopyLists` is submitted only to an engine
+/// whose `max_segments` is above 1. The variants after it are submitted only to an engine that declares their
 /// [capability](crate::Capabilities).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -495,15 +505,15 @@ pub enum Operation<'a> {
     Copy { src: Segment, dst: Segment },
     /// Copies lists of segments.
     CopyLists { src: &'a [Segment], dst: &'a [Segment] },
-    /// Writes the 8 bytes of `pattern` over and over, from the first byte of `dst` on; the last repetition is
-    /// cut off.
+    /// Fills `dst` with repetitions of the 8 bytes of `pattern`. The last repetition is cut off at the end of
+    /// `dst`.
     Fill { pattern: [u8; 8], dst: &'a [Segment] },
-    /// Compares two segments, which may overlap. The result is the offset of the first difference, or
+    /// Compares two segments, which may overlap. The result is the offset of the first byte that differs, or
     /// [`Completion::EQUAL`].
     Compare { a: Segment, b: Segment },
-    /// Computes the CRC-32C of `src`, which is the result.
+    /// Computes the CRC-32C of `src`. The result is the CRC.
     Crc32c { src: Segment, seed: u32 },
-    /// Copies one segment. The result is the CRC-32C of the bytes.
+    /// Copies one segment. The result is the CRC-32C of the copied bytes.
     CopyCrc32c { src: Segment, dst: Segment, seed: u32 },
     /// Copies one segment to two others.
     CopyToBoth { src: Segment, dst: &'a [Segment; 2] },
@@ -514,9 +524,9 @@ pub enum Operation<'a> {
 pub enum Outcome {
     /// All bytes are in place and visible to the CPU.
     Done,
-    /// The device or its memory protection refused or aborted it. The destination is undefined.
+    /// The device or its memory protection refused or aborted the descriptor. The destination is undefined.
     Failed(ErrorKind),
-    /// The device was reset before it reported this descriptor; submitting it again is safe.
+    /// The device was reset before it reported this descriptor. Submitting the descriptor again is safe.
     Aborted,
 }
 
@@ -527,7 +537,7 @@ pub struct Completion {
     pub token: u64,
     /// The result of the [`Operation`] if the outcome is `Done` and the operation has a result; otherwise 0.
     pub result: u64,
-    /// The failure code of the device or library, for [`RawQueue::explain`]; 0 if there is none.
+    /// The failure code of the device or library, for [`RawQueue::explain`]; 0 without a failure code.
     pub native: i32,
     /// The outcome.
     pub outcome: Outcome,
@@ -544,7 +554,7 @@ impl Completion {
         Self { token, result: 0, native: 0, outcome: Outcome::Done }
     }
 
-    /// Makes a completion with the device's code `native`, or 0.
+    /// Makes a completion with an outcome and the device's failure code `native`, or 0.
     #[must_use]
     #[inline]
     pub const fn ended(token: u64, outcome: Outcome, native: i32) -> Self {
@@ -571,7 +581,7 @@ pub struct QueueStats {
 }
 
 impl QueueStats {
-    /// Makes counters of these values.
+    /// Makes device counters from these values.
     #[must_use]
     #[inline]
     pub const fn new(doorbells: u64, resets: u64) -> Self {

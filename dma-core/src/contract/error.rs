@@ -1,4 +1,4 @@
-//! [`Error`]: a category to branch on, and a message and hint for people.
+//! [`Error`]: a category for programs to branch on, and a message and a hint for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,70 +7,72 @@ use std::sync::Arc;
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The category of an error, to branch on.
+/// The category of an error, for programs to branch on.
 ///
-/// [`Error`] adds the operation, the backend, the numbers and the hint.
+/// An [`Error`] also has the operation, the backend, the numbers and the hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument is invalid by itself: a depth of zero, or an alignment that is not a power of two.
+    /// An argument is invalid by itself: for example, an alignment that is not a power of two.
     InvalidArgument,
     /// A range exceeds its region, or a number exceeds what the engine allows.
     OutOfRange,
     /// Source and destination of a copy differ in length.
     LengthMismatch,
-    /// Source and destination overlap, or two parts of the destination do.
+    /// Source and destination overlap, or two parts of the destination overlap.
     Overlap,
     /// The region does not grant the right that the operation needs.
     AccessDenied,
-    /// The memory belongs to another engine than the queue.
+    /// The memory and the queue belong to different engines.
     WrongEngine,
-    /// The engine cannot do this at all; its [`Capabilities`](crate::Capabilities) say so beforehand.
+    /// The engine does not have this capability: see [`Capabilities`](crate::Capabilities).
     Unsupported,
     /// The queue is full: poll it, or await a shared queue's [`ready`](crate::SharedQueue::ready), then
     /// submit again. The operands are returned.
     QueueFull,
     /// An object cannot be closed, freed or reconfigured because it is still in use.
     InUse,
-    /// Memory, host or device, is exhausted.
+    /// Host memory or device memory is exhausted.
     OutOfMemory,
     /// Queues, channels, tasks or another countable device resource are exhausted.
     OutOfResources,
-    /// No such engine, device, file or exported region.
+    /// The engine, device, file or exported region does not exist.
     NotFound,
-    /// The operating system refuses: privileges, memlock limit, device permissions.
+    /// The operating system refuses the request because of privileges, the memlock limit or device
+    /// permissions.
     PermissionDenied,
-    /// The time allowed ran out. The operation may still be in flight; if it was refused, because the queue
-    /// is full and its device hangs, the operands come back.
+    /// The time limit was reached. The operation may still be in flight. If it was refused, because the queue
+    /// is full and its device hangs, the operands are returned.
     TimedOut,
-    /// The device reported a failure that the request did not cause. (Arguments are checked before
-    /// submission; missing rights, revoked memory and a lost device have kinds of their own.) A bus error may
-    /// be transient; an unreachable page is not. The destination is undefined; submitting again is safe.
+    /// The device reported a failure that the request did not cause, for example a bus error or an
+    /// unreachable page. Invalid arguments, missing rights, revoked memory and a lost device have their own
+    /// kinds. A bus error may be transient; an unreachable page is not. The destination is undefined.
+    /// Submitting again is safe.
     DeviceFault,
-    /// The device was reset before it reported this operation. The destination is undefined; submitting again
+    /// The device was reset before it reported this operation. The destination is undefined. Submitting again
     /// is safe.
     Aborted,
-    /// The device is lost and does not recover; open another.
+    /// The device is lost and does not recover. Open another device.
     DeviceLost,
-    /// The peer that exported the memory has revoked it or exited.
+    /// The peer that exported the memory has revoked the export or has exited.
     Revoked,
-    /// The queue, channel or export is closed: open another. An operation that was ended by the close also
-    /// has this kind; its destination is undefined.
+    /// The queue, channel or export is closed. Open another one. An operation that the close ended also has
+    /// this kind; its destination is undefined.
     Closed,
-    /// Bytes are not the valid encoding that they should be, such as an export descriptor.
+    /// The bytes are not a valid encoding, for example of an export descriptor.
     Malformed,
-    /// The version is not supported by this library.
+    /// This library does not support the version.
     VersionMismatch,
-    /// A vendor's library or driver is not installed or not complete.
+    /// A vendor's library or driver is not installed, or its installation is incomplete.
     MissingSdk,
-    /// A call to the operating system failed; the source says which and why.
+    /// A system call failed. The error's source has the reason.
     Os,
 }
 
 impl ErrorKind {
     /// Returns whether the same request, unchanged, can succeed. The caller limits the number of tries.
     ///
-    /// Submitting again after an error is safe: a destination that was written in part is written whole.
+    /// Submitting again after an error is safe: the new operation overwrites a partly written destination.
     #[must_use]
     pub const fn retry(self) -> Retry {
         match self {
@@ -82,8 +84,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the remedy for errors of this kind that have no remedy of their own. A full queue is reported
-    /// without allocating, so this is the only text of its error.
+    /// Returns the remedy for errors of this kind that have no hint of their own. The error of a full queue
+    /// is made without allocating, so it has no other text.
     pub(crate) const fn default_hint(self) -> &'static str {
         match self {
             Self::QueueFull => "poll it or wait for a transfer, then submit again",
@@ -91,7 +93,7 @@ impl ErrorKind {
         }
     }
 
-    /// The kind in a few words, as it begins an error message.
+    /// Returns the kind in a few words, for the beginning of an error message.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -128,7 +130,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Advice whether and when to retry.
+/// Whether and when to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Retry {
@@ -139,20 +141,20 @@ pub enum Retry {
     /// Immediately, but only a few times (for example three). On many devices (BlueField, I/OAT), each failed
     /// try resets the queue, which aborts its other operations.
     FewTimes,
-    /// Once the queue has been polled, or the user of the resource is done.
+    /// After the queue has been polled, or after the user of the resource has released it.
     AfterProgress,
-    /// After some time, when others may have freed the resource.
+    /// After some time, when other users may have released the resource.
     Later,
 }
 
-/// An error code of the vendor's library or of the device, with its name.
+/// An error code of the vendor's library or of the device, with the code's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeError {
-    /// The code as the library or device gave it.
+    /// The code that the library or device reported.
     pub code: i32,
-    /// Its name in the vendor's documents, such as `DOCA_ERROR_IO_FAILED`; empty if it has none.
+    /// The code's name in the vendor's documents, such as `DOCA_ERROR_IO_FAILED`; empty if it has no name.
     pub name: Cow<'static, str>,
-    /// The vendor's description, if there is one.
+    /// The vendor's description of the code, or an empty text.
     pub description: Cow<'static, str>,
 }
 
@@ -172,13 +174,13 @@ impl fmt::Display for NativeError {
 
 /// An error of this library.
 ///
-/// `Display` is one line: what failed, why, the numbers, the hint. [`kind`](Self::kind) is what programs
-/// branch on. An error without detail (a full queue) costs no allocation.
+/// `Display` writes one line with the operation, the reason, the numbers and the hint. Programs branch on
+/// [`kind`](Self::kind). An error without details, such as a full queue, is made without an allocation.
 pub struct Error {
     kind: ErrorKind,
-    /// True for the cause of an [`OpError`](crate::OpError). That error prints everything, so `Display` of
-    /// the cause writes only the kind's name.
-    told: bool,
+    /// True for the source of an [`OpError`](crate::OpError). `Display` of the `OpError` writes all details,
+    /// so `Display` of its source writes only the kind's name.
+    is_source: bool,
     detail: Option<Arc<Detail>>,
 }
 
@@ -195,30 +197,30 @@ struct Detail {
 }
 
 impl Error {
-    /// Makes an error of `kind` without detail. Allocates nothing.
+    /// Makes an error of `kind` without details. Allocates nothing.
     #[must_use]
     pub const fn bare(kind: ErrorKind) -> Self {
-        Self { kind, told: false, detail: None }
+        Self { kind, is_source: false, detail: None }
     }
 
-    /// Makes an error of `kind` with a message that names the wrong input.
+    /// Makes an error of `kind` with a message that names the invalid input.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self::bare(kind).with_message(message)
     }
 
-    /// Copies the error as the cause of one that prints everything.
+    /// Copies the error, to be the source of an `OpError`, whose `Display` writes all details.
     pub(crate) fn to_cause(&self) -> Self {
-        Self { kind: self.kind, told: true, detail: self.detail.clone() }
+        Self { kind: self.kind, is_source: true, detail: self.detail.clone() }
     }
 
     fn detail_mut(&mut self) -> &mut Detail {
         let detail = self.detail.get_or_insert_default();
-        // A cause never leaves its `OpError`, which drops it before the error itself can be changed.
-        Arc::get_mut(detail).expect("this is the only reference to the detail")
+        // The `OpError` owns the only copy, and drops it before the error itself can be changed.
+        Arc::get_mut(detail).expect("no other reference to the details exists")
     }
 
-    /// Adds the number that was requested and its limit.
+    /// Adds the requested number and its limit.
     #[must_use]
     pub fn with_numbers(mut self, requested: u64, limit: u64) -> Self {
         let detail = self.detail_mut();
@@ -259,7 +261,7 @@ impl Error {
         self.detail.as_ref()?.native.as_ref()
     }
 
-    /// Returns the number that was requested (bytes, operations, entries: the message says which).
+    /// Returns the requested number. The message tells its unit, such as bytes, operations or entries.
     #[must_use]
     pub fn requested(&self) -> Option<u64> {
         self.detail.as_ref()?.requested
@@ -292,23 +294,24 @@ macro_rules! texts {
     };
 }
 texts! {
-    /// Sets the message, which names the wrong input.
+    /// Sets the message, which names the invalid input.
     with_message, message;
-    /// Names the operation that failed, such as `copy` or `open queue`.
+    /// Sets the operation that failed, such as `copy` or `open queue`.
     with_operation, operation;
-    /// Names the backend, such as `doca`.
+    /// Sets the backend, such as `doca`.
     with_backend, backend;
 }
 
 impl Error {
-    /// Sets the remedy.
+    /// Sets the hint, which tells the remedy.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.detail_mut().hint = hint.into();
         self
     }
 
-    /// Returns the remedy: the text of [`with_hint`](Self::with_hint), or that of the kind, or an empty text.
+    /// Returns the remedy: the text of [`with_hint`](Self::with_hint), or the default text of the kind, or an
+    /// empty text.
     #[must_use]
     pub fn hint(&self) -> &str {
         match &self.detail {
@@ -317,7 +320,7 @@ impl Error {
         }
     }
 
-    /// Writes everything in one line.
+    /// Writes all details in one line.
     fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(detail) = &self.detail else {
             fmt::Display::fmt(&self.kind, f)?;
@@ -355,12 +358,12 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.told { write!(f, "kind {:?}", self.kind) } else { self.line(f) }
+        if self.is_source { write!(f, "kind {:?}", self.kind) } else { self.line(f) }
     }
 }
 
-/// Writes the message, because `unwrap` and a `main` that returns an error print this form. `{:#?}` prints
-/// the fields.
+/// `{:?}` writes the same line as `Display`, because `unwrap` and a `main` that returns an error print this
+/// form. `{:#?}` writes the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
@@ -408,8 +411,8 @@ impl From<ErrorKind> for Error {
 
 impl Error {
     /// Returns the error of the system call `call`, such as `eventfd2`, which failed with `source`. The
-    /// message names both, the kind follows the error number, and the hint is the remedy: a limit to raise,
-    /// or the call to allow in a sandbox.
+    /// message names both. The error number determines the kind. The hint names a limit to raise, or the call
+    /// to allow in a sandbox.
     pub fn of_system_call(call: &str, source: std::io::Error) -> Self {
         use rustix::io::Errno;
         let errno = Errno::from_io_error(&source);
@@ -448,7 +451,7 @@ impl From<std::io::Error> for Error {
 }
 
 impl From<Error> for std::io::Error {
-    /// Keeps the error as the source, with the nearest kind.
+    /// Keeps the error as the source, and chooses the nearest kind.
     fn from(error: Error) -> Self {
         use std::io::ErrorKind as Io;
         let of_source = || std::error::Error::source(&error)?.downcast_ref::<Self>().map(Self::kind);
@@ -501,7 +504,7 @@ mod tests {
         );
         let own = Error::bare(ErrorKind::QueueFull).with_operation("copy").with_hint("close it");
         assert_eq!(own.to_string(), "copy: queue full; close it");
-        // A `main` that returns the error prints `{:?}`. `{:#?}` prints the fields.
+        // A `main` that returns the error prints it with `{:?}`.
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(format!("{error:#?}").contains("kind: OutOfRange"));
     }
@@ -523,7 +526,7 @@ mod tests {
             std::io::Error::from(Error::bare(ErrorKind::QueueFull)).kind(),
             std::io::ErrorKind::WouldBlock
         );
-        // An error of the operating system is returned unchanged.
+        // An error that contains an `io::Error` is converted back to that `io::Error`, unchanged.
         let os = Error::from(std::io::Error::from(std::io::ErrorKind::AddrInUse));
         assert_eq!(std::io::Error::from(os).kind(), std::io::ErrorKind::AddrInUse);
     }

@@ -1,4 +1,4 @@
-//! [`ExportDescriptor`]: the bytes with which a peer imports memory. Any channel can carry them.
+//! [`ExportDescriptor`]: the bytes that a peer needs to import memory. They can be sent over any channel.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,18 +7,18 @@ use crate::{Access, Error, ErrorKind, OutputFile, Result};
 
 /// The first bytes of every descriptor.
 const MAGIC: [u8; 4] = *b"DMAX";
-/// The layout described at [`ExportDescriptor`].
+/// The version of the encoding that is described at [`ExportDescriptor`].
 const VERSION: u16 = 2;
-/// Bytes before the backend's name.
+/// Number of bytes before the backend's name.
 const HEADER: usize = 4 + 2 + 2 + 4 + 8 + 4;
-/// Bytes of the checksum at the end.
+/// Number of bytes of the checksum at the end.
 const TRAILER: usize = 4;
 
-/// A grant of memory to a peer: the backend's own blob, framed, with the backend's name, the rights and the
-/// length.
+/// A grant of memory to a peer. It contains the backend's name, the rights, the length and the backend's own
+/// blob.
 ///
-/// It is a capability: anyone who has its bytes can import the memory. Send it over a channel that only the
-/// peer can read.
+/// Any process that has the bytes of this descriptor can import the memory. Send them over a channel that
+/// only the peer can read.
 ///
 /// # Encoding
 ///
@@ -53,13 +53,13 @@ impl ExportDescriptor {
     /// The longest encoding, in bytes.
     pub const MAX_ENCODED: usize = HEADER + Self::MAX_BACKEND + Self::MAX_NATIVE + TRAILER;
 
-    /// Makes a descriptor of `len` bytes of `backend`'s memory.
+    /// Makes the descriptor of an export of `len` bytes by `backend`.
     ///
     /// # Errors
     ///
-    /// `OutOfRange` if the name is empty or longer than [`MAX_BACKEND`](Self::MAX_BACKEND), the blob is
-    /// longer than [`MAX_NATIVE`](Self::MAX_NATIVE); `InvalidArgument` for a name that is not
-    /// lower-case letters, digits and `-`, or for empty `rights`.
+    /// `OutOfRange` if the name is empty or longer than [`MAX_BACKEND`](Self::MAX_BACKEND), or if the blob is
+    /// longer than [`MAX_NATIVE`](Self::MAX_NATIVE); `InvalidArgument` if the name has characters other than
+    /// lower-case letters, digits and `-`, or if `rights` are empty.
     pub fn new(backend: &str, rights: Access, len: u64, native: &[u8]) -> Result<Self> {
         let bad = |kind, message: String| Error::new(kind, message).with_operation("make export descriptor");
         if backend.is_empty() || backend.len() > Self::MAX_BACKEND {
@@ -81,7 +81,7 @@ impl ExportDescriptor {
         Ok(Self { backend: backend.to_owned(), rights, len, native: native.to_vec() })
     }
 
-    /// Returns the backend whose engines can import it.
+    /// Returns the backend whose engines can import the memory.
     #[must_use]
     pub fn backend(&self) -> &str {
         &self.backend
@@ -99,7 +99,7 @@ impl ExportDescriptor {
         self.len
     }
 
-    /// Returns whether it grants no bytes. Importing such a descriptor does not involve the engine.
+    /// Returns whether the length is 0. Importing such a descriptor does not call the engine.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -117,7 +117,7 @@ impl ExportDescriptor {
         let mut out = Vec::with_capacity(HEADER + self.backend.len() + self.native.len() + TRAILER);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        // Both lengths were bounded by `new`.
+        // `new` has checked both lengths, so they fit.
         out.extend_from_slice(&(self.backend.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.rights.bits().to_le_bytes());
         out.extend_from_slice(&self.len.to_le_bytes());
@@ -129,17 +129,18 @@ impl ExportDescriptor {
         out
     }
 
-    /// Decodes what [`to_bytes`](Self::to_bytes) made. Never panics and never allocates more than the input
-    /// is long.
+    /// Decodes the bytes that [`to_bytes`](Self::to_bytes) returned. Never panics, and never allocates more
+    /// bytes than the input has.
     ///
     /// # Errors
     ///
-    /// `Malformed` for other bytes, with the reason; `VersionMismatch` for an encoding of another version.
+    /// `Malformed`, with the reason, for bytes that are not a descriptor; `VersionMismatch` for an encoding
+    /// of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = |kind, message: String| {
             Error::new(kind, message)
                 .with_operation("read export descriptor")
-                .with_hint("send the exporter's bytes whole and unchanged")
+                .with_hint("send the exporter's bytes complete and unchanged")
         };
         let malformed = |message: &str| bad(ErrorKind::Malformed, message.to_owned());
         if bytes.len() > Self::MAX_ENCODED {
@@ -150,13 +151,13 @@ impl ExportDescriptor {
             header[at].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
         if header[..4] != MAGIC {
-            return Err(malformed("does not begin with DMAX"));
+            return Err(malformed("the descriptor does not begin with DMAX"));
         }
         let version = field(4..6);
         if version != u64::from(VERSION) {
             return Err(bad(
                 ErrorKind::VersionMismatch,
-                format!("version {version}, this library reads {VERSION}"),
+                format!("the descriptor has version {version}, but this library reads version {VERSION}"),
             )
             .with_hint("use the same release of this library on both sides"));
         }
@@ -164,7 +165,7 @@ impl ExportDescriptor {
         let native_len = field(20..24) as usize;
         let expected = HEADER + name_len + native_len + TRAILER;
         if bytes.len() != expected {
-            return Err(malformed("cut off or with bytes behind its end")
+            return Err(malformed("the descriptor is cut off, or has additional bytes at its end")
                 .with_numbers(bytes.len() as u64, expected as u64));
         }
         let (body, checksum) = bytes.split_at(bytes.len() - TRAILER);
@@ -177,12 +178,12 @@ impl ExportDescriptor {
         Self::new(name, rights, len, native).map_err(|e| bad(ErrorKind::Malformed, e.message().to_owned()))
     }
 
-    /// Writes the encoding to a file that only its owner can read. Readers see all of it or none. Links are
-    /// followed, and devices and pipes written to, as [`OutputFile`] says.
+    /// Writes the encoding to a file that only its owner can read. Readers see the complete file or no file.
+    /// [`OutputFile`] describes how links, devices and pipes are written.
     ///
     /// # Errors
     ///
-    /// Errors of [`OutputFile::create_private`], with the path.
+    /// The errors of [`OutputFile::create_private`], with the path.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let write = || {
@@ -197,7 +198,7 @@ impl ExportDescriptor {
     ///
     /// # Errors
     ///
-    /// Errors of the file system, and those of [`from_bytes`](Self::from_bytes), with the path.
+    /// Errors of the file system, and the errors of [`from_bytes`](Self::from_bytes), with the path.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         use std::io::Read;
 
@@ -252,7 +253,8 @@ mod tests {
             let body = bytes.len() - 4;
             let checksum = crc32fast::hash(&bytes[..body]).to_le_bytes();
             bytes[body..].copy_from_slice(&checksum);
-            // Either an error, or a descriptor that encodes to the same bytes: nothing is silently dropped.
+            // Decoding returns an error, or a descriptor that encodes to the same bytes. No byte is silently
+            // ignored.
             if let Ok(descriptor) = ExportDescriptor::from_bytes(&bytes) {
                 prop_assert_eq!(descriptor.to_bytes(), bytes);
             }
@@ -287,6 +289,6 @@ mod tests {
         let missing = ExportDescriptor::load(dir.path().join("nothing")).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         assert!(missing.to_string().contains("nothing"), "{missing}");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
     }
 }

@@ -1,6 +1,6 @@
-//! Implements the contract for pointers to engines, regions and queues. A trait method that is not forwarded
-//! here is a compile error.
-#![expect(unsafe_code, reason = "forwards traits whose implementers promise something")]
+//! Implements the contract for pointers to engines, regions and queues. The compiler reports a trait method
+//! that is not forwarded here.
+#![expect(unsafe_code, reason = "forwards unsafe traits")]
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Safety
 ///
-/// [`forward_to`](Self::forward_to) returns the same engine at each call.
+/// [`forward_to`](Self::forward_to) must return the same engine at each call.
 pub unsafe trait ForwardEngine {
     /// The type of the inner engine.
     type Inner: DmaEngine + ?Sized;
@@ -24,11 +24,11 @@ pub unsafe trait ForwardEngine {
     fn forward_to(&self) -> &Self::Inner;
 }
 
-/// Implements [`DmaEngine`] for a type that implements [`ForwardEngine`]. Generics are given in brackets.
+/// Implements [`DmaEngine`] for a type that implements [`ForwardEngine`]. Put generic parameters in brackets.
 ///
-/// The macro expands to an `unsafe impl`, which the lint `unsafe_code` does not see in another crate.
-/// Therefore the caller must write `unsafe impl ForwardEngine`, so that a crate that forbids unsafe code
-/// cannot use the macro:
+/// The macro expands to an `unsafe impl`. The lint `unsafe_code` does not report it in the crate that calls
+/// the macro. Therefore the caller must write `unsafe impl ForwardEngine`, so that a crate that forbids
+/// unsafe code cannot use the macro:
 ///
 /// ```compile_fail
 /// #![forbid(unsafe_code)]
@@ -44,8 +44,8 @@ pub unsafe trait ForwardEngine {
 macro_rules! forward_engine {
     ([$($generics:tt)*] $type:ty) => {
         #[deny(clippy::missing_trait_methods)]
-        // SAFETY: each call goes to one engine, which keeps the promises: `ForwardEngine` promises that it is
-        // always the same one.
+        // SAFETY: each call goes to an engine that meets the requirements of `DmaEngine`. It is always the
+        // same engine, because `ForwardEngine` requires this.
         unsafe impl<$($generics)*> $crate::DmaEngine for $type {
             fn info(&self) -> &$crate::EngineInfo {
                 $crate::ForwardEngine::forward_to(self).info()
@@ -97,7 +97,7 @@ macro_rules! forward_engine {
 }
 macro_rules! forward_engine_pointer {
     ($($pointer:ty),+) => {$(
-        // SAFETY: a pointer has the same target as long as it lives.
+        // SAFETY: the pointer returns the same engine at each call, because its target never changes.
         unsafe impl<E: DmaEngine + ?Sized> ForwardEngine for $pointer {
             type Inner = E;
             fn forward_to(&self) -> &E {
@@ -111,7 +111,8 @@ forward_engine_pointer!(&E, Box<E>, Arc<E>);
 
 macro_rules! forward_region {
     ($($pointer:ty),+) => {$(
-        // SAFETY: every call goes to the inner region, which keeps the promises and lives as long.
+        // SAFETY: every call goes to the inner region, which meets the requirements and lives as long as the
+        // pointer.
         #[deny(clippy::missing_trait_methods)]
         unsafe impl<R: RawRegion + ?Sized> RawRegion for $pointer {
             fn info(&self) -> &RegionInfo {
@@ -132,7 +133,7 @@ forward_region!(Box<R>, Arc<R>);
 
 macro_rules! forward_queue {
     ($($pointer:ty),+) => {$(
-        // SAFETY: every call goes to the inner queue, which keeps the promises.
+        // SAFETY: every call goes to the inner queue, which meets the requirements.
         #[deny(clippy::missing_trait_methods)]
         unsafe impl<Q: RawQueue + ?Sized> RawQueue for $pointer {
             fn engine_id(&self) -> EngineId {

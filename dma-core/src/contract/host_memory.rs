@@ -6,23 +6,23 @@ use std::ptr::NonNull;
 
 use crate::{Access, Error, ErrorKind, Result};
 
-/// Alignment for huge pages, in bytes: their size on x86-64, and on aarch64 with pages of 4 KiB.
+/// Alignment for huge pages, in bytes: the size of a huge page on x86-64, and on aarch64 with 4 KiB pages.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// The place in which memory lies.
+/// The place of memory: the host or the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
     /// Main memory, which the CPU reads and writes.
     #[default]
     Host,
-    /// The device's own memory, such as a GPU's. The CPU may not reach it; a [`Window`](crate::Window) moves
-    /// its bytes by DMA.
+    /// The device's own memory, such as a GPU's memory. The CPU may not be able to reach it. The memory is a
+    /// [`Window`](crate::Window), and DMA operations read and write its bytes.
     Device,
 }
 
 impl Place {
-    /// Every place.
+    /// All places.
     pub const ALL: [Self; 2] = [Self::Host, Self::Device];
 }
 
@@ -40,26 +40,27 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MemoryRequest {
-    /// Length in bytes. Engines get at least 1; the safe API makes memory of 0 bytes without the engine.
-    /// Ignored when registering.
+    /// Length in bytes. The safe API makes memory of 0 bytes without the engine, so engines get a length of
+    /// at least 1. Ignored when registering.
     pub len: usize,
     /// Alignment of the first byte, a power of two. Default 4096. Ignored when registering.
     pub align: usize,
-    /// Rights of the local device; empty only for memory that is exported. Default: read and write.
+    /// Rights of the local device. May be empty only for memory that is exported. Default: read and write.
     pub access: Access,
-    /// The rights that an export may grant at most; empty (the default) for memory that is not exported.
+    /// The maximum rights that an export may grant. The default is empty: the memory cannot be exported.
     pub export: Access,
     /// Prefers huge pages. Default false.
     pub huge_pages: bool,
-    /// The NUMA node to take memory from, by its number; `None`, the default, lets the system choose. Ignored
-    /// when registering, and by engines: [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
+    /// The number of the NUMA node to allocate on. `None`, the default, lets the system choose. Ignored when
+    /// registering. Engines ignore it too, because [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
     pub node: Option<u32>,
     /// The place to allocate in. Default: the host. Ignored when registering.
     pub place: Place,
 }
 
 impl MemoryRequest {
-    /// Requests `len` bytes, page-aligned, readable and writable by the device, not exportable.
+    /// Requests `len` bytes that are page-aligned, that the device can read and write, and that cannot be
+    /// exported.
     #[must_use]
     pub const fn new(len: usize) -> Self {
         let (access, export) = (Access::all(), Access::empty());
@@ -73,9 +74,9 @@ impl MemoryRequest {
         with_access(access: Access);
         /// Allows the memory to be exported with at most these rights.
         exportable(export: Access);
-        /// Asks for huge pages.
+        /// Requests huge pages.
         with_huge_pages(huge_pages: bool);
-        /// Takes the memory from a NUMA node, such as the engine's
+        /// Allocates the memory on a NUMA node, such as the engine's
         /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node).
         with_node(node: Option<u32>);
         /// Sets the place to allocate in. For [`Place::Device`], see
@@ -83,8 +84,8 @@ impl MemoryRequest {
         with_place(place: Place);
     }
 
-    /// Checks that memory of this length and alignment can exist.
-    /// [`DmaEngine::allocate_raw`](crate::DmaEngine::allocate_raw) begins with it.
+    /// Checks that the request is valid. [`DmaEngine::allocate_raw`](crate::DmaEngine::allocate_raw) begins
+    /// with this check.
     ///
     /// # Errors
     ///
@@ -98,29 +99,31 @@ impl MemoryRequest {
         if isize::try_from(self.len).is_err() {
             return Err(bad(format!("{} bytes", self.len))
                 .with_numbers(self.len as u64, isize::MAX as u64)
-                .with_hint("no address space holds that: ask for less"));
+                .with_hint("this exceeds the address space: ask for less"));
         }
         if !self.align.is_power_of_two() {
-            return Err(bad(format!("alignment {}", self.align)).with_hint("an alignment is a power of two"));
+            return Err(
+                bad(format!("alignment {}", self.align)).with_hint("the alignment must be a power of two")
+            );
         }
         if let (Place::Device, Some(node)) = (self.place, self.node) {
             return Err(bad(format!("device memory on NUMA node {node}"))
-                .with_hint("name no node: NUMA nodes have host memory only"));
+                .with_hint("leave the node out: only host memory is on NUMA nodes"));
         }
         self.check_rights()
     }
 
-    /// Does what [`validate`](Self::validate) does, and refuses any place other than the host.
+    /// Checks the request as [`validate`](Self::validate) does, and refuses any place other than the host.
     ///
     /// # Errors
     ///
-    /// The errors of [`validate`](Self::validate), and `Unsupported` for memory of a device.
+    /// The errors of [`validate`](Self::validate), and `Unsupported` for device memory.
     pub fn validate_for_host(&self) -> Result<()> {
         self.validate()?;
         if self.place != Place::Host {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("{} memory: the engine allocates host memory only", self.place),
+                format!("{} memory: the engine allocates only host memory", self.place),
             )
             .with_hint("ask for `Place::Host`"));
         }
@@ -132,14 +135,14 @@ impl MemoryRequest {
         if self.access.is_empty() && self.export.is_empty() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                "no rights: no device could read or write the memory",
+                "no rights: neither the device nor a peer could access the memory",
             )
             .with_hint("ask for `Access::READ`, `Access::WRITE` or both"));
         }
         Ok(())
     }
 
-    /// Makes the error `OutOfMemory` with the length and the alignment, and a hint to lower one of them. A
+    /// Makes an `OutOfMemory` error with the length and the alignment, and a hint to reduce one of them. A
     /// backend may replace the hint.
     #[must_use]
     pub fn out_of_memory(&self) -> Error {
@@ -155,27 +158,27 @@ impl MemoryRequest {
 
 /// Existing memory to register, with its owner.
 ///
-/// The region made from it keeps the owner until it is deregistered, and then returns it.
+/// The region made from this value keeps the owner alive. Deregistering the region returns the owner.
 pub struct HostMemory {
     ptr: NonNull<u8>,
     len: usize,
-    /// Neither the CPU nor a device may write the bytes. Others may read them at the same time.
+    /// Neither the CPU nor a device may write the bytes. Other code may read them at the same time.
     read_only: bool,
-    /// Others may read and write the bytes at any time.
+    /// Other code may read and write the bytes at any time.
     shared: bool,
     fd: Option<(std::os::fd::OwnedFd, u64)>,
     owner: Owner,
 }
 
-/// A boxed value behind a raw pointer, and its type. A `Box` cannot be used, because moving it asserts that
-/// no other pointer leads into the value, and `HostMemory` has one.
+/// A raw pointer to a boxed value, and the value's type. A `Box` cannot be stored here, because moving a
+/// `Box` asserts that no other pointer into the value exists, and `HostMemory` has such a pointer.
 pub(crate) struct Owner(NonNull<dyn Any + Send + Sync>, TypeId);
 
 #[expect(unsafe_code, reason = "a raw pointer to an owned value")]
-// SAFETY: the value is Send, and this pointer is its only owner.
+// SAFETY: the value is Send, and this pointer is the value's only owner.
 unsafe impl Send for Owner {}
 #[expect(unsafe_code, reason = "a raw pointer to an owned value")]
-// SAFETY: the value is Sync, and a shared reference to the owner exposes only its type.
+// SAFETY: the value is Sync, and a shared reference to this type returns only the value's type.
 unsafe impl Sync for Owner {}
 
 impl Owner {
@@ -184,7 +187,7 @@ impl Owner {
         Self(NonNull::from(Box::leak(owner)), TypeId::of::<M>())
     }
 
-    /// Returns whether it is an `M`.
+    /// Returns whether the value's type is `M`.
     pub(crate) fn is<M: Any>(&self) -> bool {
         self.1 == TypeId::of::<M>()
     }
@@ -192,7 +195,8 @@ impl Owner {
     pub(crate) fn into_box(self) -> Box<dyn Any + Send + Sync> {
         let owner = std::mem::ManuallyDrop::new(self);
         #[expect(unsafe_code, reason = "takes back the box that `new` leaked")]
-        // SAFETY: the pointer came from a box, and this value, which will not be dropped, was its only owner.
+        // SAFETY: the pointer came from a box, and this value was its only owner. This value is not dropped,
+        // so the box is freed only once.
         unsafe {
             Box::from_raw(owner.0.as_ptr())
         }
@@ -214,27 +218,27 @@ struct Aligned {
 }
 
 impl Aligned {
-    /// Returns `None` if there is not enough memory. The layout is not empty.
+    /// Returns `None` if there is not enough memory. The layout must not be empty.
     fn new(layout: std::alloc::Layout) -> Option<Self> {
         #[expect(unsafe_code, reason = "allocates with an alignment that is known at run time")]
-        // SAFETY: the layout is not empty.
+        // SAFETY: the caller passes a layout that is not empty.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
         NonNull::new(start).map(|start| Self { start, layout })
     }
 }
 
 #[expect(unsafe_code, reason = "memory that this value owns")]
-// SAFETY: this value owns the memory, and any thread may free memory of the global allocator.
+// SAFETY: this value owns the memory, and any thread may free memory from the global allocator.
 unsafe impl Send for Aligned {}
 
 #[expect(unsafe_code, reason = "memory that this value owns")]
-// SAFETY: a shared reference exposes no bytes; they are reached through `&mut` only.
+// SAFETY: a shared reference gives no access to the bytes. Only `&mut` does.
 unsafe impl Sync for Aligned {}
 
 impl AsMut<[u8]> for Aligned {
     fn as_mut(&mut self) -> &mut [u8] {
         #[expect(unsafe_code, reason = "makes a slice of allocated memory")]
-        // SAFETY: the memory was allocated with this length, zeroed, and borrowed exclusively.
+        // SAFETY: the memory was allocated zeroed with this length, and `&mut self` borrows it exclusively.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size())
         }
@@ -244,7 +248,7 @@ impl AsMut<[u8]> for Aligned {
 impl Drop for Aligned {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "frees allocated memory")]
-        // SAFETY: the memory was allocated with this layout, and freed once.
+        // SAFETY: `alloc_zeroed` returned the memory for this layout, and only this drop frees it.
         unsafe {
             std::alloc::dealloc(self.start.as_ptr(), self.layout);
         }
@@ -252,13 +256,13 @@ impl Drop for Aligned {
 }
 
 impl HostMemory {
-    /// Takes the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type with
-    /// exclusive bytes.
+    /// Makes memory from the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type
+    /// that owns its bytes exclusively.
     ///
-    /// Calls `as_mut` once, and does not use `owner` again until the memory is deregistered.
+    /// This calls `as_mut` once. It does not use `owner` again until the memory is deregistered.
     #[must_use]
     pub fn from_owner<M: AsMut<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
-        // Boxed first, so that bytes inside the owner itself do not move afterwards.
+        // Box the owner first, because bytes inside the owner itself must not move afterwards.
         let owner = Owner::new(owner);
         #[expect(unsafe_code, reason = "reaches into the owner without moving it")]
         // SAFETY: the box was made from an `M` just above, so this is the only reference to it.
@@ -268,11 +272,11 @@ impl HostMemory {
         Self { ptr, len, read_only: false, shared: false, fd: None, owner }
     }
 
-    /// Takes the bytes of `owner` to be read only: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right
-    /// to write, or another type with shared bytes. Clones of `owner` may be read at the same time.
+    /// Makes read-only memory from the bytes of `owner`: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the
+    /// right to write, or another type with shared bytes. Clones of `owner` may be read at the same time.
     ///
-    /// [`DmaEngineExt::register_read_only`](crate::DmaEngineExt::register_read_only) registers it. It calls
-    /// `as_ref` once, and does not use `owner` again until the memory is deregistered.
+    /// [`DmaEngineExt::register_read_only`](crate::DmaEngineExt::register_read_only) registers the memory.
+    /// This function calls `as_ref` once, and does not use `owner` again until the memory is deregistered.
     #[must_use]
     pub fn from_read_only<M: AsRef<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
         let owner = Owner::new(owner);
@@ -284,9 +288,9 @@ impl HostMemory {
         Self { ptr, len, read_only: true, shared: false, fd: None, owner }
     }
 
-    /// Allocates zeroed memory that an engine with these limits registers: `len` bytes, at least 1, rounded
-    /// up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment), at an address
-    /// with that alignment. Every page may be written.
+    /// Allocates zeroed memory that an engine with these limits can register. The length is `len`, at least
+    /// 1, rounded up to a multiple of [`Limits::register_alignment`](crate::Limits::register_alignment). The
+    /// address has the same alignment. The allocation may write every page, and so make it resident.
     ///
     /// # Errors
     ///
@@ -300,20 +304,21 @@ impl HostMemory {
             .ok_or_else(|| {
                 Error::new(
                     ErrorKind::InvalidArgument,
-                    format!("{len} bytes at multiples of {alignment} bytes cannot be"),
+                    format!("cannot allocate {len} bytes with an alignment of {alignment} bytes"),
                 )
-                .with_hint("ask for less, at a power of two")
+                .with_hint("ask for less; the alignment must be a power of two")
             })?;
         let owner = Aligned::new(layout).ok_or_else(|| MemoryRequest::new(len).out_of_memory())?;
         Ok(Self::from_owner(owner))
     }
 
     /// Allocates zeroed memory with the length and alignment of `request`, for an engine's
-    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the other fields. Every page may be written.
+    /// [`allocate_raw`](crate::DmaEngine::allocate_raw). Ignores the other fields. The allocation may write
+    /// every page, and so make it resident.
     ///
     /// # Errors
     ///
-    /// See [`MemoryRequest::validate_for_host`]; also `OutOfMemory`.
+    /// The errors of [`MemoryRequest::validate_for_host`], and `OutOfMemory`.
     pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
         let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();
@@ -321,7 +326,8 @@ impl HostMemory {
         Ok(Self::from_owner(owner))
     }
 
-    /// Takes `len` bytes at `ptr`, kept alive by `owner` (`()` for memory that is never freed).
+    /// Makes memory from the `len` bytes at `ptr`. `owner` keeps them alive; use `()` for memory that is
+    /// never freed.
     ///
     /// # Safety
     ///
@@ -333,17 +339,17 @@ impl HostMemory {
         Self { ptr, len, read_only: false, shared: false, fd: None, owner: Owner::new(owner) }
     }
 
-    /// Takes `len` bytes at `ptr` that others, such as C code, read and write at any time, kept alive by
-    /// `owner` (`()` for memory that is never freed).
+    /// Makes memory from the `len` bytes at `ptr`, which other code, such as C code, may read and write at
+    /// any time. `owner` keeps them alive; use `()` for memory that is never freed.
     ///
-    /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers it. It becomes a
-    /// [`Window`](crate::Window) only, whose bytes are never borrowed.
+    /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers the memory. It can
+    /// only become a [`Window`](crate::Window), whose bytes are never borrowed.
     ///
     /// # Safety
     ///
-    /// The bytes must be mapped, initialized and valid for reads while `owner` lives and this value or a
-    /// region made from it exists; also for writes, unless they are registered to be read only. No reference
-    /// to them may exist in Rust code during that time.
+    /// While `owner` lives and this value or a region made from it exists, the bytes must be mapped,
+    /// initialized and valid for reads. They must also be valid for writes, unless they are registered as
+    /// read-only. No reference to them may exist in Rust code during that time.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that the pointer is valid")]
     pub unsafe fn from_shared(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
@@ -355,14 +361,15 @@ impl HostMemory {
         self.read_only = true;
     }
 
-    /// Declares that the bytes map `fd` from byte `offset` on. Some engines register a dma-buf or memfd by
-    /// this descriptor. Their devices then access the file, and not the bytes by address.
+    /// Declares that the bytes are a mapping of `fd` that begins at byte `offset`. Some engines register a
+    /// dma-buf or memfd by this file descriptor. Their devices then access the file, not the bytes by
+    /// address.
     ///
     /// # Safety
     ///
-    /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` from byte `offset` on, which stays as long as
-    /// this value or a region made from it exists. The file is not made shorter. No other mapping or call
-    /// accesses that part of it, because a write to the file is a write to these bytes.
+    /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` that begins at byte `offset`. The mapping exists
+    /// as long as this value or a region made from it exists. The file is not made shorter. No other mapping
+    /// or call accesses this part of the file, because a write to the file is a write to these bytes.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
@@ -370,7 +377,7 @@ impl HostMemory {
         self
     }
 
-    /// Returns the first byte.
+    /// Returns a pointer to the first byte.
     #[must_use]
     pub const fn as_ptr(&self) -> NonNull<u8> {
         self.ptr
@@ -388,32 +395,33 @@ impl HostMemory {
         self.len == 0
     }
 
-    /// Returns true for memory of [`from_read_only`](Self::from_read_only), and for shared memory that is
-    /// registered to be read only: neither the CPU nor a device may write it.
+    /// Returns true for memory from [`from_read_only`](Self::from_read_only), and for shared memory that is
+    /// registered as read-only. Neither the CPU nor a device may write such memory.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Returns true for memory of [`from_shared`](Self::from_shared), which others may access at any time.
+    /// Returns true for memory from [`from_shared`](Self::from_shared), which other code may access at any
+    /// time.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// Returns whether the owner is an `M`.
+    /// Returns whether the owner's type is `M`.
     pub(crate) fn is_owned_by<M: Any>(&self) -> bool {
         self.owner.is::<M>()
     }
 
-    /// Returns the file descriptor and offset that the bytes map, if known.
+    /// Returns the file descriptor and the offset in its file that the bytes map, if known.
     #[must_use]
     pub fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
         use std::os::fd::AsFd;
         self.fd.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
     }
 
-    /// Returns the owner, if it is an `M`.
+    /// Returns the owner if its type is `M`.
     ///
     /// # Errors
     ///
@@ -428,10 +436,10 @@ impl HostMemory {
 
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
 // SAFETY: the bytes belong to `owner`, which is Send and Sync. Other code writes them only if they are
-// shared, and then they are never borrowed.
+// shared, and shared bytes are never borrowed.
 unsafe impl Send for HostMemory {}
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: a shared reference exposes only the pointer and the length, and `owner` is Sync.
+// SAFETY: a shared reference returns only the pointer and the length, and `owner` is Sync.
 unsafe impl Sync for HostMemory {}
 
 impl fmt::Debug for HostMemory {

@@ -7,26 +7,26 @@ use bitflags::bitflags;
 
 use crate::Place;
 
-/// Identifies one opened engine in this process, and its regions and queues.
+/// The id of an opened engine in this process. The engine's regions and queues have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineId(u64);
 
 impl EngineId {
-    /// Returns an id that no engine in this process has had.
+    /// Returns an id that no other call in this process has returned.
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The bit of a [tag](Self::tag) that says that the CPU can reach the memory.
+    /// The bit of a [tag](Self::tag) that is set if the CPU can reach the memory.
     pub(crate) const CPU_VISIBLE: u64 = 1 << 3;
 
-    /// Combines the id with rights, and whether the CPU can reach the memory, in one number, which every copy
-    /// compares.
+    /// Combines the id, the rights, and whether the CPU can reach the memory into one number. Every copy
+    /// compares this number.
     pub(crate) const fn tag(self, access: Access, is_cpu_visible: bool) -> u64 {
-        // The id fits, because no process opens 2^60 engines. An unknown bit in the rights would change the
-        // id.
+        // The id fits into 60 bits, because no process opens 2^60 engines. Unknown bits of the rights are
+        // removed, because they would change the id.
         let cpu = if is_cpu_visible { Self::CPU_VISIBLE } else { 0 };
         self.0 << 4 | cpu | (access.bits() & Access::all().bits()) as u64
     }
@@ -41,23 +41,23 @@ pub struct EngineInfo {
     pub backend: &'static str,
     /// The device: a PCI address, or a description of a software device.
     pub device: String,
-    /// The version of the library or driver behind it.
+    /// The version of the library or driver that the engine uses.
     pub version: String,
-    /// For a modelled device: the profile's name and source, and the changes to it. `None` for an engine that
-    /// is not modelled.
+    /// For a modelled device: the profile's name and source, and the changes to the profile. `None` for other
+    /// engines.
     pub model: Option<String>,
     /// The NUMA node that the device is attached to. `None` for software engines, on machines with one node,
     /// and if the system does not report it. [`NumaNodes::cores`](crate::NumaNodes::cores) lists the node's
     /// cores.
     pub numa_node: Option<u32>,
-    /// Native capabilities.
+    /// The engine's native capabilities.
     pub capabilities: Capabilities,
-    /// Limits.
+    /// The engine's limits.
     pub limits: Limits,
 }
 
 impl EngineInfo {
-    /// Describes an engine that only copies, with default [`Limits`].
+    /// Makes the description of an engine that only copies, with default [`Limits`].
     #[must_use]
     pub fn new(backend: &'static str, device: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -97,14 +97,14 @@ impl EngineInfo {
 bitflags! {
     /// Native capabilities of an engine. Copying is not listed: every engine copies.
     ///
-    /// The safe API emulates missing operations by copies or by the CPU, a missing `FENCE` by waiting, and
-    /// missing lists (see [`Limits::max_segments`]) by several descriptors. Requests that need another
-    /// missing capability fail with `Unsupported`.
+    /// If an operation is missing, the safe API emulates it by copies or by the CPU. If `FENCE` is missing,
+    /// it waits for earlier operations. If lists are missing (see [`Limits::max_segments`]), it submits
+    /// several descriptors. Requests that need any other missing capability fail with `Unsupported`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Capabilities: u32 {
         /// Fills memory with a pattern of 8 bytes.
         const FILL = 1 << 0;
-        /// The device itself observes a descriptor's fence.
+        /// The device itself executes a descriptor's fence.
         const FENCE = 1 << 1;
         /// Allocates [host](crate::Place::Host) memory.
         const ALLOCATE = 1 << 2;
@@ -114,14 +114,15 @@ bitflags! {
         const EXPORT = 1 << 4;
         /// Imports a peer's memory.
         const IMPORT = 1 << 5;
-        /// The CPU makes the copies, and a doorbell costs no more than a function call. So operations do not
-        /// wait to share one (see [`QueueOptions::doorbell_delay`](crate::QueueOptions::doorbell_delay)).
+        /// The CPU makes the copies, and a doorbell costs no more than a function call. Therefore operations
+        /// do not wait to share a doorbell (see
+        /// [`QueueOptions::doorbell_delay`](crate::QueueOptions::doorbell_delay)).
         const CPU_COPIES = 1 << 6;
         /// Allocates [device](crate::Place::Device) memory.
         const ALLOCATE_DEVICE = 1 << 7;
         /// Completions of one queue are reported in the order of submission. The conformance suite checks
-        /// this. Only direct users of [`RawQueue`](crate::RawQueue) may rely on it. It does not order memory
-        /// accesses, which takes a fence.
+        /// this. Only direct users of [`RawQueue`](crate::RawQueue) may rely on this order. It does not order
+        /// memory accesses; use a fence for that.
         const IN_ORDER = 1 << 8;
         /// Compares memory: [`Operation::Compare`](crate::Operation::Compare).
         const COMPARE = 1 << 9;
@@ -131,7 +132,7 @@ bitflags! {
         const COPY_CRC32C = 1 << 11;
         /// Copies one source to two destinations: [`Operation::CopyToBoth`](crate::Operation::CopyToBoth).
         const COPY_TO_BOTH = 1 << 12;
-        /// Registers device memory that others have allocated, by address.
+        /// Registers device memory that another library has allocated, by address.
         const REGISTER_DEVICE = 1 << 13;
         /// Registers memory of other devices by dma-buf, without a CPU mapping.
         const REGISTER_DMABUF = 1 << 14;
@@ -160,14 +161,14 @@ fn write_names<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a s
 }
 
 impl fmt::Display for Capabilities {
-    /// Writes the names, as `fill, copy to both`; for none, `none`.
+    /// Writes the names, such as `fill, copy to both`, or `none` if the value is empty.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_names(f, self.iter_names().map(|(name, _)| name))
     }
 }
 
 impl fmt::Display for Access {
-    /// Writes the rights, as `read, write`; for none, `none`.
+    /// Writes the rights, such as `read, write`, or `none` if the value is empty.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_names(f, self.iter_names().map(|(name, _)| name))
     }
@@ -190,21 +191,21 @@ mod serialized {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest descriptor, in bytes; at least 64. Longer operations are split by the safe API.
+    /// Maximum length of a descriptor, in bytes; at least 64. The safe API splits longer operations.
     pub max_transfer: u64,
-    /// Maximum number of segments on either side of one descriptor; at least 1, which means no
+    /// Maximum number of segments on each side of one descriptor; at least 1. With 1, the device has no
     /// scatter-gather.
     pub max_segments: usize,
     /// Maximum number of descriptors in flight on one queue; at least 1.
     pub max_queue_depth: usize,
-    /// The depth that a queue gets if the caller does not choose.
+    /// Depth of a queue whose options do not set a depth.
     pub default_queue_depth: usize,
-    /// Maximum number of queues open at once; `None` if only memory bounds it.
+    /// Maximum number of queues open at once; `None` if only memory limits it.
     pub max_queues: Option<usize>,
-    /// The alignment in bytes, a power of two, that registered memory must have (address and length); 1 for
-    /// none.
+    /// The alignment, in bytes, that address and length of registered memory must have. A power of two; 1 if
+    /// every alignment is valid.
     pub register_alignment: usize,
-    /// The smallest alignment at which copies run at full speed, in bytes, a power of two; 1 if alignment
+    /// The smallest alignment, in bytes, at which copies run at full speed. A power of two; 1 if alignment
     /// does not matter.
     pub preferred_alignment: usize,
 }
@@ -224,8 +225,8 @@ impl Default for Limits {
 }
 
 impl fmt::Display for Limits {
-    /// Writes one line, as `transfers to 1048576 bytes, 1 segment, depth 256 of 65536`, with
-    /// alignments and the number of queues if they are bounded.
+    /// Writes one line, such as `transfers to 1048576 bytes, 1 segment, depth 256 of 65536`. Adds the
+    /// alignments and the number of queues if the engine limits them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { max_transfer, max_segments, max_queue_depth, default_queue_depth, .. } = self;
         if *max_transfer == u64::MAX {
@@ -281,7 +282,8 @@ impl Limits {
 }
 
 bitflags! {
-    /// Rights to memory. A region's are those of the local device, an export's are those of the peer.
+    /// Rights to memory. A region's rights are those of the local device. An export's rights are those of the
+    /// peer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
         /// The memory may be read, as the source of a copy.

@@ -1,5 +1,5 @@
-//! The contract: the traits that an engine implements, and the types that they name. Nothing here imports
-//! from the rest of the crate.
+//! The contract: the traits that an engine implements, and the types that these traits use. This module
+//! imports nothing from the rest of the crate.
 
 mod addresses;
 mod counters;

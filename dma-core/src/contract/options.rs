@@ -8,33 +8,36 @@ use crate::Limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueOptions {
-    /// Operations in flight at most; 0 (the default) for the engine's [`Limits::default_queue_depth`].
+    /// Maximum number of operations in flight. 0, the default, means the engine's
+    /// [`Limits::default_queue_depth`].
     pub depth: usize,
     /// Cache hint. Default [`CacheHint::Auto`].
     pub hint: CacheHint,
     /// Time after which a device that completes none of its work on this queue, or lane, counts as stalled.
-    /// Default 30 s, measured by the computer's clock, even for devices with a clock of their own.
+    /// Default 30 s. The time is measured by the host's clock, even for a simulated device with its own
+    /// clock.
     ///
-    /// Then a blocking wait without a deadline of its own fails with `TimedOut`. A submission to a full queue
-    /// fails with `TimedOut` instead of `QueueFull`, if the queue was polled during that time, by the threads
-    /// of a [`SharedQueue`](crate::SharedQueue) or by the owner of a [`Queue`](crate::Queue).
+    /// When a device has stalled, a blocking wait without a deadline fails with `TimedOut`. A submission to a
+    /// full queue fails with `TimedOut` instead of `QueueFull`, if the queue was polled during this time. The
+    /// threads of a [`SharedQueue`](crate::SharedQueue) poll it; the owner of a [`Queue`](crate::Queue) must.
     /// [`SharedQueue::stalled`](crate::SharedQueue::stalled) reports the stall.
     ///
-    /// The timeout does not end operations. An awaited operation, or one whose transfer was dropped,
+    /// The timeout does not end operations. An operation that is awaited, or whose transfer was dropped,
     /// continues until the device completes it or the queue is closed.
     pub stall_timeout: Duration,
-    /// Time that dropping the queue waits for operations in flight. Default 5 s. Operations that have not
-    /// ended by then are aborted, which takes up to one second more.
+    /// Maximum time that dropping the queue waits for operations in flight. Default 5 s. Operations that have
+    /// not ended by then are aborted, which takes up to 1 s more.
     pub drop_timeout: Duration,
-    /// Longest time that an awaited operation waits for others, so that they share a doorbell. Default: 50
-    /// us. With 0, every operation rings its own doorbell. The delay is at most half of `stall_timeout`.
+    /// Maximum time that an awaited operation waits for other operations, to share a doorbell with them.
+    /// Default: 50 us. With 0, every operation rings its own doorbell. The delay is at most half of
+    /// `stall_timeout`.
     ///
-    /// An operation that is the only one of its queue does not wait. (A transfer counts until it is taken or
-    /// dropped.) Waiting operations are submitted together as soon as every runnable task has submitted its
-    /// own, the number of waiting operations equals that in flight, or 32 wait. The doorbell is not delayed
-    /// for threads that block in a wait, for [`Queue::flush`](crate::Queue::flush) or for tasks of a queue
-    /// with a [`Driver`](crate::Driver). On an engine whose doorbell is free
-    /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), no operation waits.
+    /// An operation that is the only one of its queue does not wait. (An operation counts until its transfer
+    /// returns the operands or is dropped.) Waiting operations are submitted together when one of these
+    /// conditions is met: every runnable task has submitted its operation, as many operations wait as are in
+    /// flight, or 32 operations wait. The doorbell is not delayed for threads that block in a wait, for
+    /// [`Queue::flush`](crate::Queue::flush) or for tasks of a queue with a [`Driver`](crate::Driver). On an
+    /// engine whose doorbell is free ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), no operation waits.
     pub doorbell_delay: Duration,
 }
 
@@ -62,7 +65,8 @@ impl QueueOptions {
         with_depth(depth: usize);
     }
 
-    /// Returns the depth on an engine with these limits: [`Limits::default_queue_depth`] for 0.
+    /// Returns the queue depth on an engine with these limits. For a depth of 0, this is
+    /// [`Limits::default_queue_depth`].
     #[must_use]
     pub const fn depth_on(&self, limits: &Limits) -> usize {
         if self.depth == 0 { limits.default_queue_depth } else { self.depth }
@@ -80,14 +84,15 @@ impl QueueOptions {
     }
 }
 
-/// A hint whether a queue's data is in the CPU's caches. Engines that bypass the caches ignore it.
+/// A hint to the engine: whether a queue's data is in the CPU's caches. Engines that bypass the caches ignore
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheHint {
-    /// Unknown: the engine finds out from its own timings.
+    /// Unknown: the engine decides by its own measurements.
     #[default]
     Auto,
-    /// The data was used recently or will be read soon: keep it in the caches.
+    /// The data was used recently or will be read soon: keep the data in the caches.
     Hot,
-    /// The data is used once: keep it out of the caches.
+    /// The data is used once: bypass the caches.
     Cold,
 }

@@ -1,4 +1,4 @@
-//! [`OutputFile`]: every file that this library and its programs write.
+//! [`OutputFile`]: writes the files of this library and of its programs.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
@@ -12,18 +12,18 @@ use rustix::fs::{Access, OFlags};
 
 /// Maximum length of a file name in bytes, on Linux's file systems.
 const MAX_NAME: usize = 255;
-/// Maximum number of partial files beside one path.
+/// Maximum number of partial files of one path.
 const MAX_PARTIAL: u32 = 1000;
 
 /// A file that a program writes to a path that its user chose.
 ///
-/// - A regular file appears under its name when [`finish`](Self::finish) is called. Until then the bytes are
-///   in another file of the same directory, and a file that already has the name keeps its content. If it is
-///   dropped before that, it leaves no file behind.
-/// - A symbolic link stays, and the file that it leads to is written. A file that is replaced keeps its
-///   owner, as far as the user may set it, and its mode.
-/// - A character device, a named pipe and a path such as `/dev/stdout` are written directly. Data is appended
-///   to an open file behind `/dev/fd/N`.
+/// - A regular file gets its name when [`finish`](Self::finish) is called. Until then the bytes are in a
+///   temporary file in the same directory, and an existing file of that name keeps its content. Dropping the
+///   value without `finish` removes the temporary file.
+/// - A symbolic link is kept, and its target is written. A new file gets the mode of the file that it
+///   replaces, and its owner if the user may set the owner.
+/// - A character device, a named pipe and a path such as `/dev/stdout` are written directly. If `/dev/fd/N`
+///   is an open file, data is appended to it.
 /// - A directory, a block device, a socket, a read-only file and a pipe that no process reads are errors.
 ///
 /// ```
@@ -43,7 +43,7 @@ const MAX_PARTIAL: u32 = 1000;
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
-    /// `None` for a device, a pipe or a standard stream, which are written directly.
+    /// The temporary file. `None` for a device, a pipe or a standard stream, which are written directly.
     pending: Option<Pending>,
 }
 
@@ -52,14 +52,14 @@ pub struct OutputFile {
 struct Pending {
     temporary: PathBuf,
     path: PathBuf,
-    /// Leaves the file when it is dropped.
+    /// If true, dropping this value keeps the file.
     keep: bool,
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.keep {
-            // A failure to remove the file is ignored, because the earlier error is the one to report.
+            // Ignore a failure to remove the file, because an earlier error is reported already.
             let _ = fs::remove_file(&self.temporary);
         }
     }
@@ -67,23 +67,23 @@ impl Drop for Pending {
 
 /// The kind of an output.
 enum Target {
-    /// Standard output or error of this process. It is not opened again, because that would overwrite the
+    /// Standard output or error of this process. It is not opened again, because opening would truncate the
     /// file that it may be redirected to.
     Stream(u32),
     /// A character device, a pipe, or another open file of this process.
     Special,
-    /// A regular file with links followed, and its metadata if it exists.
+    /// The path of a regular file after following links, and the file's metadata if it exists.
     Regular(PathBuf, Option<Metadata>),
 }
 
 impl OutputFile {
-    /// Creates a file with the mode of new files (0666 without the umask).
+    /// Creates a file. A new file has the mode 0666 minus the umask.
     ///
     /// # Errors
     ///
     /// `IsADirectory`, `InvalidInput` (a block device, a socket, no file name), `PermissionDenied` (also for
     /// a read-only file, even as root), `NotFound` (no such directory), `NotConnected` (a pipe that no
-    /// process reads), and others of the file system.
+    /// process reads), and other errors of the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::open(path, |path, found| {
             let (file, pending) = hidden(path, 0o666)?;
@@ -92,8 +92,8 @@ impl OutputFile {
         })
     }
 
-    /// Creates a file that only this user can read (mode 0600). A file that it replaces passes on neither its
-    /// owner nor its mode.
+    /// Creates a file that only this user can read (mode 0600), even if it replaces a file with another owner
+    /// or mode.
     ///
     /// # Errors
     ///
@@ -102,13 +102,13 @@ impl OutputFile {
         Self::open(path, |path, _| hidden(path, 0o600))
     }
 
-    /// Creates a file that is useful before it is complete. Until [`finish`](Self::finish) it has the name
-    /// `PATH.partial`, or `PATH.partial2` and so on if that is taken. It stays when the process ends or this
-    /// value is dropped. [`discard`](Self::discard) removes it.
+    /// Creates a file that is useful before it is complete. Until [`finish`](Self::finish), its name is
+    /// `PATH.partial`, or `PATH.partial2` and so on if that name exists. The partial file is kept when the
+    /// process ends or this value is dropped. [`discard`](Self::discard) removes it.
     ///
     /// # Errors
     ///
-    /// See [`create`](Self::create); `AlreadyExists` if 1,000 partial files are beside the path.
+    /// The errors of [`create`](Self::create); `AlreadyExists` if 1,000 partial files of the path exist.
     pub fn create_partial(path: &Path) -> io::Result<Self> {
         Self::open(path, |path, found| {
             for number in 1..=MAX_PARTIAL {
@@ -124,8 +124,7 @@ impl OutputFile {
                     }
                 }
             }
-            let message =
-                "1000 partial files of earlier runs are beside it; remove those that you do not need";
+            let message = "1000 partial files of earlier runs exist; remove the ones that you do not need";
             Err(io::Error::new(ErrorKind::AlreadyExists, message))
         })
     }
@@ -149,12 +148,13 @@ impl OutputFile {
         }
     }
 
-    /// Checks that `path` can be written, without changing or opening what it names. Returns the regular file
-    /// that it leads to, existing or not; `None` for a device, a pipe or a standard stream.
+    /// Checks that `path` can be written, without opening or changing the file. Returns the path of the
+    /// regular file after following links, even if the file does not exist. Returns `None` for a device, a
+    /// pipe or a standard stream.
     ///
     /// # Errors
     ///
-    /// See [`create`](Self::create). A pipe without a reader is not an error here.
+    /// The errors of [`create`](Self::create), except that a pipe without a reader is not an error.
     pub fn check(path: &Path) -> io::Result<Option<PathBuf>> {
         match target(path)? {
             Target::Stream(_) => Ok(None),
@@ -166,31 +166,31 @@ impl OutputFile {
         }
     }
 
-    /// Returns the path of the bytes until [`finish`](Self::finish); `None` for a device, a pipe or a
-    /// standard stream.
+    /// Returns the path of the file that has the bytes until [`finish`](Self::finish); `None` for a device, a
+    /// pipe or a standard stream.
     #[must_use]
     pub fn temporary_path(&self) -> Option<&Path> {
         self.pending.as_ref().map(|pending| &*pending.temporary)
     }
 
-    /// Returns once the bytes are on the disk and the file has its name.
+    /// Gives the file its name. Returns when the bytes are on the disk and the file has its name.
     ///
     /// # Errors
     ///
-    /// Errors of the file system. The file does not get its name then.
+    /// Errors of the file system. After an error, the file does not have its name.
     pub fn finish(self) -> io::Result<()> {
         let Self { mut file, pending } = self;
         file.flush()?;
         let Some(mut pending) = pending else { return Ok(()) };
-        // Some file systems report a full disk only now.
+        // Some file systems report a full disk only at this call.
         file.sync_all()?;
         fs::rename(&pending.temporary, &pending.path)?;
-        // Another file may get the temporary name from now on.
+        // From now on another file may get the temporary name, so do not remove it.
         pending.keep = true;
         Ok(())
     }
 
-    /// Removes the file. Data that was written to a device or a pipe is not taken back.
+    /// Removes the file. Data that was written to a device or a pipe cannot be removed.
     pub fn discard(mut self) {
         if let Some(pending) = &mut self.pending {
             pending.keep = false;
@@ -202,7 +202,7 @@ impl OutputFile {
     pub fn explain(path: &Path, error: io::Error) -> crate::Error {
         let hint = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or give another path",
-            ErrorKind::NotFound => "make the directory, or give another path",
+            ErrorKind::NotFound => "create the directory, or give another path",
             ErrorKind::NotConnected => "start the program that reads it before this one",
             _ => "give the path of a file in a directory that you may write",
         };
@@ -230,11 +230,11 @@ fn refused(kind: ErrorKind, message: impl Into<String>) -> io::Error {
     io::Error::new(kind, message.into())
 }
 
-/// Opens a device, a pipe, or a path of this process's open files.
+/// Opens a device, a pipe, or an open file of this process by its path.
 fn open_special(path: &Path) -> io::Result<File> {
     // Opening a pipe blocks until it has a reader, unless it is opened in non-blocking mode.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    // Appends, because the path may name an open file with contents.
+    // Open for appending, because the path may be an open file that has content.
     let file = OpenOptions::new().append(true).custom_flags(flags).open(path).map_err(|error| {
         match rustix::io::Errno::from_io_error(&error) {
             Some(rustix::io::Errno::NXIO) => {
@@ -243,33 +243,34 @@ fn open_special(path: &Path) -> io::Result<File> {
             _ => error,
         }
     })?;
-    // Writes wait for the reader.
+    // Make writes wait for the reader, instead of failing.
     rustix::fs::fcntl_setfl(&file, rustix::fs::fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
 
-/// Gives a file the owner and the mode of the one that it replaces.
+/// Gives `file` the owner and the mode of the file that it replaces.
 fn keep_rights(file: &File, found: Option<&Metadata>) -> io::Result<()> {
     let Some(found) = found else { return Ok(()) };
-    // Without that right, the user stays the owner.
+    // Without the right to change the owner, the user stays the owner.
     let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
     file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
 }
 
 fn not_created(folder: &Path, error: &io::Error) -> io::Error {
-    refused(error.kind(), format!("no file can be made in {}: {error}", folder.display()))
+    refused(error.kind(), format!("cannot create a file in {}: {error}", folder.display()))
 }
 
 fn new_file(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Creates an empty file in the directory of `path` that is removed unless it is finished. Its name is
-/// random, because others may place files or links under names that can be guessed in a shared directory.
+/// Creates an empty temporary file in the directory of `path`. It is removed unless it is finished. Its name
+/// is random, because in a shared directory other users may create files or links with names that they can
+/// guess.
 fn hidden(path: &Path, mode: u32) -> io::Result<(File, Pending)> {
     let folder = folder_of(path);
     loop {
-        // The keys of a new hasher are random.
+        // The keys of a new `RandomState` are random, so the hash is random.
         let temporary = folder.join(format!(".tmp-{:016x}", RandomState::new().hash_one(0)));
         match new_file(&temporary, mode) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
@@ -279,7 +280,7 @@ fn hidden(path: &Path, mode: u32) -> io::Result<(File, Pending)> {
     }
 }
 
-/// Returns the name of a partial file beside `path`, with the end of a long name cut off.
+/// Returns the path of partial file `number` of `path`. If the name would be too long, its end is cut off.
 fn partial_name(path: &Path, number: u32) -> PathBuf {
     let suffix = if number == 1 { ".partial".to_owned() } else { format!(".partial{number}") };
     let name = path.file_name().unwrap_or_default().as_bytes();
@@ -287,12 +288,12 @@ fn partial_name(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(std::ffi::OsString::from_vec([start, suffix.as_bytes()].concat()))
 }
 
-/// Returns the file descriptor of this process that `path` stands for: `/dev/stdout`, `/dev/fd/3`, or a link
-/// to one.
+/// Returns the number of this process's file descriptor if `path` is `/dev/stdout`, a path such as
+/// `/dev/fd/3`, or a link to one of them.
 fn descriptor(path: &Path) -> Option<u32> {
     let own = Path::new("/proc/self/fd").canonicalize().ok()?;
     let mut at = path.to_owned();
-    // The system also follows at most 40 links.
+    // The kernel also follows at most 40 links.
     for _ in 0..40 {
         let folder = folder_of(&at).canonicalize().ok()?;
         let name = at.file_name()?.to_owned();
@@ -309,7 +310,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 fn target(path: &Path) -> io::Result<Target> {
-    /// Attempts while others replace the file.
+    /// Maximum number of attempts while other processes replace the file.
     const ATTEMPTS: usize = 100;
     let mut found = find_target(path);
     for _ in 1..ATTEMPTS {
@@ -334,31 +335,32 @@ fn find_target(path: &Path) -> io::Result<Target> {
     let kind = found.file_type();
     match () {
         () if kind.is_dir() => Err(refused(ErrorKind::IsADirectory, "this is a directory")),
-        () if kind.is_block_device() => {
-            Err(refused(ErrorKind::InvalidInput, "this is a disk, whose content would be overwritten"))
-        }
+        () if kind.is_block_device() => Err(refused(
+            ErrorKind::InvalidInput,
+            "this is a block device, and its content would be overwritten",
+        )),
         () if kind.is_socket() => Err(refused(ErrorKind::InvalidInput, "this is a socket")),
         () if !kind.is_file() => Ok(Target::Special),
-        // Check the mode, because root may write read-only files.
+        // Check the mode, because the kernel lets root write read-only files.
         () if found.permissions().readonly() => {
             Err(refused(ErrorKind::PermissionDenied, "the file exists and is read-only"))
         }
         () => {
-            // Check this, because renaming replaces even files that the user may not write.
+            // Check the right to write, because renaming replaces even files that the user may not write.
             rustix::fs::access(path, Access::WRITE_OK)?;
             let real = path.canonicalize()?;
-            // The system refuses foreign links in shared directories when it follows them, and not when their
-            // names are read.
+            // In shared directories, the kernel may refuse to follow another user's link, but `canonicalize`
+            // reads such links. Check that both methods find the same file.
             let same = real.symlink_metadata()?;
             if (same.dev(), same.ino()) != (found.dev(), found.ino()) {
-                return Err(refused(ErrorKind::ResourceBusy, "another process replaces this file"));
+                return Err(refused(ErrorKind::ResourceBusy, "another process is replacing this file"));
             }
             Ok(Target::Regular(real, Some(found)))
         }
     }
 }
 
-/// Returns the path of a file that does not exist yet, with dangling links followed.
+/// Returns the path of a file that does not exist yet, after following dangling links.
 fn absent(path: &Path) -> io::Result<PathBuf> {
     let folder = folder_of(path);
     let nowhere = |folder: &Path| {
@@ -367,7 +369,8 @@ fn absent(path: &Path) -> io::Result<PathBuf> {
     if path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(nowhere(path));
     }
-    let name = path.file_name().ok_or_else(|| refused(ErrorKind::InvalidInput, "it names no file"))?;
+    let name =
+        path.file_name().ok_or_else(|| refused(ErrorKind::InvalidInput, "the path has no file name"))?;
     let found = match folder.canonicalize() {
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(nowhere(folder)),
         found => found?,

@@ -1,8 +1,8 @@
 //! [`setters!`]: builder methods that set one field.
 
 /// `with_x(field: T);` defines the builder method `with_x`, which sets a public field. A doc comment before
-/// it replaces the default one. Instead of `T`, `impl Into<T>` accepts values that convert into it, and
-/// `Some(T)` and `Some(impl Into<T>)` set a field of type `Option<T>`.
+/// the definition replaces the default doc comment. Instead of `T`, `impl Into<T>` accepts values that
+/// convert into it, and `Some(T)` and `Some(impl Into<T>)` set a field of type `Option<T>`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -193,7 +193,7 @@ unsafe impl DmaEngine for CudaEngine {
         check_export(request)?;
         if memory.dmabuf().is_some() {
             return Err(error(ErrorKind::Unsupported, "CUDA devices take no dma-buf of others")
-                .with_hint("copy it by way of host memory that both devices reach"));
+                .with_hint("copy it through host memory that both devices reach"));
         }
         Ok(Box::new(CudaRegion::register_device(&self.device, self.id, memory, request)?))
     }

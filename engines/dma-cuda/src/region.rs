@@ -235,7 +235,7 @@ unsafe impl RawRegion for CudaRegion {
     fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
         let none = |why: &str| {
             error(ErrorKind::Unsupported, format!("the memory has no dma-buf: {why}"))
-                .with_hint("copy it by way of host memory that both devices reach")
+                .with_hint("copy it through host memory that both devices reach")
         };
         if self.info.cpu.is_some() {
             return Err(none("it is host memory"));
