@@ -17,12 +17,12 @@ thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of all threads so far, for tests alone in their process.
+/// Number of allocations of all threads, for tests that have a process of their own.
 pub(crate) fn of_process() -> u64 {
     OF_PROCESS.load(Ordering::SeqCst)
 }
 
-/// Allocations of this thread so far.
+/// Number of allocations of this thread.
 pub(crate) fn of_thread() -> u64 {
     OF_THREAD.get()
 }

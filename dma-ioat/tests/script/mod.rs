@@ -1,5 +1,4 @@
-//! Random programs for an engine, with an oracle that computes the expected content when an operation is
-//! submitted.
+//! Random programs for an engine. An oracle computes the expected content when an operation is submitted.
 
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ const GUARD: usize = 24;
 /// A step of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Gathers pieces of these lengths, and scatters them to pieces cut at these places.
+    /// Gathers pieces of these lengths, and scatters them to pieces that are cut at these places.
     Copy {
         from: Vec<usize>,
         cuts: Vec<Index>,
         seed: u8,
     },
-    /// Fills pieces of these lengths, each this far from a multiple of 64.
+    /// Fills pieces with these lengths, at these distances from a multiple of 64.
     Fill {
         to: Vec<(usize, usize)>,
         pattern: [u8; 8],
@@ -29,11 +28,11 @@ pub(crate) enum Step {
     Poll,
     Wait(Index),
     Drop(Index),
-    /// The device fails at a later descriptor.
+    /// Makes the device fail at a later descriptor.
     Fail(usize),
 }
 
-/// Generates programs. With `failures`, they also contain failures of the device.
+/// Generates programs. With `failures`, the programs also contain failures of the device.
 pub(crate) fn programs(failures: bool) -> impl Strategy<Value = Vec<Step>> {
     let len = || prop_oneof![4 => 1..200_usize, 2 => 1..9_000_usize, 1 => 1..90_000_usize];
     let fill = (len(), 0..70_usize);
@@ -85,10 +84,10 @@ fn bytes_of(buffers: &[BufferMut]) -> Vec<u8> {
     buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect()
 }
 
-/// The content that an operation of a failing device may leave.
+/// Asserts that the device may fail, and that the error is one of a failing device.
 fn failed(error: &dma_core::Error, sound: bool) {
     assert!(!sound, "nothing fails here: {error}");
-    // The last: the device took none although it could.
+    // `OutOfResources`: the device accepted no descriptor although it had room.
     let kinds = [ErrorKind::Aborted, ErrorKind::DeviceFault, ErrorKind::OutOfResources];
     assert!(kinds.contains(&error.kind()), "{error}");
 }
@@ -112,8 +111,8 @@ impl Flight {
     }
 }
 
-/// Runs a program. `fail` makes the device fail after the given number of descriptors. With `sound`, it never
-/// fails.
+/// Runs a program. `fail` makes the device fail after the given number of descriptors. With `sound`, the
+/// device never fails.
 pub(crate) fn run(
     engine: &dyn DmaEngine,
     depth: usize,

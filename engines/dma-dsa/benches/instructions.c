@@ -10,7 +10,7 @@
 
 enum { BATCH = 32, LEN = 64 };
 
-/* Counts a copy that has ended. */
+/* The completion of a copy. */
 struct ended {
 	uint64_t id;
 	uint8_t status;
