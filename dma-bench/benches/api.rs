@@ -1,10 +1,10 @@
-//! The cost of the safe API over the raw queue: 64-byte copies, in the cache, one core, batches of
-//! 32, on the CPU engine.
+//! The cost of the safe API in addition to the raw queue: 64-byte copies in the cache, on one core, in
+//! batches of 32, on the CPU engine.
 //!
 //! `cargo bench -p dma-bench --bench api` prints Criterion's figures and then a table of its own; `--
-//! --table` the table alone. In the table all contenders run in turns, and a ratio is the median over the
-//! rounds, so that other load hits all alike. Every run ends by comparing the destinations with the
-//! sources. Allocations are counted by a global allocator.
+//! --table` prints only the table. For the table, all contenders run in turns, and a ratio is the median
+//! over the rounds, so that other load affects all contenders alike. Every run ends by comparing the
+//! destinations with the sources. Allocations are counted by a global allocator.
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison, and counts allocations")]
 
@@ -25,11 +25,11 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator.
+// SAFETY: every call is forwarded to the system's allocator, which fulfils the trait's contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller gives a layout that `alloc` allows.
+        // SAFETY: the caller passes a layout that `alloc` allows, by the contract of this method.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: `ptr` came from `System` with this layout, and the caller gives a size that `realloc`
+        // SAFETY: `ptr` came from `System` with this layout, and the caller passes a size that `realloc`
         // allows.
         unsafe { System.realloc(ptr, layout, new) }
     }
@@ -49,7 +49,7 @@ static ALLOCATOR: Counting = Counting;
 
 type Pair = (BufferMut, BufferMut);
 
-/// `BATCH` pairs of buffers, the sources filled.
+/// `BATCH` pairs of buffers. The sources are filled.
 fn pairs(engine: &dyn DmaEngine) -> Vec<Pair> {
     let (mut src, mut dst) = (engine.allocate(BATCH * LEN).unwrap(), engine.allocate(BATCH * LEN).unwrap());
     src.iter_mut().zip(0..).for_each(|(byte, i): (_, usize)| *byte = (i % 251) as u8);
@@ -89,7 +89,8 @@ impl Contender for Memcpy {
     }
 }
 
-/// The raw queue through a trait object: descriptors made, submitted, rung for, completions read.
+/// The raw queue through a trait object: builds and submits descriptors, rings the doorbell, and reads
+/// completions.
 struct Raw {
     name: &'static str,
     queue: Box<dyn RawQueue>,
@@ -122,7 +123,7 @@ impl Contender for Raw {
                 let (src, dst) = self.segments[i];
                 Descriptor::copy(i as u64, src, dst)
             });
-            // SAFETY: the pairs stay until the queue is gone, and nothing touches them while it runs.
+            // SAFETY: the pairs outlive the queue, and nothing else accesses them while it runs.
             assert_eq!(unsafe { self.queue.submit(&batch) }.unwrap(), BATCH);
             self.queue.flush();
             let mut done = 0;
@@ -138,7 +139,7 @@ impl Contender for Raw {
     }
 }
 
-/// A `Batch`, submitted and waited for as a whole.
+/// A `Batch`: submits all copies and waits for them as a whole.
 struct Batched(Queue, Option<Batch<BufferMut, BufferMut>>);
 
 impl Contender for Batched {
@@ -157,7 +158,7 @@ impl Contender for Batched {
     }
 }
 
-/// A transfer per copy, each waited for.
+/// One transfer per copy: waits for each of them.
 struct Transfers(Queue, Vec<Pair>, Vec<dma::Transfer<Pair>>);
 
 impl Contender for Transfers {
@@ -180,7 +181,7 @@ impl Contender for Transfers {
     }
 }
 
-/// The shared handle, from `threads` threads with 32 in flight each.
+/// A `SharedQueue`, used by `threads` threads with 32 copies in flight each.
 struct Shared {
     name: &'static str,
     queue: SharedQueue,
@@ -272,7 +273,7 @@ fn table(engine: &dyn DmaEngine) {
         let ratio = median(times[i].iter().zip(&times[0]).map(|(a, b)| a / b).collect());
         let ns = median(times[i].clone());
         let min = times[i].iter().copied().fold(f64::MAX, f64::min);
-        // Threads are started within the measured time, a handful of allocations each.
+        // Threads are started within the measured time, and each start allocates a few times.
         let allocated = allocations[i] as f64 / (ROUNDS * BATCHES * BATCH) as f64;
         println!(
             "{:<34}{ns:>9.2}{min:>9.2}{:>9.1}{ratio:>12.2}{allocated:>16.6}",
@@ -282,8 +283,8 @@ fn table(engine: &dyn DmaEngine) {
     }
 }
 
-/// Prints the cost of a copy at several depths: while that many are in flight, one is submitted and one
-/// completed.
+/// Prints the cost of a copy at several depths: with this number of copies in flight, one copy is
+/// submitted and one is completed.
 fn in_flight_table(engine: &dyn DmaEngine) {
     const ROUNDS: usize = 15;
     const COPIES: usize = 1 << 18;
@@ -336,13 +337,13 @@ fn criterion(engine: &dyn DmaEngine) {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .sample_size(20)
-        .without_plots() // their fonts are not linked in
+        .without_plots() // Criterion's plots need fonts, which are not linked in
         .configure_from_args();
     let mut group = criterion.benchmark_group("64 B, batch of 32");
     group.throughput(Throughput::Elements(BATCH as u64));
     for mut contender in contenders(engine) {
         if contender.name().contains("thread") {
-            continue; // their threads would be started anew for every batch; see the table
+            continue; // this contender would start its threads for every batch; the table has it
         }
         group.bench_function(contender.name(), |bencher| bencher.iter(|| contender.run(1)));
         contender.check();
@@ -357,7 +358,7 @@ fn main() {
         criterion(&*engine);
     }
     if std::env::args().any(|arg| arg == "--test") {
-        return; // it ran, which is all that was asked
+        return; // `cargo test` only asks whether the bench runs
     }
     table(&*engine);
     in_flight_table(&*engine);

@@ -1,8 +1,8 @@
-//! The cost of measuring: the measuring loop of `dma-bench` against a bare loop over the same queue,
-//! 64 B copies, in the cache, 32 in flight and for each doorbell.
+//! The cost of measuring: the measuring loop of `dma-bench` against a bare loop over the same queue, with
+//! copies of 64 B in the cache, 32 in flight and 32 for each doorbell.
 //!
-//! `cargo bench -p dma-bench --bench harness` prints Criterion's figures and then a table of its own, in
-//! which both run in turns and the ratio is the median over the rounds.
+//! `cargo bench -p dma-bench --bench harness` prints Criterion's figures and then a table, for which both
+//! loops run in turns. Its ratio is the median over the rounds.
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison")]
 
@@ -39,13 +39,13 @@ impl Bare {
     }
 
     fn batch(&mut self) {
-        // SAFETY: the memory stays until the queue is gone, and nothing else accesses it.
+        // SAFETY: the memory outlives the queue, and nothing else accesses it.
         assert_eq!(unsafe { self.queue.submit(&self.batch) }.unwrap(), BATCH);
         self.queue.flush();
         let mut done = 0;
         while done < BATCH {
             let n = self.queue.poll(&mut self.completions);
-            // One branch for all, because one for each would cost more.
+            // One branch checks all completions, because one branch for each would cost more.
             assert!(!self.completions[..n].iter().fold(false, |bad, c| bad | (c.outcome != Outcome::Done)));
             done += n;
         }
@@ -70,11 +70,11 @@ fn worker(contender: &Contender) -> Worker {
     Worker::new(contender, &cell, memory, layout, Verify::Sample, Duration::from_secs(5)).unwrap()
 }
 
-/// One in this many doorbells is timed, as in a run of `dma-bench`.
+/// One of this number of doorbells is timed, as in a run of `dma-bench`.
 const TIMED_EVERY: u64 = 64;
 
 /// Runs the contender and its baseline alternately. Each round uses other addresses, because the cache sets
-/// of a buffer change the time of either by 5 %.
+/// of a buffer change the time of either loop by 5 %.
 fn table(contender: &Contender, rounds: usize, batches: usize) {
     let extent = Extent {
         warm: 0,
@@ -124,7 +124,7 @@ fn main() {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .sample_size(20)
-        .without_plots() // their fonts are not linked in
+        .without_plots() // Criterion's plots need fonts, which are not linked in
         .configure_from_args();
     let mut group = criterion.benchmark_group("64 B, batch of 32");
     group.throughput(Throughput::Elements(BATCH as u64));

@@ -1,8 +1,8 @@
-//! The cost of the library itself: dispatch, the safe API, cutting and gathering, on an engine
-//! that reports every copy as done at once and moves nothing.
+//! The cost of the library itself: dispatch, the safe API, splitting operations and scatter-gather. The
+//! engine reports every copy as done at once and moves no bytes.
 //!
-//! `cargo bench -p dma-bench --bench queue` prints Criterion's figures and then a table of its own, in which
-//! generic and dynamic dispatch run in turns; `-- --table` the table alone.
+//! `cargo bench -p dma-bench --bench queue` prints Criterion's figures and then a table, for which generic
+//! and dynamic dispatch run in turns. `-- --table` prints only the table.
 
 #![expect(unsafe_code, reason = "implements and drives the raw queue")]
 
@@ -19,10 +19,10 @@ use dma::{
 };
 
 const LEN: usize = 64;
-/// Room for completions in each poll.
+/// Maximum number of completions that one poll returns.
 const POLL: usize = 64;
 
-/// Reports every copy as done, and moves nothing.
+/// An engine that reports every copy as done, and moves no bytes.
 #[derive(Debug)]
 struct Nothing {
     id: EngineId,
@@ -77,7 +77,7 @@ struct Leaked {
     info: RegionInfo,
 }
 
-// SAFETY: nothing changes, and the memory is never freed.
+// SAFETY: the region's addresses never change, and its memory is never freed.
 unsafe impl RawRegion for Leaked {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -96,8 +96,8 @@ struct NothingQueue {
     doorbells: u64,
 }
 
-// SAFETY: every accepted descriptor is reported once; no memory is touched, and that of the engine has been
-// initialised from the start.
+// SAFETY: every accepted descriptor is reported once. The queue accesses no memory, and the engine's memory
+// is initialised when it is allocated.
 unsafe impl RawQueue for NothingQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -136,21 +136,22 @@ unsafe impl RawQueue for NothingQueue {
     }
 }
 
-/// Descriptors between two buffers of the engine.
+/// Descriptors of copies between two buffers of the engine.
 fn descriptors(engine: &Nothing, n: usize) -> Vec<Descriptor<'static>> {
     let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
     let segment = |at| Segment { key: region.info().key, addr: region.info().addr.offset(at), len: LEN };
     (0..n as u64).map(|token| Descriptor::copy(token, segment(0), segment(LEN))).collect()
 }
 
-/// Submits, rings, and polls until all is done. `Q` is the queue's type, or `dyn RawQueue`.
+/// Submits the descriptors, rings the doorbell, and polls until all have completed. `Q` is the queue's type,
+/// or `dyn RawQueue`.
 #[inline(never)]
 fn drive<Q: RawQueue + ?Sized>(
     queue: &mut Q,
     batch: &[Descriptor<'_>],
     completions: &mut [Completion; POLL],
 ) {
-    // SAFETY: the memory is never freed, and nothing else accesses it.
+    // SAFETY: the memory is never freed, and no other code accesses it.
     assert_eq!(unsafe { queue.submit(batch) }.unwrap(), batch.len());
     queue.flush();
     let mut done = 0;
@@ -198,7 +199,7 @@ fn safe_api(criterion: &mut Criterion, engine: &Nothing) {
     group.finish();
 }
 
-/// One operation in pieces that the device takes.
+/// One operation, split into chunks within the device's limit.
 fn cutting(criterion: &mut Criterion) {
     const PIECE: usize = 4096;
     let engine = Nothing::new(PIECE as u64, 1);
@@ -218,7 +219,7 @@ fn cutting(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Sixteen buffers into one: as one list, and for a device that takes none, segment by segment.
+/// Gathers sixteen buffers into one: as one list, and segment by segment for a device without lists.
 fn gathering(criterion: &mut Criterion) {
     const SEGMENTS: usize = 16;
     let mut group = criterion.benchmark_group("gathering 16 segments");
@@ -238,7 +239,8 @@ fn gathering(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Prints the cost of dynamic dispatch: both run in turns, and the median over the rounds counts.
+/// Prints the cost of dynamic dispatch. Generic and dynamic dispatch run in turns, and the median over the
+/// rounds counts.
 fn table(engine: &Nothing, rounds: usize, batches: usize) {
     println!("\nsubmit, flush and poll on a queue that does nothing; median of {rounds} rounds in turns");
     println!("{:>6}{:>12}{:>12}{:>18}", "batch", "generic ns", "dyn ns", "dyn costs ns/copy");
@@ -282,7 +284,7 @@ fn main() {
             .warm_up_time(Duration::from_millis(200))
             .measurement_time(Duration::from_millis(500))
             .sample_size(20)
-            .without_plots() // their fonts are not linked in
+            .without_plots() // Criterion's plots need fonts, which are not linked in
             .configure_from_args();
         dispatch(&mut criterion, &engine);
         safe_api(&mut criterion, &engine);

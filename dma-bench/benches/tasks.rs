@@ -1,8 +1,9 @@
-//! The doorbells of tasks: 64 tokio tasks on two threads, each of which awaits its own copies of 4
-//! KiB through one `SharedQueue`, and a lone task. Beside it, in turns, a queue that rings for each copy.
+//! The effect of shared doorbells: 64 tokio tasks on two threads, each of which awaits its own copies of 4
+//! KiB through one `SharedQueue`, and a single task. A queue that rings the doorbell for each copy runs in
+//! turns with it.
 //!
-//! `cargo bench -p dma-bench --bench tasks [-- NAME...]`, for the default engines or those of these names. A
-//! figure is the median over the rounds; every copy is compared.
+//! `cargo bench -p dma-bench --bench tasks [-- NAME...]` measures the default engines or the named ones. A
+//! figure is the median over the rounds. The bytes of every copy are compared.
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +13,24 @@ use dma::{SharedQueue, SharedQueueOptions};
 const LEN: usize = 4096;
 const TASKS: usize = 64;
 const ROUNDS: usize = 7;
-/// Time for a round, from which the number of copies is found.
+/// Duration of a round, which sets the number of copies.
 const ROUND: Duration = Duration::from_millis(200);
 const ENGINES: [&str; 4] =
     ["cpu", "sim:profile=bluefield3,clock=real", "sim:profile=ioat,clock=real", "sim:profile=dsa,clock=real"];
 
-/// The figures of one way.
+/// The figures of one kind of queue.
 #[derive(Default)]
 struct Way {
     /// Copies a second of all tasks.
     rate: Vec<f64>,
     copies_per_doorbell: Vec<f64>,
-    /// Seconds of a lone copy.
+    /// Seconds of a single copy.
     lone: Vec<f64>,
 }
 
-fn queue(engine: &dyn DmaEngine, gathers: bool) -> SharedQueue {
+fn queue(engine: &dyn DmaEngine, shares_doorbells: bool) -> SharedQueue {
     let mut options = QueueOptions::new();
-    if !gathers {
+    if !shares_doorbells {
         options = options.with_doorbell_delay(Duration::ZERO);
     }
     engine.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).expect("a queue")
@@ -77,7 +78,7 @@ fn measure(runtime: &tokio::runtime::Runtime, name: &str) {
     };
     let queues = [queue(&engine, false), queue(&engine, true)];
     let mut ways = [Way::default(), Way::default()];
-    // The first finds out how many copies a round takes, and warms up.
+    // The first run warms up, and determines the number of copies of a round.
     let [n, lone] = [TASKS, 1].map(|tasks| {
         let time = run(runtime, &engine, &queues[0], tasks, 50);
         ((50.0 * ROUND.as_secs_f64() / time) as usize).clamp(10, 100_000)

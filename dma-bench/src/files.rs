@@ -1,4 +1,4 @@
-//! Files that options name: checks before the run, and messages for the errors.
+//! Files that options name: checks before the run, and error messages.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -22,7 +22,7 @@ impl Display for Named<'_> {
     }
 }
 
-/// Writes a line to standard error. Failures are ignored: there is nowhere to report them.
+/// Writes a line to standard error. A failure is ignored, because no other place can report it.
 pub(crate) fn say(text: impl Display) {
     let text: String =
         text.to_string().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
@@ -55,9 +55,9 @@ pub(crate) fn input(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
-/// Writes a file that appears only when it is complete, or a device or a pipe.
+/// Writes a file, a device or a pipe. A file appears only when it is complete.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    // Results are not lost because the reader of a pipe starts late: opening it waits.
+    // Opening a pipe blocks until its reader starts, so that no results are lost.
     let pipe = path.metadata().is_ok_and(|found| found.file_type().is_fifo());
     let write = || {
         let _reader = pipe.then(|| OpenOptions::new().append(true).open(path)).transpose()?;
@@ -99,7 +99,7 @@ pub(crate) fn check(
     claim(&mut taken, at, plots)
 }
 
-/// Reserves the path `at` for an output. Fails if another one has it.
+/// Reserves the path `at` for an output. Fails if another output has this path.
 fn claim(taken: &mut Vec<(PathBuf, String)>, at: PathBuf, output: Named<'_>) -> Result<(), String> {
     if let Some((_, other)) = taken.iter().find(|(path, _)| *path == at) {
         return Err(format!("{output}: this is the same file as {other}; give each a path of its own"));
@@ -108,7 +108,7 @@ fn claim(taken: &mut Vec<(PathBuf, String)>, at: PathBuf, output: Named<'_>) -> 
     Ok(())
 }
 
-/// Returns the folder for plots, existing or not, with links followed.
+/// Returns the path of the folder for plots with links resolved. The folder need not exist.
 fn plots_folder(path: &Path) -> io::Result<PathBuf> {
     for folder in path.ancestors() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

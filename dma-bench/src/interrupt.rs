@@ -1,4 +1,4 @@
-//! Ctrl-C: stops the run and keeps what was measured.
+//! Ctrl-C: stops the run and keeps the figures so far.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +9,9 @@ use crate::files::say;
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler: the first Ctrl-C asks the run to stop, the second ends the program at once.
-/// `stopping` says what the first one does.
+/// `stopping` is the message at the first one.
 pub(crate) fn install(stopping: &'static str) {
-    // Fails only if another handler exists, which then takes precedence.
+    // This fails only if another handler exists, which then stays in effect.
     let _ = ctrlc::set_handler(move || {
         if STOPPED.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
@@ -20,7 +20,7 @@ pub(crate) fn install(stopping: &'static str) {
     });
 }
 
-/// Returns an error if the user asked to stop.
+/// Returns an error if the user pressed Ctrl-C.
 pub(crate) fn check() -> dma::Result<()> {
     if stopped() {
         Err(Error::new(ErrorKind::Aborted, "interrupted while the memory was filled"))

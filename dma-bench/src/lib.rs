@@ -1,5 +1,5 @@
-//! The benchmark of DMA engines: which engine at which size, and whether it is worth it. The program is
-//! `dma-bench`; this library is for its benches and tests, and for programs that add backends.
+//! Benchmarks DMA engines: which engine is faster than `memcpy`, and at which sizes. The program is
+//! `dma-bench`. This library serves its benches and tests, and programs that add backends.
 
 mod cli;
 mod compare;

@@ -1,8 +1,8 @@
-//! Sizes, ranges, rates and percentages as users write them, and figures as they read them.
+//! Parses sizes, ranges, rates and percentages of the user, and formats figures for the user.
 
 use std::fmt::Write as _;
 
-/// Reads a size in bytes, as engine options do: `64`, `4K`, `2MiB`, `1g`. K is 1024.
+/// Parses a size in bytes in the format of engine options: `64`, `4K`, `2MiB`, `1g`. K is 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     match dma::parse_size(text) {
         Some(size) if size < MAX_NUMBER as u64 => Ok(size),
@@ -19,16 +19,16 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{text}` is not a number of seconds; write 5, 0.5 or 1e-3"))
 }
 
-/// Reads a count with an optional decimal suffix: `1000`, `100k`, `2M`.
+/// Parses a count with an optional decimal suffix: `1000`, `100k`, `2M`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let whole = rate(text).ok().filter(|n| n.fract() == 0.0 && *n < MAX_NUMBER);
     whole.map(|n| n as u64).ok_or_else(|| format!("`{text}` is not a count; write 1000, 100k or 2M"))
 }
 
-/// Numbers must be smaller than this.
+/// Parsed numbers must be smaller than this.
 const MAX_NUMBER: f64 = 1e18;
 
-/// Reads a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
+/// Parses a number with an optional decimal suffix: `1000`, `100k`, `2.5M`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let fail = || format!("`{text}` is not a rate; write operations a second, such as 1000, 100k or 2.5M");
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -41,14 +41,14 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     decimal(number).map(|n| n * unit).filter(|n| *n > 0.0).ok_or_else(fail)
 }
 
-/// Reads a number without sign and exponent.
+/// Parses a number without a sign or an exponent.
 fn decimal(number: &str) -> Option<f64> {
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     number.parse().ok().filter(|n: &f64| plain && n.is_finite())
 }
 
-/// Reads a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (factor 2), `64..2M*4` (factor 4). The end of
-/// a range is included.
+/// Parses a list of sizes or counts: `64`, `64,4K,1M`, `64..2M` (factor 2), `64..2M*4` (factor 4). The end
+/// of a range is included.
 pub(crate) fn list(text: &str) -> Result<Vec<u64>, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -90,7 +90,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<u64>, String> {
     Ok(all)
 }
 
-/// Reads a percentage, `5%` or `5`, as a fraction.
+/// Parses a percentage, such as `5%` or `5`, and returns it as a fraction.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
@@ -101,7 +101,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a NUMA node, `0`, or those of sources and of destinations, `0,1`.
+/// Parses a NUMA node, such as `0`, or the nodes of sources and of destinations, such as `0,1`.
 pub(crate) fn nodes(text: &str) -> Result<(u32, Option<u32>), String> {
     let read = |part: &str| {
         part.parse()
@@ -113,7 +113,7 @@ pub(crate) fn nodes(text: &str) -> Result<(u32, Option<u32>), String> {
     }
 }
 
-/// Reads a chance, `1%` or `1`, as a fraction.
+/// Parses a chance, such as `1%` or `1`, and returns it as a fraction.
 pub(crate) fn chance(text: &str) -> Result<f64, String> {
     let chance = percent(text)?;
     if chance <= 1.0 { Ok(chance) } else { Err(format!("`{text}` is not a chance; write 0% to 100%")) }
@@ -129,7 +129,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// Returns three significant digits, with an exponent only for very small or great numbers.
+/// Returns a number with three significant digits. Only very small or very large numbers have an exponent.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "-".to_owned(),
@@ -143,7 +143,7 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// Returns a number with as few digits as it needs.
+/// Returns a number without unneeded digits.
 pub(crate) fn plain(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e16 { format!("{value}") } else { format!("{value:?}") }
 }
@@ -163,7 +163,7 @@ pub(crate) fn gigabytes(value: f64) -> String {
     digits(value / 1e9)
 }
 
-/// Returns a time given in nanoseconds, with a suitable unit.
+/// Returns a time, which is given in nanoseconds, with a suitable unit.
 pub(crate) fn nanos(ns: f64) -> String {
     match ns {
         v if v >= 1e9 => format!("{} s", digits(v / 1e9)),
@@ -173,7 +173,7 @@ pub(crate) fn nanos(ns: f64) -> String {
     }
 }
 
-/// Returns a command line that a shell understands.
+/// Returns a command line, quoted for a shell.
 pub(crate) fn command_line(words: &[String]) -> String {
     let mut line = String::new();
     for word in words {
@@ -191,8 +191,8 @@ pub(crate) fn command_line(words: &[String]) -> String {
     line
 }
 
-/// Replaces control characters, and others that XML forbids, so that terminals and pages show the text as it
-/// is.
+/// Replaces control characters, and other characters that XML forbids, so that terminals and pages can show
+/// the text.
 pub(crate) fn printable(text: &str) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()

@@ -1,5 +1,5 @@
-//! Pages in a real browser, narrow and wide, light and dark: nothing overlaps, nothing is cut off, and all
-//! text contrasts with its background. Skipped with a message on machines without a browser.
+//! Tests pages in a real browser, narrow and wide, light and dark: no elements overlap, no text is cut
+//! off, and all text contrasts with its background. Skipped with a message on machines without a browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn browser() -> Option<PathBuf> {
 }
 
 /// Script that examines a page in a frame of a given width, and writes its findings into the title. A
-/// browser's own window cannot be as narrow as a phone's.
+/// frame is used because a browser window cannot be as narrow as a phone.
 const PROBE: &str = r##"<!doctype html><meta charset="utf-8"><body style="margin:0"><script>
 const frame = document.createElement("iframe");
 frame.style = `border:0;width:${WIDTH}px;height:900px`;
@@ -72,7 +72,7 @@ frame.onload = () => {
 document.body.append(frame);
 </script>"##;
 
-/// Returns the findings of the probe on a page.
+/// Returns the probe's findings on a page.
 fn look(browser: &Path, folder: &Path, page: &Path, width: u32, dark: bool) -> Value {
     // A script ends at the first `</script`, even within a string.
     let text = serde_json::to_string(&fs::read_to_string(page).unwrap()).unwrap().replace("</", "<\\/");

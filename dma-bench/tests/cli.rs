@@ -1,4 +1,4 @@
-//! The program from outside: files, output and exit codes.
+//! Tests of the program from outside: files, output and exit codes.
 
 mod process;
 
@@ -219,7 +219,7 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert!(out(&lost).contains("was ok and is wrong, without figures"), "{}", out(&lost));
     assert!(err(&lost).contains("12 cells ended worse"), "{}", err(&lost));
     assert_eq!(code(&bench(&["compare", &results, &path("wrong.json")])), 0, "unless asked, it only says so");
-    // Two samples decide nothing, and that does not pass.
+    // Two samples are too few to decide, and an undecided comparison does not pass.
     let mut half = value.clone();
     for cell in half["cells"].as_array_mut().unwrap().iter_mut().filter(|c| c["engine"] == "cpu") {
         cell["ratio"]["median"] = Value::from(cell["ratio"]["median"].as_f64().unwrap() / 2.0);
@@ -315,7 +315,7 @@ fn every_operation_and_direction_is_measured_and_verified() {
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
         // More cells than the device has channels.
         &["-e", "sim:profile=bluefield3", "-q", "1..256", "-b", "1", "-d", "push,pull", "-n", "20"],
-        // Longer than the device takes at once.
+        // The operation is longer than the device's maximum.
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],
         &["-e", "cpu", "--rate", "20k"],
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "push,pull", "--peer", "process", "-y"],
@@ -544,7 +544,7 @@ fn lists_scripts_and_pages_are_printed() {
         let script = bench(&["completions", shell]);
         assert!(out(&script).contains("dma-bench") && out(&script).contains("compare"), "{shell}");
     }
-    // The request that bash makes when Tab is pressed behind `--preset`.
+    // This is the call that bash makes when Tab is pressed after `--preset`.
     let script = out(&bench(&["completions", "bash"]));
     let ask = "COMP_WORDS=(dma-bench run --preset ''); COMP_CWORD=3\n_dma__bench dma-bench '' --preset\necho \"${COMPREPLY[*]}\"";
     match Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output() {
@@ -580,7 +580,7 @@ fn lists_scripts_and_pages_are_printed() {
     }
 }
 
-/// A note before the live view begins is not lost in it.
+/// A note that is printed before the live view begins is not overwritten by it.
 #[test]
 fn notes_are_shown_on_a_terminal() {
     let program = env!("CARGO_BIN_EXE_dma-bench");

@@ -27,7 +27,7 @@ Examples:
 Exit codes: 0 success, 1 something failed, 2 the command line or a file that it reads is invalid,
 3 wrong bytes or results, 4 `compare` found a slowdown or cannot rule one out, 130 interrupted.";
 
-/// Benchmarks DMA engines side by side: which engine, at what size, and whether it is worth it.
+/// Benchmarks DMA engines side by side: which engine is faster than memcpy, and at which sizes.
 #[derive(Debug, Parser)]
 #[command(name = "dma-bench", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
 /// The subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Lists the engines of this machine, with limits and capabilities, and why others cannot be used.
+    /// Lists the engines of this machine, with limits and capabilities, and the reasons why other engines
+    /// cannot be used.
     #[command(
         after_help = "Examples:\n  dma-bench list\n  dma-bench list --options    what engine names can contain\n  dma-bench list --format json | jq '.[] | select(.usable) | .name'"
     )]
@@ -49,12 +50,12 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with_all = ["format", "json"])]
         options: bool,
     },
-    /// Checks each backend, and names obstacles and their remedies.
+    /// Checks each backend, and names what prevents its use, with remedies.
     #[command(
         after_help = "Examples:\n  dma-bench doctor            all backends; succeeds if a hardware backend can be used\n  dma-bench doctor doca       one backend; succeeds if it can be used\n  dma-bench doctor --format markdown"
     )]
     Doctor {
-        /// The backends to check, such as cpu, sim, doca, ioat. All, if none is named.
+        /// The backends to check, such as cpu, sim, doca, ioat. Without a name, all backends are checked.
         backends: Vec<String>,
         #[command(flatten)]
         printed: Printed,
@@ -66,8 +67,8 @@ pub(crate) enum Command {
         after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/\n  dma-bench report host1.json host2.json host3.json -o fleet.html"
     )]
     Report {
-        /// A results file, or the name of saved results; - for standard input. With several, of one campaign
-        /// on several machines, the page has the answers of all side by side.
+        /// A results file, or the name of saved results; - for standard input. With several files, of one
+        /// campaign on several machines, the page shows the summaries of all machines side by side.
         #[arg(required = true)]
         results: Vec<PathBuf>,
         /// The page to write.
@@ -110,26 +111,26 @@ pub(crate) enum Command {
         after_help = "Examples:\n  dma-bench profiles\n  dma-bench profiles bluefield3 dsa --format markdown"
     )]
     Profiles {
-        /// The profiles: bluefield2, bluefield3, ioat, dsa. All, if none is named.
+        /// The profiles: bluefield2, bluefield3, ioat, dsa. Without a name, all profiles are compared.
         names: Vec<String>,
         #[command(flatten)]
         printed: Printed,
     },
-    /// Exports memory for `run --peer` of another machine, until Ctrl-C.
+    /// Exports memory to `run --peer` on another machine, until Ctrl-C.
     Serve(ServeArguments),
     /// Prints the JSON Schema of results files.
     #[command(after_help = "Example:\n  dma-bench schema > results.schema.json")]
     Schema,
-    /// Holds memory for another dma-bench, which reaches it as a peer's.
+    /// Exports memory to another dma-bench, which copies to and from it.
     #[command(hide = true)]
     Peer {
-        /// The engine whose memory it is.
+        /// The engine that allocates the memory.
         engine: String,
         /// The NUMA node of the memory.
         #[arg(long = "numa")]
         node: Option<u32>,
     },
-    /// Prints a preset as a campaign file, to be changed and given to `run --campaign`.
+    /// Prints a preset as a campaign file, which you can edit and pass to `run --campaign`.
     #[command(
         after_help = "Example:\n  dma-bench campaign knee > mine.toml; edit mine.toml; dma-bench run --campaign mine.toml"
     )]
@@ -147,7 +148,7 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Prints the manual page, or writes those of all subcommands into a folder.
+    /// Prints the manual page, or writes the pages of all subcommands into a folder.
     #[command(
         after_help = "Examples:\n  dma-bench man | man -l -\n  dma-bench man --output ~/.local/share/man/man1"
     )]
@@ -177,17 +178,17 @@ pub(crate) struct CompareArguments {
     pub before: PathBuf,
     /// The results after: a file, or the name of saved results.
     pub after: PathBuf,
-    /// Exit with 4 if a cell is slower by more than this, unless that is noise; if there are too few samples
-    /// to decide that; and if a cell that was fine before fails, is wrong or is missing. For runs at a rate,
-    /// the limit applies to latencies.
-    // Hyphens are allowed so that `-5%` reaches the parser, which explains the error. clap would take it for
-    // an option.
+    /// Exit with 4 if a cell is slower by more than this, unless the difference is noise. Also exit with 4
+    /// if there are too few samples to tell, or if a cell that was fine before fails, is wrong or is
+    /// missing. For runs at a rate, the limit applies to latencies.
+    // Hyphens are allowed so that `-5%` reaches our parser, which explains the error. Otherwise clap would
+    // parse `-5%` as an option.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = units::percent)]
     pub fail_if_slower: Option<f64>,
-    /// Greatest chance that a difference is noise and yet counts as a change, over all cells together.
+    /// Maximum chance of reporting noise as a change, over all cells together.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, default_value = "1%", value_parser = units::chance)]
     pub noise: f64,
-    /// Figure to compare. Runs at a rate are always compared by latency.
+    /// The figure to compare. Runs at a rate are always compared by latency.
     #[arg(long, value_enum, default_value_t)]
     pub metric: Metric,
     /// Show all cells, not only those that changed. CSV and JSON always have all.
@@ -206,15 +207,15 @@ pub(crate) struct CompareArguments {
 pub(crate) struct ReplayArguments {
     /// The trace.
     pub trace: PathBuf,
-    /// An engine by name, such as cpu, sim:profile=dsa or doca:03:00.0. May be repeated. The recorded engine
-    /// if not given.
+    /// An engine by name, such as cpu, sim:profile=dsa or doca:03:00.0. May be repeated. Default: the
+    /// recorded engine.
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engines: Vec<String>,
-    /// Timed runs on each engine. The one with the median time is shown.
+    /// Timed runs on each engine. The run with the median time is shown.
     #[arg(long, value_name = "COUNT", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// Maximum memory to use. Three quarters of the available memory if not given.
+    /// Maximum memory to use. Default: three quarters of the available memory.
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub memory: Option<u64>,
     /// Time limit in seconds for an engine that completes nothing. Its replay then fails.

@@ -1,5 +1,5 @@
-//! The subcommand `doctor`: obstacles between the user and each backend, and the remedies. The backends find
-//! them, and this module prints them.
+//! The subcommand `doctor`: prints what prevents the use of each backend, and the remedies. The backends find
+//! both.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::output::{Entry, Grid, Look, Style};
 pub struct DoctorReport {
     /// The backends that were examined.
     pub backends: Vec<Diagnosis>,
-    /// The user named backends, so all of them must be usable.
+    /// True if the user named backends: then all of them must be usable.
     named: bool,
 }
 
@@ -25,8 +25,8 @@ pub fn examine(names: &[String]) -> Result<DoctorReport, String> {
 }
 
 impl DoctorReport {
-    /// Returns true if every named backend can be used; if none was named, true if a hardware backend can be
-    /// used.
+    /// Returns true if every named backend can be used. If none was named, returns true if a hardware backend
+    /// can be used.
     pub fn usable(&self) -> bool {
         if self.named {
             self.backends.iter().all(|b| b.is_usable)
@@ -95,7 +95,8 @@ impl DoctorReport {
     }
 }
 
-/// Returns the text of a finding. If most of it is the text of an earlier finding, it refers to that instead.
+/// Returns the text of a finding. If most of it repeats the text of an earlier finding, the text refers to
+/// that finding instead.
 fn without_repetition(finding: &Finding, earlier: &[Finding]) -> String {
     // The text of an error contains its remedy.
     let found = finding.found.trim();

@@ -28,7 +28,7 @@ pub fn shown(found: &[Discovered], format: Format) -> String {
     let usable =
         found.iter().filter_map(|d| Some([&[d.name.to_string()], &row(d.info.as_ref().ok()?)[..]].concat()));
     let mut text = Grid::texts(&HEADER, usable).columns(&[0, 1, 3, 4, 5, 6]).print(style, Look::Wrapped);
-    // Long texts go below the table, which they would make very wide.
+    // Long texts follow below the table, because they would make it very wide.
     for Discovered { name, info, .. } in found {
         if let Ok(info) = info {
             let _ = write!(text, "\n{name} capabilities: {}", capabilities(info.capabilities).join(", "));
@@ -47,7 +47,7 @@ pub fn shown(found: &[Discovered], format: Format) -> String {
     text + "\n"
 }
 
-/// Returns the columns behind the name.
+/// Returns the columns after the name.
 fn row(info: &EngineInfo) -> [String; 6] {
     let limits = &info.limits;
     [

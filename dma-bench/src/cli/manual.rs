@@ -1,4 +1,5 @@
-//! The manual pages: clap's pages of the command line, with the examples in a section of their own.
+//! The manual pages: the pages that clap generates from the command line, with a separate section
+//! for examples.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +11,7 @@ use clap_mangen::roff::{Roff, roman};
 use crate::cli::arguments::Arguments;
 use crate::files::{refused, write_file};
 
-/// Beginnings of a text after the options that has examples.
+/// If the text after the options begins with one of these, it begins with examples.
 const EXAMPLES: [&str; 2] = ["Examples:\n", "Example:\n"];
 
 /// Returns the program as the manual shows it, without the subcommand `help`.
@@ -66,7 +67,7 @@ fn render(command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Splits the text after the options into the examples, up to an empty line, and the rest.
+/// Splits the text after the options into the examples, which end at an empty line, and the rest.
 fn split(after: &str) -> (&str, &str) {
     match EXAMPLES.iter().find_map(|head| after.strip_prefix(head)) {
         Some(text) => text.split_once("\n\n").unwrap_or((text, "")),

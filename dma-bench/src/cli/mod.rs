@@ -59,14 +59,14 @@ fn refused(refused: Refused) -> Failure {
     }
 }
 
-/// Runs the program on this process's arguments. To make a `dma-bench` with more backends, a program adds
-/// them with [`dma::register`] and calls this.
+/// Runs the program with this process's arguments. To build a `dma-bench` with more backends, a program
+/// registers them by [`dma::register`] and calls this function.
 pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// Runs the program on `arguments`, the first of which is the program's name. Returns the exit code. Ends the
-/// process if the arguments are invalid.
+/// Runs the program with `arguments`, the first of which is the program's name. Returns the exit code. Ends
+/// the process if the arguments are invalid.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     command(Arguments::parse_from(arguments).command).unwrap_or_else(|(code, message)| {
         say(format_args!("dma-bench: {message}"));
@@ -127,8 +127,8 @@ fn command(command: Command) -> Result<u8, Failure> {
     }
 }
 
-/// Prints in the requested format, and writes JSON to a file if one was named. The file comes first, because
-/// the reader of standard output may have gone.
+/// Prints in the requested format, and writes JSON to a file if one was named. The file is written first,
+/// because the reader of standard output may have closed the pipe.
 fn show(
     printed: &Printed,
     text: impl FnOnce(Format) -> String,
@@ -203,7 +203,8 @@ fn print(text: &str) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            // The output is incomplete; only files appear whole or not at all.
+            // Unlike an output file, which appears only when it is complete, standard output is incomplete
+            // after this error.
             let remedy = if e.kind() == std::io::ErrorKind::StorageFull {
                 "; the output is incomplete; free some space"
             } else {
@@ -234,7 +235,7 @@ fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
     }
     let all = published::PUBLISHED.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
     let rows: Vec<_> = all.flat_map(published::of).collect();
-    // Numbers and texts always serialise.
+    // Serialising cannot fail: all fields are numbers and texts.
     let text = |format| match format {
         Format::Csv => {
             let mut writer = csv::Writer::from_writer(Vec::new());
@@ -249,7 +250,7 @@ fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
 
 fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     let campaign = arguments.plan().map_err(usage)?;
-    // Outputs are checked before minutes are spent.
+    // Outputs are checked first, because the run takes minutes.
     check_outputs(arguments).map_err(usage)?;
     if arguments.realtime {
         placement::realtime().map_err(|e| {
@@ -258,18 +259,18 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
     }
     interrupt::install("stopping; the figures so far are kept; Ctrl-C again ends at once and keeps nothing");
     let mut progress = Progress::new(arguments.quiet);
-    // Without the path of this program, which means nothing on another machine.
+    // The first argument, the path of this program, is left out, because it differs on other machines.
     let command = std::iter::once("dma-bench".to_owned())
         .chain(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
         .collect();
     let results = run::run(&campaign, command, &mut progress).map_err(refused)?;
     if results.interrupted && results.cells.iter().all(|m| m.ops_per_second.is_none()) {
-        // Existing files may hold earlier results.
+        // Existing files are not overwritten, because they may contain earlier results.
         say("dma-bench: interrupted before anything was measured; nothing was written");
         return Ok(INTERRUPTED);
     }
-    // Each file is written even if another fails. Files come first, because the reader of standard output may
-    // block.
+    // Each file is written even if another one fails. Files are written before standard output, because its
+    // reader may block.
     let mut failures = write_files(&results, arguments);
     let shown = print(&of_results(&results, arguments.printed.format, arguments.shown));
     failures.extend(shown.err().map(|(_, message)| message));
@@ -317,13 +318,13 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     failures
 }
 
-/// Returns the name of a machine on a page of several: that of its results file.
+/// Returns the name of a machine on a page of several machines: the name of its results file.
 fn name_of(path: &Path) -> String {
     let named = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
     path.file_stem().map_or_else(|| path.display().to_string(), named)
 }
 
-/// Writes the page of several machines. Returns the errors.
+/// Writes the page for several machines. Returns the errors.
 fn write_merged(machines: &[(String, Results)], page: Option<&Path>) -> Vec<String> {
     let write = |path| write_file(path, report::merged(machines)?.as_bytes());
     page.and_then(|path| write(path).err()).into_iter().collect()
@@ -376,7 +377,7 @@ fn verdict(results: &Results, written: bool) -> u8 {
     if written && idle.is_empty() { 0 } else { FAILED }
 }
 
-/// Returns the engines that support no cell of the run, and why.
+/// Returns the engines that support no cell of the run, with the reasons.
 fn idle(results: &Results) -> impl Iterator<Item = (&str, &str)> {
     results.engines.iter().filter_map(|engine| {
         let mut cells = results.cells.iter().filter(|m| m.cell.engine == engine.name).peekable();

@@ -1,4 +1,4 @@
-//! Progress of a run: a live view on a terminal, one line for each cell in a pipe.
+//! Progress of a run: a live view on a terminal; otherwise one line for each cell.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -23,7 +23,7 @@ pub(crate) struct Progress {
     last: Instant,
     done: u64,
     of: u64,
-    /// Reasons of cells without figures so far.
+    /// Reasons, so far, why cells have no figures.
     reasons: Vec<String>,
     /// Estimated duration of the run, in seconds.
     expected: f64,
@@ -33,7 +33,8 @@ pub(crate) struct Progress {
 const MIN_LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Progress {
-    /// Creates a live view if standard error is a terminal, lines if not, and nothing if `quiet`.
+    /// Creates a live view if standard error is a terminal, and otherwise prints lines. Prints nothing
+    /// if `quiet`.
     pub(crate) fn new(quiet: bool) -> Self {
         let live = !quiet && std::io::stderr().is_terminal();
         let (bar, now) = (live.then(ProgressBar::hidden), Instant::now());
@@ -42,18 +43,18 @@ impl Progress {
     }
 }
 
-/// Characters of the bar. The current figure has the rest of the line.
+/// Length of the bar in characters. The rest of the line shows the current figure.
 const BAR_WIDTH: usize = 20;
 
-/// Returns the fraction of the run that is over: by samples or by the time, whichever is more. It stays
-/// below 1 until the end.
+/// Returns the completed fraction of the run: the greater of its fractions by samples and by time. It
+/// stays below 1 until the end.
 fn over(done: u64, of: u64, elapsed: Duration, expected: f64) -> f64 {
     let by_count = if of == 0 { 0.0 } else { done as f64 / of as f64 };
     let by_time = elapsed.as_secs_f64() / expected.max(0.1);
     if by_count >= 1.0 { 1.0 } else { by_count.max(by_time.min(0.99)).clamp(0.0, 1.0) }
 }
 
-/// Returns the time left: at first by the estimate, later by the speed that was measured so far.
+/// Returns the remaining time: at first from the estimate, later from the measured speed.
 fn left(done: u64, of: u64, elapsed: Duration, expected: f64) -> Duration {
     let elapsed = elapsed.as_secs_f64();
     let by_time = (expected - elapsed).max(0.0);
@@ -81,7 +82,7 @@ impl Observer for Progress {
         let part = move |state: &ProgressState| {
             over(state.pos(), state.len().unwrap_or(0), state.elapsed(), expected)
         };
-        // If the template were wrong, the bar would look plainer.
+        // With an invalid template, the bar has its default look.
         if let Ok(style) = ProgressStyle::with_template("{done:.cyan/blue} {part} {left:>4} left  {wide_msg}")
         {
             let style = style
@@ -135,7 +136,7 @@ impl Observer for Progress {
     }
 
     fn cell(&mut self, measured: &Measured) {
-        // The reason why cells have no figures is said once; the table at the end lists all of them.
+        // Each reason for missing figures is printed once. The table at the end lists all cells.
         let reason = measured.message.as_ref().filter(|_| measured.ops_per_second.is_none());
         if reason.is_some_and(|reason| self.reasons.contains(reason)) {
             return;

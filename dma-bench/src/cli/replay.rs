@@ -1,4 +1,5 @@
-//! The subcommand `replay`: a recorded trace on engines, beside the recorded run.
+//! The subcommand `replay`: replays a recorded trace on engines, and compares the replays with the recorded
+//! run.
 
 use std::time::Duration;
 
@@ -23,11 +24,11 @@ const HEADER: [&str; 9] = [
     "failed",
 ];
 
-/// The recorded run, and the same on engines.
+/// The recorded run, and its replays on engines.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReplayReport {
     recorded: ReplayRow,
-    /// CPU time of the whole recorded program in seconds, its own work included; `None` in a partial trace.
+    /// CPU time of the whole recorded program in seconds, including its own work; `None` in a partial trace.
     program_cpu_seconds: Option<f64>,
     queues: usize,
     bytes: u64,
@@ -79,7 +80,8 @@ impl ReplayFigures {
     }
 }
 
-/// Opens an engine. A simulated device runs on the computer's clock, because pauses do.
+/// Opens an engine. A simulated device uses the computer's clock, because the recorded pauses are in real
+/// time.
 fn open(name: &EngineName) -> Result<std::sync::Arc<dyn dma::DmaEngine>> {
     let simulated = name.backend().rsplit('+').next() == Some("sim");
     match name.option("clock") {
@@ -98,8 +100,8 @@ fn wrong(Mismatch { queue, operation, offset, .. }: Mismatch) -> String {
     format!("operation {operation} of queue {queue} is wrong at {place}: do not trust this engine")
 }
 
-/// Replays a trace on engines of these names; on the recorded one if there are none. `before` is called with
-/// each name.
+/// Replays a trace on the named engines, or on the recorded engine if `engines` is empty. `before` is called
+/// with each name.
 pub(crate) fn run(
     trace: &Trace,
     names: &[String],
@@ -132,7 +134,7 @@ pub(crate) fn run(
         wrong: false,
         refused: false,
     };
-    // The file may come from anywhere.
+    // The file may come from an untrusted source.
     let own = if names.is_empty() { vec![dma::parse_untrusted(&recorded.engine)] } else { Vec::new() };
     for name in names.iter().map(|name| name.parse()).chain(own) {
         let mut row = ReplayRow { engine: String::new(), model: None, error: None, figures: None };

@@ -60,14 +60,14 @@ pub(crate) struct RunArguments {
     /// Operations in flight on each queue, such as 1,32 or 1..256.
     #[arg(short = 'q', long = "depth", value_name = "DEPTHS")]
     pub depths: Option<Values>,
-    /// Operations for each doorbell, at most the depth. Half the depth if not given; 1 with --rate.
+    /// Operations for each doorbell, at most the depth. Default: half the depth, or 1 with --rate.
     #[arg(short = 'b', long = "batch", value_name = "COUNTS")]
     pub batches: Option<Values>,
     /// Queues, each driven by a thread of its own.
     #[arg(short = 'T', long = "queues", visible_alias = "threads", value_name = "COUNTS")]
     pub queues: Option<Values>,
     /// Operations: copy, fill, compare, crc32c, copy-crc32c, copy-to-both, sg, gather (many segments into
-    /// one) and scatter (one into many). A number says how many segments: gather:64.
+    /// one) and scatter (one into many). A number sets the number of segments: gather:64.
     #[arg(short = 'w', long = "op", value_delimiter = ',', value_name = "OPS")]
     pub ops: Vec<OpSpec>,
     /// Segments of sg, gather and scatter, if these have no number.
@@ -80,71 +80,72 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub footprint: Option<u64>,
     /// Direction of the bytes: within host memory, to and from a peer's memory, or to, from and within the
-    /// device's own memory, such as a GPU's. memcpy does not run beside the last, because the CPU does not
-    /// reach that memory; their bytes are compared by copies back. With a +, both directions at once,
-    /// each on its own --queues queues; throughputs are the sums.
+    /// device's own memory, such as a GPU's. memcpy does not run beside copies of the device's own memory,
+    /// because the CPU cannot access it; their bytes are copied back to be compared. With a +, both
+    /// directions run at once, each on its own --queues queues; throughputs are the sums.
     #[arg(short = 'd', long = "direction", value_enum, value_delimiter = ',', value_name = "WAYS")]
     pub directions: Vec<Direction>,
     /// Owner of the memory that push and pull reach: thread (another engine in this process), process
     /// (another process), or HOST:PORT of a `dma-bench serve`, which implies push and pull.
     #[arg(long, value_name = "WHOSE")]
     pub peer: Option<String>,
-    /// The file with the secret of `dma-bench serve`.
+    /// A file with the secret of `dma-bench serve`.
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// CPUs that drive queues in turn, such as 0,2-3 or node0. memcpy runs on the first.
+    /// CPUs for the threads that drive queues, used in turn, such as 0,2-3 or node0. memcpy runs on the
+    /// first.
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<String>,
-    /// NUMA node of all memory, or of sources and of destinations, such as 0,1. ioat keeps to that of its
-    /// device. Without --cpus, threads run on any node.
+    /// NUMA node of all memory, or two nodes, of sources and of destinations, such as 0,1. ioat always uses
+    /// the node of its device. Without --cpus, threads run on any node.
     #[arg(long = "numa", alias = "node", value_name = "NODE[,NODE]", value_parser = units::nodes)]
     pub nodes: Option<(u32, Option<u32>)>,
     /// Soak test: run each cell for this time without a break, compare every byte, keep a time series.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["time", "count"], value_parser = units::seconds)]
     pub duration: Option<f64>,
-    /// Keep a time series of throughput and latency, with a point at this interval (0.1 seconds without a
-    /// number). Each cell runs without a break for --time, or 10 seconds.
+    /// Keep a time series of throughput and latency, with a point at this interval (default: 0.1 seconds).
+    /// Each cell runs without a break for --time (default: 10 seconds).
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = units::seconds)]
     pub series: Option<f64>,
     /// End each cell as soon as its throughput is steady: the medians of the last four groups of five points
-    /// of its time series are within this percentage of their mean. Figures are those of these points.
-    /// --time is the limit, 60 seconds if not given.
+    /// of its time series are within this percentage of their mean. The cell's figures are computed from
+    /// these points. --time is the limit (default: 60 seconds).
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, conflicts_with = "duration", value_parser = units::percent)]
     pub steady: Option<f64>,
     /// Seconds of measuring for each cell, over all samples. With memcpy and the warm-up, a run takes
     /// about four times as long; --limit bounds it.
     #[arg(short = 't', long = "time", value_name = "SECONDS", conflicts_with = "count", value_parser = units::seconds)]
     pub time: Option<f64>,
-    /// Operations of each sample, instead of a time. Some more run before them, untimed. Samples of
+    /// Operations of each sample, instead of a time. A few untimed operations run before them. Samples of
     /// memcpy stay short.
     #[arg(short = 'n', long = "count", value_name = "OPS", value_parser = units::count)]
     pub count: Option<u64>,
     /// Samples of each cell.
     #[arg(long, value_name = "COUNT")]
     pub samples: Option<u32>,
-    /// Passes over all cells, each with a share of the samples: 24 if not given, and at most
-    /// the number of samples.
+    /// Passes over all cells, each with a share of the samples, and at most the number of samples. Default:
+    /// 24.
     #[arg(long, value_name = "COUNT", conflicts_with = "rate")]
     pub passes: Option<u32>,
-    /// Time limit in seconds, after which no pass begins. There may be fewer samples then.
+    /// Time limit in seconds, after which no pass begins. Cells may then have fewer samples.
     #[arg(long, value_name = "SECONDS", conflicts_with = "rate", value_parser = units::seconds)]
     pub limit: Option<f64>,
     /// Warm-up of each cell in seconds, over all passes. No figure includes it.
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub warm_up: Option<f64>,
-    /// Operations a second on each queue, such as 20k, each with a doorbell of its own. Latency counts from
-    /// when an operation was due. All samples of a cell are one schedule, so that a delay also delays
-    /// later operations. --time sets its length.
+    /// Operations a second on each queue, such as 20k, each with its own doorbell. The latency of an
+    /// operation counts from its scheduled time. All samples of a cell form one schedule, so a delay also
+    /// delays later operations. --time sets the schedule's length.
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub rate: Option<f64>,
-    /// Verify every operation, within the measured time. Without this, some are verified, outside of the
-    /// measured time.
+    /// Verify every operation, within the measured time. Otherwise some operations are verified, outside of
+    /// the measured time.
     #[arg(short = 'y', long = "verify")]
     pub verify: bool,
     /// Time limit in seconds for an engine that completes nothing. Its cell then fails.
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     pub stall: Option<f64>,
-    /// Compare the profiles of simulated engines with their published figures.
+    /// Compare the profiles of simulated engines with the published figures of their devices.
     #[arg(long)]
     pub published: bool,
     #[command(flatten)]
@@ -257,14 +258,15 @@ impl RunArguments {
         }
         set(&mut campaign.warm_up, self.warm_up.as_ref());
         set(&mut campaign.stall, self.stall.as_ref());
-        // Numbers are checked first, so that errors name them and not what is computed from them.
+        // Numbers are checked first, so that errors name the user's numbers and not values computed from
+        // them.
         campaign.check_numbers()?;
         if let Some(time) = self.time {
             if time <= 0.0 {
                 return Err(format!("--time {}: give seconds, more than 0", units::plain(time)));
             }
-            // If the number of samples is not given, the time is divided into short ones, which are
-            // more accurate than long ones between those of memcpy.
+            // If the number of samples is not given, the time is divided into short samples. Short samples
+            // between samples of memcpy are more accurate than long ones.
             if campaign.is_continuous() {
                 campaign.samples = 1;
             } else if self.samples.is_none() && campaign.rate.or(self.rate).is_none() {
@@ -306,11 +308,11 @@ const DEFAULT_STEADY_SECONDS: f64 = 60.0;
 /// Default duration of a cell that runs without a break, in seconds.
 const DEFAULT_CONTINUOUS_SECONDS: f64 = 10.0;
 
-/// Returns the duration of each sample, in seconds, if all together take `time` seconds.
+/// Returns the duration of one sample in seconds, so that all samples together take `time` seconds.
 fn share(time: f64, samples: u32) -> Result<f64, String> {
     let (given, times) = (units::plain(time), f64::from(samples.max(1)));
     let each = time / times;
-    // Rounding may make the quotient a little less than the exact limit.
+    // Rounding may make the quotient slightly less than the exact limit.
     if each < MIN_SAMPLE_SECONDS * (1.0 - 1e-9) {
         return Err(format!(
             "--time {given} is too short for {samples} samples of at least {MIN_SAMPLE_SECONDS} seconds each; give --time {} or \

@@ -1,4 +1,4 @@
-//! Differences of circumstances: two results may have been measured in another way, or on another machine.
+//! Differences between the circumstances of two runs: their settings, and their machines.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::units::{bytes, digits, nanos, per_second};
 /// A circumstance and its value, in words.
 type Named = (&'static str, String);
 
-/// A circumstance that influences figures, and differs.
+/// A circumstance that influences figures and differs between the two runs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Circumstance {
     pub what: &'static str,
-    /// The engine that it belongs to, if it belongs to one.
+    /// The engine that the circumstance belongs to, if any.
     pub engine: Option<String>,
     /// The value before, in words.
     pub before: String,
@@ -59,10 +59,10 @@ fn list(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-/// Returns the conditions of measurement. Samples are part of the statistical test, and the operation is
-/// part of a cell's name.
+/// Returns the conditions of measurement. The number of samples is left out, because the statistical test
+/// includes it, and so is the operation, because it is part of a cell's name.
 fn campaign(c: &Campaign) -> Vec<Named> {
-    // A count replaces the time.
+    // If a sample has a fixed number of operations, its time is not fixed.
     let seconds = if c.count.is_none() { nanos(c.seconds * 1e9) } else { "as long as it takes".to_owned() };
     vec![
         ("footprint", known(c.footprint, bytes)),
@@ -93,7 +93,7 @@ fn machine(m: &Machine) -> Vec<Named> {
         ("CPUs", m.cpus.to_string()),
         ("instructions", list(&m.flags)),
         ("caches", list(&m.caches)),
-        // Kernels reserve different amounts, so the size is rounded.
+        // The size is rounded, because kernels reserve different amounts of memory.
         ("memory", format!("{} GiB", digits(m.memory as f64 / f64::from(1 << 30)))),
         ("virtual machine", if m.virtual_machine { "yes" } else { "no" }.to_owned()),
         ("operating system", m.os.clone()),

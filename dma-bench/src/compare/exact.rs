@@ -1,6 +1,6 @@
-//! Comparison of simulated devices on their own clock. They repeat the same figures exactly if they get the
-//! same operations. The other cells of a campaign run between the samples of a cell, and change the state of
-//! the device.
+//! Comparison of simulated devices on a virtual clock. Such a device repeats its figures exactly if it gets
+//! the same operations. The other cells of a campaign run between the samples of a cell, and change the
+//! state of the device.
 
 use super::Significance;
 use crate::plan::{Campaign, Cell, Verify};
@@ -9,11 +9,11 @@ use crate::verdict::stats::Figures;
 
 /// Figures that differ by at most this fraction are equal.
 const EXACT_TOLERANCE: f64 = 1e-4;
-/// A greater change than this fraction is not explained by other operations in between, unless the samples
-/// overlap.
+/// Operations of other cells can explain a change up to this fraction. They also explain a greater change if
+/// the samples overlap.
 const CONDITIONS_TOLERANCE: f64 = 0.02;
-/// This limit replaces the one above for samples with another number of operations, because the start has
-/// another share of them.
+/// The limit if the number of operations per sample differs, because the start of a sample then has another
+/// share of the time.
 const OPS_TOLERANCE: f64 = 0.25;
 
 /// Judges a cell's figures on a virtual clock.
@@ -32,9 +32,9 @@ pub(super) fn verdict(
     if overlap || !beyond(allowed) { Significance::OtherConditions } else { Significance::Changed }
 }
 
-/// Returns the conditions that decide the figures of a cell with given operations per sample: the pass of
-/// each sample, because untimed operations come before each pass; the verification; and the other cells of
-/// the engine.
+/// Returns the conditions that determine the figures of a cell, apart from the operations per sample: the
+/// pass of each sample, because untimed operations precede each pass; the verification; and the other cells
+/// of the engine.
 fn circumstances<'a>(
     results: &'a Results,
     m: &Measured,
@@ -44,7 +44,7 @@ fn circumstances<'a>(
     (passes_of(&results.campaign, figures.samples.len()), results.campaign.verify, cells.collect())
 }
 
-/// Returns for each of the first samples the number of its pass, counted from 1.
+/// Returns the number of the pass, counted from 1, of each of the first `first` samples.
 fn passes_of(campaign: &Campaign, first: usize) -> Vec<u64> {
     let (samples, passes) = (campaign.samples.max(1).into(), u64::from(campaign.planned_passes()));
     (1..=first as u64).map(|n| n.saturating_mul(passes).div_ceil(samples)).collect()

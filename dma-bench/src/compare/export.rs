@@ -13,7 +13,7 @@ pub(crate) const SCHEMA: &str = "dma-bench/comparison";
 /// The version that this program writes.
 pub(crate) const VERSION: u32 = 2;
 
-/// The run that one of the two results comes from.
+/// The run that produced one of the two results.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RunInfo {
     tool: String,
@@ -48,7 +48,8 @@ pub(crate) struct Ended {
     pub after: Option<Status>,
 }
 
-/// Returns all cells: those of the first results in their order, then those that only the second have.
+/// Returns all cells: the cells of the first results in their order, then the cells that only the second
+/// results have.
 pub(super) fn ended(before: &Results, after: &Results) -> Vec<Ended> {
     let of =
         |results: &Results, cell: &Cell| results.cells.iter().find(|m| m.cell == *cell).map(|m| m.status);
@@ -173,8 +174,8 @@ impl Comparison {
         serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
     }
 
-    /// Returns the comparison as CSV: a line for each figure of each cell, and one for each cell without
-    /// figures.
+    /// Returns the comparison as CSV: one line for each figure of each cell, and one line for each cell
+    /// without figures.
     pub(crate) fn csv(&self) -> String {
         let mut rows: Vec<Vec<Field>> = Vec::new();
         for compared in self.compared() {

@@ -19,8 +19,8 @@ use crate::verdict::stats::{Figures, attainable, blocks, mann_whitney};
 /// Figures that `compare` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Metric {
-    /// Throughput divided by that of memcpy right before and after, so that load of the machine cancels out.
-    /// Models are compared by throughput.
+    /// Throughput divided by the throughput of memcpy right before and after, so that the machine's load
+    /// cancels out. Models are compared by throughput.
     #[default]
     Ratio,
     /// Throughput.
@@ -32,25 +32,25 @@ pub(crate) enum Metric {
 pub(crate) enum Quantity {
     Ratio,
     Throughput,
-    /// Median of the latency, at a rate.
+    /// Median latency of a run at a rate.
     P50,
-    /// 99th percentile of the latency, at a rate.
+    /// 99th percentile of the latency of a run at a rate.
     P99,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Significance {
-    /// Not explained by noise.
+    /// A change: noise does not explain the difference.
     Changed,
-    /// Possibly noise.
+    /// The difference may be noise.
     Noise,
     /// Undecidable: with so few samples even the greatest difference could be noise.
     Undecidable,
     /// Not tested, because there is only one figure on each side.
     Untested,
-    /// Equal, on a device with its own clock.
+    /// Equal, on a device with a virtual clock.
     Same,
-    /// A device with its own clock was measured under other conditions, which explain the difference.
+    /// A device with a virtual clock was measured under other conditions, which explain the difference.
     OtherConditions,
 }
 
@@ -61,23 +61,23 @@ pub(crate) struct Row {
     pub quantity: Quantity,
     pub before: f64,
     pub after: f64,
-    /// Chance that samples of the same source show this difference or a greater one, corrected for the number
-    /// of cells (Holm). `None` if it was judged differently.
+    /// Chance that samples of one and the same source show this difference or a greater one, corrected for
+    /// the number of cells (Holm). `None` if no statistical test judged the row.
     pub chance: Option<f64>,
     pub verdict: Significance,
     /// Number of independent samples, before and after.
     samples: (usize, usize),
-    /// No sample of one side lies among those of the other.
+    /// True if the ranges of the two sides' samples do not overlap.
     apart: bool,
 }
 
-/// A cell whose end differs.
+/// A cell whose status differs between the two results.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub cell: Cell,
     pub model: bool,
     pub text: String,
-    /// True if it was better before.
+    /// True if the status was better before.
     pub worse: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Change {
 pub(crate) struct Comparison {
     /// Figures of the cells that both results have.
     pub rows: Vec<Row>,
-    /// Cells that ended differently, or are gone.
+    /// Cells whose status differs, or that are missing in the second results.
     pub changes: Vec<Change>,
     pub differences: Vec<Circumstance>,
     pub notes: Vec<String>,
@@ -95,12 +95,12 @@ pub(crate) struct Comparison {
     noise: f64,
     metric: Metric,
     sides: [export::RunInfo; 2],
-    /// At least one was measured at a given rate.
+    /// True if at least one of the two runs was at a given rate.
     rate: bool,
 }
 
 impl Row {
-    /// Returns the change as a fraction of the figure before; `None` if that was 0.
+    /// Returns the change as a fraction of the figure before; `None` if the figure before was 0.
     pub(crate) fn change(&self) -> Option<f64> {
         if self.before == self.after {
             return Some(0.0);
@@ -112,7 +112,7 @@ impl Row {
         matches!(self.quantity, Quantity::P50 | Quantity::P99)
     }
 
-    /// Returns true if it is slower by more than this fraction of the figure before.
+    /// Returns true if the cell is slower by more than this fraction of the figure before.
     pub(crate) fn is_slower_by(&self, limit: f64) -> bool {
         let change = self.change().unwrap_or(f64::INFINITY);
         if self.is_latency() { change > limit } else { change < -limit }
@@ -133,13 +133,13 @@ impl Row {
     }
 }
 
-/// Returns the figures of a cell that a metric compares.
+/// Returns the figures of a cell that the metric compares.
 fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     match metric {
         // The baseline's ratio is 1 by definition.
         Metric::Ratio if m.cell.is_baseline() => None,
-        // A model does not depend on the machine, but memcpy beside it does. Copies of device memory have no
-        // memcpy beside them.
+        // A model's figures do not depend on the machine, but those of memcpy beside it do. Copies of device
+        // memory have no memcpy beside them.
         Metric::Ratio if !m.model && m.cell.baseline().is_some() => {
             Some((Quantity::Ratio, m.ratio.as_ref()?))
         }
@@ -147,8 +147,8 @@ fn figures(m: &Measured, metric: Metric) -> Option<(Quantity, &Figures)> {
     }
 }
 
-/// Maximum number of blocks that a run is split into. Passes may be so short that two consecutive ones are
-/// not independent.
+/// Maximum number of blocks that a run is split into. Blocks are used because passes may be so short that two
+/// consecutive passes are not independent.
 const MAX_BLOCKS: usize = 12;
 
 /// Compares two results. A difference is a change if the chance that it is noise is at most `noise`, over all
@@ -223,7 +223,8 @@ fn row(before: &Results, after: &Results, old: &Measured, new: &Measured, metric
     Some(row(Some(chance), Significance::Noise, (x.len(), y.len()), chance <= least * (1.0 + 1e-9)))
 }
 
-/// Compares the latencies of a cell. At a rate they are what matters, because the throughput is given.
+/// Compares the latencies of a cell that ran at a rate. Its throughput is not compared, because the rate sets
+/// it.
 fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
     let (Some(a), Some(b), false) = (&old.latency, &new.latency, old.cell.is_baseline()) else {
         return Vec::new();
@@ -242,7 +243,7 @@ fn latencies(old: &Measured, new: &Measured) -> Vec<Row> {
     vec![row(Quantity::P50, a.p50, b.p50), row(Quantity::P99, a.p99, b.p99)]
 }
 
-/// Returns the mark behind a model's name.
+/// Returns the mark after a model's name.
 fn marked(model: bool) -> &'static str {
     if model { " [model]" } else { "" }
 }
@@ -258,7 +259,7 @@ fn badness(status: Status) -> u8 {
     }
 }
 
-/// Returns a description if the cell ended differently.
+/// Returns a description of the change if the cell's status differs.
 fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measured>) -> Option<Change> {
     let found =
         |text: String, worse: bool| Some(Change { cell: old.cell.clone(), model: old.model, text, worse });
@@ -289,8 +290,8 @@ fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measur
     )
 }
 
-/// Corrects chances for the number of cells (Holm), because of a hundred cells one is below 1 % by chance
-/// alone. Then judges each row that has a chance.
+/// Corrects chances for the number of cells (Holm): without the correction, of a hundred cells one is below 1
+/// % by chance alone. Then judges each row that has a chance.
 fn judge(rows: &mut [Row], noise: f64) {
     let mut order: Vec<(usize, f64)> =
         rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.chance?))).collect();
@@ -308,12 +309,13 @@ fn judge(rows: &mut [Row], noise: f64) {
     }
 }
 
-/// Returns the number of samples on each side that can tell a change from noise, if `cells` are compared.
+/// Returns the number of samples that each side needs to tell a change from noise, if this number of cells is
+/// compared.
 fn needed(cells: usize, noise: f64) -> Option<usize> {
     (1..=MAX_BLOCKS).find(|n| attainable(*n, *n) * cells as f64 <= noise)
 }
 
-/// Suggests a remedy for cells that cannot be told from noise.
+/// Suggests a remedy for cells whose difference cannot be told from noise.
 fn remedy(rows: &[Row], noise: f64) -> String {
     let tested = rows.iter().filter(|r| r.chance.is_some()).count();
     match needed(tested, noise) {
@@ -339,8 +341,8 @@ impl Comparison {
         self.rows.iter().filter(move |r| r.verdict == verdict && r.is_slower_by(limit))
     }
 
-    /// Returns the reasons why the later results fail if nothing may be slower by more than `limit`. Empty if
-    /// they pass.
+    /// Returns the reasons why the later results fail if no cell may be slower by more than `limit`. The list
+    /// is empty if they pass.
     pub(crate) fn failures(&self, limit: f64) -> Vec<String> {
         let mut failures = Vec::new();
         let percent = limit * 100.0;

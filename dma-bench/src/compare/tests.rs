@@ -1,4 +1,4 @@
-//! Comparisons of two results, one of which is changed.
+//! Comparisons of two results, where the second is a changed copy of the first.
 
 use super::export::SCHEMA;
 use super::*;
@@ -129,7 +129,7 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
     let six = repeated(sample(), 6);
     let comparison = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.01);
     assert_eq!(slower(&comparison, 0.05), 4, "{}", comparison.text(true, Style::Plain));
-    // No number of samples reaches that certainty.
+    // No number of samples is sufficient for that certainty.
     let sure = compare(&six, &scaled(&six, "cpu", 0.1), Metric::Ratio, 0.0).text(false, Style::Plain);
     assert!(sure.contains("greater --noise"), "{sure}");
 }
@@ -141,7 +141,7 @@ fn drift_within_a_run_is_noise() {
         let mut results = sample();
         results.campaign.samples = 60;
         for m in results.cells.iter_mut().filter(|m| m.cell.engine == "cpu") {
-            // The speed differs from part to part, and hardly within a part.
+            // The speed differs between the parts of a run, and hardly within a part.
             let sample = |i: usize| (from + 0.1 * ((i / 5 * 5) % 12) as f64) * (1.0 + 1e-6 * i as f64);
             m.ratio = Figures::of((0..60).map(sample).collect());
         }
@@ -157,7 +157,7 @@ fn drift_within_a_run_is_noise() {
     assert_eq!(changed(&comparison), 4, "{}", comparison.text(true, Style::Plain));
 }
 
-/// Models with few samples, and models on a busy machine, are as certain as others.
+/// Models need few samples, and load on the machine does not affect them.
 #[test]
 fn models_need_no_excuse() {
     let only_model = |mut results: Results| {
@@ -211,12 +211,12 @@ fn a_cell_that_fails_now_does_not_pass() {
     let failed = compare(&sample(), &ended(Status::Failed, true), Metric::Ratio, 0.01);
     assert_eq!((failed.rows.len(), failed.failures(0.5).len()), (8, 1));
     assert!(failed.text(false, Style::Plain).contains("was ok and is failed: offset 7"));
-    // In the other direction it passes, but is mentioned.
+    // A change from `failed` to `ok` passes, and is mentioned.
     let mended = compare(&ended(Status::Failed, true), &sample(), Metric::Ratio, 0.01);
     assert!(
         mended.failures(0.0).is_empty() && mended.text(false, Style::Plain).contains("was failed and is ok")
     );
-    // Many changes are named only on demand.
+    // If there are many changes, all of them are named only with `--all`.
     let mut many = (sample(), ended(Status::Wrong, false));
     for results in [&mut many.0, &mut many.1] {
         let like: Vec<Measured> = results.cells.iter().filter(|m| m.cell.engine == "cpu").cloned().collect();
@@ -255,7 +255,7 @@ fn under_a_rate_latencies_are_compared() {
     assert!(matches!(&failures[..], [why] if why.starts_with("16 latencies")), "{failures:?}");
     assert_eq!(comparison.failures(2.0), [""; 0]);
     assert_eq!(compare(&at_rate(3), &at_rate(1), Metric::Ratio, 0.01).failures(0.0), [""; 0]);
-    // A rate that is missed now.
+    // The later run misses its rate.
     let mut slow = at_rate(1);
     let m = &mut slow.cells[5];
     m.ops_per_second = Figures::of(vec![500.0]);
@@ -342,7 +342,7 @@ fn a_model_that_differs_has_changed_whatever_memcpy_did() {
     assert_eq!(slower(&compare(&sample(), &after, Metric::Ratio, 0.01), 0.01), 4);
 }
 
-/// A model that ran other cells before starts in another state, which may change its figures a little.
+/// A model that ran other cells before starts in another state, which may change its figures slightly.
 #[test]
 fn other_settings_of_a_model_explain_a_little() {
     type Change = fn(&mut Results);
@@ -380,7 +380,7 @@ fn other_settings_of_a_model_explain_a_little() {
             m.bytes_per_second = Figures::of(samples[..2].to_vec());
         }
     };
-    // If none of that changed, every difference is a change.
+    // If the conditions are the same, every difference is a change.
     let nothing: [Change; 3] = [
         |_| (),
         |r| (r.campaign.seconds, r.campaign.warm_up, r.campaign.footprint) = (1.0, 1.0, Some(1 << 20)),
@@ -396,7 +396,7 @@ fn other_settings_of_a_model_explain_a_little() {
     }
     assert_eq!(verdicts(0.8e9, operations), Significance::OtherConditions);
     assert_eq!(verdicts(0.7e9, operations), Significance::Changed);
-    // Differences among the samples are not a change either.
+    // Differences among the samples of a cell are not a change either.
     let wide = |speed: f64| {
         let mut results = model(speed, |r| r.campaign.samples = 250);
         for m in results.cells.iter_mut().filter(|m| m.model) {
@@ -422,7 +422,7 @@ fn headings_say_what_the_figures_are() {
     assert!(text.contains("12 cells compared (12 by GB/s)") && !text.contains("x memcpy"), "{text}");
 }
 
-/// Returns a comparison in which one cell is slower, one fails now, one is gone, and one is new.
+/// Returns a comparison in which one cell is slower, one fails now, one is missing, and one is new.
 fn all_kinds() -> Comparison {
     let (mut before, mut after) = (sample(), scaled(&sample(), "cpu", 0.1));
     after.machine.cpu = "another".to_owned();
@@ -551,7 +551,7 @@ fn the_correction_is_holms() {
         samples: (12, 12),
         apart: false,
     };
-    // Exact figures are not counted.
+    // Figures on a virtual clock do not count.
     let mut rows = vec![row(Some(0.01)), row(None), row(Some(0.04)), row(Some(0.03)), row(None)];
     judge(&mut rows, 0.05);
     let expected = [Some(0.03), None, Some(0.06), Some(0.06), None];

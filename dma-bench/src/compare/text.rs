@@ -1,4 +1,4 @@
-//! Comparisons for people: tables, and the text beside them.
+//! Comparisons as text: tables, and the notes with them.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::units::{digits, nanos, printable};
 /// Maximum number of changes that are named without `--all`.
 const MAX_NAMED_CHANGES: usize = 10;
 
-/// The kinds of figures. Each has a table.
+/// The kinds of figures. Each kind has a table.
 const TABLES: [&str; 3] = ["x memcpy", "GB/s", "latency"];
 
 impl Row {
@@ -68,7 +68,7 @@ impl Row {
 }
 
 impl Comparison {
-    /// Returns a table for each kind of figures, of the rows that `shown` picks.
+    /// Returns a table for each kind of figures, with the rows that `shown` selects.
     pub(crate) fn tables(&self, shown: impl Fn(&Row) -> bool) -> Vec<Grid> {
         let table = |what| {
             let header = [format!("{what} before"), format!("{what} after")];
@@ -91,8 +91,8 @@ impl Comparison {
         text
     }
 
-    /// Returns the comparison as Markdown, for example for a comment. With a limit, the outcome of
-    /// `--fail-if-slower` comes first.
+    /// Returns the comparison as Markdown, for example for a comment on a pull request. With a
+    /// limit, it begins with the outcome of `--fail-if-slower`.
     pub(crate) fn markdown(&self, all: bool, limit: Option<f64>) -> String {
         let mut text = String::new();
         self.print(all, Style::Markdown).for_each(|table| text += &(table + "\n"));

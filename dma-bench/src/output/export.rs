@@ -8,7 +8,7 @@ use crate::verdict::stats::Figures;
 
 pub(crate) type Field = (&'static str, String);
 
-/// Returns the column for the kind of a cell's figures.
+/// Returns the column that says whether a cell is of the baseline, of a model, or measured.
 pub(crate) fn kind(cell: &Cell, model: bool) -> Field {
     let kind = match (cell.is_baseline(), model) {
         (true, _) => "baseline",
@@ -32,14 +32,14 @@ pub(crate) fn shape(c: &Cell) -> [Field; 8] {
     ]
 }
 
-/// Returns lines of these columns, below their names.
+/// Returns CSV lines of these columns, after a line with the columns' names.
 pub(crate) fn fields(rows: &[Vec<Field>]) -> String {
     let names = rows.first().map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
     let values = rows.iter().map(|row| row.iter().map(|(_, value)| value.clone()).collect());
     lines(names.into_iter().chain(values))
 }
 
-/// Returns a number, or nothing if it is not known.
+/// Returns a number as text; empty if the number is not known.
 pub(crate) fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }

@@ -19,8 +19,8 @@ const WIDE: [usize; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The columns of narrow tables, which fit 80 characters.
 const NARROW: [usize; 7] = [1, 2, 3, 4, 6, 7, 9];
 
-/// Sorts the rows of tables. With `ranked`, models and measurements share a table, and the fastest of each
-/// size comes first.
+/// Sorts the rows of tables. With `ranked`, models and measurements share a table, and the fastest engine
+/// for each size comes first.
 fn sort(cells: &mut [&Measured], ranked: bool) {
     cells.sort_by_key(|m| {
         let c = &m.cell;
@@ -55,14 +55,14 @@ fn title(c: &Cell) -> String {
     }
 }
 
-/// Returns the figures of all cells in one table, models marked.
+/// Returns the figures of all cells in one table, in which models are marked.
 pub(crate) fn figures(campaign: &Campaign, mut cells: Vec<&Measured>) -> Grid {
     sort(&mut cells, false);
     table(campaign, &cells, true)
 }
 
-/// Returns the throughput in GB/s of the cells that several machines have figures of, a column for each
-/// machine.
+/// Returns the throughput in GB/s of the cells that several machines have measured, with one column for
+/// each machine.
 pub(crate) fn side_by_side(machines: &[(String, Results)]) -> Grid {
     let of = |results: &'_ Results, cell: &Cell| {
         let m = results.cells.iter().find(|m| m.cell == *cell)?;

@@ -1,4 +1,5 @@
-//! Tables of conclusions: verdicts, knees, set-up costs, time series, and models against published figures.
+//! Tables of conclusions: verdicts, knees, set-up costs, time series, and models compared with published
+//! figures.
 
 use super::grid::{Entry, Grid, Look};
 use super::words::{curve, labelled};
@@ -56,8 +57,8 @@ pub(crate) fn costs(all: &[Cost]) -> Grid {
     Grid::with(&["engine", "step", "size", "p50", "p99", "max"], all.iter().map(row))
 }
 
-/// Returns a table of a time series. Long ones are split into [`MAX_SERIES_ROWS`] parts, each represented by
-/// its slowest interval.
+/// Returns a table of a time series. A long series is split into [`MAX_SERIES_ROWS`] parts, each represented
+/// by its slowest interval.
 pub(super) fn series(m: &Measured, style: Style) -> String {
     let each = m.series.len().div_ceil(MAX_SERIES_ROWS).max(1);
     let slowest = m.series.chunks(each).filter_map(crate::results::slowest);
@@ -96,7 +97,7 @@ pub(crate) fn knees(all: &[Knee]) -> Grid {
     Grid::with(&header, all.iter().map(row))
 }
 
-/// Returns a table of published figures beside the models'.
+/// Returns a table of published figures beside the figures of the models.
 pub(crate) fn published(rows: &[Published]) -> Grid {
     let mut grid = Grid::new(&[
         "profile",
@@ -129,7 +130,7 @@ pub(crate) fn published(rows: &[Published]) -> Grid {
     grid
 }
 
-/// Returns where the figures of each profile were published, one line each.
+/// Returns the source of each profile's published figures, one line for each profile.
 pub(crate) fn sources(rows: &[Published]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for row in rows {

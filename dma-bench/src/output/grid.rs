@@ -1,4 +1,4 @@
-//! [`Grid`]: a table that terminals, Markdown, CSV and pages show, each in its way.
+//! [`Grid`]: a table, rendered for terminals, Markdown, CSV and HTML pages.
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -12,19 +12,19 @@ use crate::verdict::stats::Figures;
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
     pub(crate) header: Vec<String>,
-    /// The rows, each with its class on a page.
+    /// The rows, each with its CSS class on a page.
     pub(crate) rows: Vec<(&'static str, Vec<Entry>)>,
 }
 
-/// An entry of a table.
+/// One table cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) text: String,
-    /// A mark of models stands beside the text.
+    /// True if the text has the mark of a model.
     pub(crate) model: bool,
     /// The smallest and the largest figure.
     pub(crate) range: Option<(String, String)>,
-    /// A number's key for sorting. Unknown numbers come last.
+    /// A number's sort key. Unknown numbers come last.
     pub(crate) key: Option<f64>,
 }
 
@@ -41,7 +41,7 @@ impl Entry {
         Self { key: Some(key.unwrap_or(f64::MAX)), ..Self::text(text) }
     }
 
-    /// Returns a number in words, or `-` if it is not known.
+    /// Returns a number as text, or `-` if it is not known.
     pub(crate) fn known(value: Option<f64>, words: impl Fn(f64) -> String) -> Self {
         Self::number(value.map_or("-".to_owned(), words), value)
     }
@@ -54,7 +54,7 @@ impl Entry {
     }
 }
 
-/// The look of a table in text.
+/// The style of a table in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Without lines between columns, and without ranges. Long texts are wrapped.
@@ -79,7 +79,7 @@ impl Grid {
         Self::with(header, rows.into_iter().map(|row| row.into_iter().map(Entry::text).collect()))
     }
 
-    /// Returns the table with these columns alone.
+    /// Returns the table with only these columns.
     pub(crate) fn columns(&self, columns: &[usize]) -> Self {
         let pick = |row: &Vec<Entry>| columns.iter().map(|at| row[*at].clone()).collect();
         Self {

@@ -46,12 +46,13 @@ pub(crate) struct Shown {
     /// Show all columns and the spread of figures. Tables fit 80 columns unless this is given.
     #[arg(long)]
     pub wide: bool,
-    /// Rank models and measurements in one table, with models marked. Pages and plots keep them apart.
+    /// Rank models and measurements in one table, in which models are marked. Pages and plots always
+    /// separate them.
     #[arg(long)]
     pub rank_models: bool,
 }
 
-/// Returns everything as tables, with the summary at the end.
+/// Returns all results as tables, with the summary at the end.
 pub(crate) fn tables(results: &Results, style: Style, shown: Shown) -> String {
     let mut text = String::new();
     let machine = &results.machine;

@@ -1,11 +1,11 @@
-//! [`Style`]: the look of tables and text, on a terminal, in a pipe and in a Markdown file.
+//! [`Style`]: the layout of tables and text on a terminal, in a pipe, and in a Markdown file.
 
 use comfy_table::Table;
 
 use super::Format;
 use crate::units::printable;
 
-/// The columns of text that is not for a terminal.
+/// Width in columns of text that is not for a terminal.
 const COLUMNS: u16 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Returns the style for standard output: a terminal, or anything else.
+    /// Returns the style for standard output, which depends on whether it is a terminal.
     pub(crate) fn of_stdout() -> Self {
         Table::new().width().map_or(Self::Plain, Self::Terminal)
     }
@@ -35,7 +35,7 @@ impl Style {
         if self == Self::Markdown { text.replace('|', "\\|").replace('<', "\\<") } else { text }
     }
 
-    /// Returns the columns that text has; `None` in Markdown, whose reader wraps it.
+    /// Returns the width of text in columns; `None` in Markdown, because its viewer wraps the text.
     pub(super) fn columns(self) -> Option<u16> {
         match self {
             Self::Plain => Some(COLUMNS),

@@ -34,7 +34,8 @@ impl Use {
 /// Maximum number of statements.
 const MAX_LINES: usize = 12;
 
-/// Returns the statements of the summary. Indented statements belong to the one before.
+/// Returns the statements of the summary. An indented statement belongs to the last unindented one before
+/// it.
 pub(crate) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     let advice = advice(results);
@@ -54,7 +55,7 @@ pub(crate) fn summary(results: &Results) -> Vec<String> {
         lines.push("Models (simulated, not measured) against memcpy of this machine:".to_owned());
         lines.extend(limited(models, 2, "more: see the verdicts"));
     }
-    // Trust and disturbances are still to come.
+    // Leave room for the two statements on trust and disturbances.
     lines.extend(device_memory(results, MAX_LINES.saturating_sub(lines.len() + 2)));
     lines.extend(at_rate(results));
     lines.extend(soak(results));
@@ -72,20 +73,20 @@ fn limited(mut lines: Vec<String>, most: usize, rest: &str) -> Vec<String> {
     lines
 }
 
-/// Recommends, for each way of use, an engine by size: the fastest of those that are certainly faster than
-/// the baseline, else the baseline.
+/// Recommends an engine by size for each way of use: the fastest engine among those that are certainly
+/// faster than the baseline, or else the baseline.
 fn advice(results: &Results) -> Vec<String> {
     let verdicts: Vec<&Verdict> = results.verdicts.iter().filter(|v| !v.model && is_plain(v)).collect();
     let mut uses: Vec<Use> = verdicts.iter().map(|v| Use::of(v)).collect();
-    // Cold memory first, because that is what most programs copy.
+    // Cold memory comes first, because most programs copy cold memory.
     uses.sort_unstable_by_key(|at| (at.op, at.footprint != Footprint::Cold, *at));
     uses.dedup();
     let of = |at: &Use| verdicts.iter().copied().filter(|v| Use::of(v) == *at).collect::<Vec<_>>();
     uses.iter().map(|at| format!("  {}: {}", at.words(), choice(&of(at)))).collect()
 }
 
-/// Returns true for the verdicts that the advice is about: copies within local memory, and operations that
-/// do more than a copy.
+/// Returns true if the recommendation covers the verdict: it covers copies within local memory, and
+/// operations that do more than a copy.
 fn is_plain(v: &Verdict) -> bool {
     let of_its_own = v.curve.op.has_result() || matches!(v.curve.op, Op::Copy | Op::CopyToBoth);
     v.is_here() && of_its_own && v.curve.direction == Direction::Local
@@ -124,7 +125,7 @@ fn choice(verdicts: &[&Verdict]) -> String {
     }
 }
 
-/// Marks sizes at which nothing is decided.
+/// Marks sizes at which the verdict is "not decided".
 const NOT_DECIDED: &str = "not decided";
 
 /// Returns a line for each model, at its greatest number of operations in flight.
@@ -141,7 +142,8 @@ fn models(results: &Results) -> Vec<String> {
     lines
 }
 
-/// Compares the CPU time of measured engines with memcpy's, at the largest size that both have.
+/// Compares the CPU time of measured engines with memcpy's, at the largest size that both were measured
+/// at.
 fn cpu_time(results: &Results) -> String {
     let seconds = |m: &Measured| Some(m.cpu_s_per_gb.as_ref()?.median).filter(|s| *s > 0.0);
     let mut parts = Vec::new();
@@ -174,8 +176,8 @@ fn cpu_time(results: &Results) -> String {
     }
 }
 
-/// Returns the throughput of copies to, from and within each device's own memory: of each direction the
-/// greatest, with its size. Returns at most `most` lines.
+/// Returns the throughput of copies to, from and within each device's own memory: for each direction the
+/// greatest throughput, with its size. Returns at most `most` lines.
 fn device_memory(results: &Results, most: usize) -> Vec<String> {
     let speed = |m: &Measured| m.bytes_per_second.as_ref().map(|f| f.median);
     let cells = results
@@ -194,7 +196,7 @@ fn device_memory(results: &Results, most: usize) -> Vec<String> {
             )
         }));
     }
-    // Under a rate, throughput is given.
+    // At a rate, throughput is no result, because the rate sets it.
     if most < 2 || results.campaign.rate.is_some() {
         return Vec::new();
     }
@@ -232,7 +234,7 @@ fn soak(results: &Results) -> Vec<String> {
     limited(lines, 5, "more: see the table")
 }
 
-/// Returns the reasons to trust the figures, or not to.
+/// Returns the reasons for or against trusting the figures.
 fn trust(results: &Results) -> String {
     let wrong = results.cells.iter().filter(|m| m.status == Status::Wrong).count();
     let verified: u64 = results.cells.iter().map(|m| m.verified).sum();

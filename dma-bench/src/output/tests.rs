@@ -38,7 +38,7 @@ fn decided(ratios: [f64; 4]) -> Results {
     results
 }
 
-/// The five first questions of a new user.
+/// The summary answers the first five questions of a new user.
 #[test]
 fn the_summary_answers_what_is_asked_first() {
     let results = decided([0.5, 0.8, 1.3, 1.9]);
@@ -52,7 +52,7 @@ fn the_summary_answers_what_is_asked_first() {
     // Is it a model?
     has("Models (simulated, not measured)");
     has("sim:profile=dsa [model], one at a time:");
-    // May I trust it?
+    // Can I trust the figures?
     has("Trust: 256 operations compared, no wrong byte; risk of a wrong verdict < 0.1 %");
     has("Disturbed by: 4 cells have no figures");
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -63,7 +63,6 @@ fn the_summary_answers_what_is_asked_first() {
     let page = crate::report::page(&results).unwrap();
     let (before, _) = page.split_once("<h2").unwrap();
     assert!(lines.iter().all(|l| before.contains(&l.trim_start().replace('<', "&lt;"))), "{before}");
-    // The summary names disturbances.
     let mut busy = decided([1.0, 1.0, 1.0, 1.0]);
     busy.cells[4].run_delay = 0.3;
     busy.interrupted = true;
@@ -95,7 +94,7 @@ fn the_summary_never_grows() {
     assert!(lines.iter().any(|l| l.contains("more ways of use")), "{lines:#?}");
 }
 
-/// Text is wrapped for terminals and pipes. Pages and JSON have whole statements.
+/// Text is wrapped for terminals and pipes. In pages and JSON, a statement is not wrapped.
 #[test]
 fn text_fits_80_columns_and_nothing_is_cut() {
     let mut results = decided([0.5, 0.8, 1.3, 1.9]);
@@ -150,7 +149,7 @@ fn names_do_not_break_tables() {
     results.verdicts = verdicts(&results.campaign, &results.cells, false);
     for (style, name) in [(Style::Markdown, "cpu:a\\|b c [31m"), (Style::Terminal(200), "cpu:a|b c [31m")] {
         let text = tables(&results, style, Shown::default());
-        // Four cells, a knee, a published figure and a verdict.
+        // The results have four cells, a knee, a published figure and a verdict.
         assert_eq!(text.matches(name).count(), 7, "{text}");
         assert!(!text.contains('\x1b'));
     }

@@ -1,4 +1,4 @@
-//! Names of cells, curves and figures, the same in tables, pages and plots.
+//! Names of cells, curves and figures. They are the same in tables, pages and plots.
 
 use std::fmt::Write as _;
 
@@ -110,7 +110,7 @@ pub(crate) fn speed(campaign: &Campaign, m: &Measured) -> String {
     }
 }
 
-/// Names the baseline of a curve by its number of buffers.
+/// Names the baseline of a curve, with its number of buffers.
 pub(crate) fn baseline(buffers: u32, footprint: Footprint) -> String {
     match (footprint, buffers) {
         (Footprint::Hot, 1) => "memcpy, 1 buffer".to_owned(),

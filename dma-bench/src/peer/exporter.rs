@@ -1,4 +1,4 @@
-//! The process that exports memory: answers requests.
+//! The exporting side: serves a peer's requests for memory.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use dma_handshake::{Macs, Receiving, Sending};
 
 use super::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 
-/// Time for importers to release memory. Correct ones have released it by then.
+/// Time that importers have to release memory. A correct importer releases it in time.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes that may still be exported.
+/// The number of bytes that may still be exported.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryLimit(Arc<AtomicU64>);
 
@@ -98,7 +98,7 @@ fn answer(
         .with_hint("use the same release on both sides")),
         Some(Request::Open { len: 0, .. }) => Ok(Vec::new()),
         Some(Request::Open { len, .. }) => {
-            // Release the previous memory first.
+            // The previous memory is released before new memory is allocated.
             *memory = None;
             let (opened, descriptor) = ExportedMemory::new(engine, len, limit)?;
             *memory = Some(opened);
@@ -120,8 +120,8 @@ fn answer(
     }
 }
 
-/// Exports memory of `engine` to one peer until the connection ends. Refuses everything with `refusal`, if
-/// there is one.
+/// Exports memory of `engine` to one peer until the connection ends. If `refusal` is given, refuses every
+/// request with it.
 pub(crate) fn export_memory(
     engine: &dyn DmaEngine,
     limit: &MemoryLimit,
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(kind(ask(Request::Open { version: 2, len: 1 })), ErrorKind::VersionMismatch);
         assert_eq!(kind(ask(open(10_001))), ErrorKind::OutOfResources);
         assert_eq!(kind(ask(open(u64::MAX))), ErrorKind::OutOfResources);
-        // Each request frees the memory of the one before.
+        // Each request frees the memory of the previous request.
         for _ in 0..3 {
             ask(open(9000)).unwrap();
         }

@@ -1,8 +1,8 @@
-//! Memory of another process: a child of this one, or a `dma-bench serve`, here or on another machine. It
-//! allocates and exports the memory, and reads and writes it on request, so that bytes are verified through
-//! its own mapping.
+//! Memory of another process: a child process, or a `dma-bench serve` on this or another machine. The other
+//! process allocates and exports the memory. On request it reads and writes the memory through its own
+//! mapping, so that bytes can be verified.
 //!
-//! Requests and answers are messages of `dma-handshake`, authenticated over TCP. Numbers are little-endian.
+//! Requests and answers are authenticated messages of `dma-handshake` over TCP. Numbers are little-endian.
 //!
 //! ```text
 //! o version:u16 len:u64     open memory; the answer is the export's descriptor, or empty for length 0
@@ -10,7 +10,7 @@
 //! w at:u64 bytes            write; the answer is empty
 //! ```
 //!
-//! An answer begins with `+`, or it is `-`, the kind of the error as a byte, and its text.
+//! An answer is `+` and the content, or `-`, the kind of the error as a byte, and the error's text.
 
 mod exporter;
 mod request;
@@ -57,7 +57,7 @@ pub(crate) fn serve_child(engine: &str, node: Option<u32>) -> std::result::Resul
         .map_err(|e| format!("peer: {e}"))
 }
 
-/// The process with the memory, and the connection to it.
+/// The process that exports the memory, and the connection to it.
 pub(crate) struct Process {
     link: Mutex<Link>,
     /// The process, if this one started it.
@@ -75,7 +75,7 @@ impl Process {
     /// Starts a process that holds memory of an engine, on a NUMA node.
     pub(crate) fn start(engine: &str, node: Option<u32>) -> Result<Self> {
         let failed = |e: io::Error| Error::new(ErrorKind::Os, format!("cannot start the peer process: {e}"));
-        // This is the running program even if its file has been replaced.
+        // This path leads to the running program even if its file has been replaced.
         let mut child = Command::new("/proc/self/exe")
             .args(["peer", engine])
             .args(node.map(|node| format!("--numa={node}")))
@@ -104,7 +104,7 @@ impl Process {
         let clone =
             set_up().map_err(|e| Error::new(ErrorKind::Os, format!("the connection to {at}: {e}")))?;
         let process = Self::with(stream, clone, Some(macs), None, format!("the peer {at}"));
-        // Fails if it is of another version, or has too many peers.
+        // This request fails if the other side has another version or too many peers.
         process.call(Request::Open { version: VERSION, len: 0 })?;
         Ok(process)
     }
@@ -122,8 +122,8 @@ impl Process {
         Self { link: Mutex::new((to, from)), child, name }
     }
 
-    /// Has the process allocate and export `len` bytes, which replace those before. Returns the descriptor of
-    /// the export.
+    /// Asks the process to allocate and export `len` bytes, which replace its previous memory. Returns the
+    /// export descriptor.
     pub(crate) fn open(&self, len: usize) -> Result<ExportDescriptor> {
         ExportDescriptor::from_bytes(&self.call(Request::Open { version: VERSION, len: len as u64 })?)
     }
@@ -143,7 +143,7 @@ impl Process {
     }
 
     pub(crate) fn write_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
-        // The answer comes when the bytes are in the memory.
+        // The answer arrives when the bytes are in the memory.
         let pieces = bytes.chunks(MAX_PIECE).zip((at..).step_by(MAX_PIECE));
         pieces
             .map(|(bytes, at)| self.call(Request::Write { at: at as u64, bytes }))
@@ -189,14 +189,15 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It ends at the end of its input; killed, it ends in any case.
+            // The process ends at the end of its input. The kill ends it in any case.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Connects and proves to know the secret. Calls again if the other side hangs up before it has answered.
+/// Connects and proves knowledge of the secret. Reconnects if the other side closes the connection before it
+/// has answered.
 fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
     let began = Instant::now();
     let is_over = || began.elapsed() >= CONNECT_TIMEOUT || interrupt::stopped();

@@ -4,11 +4,13 @@ use dma::ErrorKind;
 
 /// The version of the requests. Sides of different versions refuse each other.
 pub(super) const VERSION: u16 = 1;
-/// Maximum number of bytes of a message. It is enough for an export descriptor and for a piece.
+/// Maximum number of bytes of a message. It is sufficient for an export descriptor and for one read
+/// or write.
 pub(super) const MAX_MESSAGE: usize = 128 << 10;
 /// Maximum number of bytes of a read or write.
 pub(super) const MAX_PIECE: usize = 64 << 10;
-/// The kinds of errors that an answer can have, by their number. Others are `Os`.
+/// The kinds of errors that an answer can contain, indexed by their number. All other kinds are
+/// sent as `Os`.
 pub(super) const ERROR_KINDS: [ErrorKind; 6] = [
     ErrorKind::Os,
     ErrorKind::OutOfResources,
@@ -35,7 +37,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Decodes the encoding of [`encode`](Self::encode), and nothing else.
+    /// Decodes a message of [`encode`](Self::encode); returns `None` for all other bytes.
     pub(super) fn decode(message: &'a [u8]) -> Option<Self> {
         let (kind, fields) = message.split_first()?;
         Some(match kind {

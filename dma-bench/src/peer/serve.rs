@@ -1,4 +1,4 @@
-//! `dma-bench serve`: holds memory for `dma-bench run --peer` of other machines.
+//! `dma-bench serve`: exports memory to `dma-bench run --peer` on other machines.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -17,9 +17,10 @@ use crate::interrupt;
 use crate::plan::Refused;
 use crate::units;
 
-/// Connections beyond the peers', which get the answer that there are too many.
+/// Number of connections beyond `--peers` that are accepted, only to answer that there are too
+/// many.
 const MAX_REFUSED_CONNECTIONS: usize = 8;
-/// Time limit for a peer to take an answer.
+/// Time limit for a peer to receive an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
@@ -39,19 +40,20 @@ pub(crate) struct ServeArguments {
     /// The engine whose memory is exported, by name.
     #[arg(short = 'e', long = "engine", value_name = "NAME")]
     pub engine: String,
-    /// Address and port to listen on, such as 0.0.0.0:4712; port 0 is any that is free.
+    /// Address and port to listen on, such as 0.0.0.0:4712; port 0 selects a free port.
     #[arg(short = 'l', long, value_name = "HOST:PORT")]
     pub listen: String,
     /// A file with a shared secret of at least 16 bytes, the same on both sides.
     #[arg(long, value_name = "FILE")]
     pub secret_file: PathBuf,
-    /// Maximum memory that is exported, for all peers together.
+    /// Maximum memory to export, for all peers together.
     #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = units::size)]
     pub memory: u64,
-    /// Maximum number of connections of peers. A run has one for each engine and direction.
+    /// Maximum number of connections of peers. A run has one connection for each engine and
+    /// direction.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub peers: u32,
-    /// End after this time. If not given, Ctrl-C ends.
+    /// End after this time. Default: run until Ctrl-C.
     #[arg(long = "for", value_name = "SECONDS", value_parser = lifetime)]
     pub seconds: Option<Duration>,
 }
@@ -64,7 +66,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The connections of authenticated peers, by their number.
+/// The connections of authenticated peers, indexed by their number.
 type Peers = Mutex<HashMap<u64, TcpStream>>;
 
 /// Serves until Ctrl-C or `--for`.
@@ -88,14 +90,14 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Refused> {
     })?;
     let bound = listener.local_addr().map_err(|e| Refused::Unusable(format!("{at}: {e}")))?;
     interrupt::install("stopping; peers are disconnected");
-    // Nobody need read it.
+    // A failed write is ignored, because the message is only for information.
     let _ = writeln!(io::stdout(), "serving {} on {bound}; Ctrl-C ends", arguments.engine);
     let served = accept_all(arguments, &*engine, &listener, &secret).map_err(Refused::Unusable)?;
     say(format_args!("dma-bench: served {served} connections"));
     Ok(())
 }
 
-/// Accepts connections until the end, and returns the number of those that authenticated.
+/// Accepts connections until the end. Returns the number of authenticated connections.
 fn accept_all(
     arguments: &ServeArguments,
     engine: &dyn DmaEngine,
@@ -140,7 +142,7 @@ fn accept_all(
                 }
             }
         };
-        // Their threads read the end of the connection, and take their memory back.
+        // Each peer's thread then reads the end of its connection, and revokes its exports.
         locked(&peers).values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
         ended
     })
@@ -150,7 +152,7 @@ fn locked(peers: &Peers) -> std::sync::MutexGuard<'_, HashMap<u64, TcpStream>> {
     peers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Holds memory for one peer.
+/// Exports memory to one peer.
 fn one(
     engine: &dyn DmaEngine,
     limit: &MemoryLimit,
@@ -162,7 +164,7 @@ fn one(
     let set_up = || {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        // A host that has crashed sends nothing, so the kernel probes it.
+        // TCP keep-alive detects a peer's host that has crashed, because such a host sends nothing.
         rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
         rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;

@@ -27,7 +27,7 @@ pub enum Op {
     Gather,
     /// A copy of one segment into several, in one descriptor.
     Scatter,
-    /// A comparison of two ranges that are equal.
+    /// A comparison of two equal ranges.
     Compare,
     /// The CRC-32C of one range.
     Crc32c,
@@ -43,7 +43,7 @@ impl Op {
         matches!(self, Self::Sg | Self::Gather | Self::Scatter)
     }
 
-    /// Returns true if the descriptor names its ranges by lists.
+    /// Returns true if the descriptor contains lists of ranges.
     pub(crate) fn has_lists(self) -> bool {
         self.has_segments() || matches!(self, Self::Fill | Self::CopyToBoth)
     }
@@ -58,7 +58,7 @@ impl Op {
         !matches!(self, Self::Compare | Self::Crc32c)
     }
 
-    /// Returns the name of the baseline, which does the same on one core.
+    /// Returns the name of the baseline, which executes the same operation on one core.
     pub fn baseline(self) -> &'static str {
         match self {
             Self::Copy | Self::Sg | Self::Gather | Self::Scatter => "memcpy",
@@ -71,12 +71,12 @@ impl Op {
     }
 }
 
-/// An operation as a campaign names it: `copy`, `sg`, or `gather:64` with its number of segments.
+/// An operation as a campaign names it: `copy`, `sg`, or `gather:64` with the number of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpSpec {
     /// The operation.
     pub op: Op,
-    /// Segments of each operation. If not given, the sweep has the number.
+    /// Segments of each operation. If not given, the sweep's number applies.
     pub segments: Option<u32>,
 }
 
@@ -159,7 +159,8 @@ pub enum Direction {
     FromDevice,
     /// Within the device's own memory.
     OnDevice,
-    /// Within this side's memory, forth and back at once. With two NUMA nodes, from each to the other.
+    /// Within this side's memory, in two directions at once. With two NUMA nodes, from each node to the
+    /// other.
     #[serde(rename = "local+back")]
     #[value(name = "local+back")]
     LocalAndBack,
@@ -174,8 +175,9 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns the directions that are measured at once, each by queues and memory of its own. The memory of
-    /// `LocalAndBack`, as a part of itself, lies on the other nodes than that of `Local`.
+    /// Returns the directions that are measured at once, each with queues and memory of its own. If a part is
+    /// `LocalAndBack`, it is the way back: its sources and destinations are on the opposite nodes of
+    /// `Local`'s.
     pub(crate) fn parts(self) -> &'static [Self] {
         match self {
             Self::Local => &[Self::Local],
@@ -190,8 +192,8 @@ impl Direction {
         }
     }
 
-    /// Returns the places of the source and of the destination on this side, of two directions those of the
-    /// first. A peer's memory counts as the host's.
+    /// Returns the places of the source and of the destination on this side. For two directions, returns the
+    /// places of the first. A peer's memory counts as host memory.
     pub(crate) fn places(self) -> (Place, Place) {
         match self {
             Self::Local | Self::LocalAndBack | Self::Push | Self::Pull | Self::PushAndPull => {
@@ -203,8 +205,8 @@ impl Direction {
         }
     }
 
-    /// Returns true if the bytes are in a device's own memory, which the CPU does not reach, at one end or at
-    /// both.
+    /// Returns true if the source or the destination is in a device's own memory, which the CPU cannot
+    /// access.
     pub(crate) fn has_device_memory(self) -> bool {
         self.places() != (Place::Host, Place::Host)
     }
@@ -216,12 +218,12 @@ impl Direction {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Footprint {
-    /// One buffer for each operation in flight, used again and again: in the caches, if they are large
-    /// enough.
+    /// One buffer for each operation in flight, used repeatedly. The buffers stay in the caches if these are
+    /// large enough.
     Hot,
-    /// Consecutive buffers through much memory: not in the caches.
+    /// Consecutive buffers through a large range of memory, which are not in the caches.
     Cold,
-    /// Like cold, in random order.
+    /// Like cold, but in random order.
     Random,
 }
 
@@ -244,7 +246,7 @@ pub enum Verify {
     /// Some buffers in every sample, outside of the measured time.
     #[default]
     Sample,
-    /// Every operation, within the measured time, which makes figures lower.
+    /// Every operation, within the measured time, which lowers the throughput.
     All,
 }
 
@@ -281,7 +283,7 @@ pub struct Cell {
     pub depth: u32,
     /// Operations for each doorbell.
     pub batch: u32,
-    /// Queues, each driven by a thread. With two directions at once, of each.
+    /// Queues, each driven by a thread. With two directions at once, the number for each direction.
     pub queues: u32,
     /// Segments on each side of an operation.
     pub segments: u32,
@@ -295,8 +297,8 @@ impl Cell {
     /// Engine name of the baseline.
     pub const BASELINE: &'static str = "memcpy";
 
-    /// Returns the cell of the baseline: [`Op::baseline`] over the same bytes, on one core, one operation at
-    /// a time, through the same number of buffers. `None` if the CPU does not reach the bytes.
+    /// Returns the cell of the baseline: [`Op::baseline`] on the same bytes, on one core, one operation at a
+    /// time, through the same number of buffers. `None` if the CPU cannot access the bytes.
     pub fn baseline(&self) -> Option<Self> {
         (!self.direction.has_device_memory()).then(|| Self {
             engine: Self::BASELINE.to_owned(),

@@ -1,9 +1,9 @@
-//! Checks of campaigns, and notes on campaigns that are measured differently from what they say.
+//! Checks of campaigns, and notes on values that are not applied as given.
 
 use super::{Campaign, Direction, MAX_SAMPLE_SECONDS, MIN_SAMPLE_SECONDS, Op, Peer, Sweep, Values};
 use crate::units;
 
-/// Longest sample that compares well with memcpy beside it, in seconds.
+/// Maximum duration in seconds of a sample that can be compared well with memcpy beside it.
 const MAX_COMPARABLE_SECONDS: f64 = 0.5;
 
 impl Campaign {
@@ -13,7 +13,7 @@ impl Campaign {
         self.check_sweeps()
     }
 
-    /// Checks the single values, which are not part of sweeps.
+    /// Checks the values that are not part of sweeps.
     pub(crate) fn check_numbers(&self) -> Result<(), String> {
         let numbers = [
             ("samples", Some(f64::from(self.samples)), 1.0, 10_000.0),
@@ -99,7 +99,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Returns notes on values that have another effect than expected.
+    /// Returns notes on values whose effect differs from what the user may expect.
     pub fn notes(&self) -> Vec<String> {
         let deepest = |s: &Sweep| s.depths.0.iter().copied().max().unwrap_or(1);
         let batches = |s: &Sweep| s.batches.as_ref().map_or(Vec::new(), |b| b.0.clone());

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use self::cell::{Address, Cell, Direction, Footprint, Op, OpSpec, Peer, Verify};
 pub use self::sweep::{Sweep, Values};
 
-/// A whole measurement, as a TOML file or a preset describes it. The results contain it with all defaults
-/// filled in.
+/// A whole measurement, as a TOML file or a preset describes it. The results contain the campaign with all
+/// defaults filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Campaign {
@@ -25,25 +25,25 @@ pub struct Campaign {
     pub engines: Vec<String>,
     /// Samples of each cell. Engines and the baseline take turns.
     pub samples: u32,
-    /// Passes over all cells, each with a share of the samples. A disturbance then hits all cells alike,
-    /// at many times that lie apart. At most the samples; 1 at a rate.
+    /// Passes over all cells, each with a share of the samples, so that a disturbance affects all cells
+    /// alike. At most the number of samples; 1 at a rate.
     pub passes: u32,
-    /// Time limit in seconds, after which no pass begins. At least one pass is made, and samples may be
-    /// fewer.
+    /// Time limit in seconds, after which no pass begins. At least one pass is made. Cells may then have
+    /// fewer samples.
     pub limit: Option<f64>,
     /// Duration of each sample, in seconds.
     pub seconds: f64,
-    /// Warm-up of each cell over all passes, in seconds. Each pass has an equal part. In later passes 1 ms is
-    /// enough, or 4 ms with hot buffers of more than 1 MiB, unless the queue was closed and must learn again.
+    /// Warm-up of each cell over all passes, in seconds. Each pass has an equal part. Later passes use 1 ms,
+    /// or 4 ms with hot buffers of more than 1 MiB, unless the queue was closed and must tune itself again.
     pub warm_up: f64,
     /// Operations of each sample, instead of a duration.
     pub count: Option<u64>,
-    /// Operations a second on each queue. As fast as possible if not given.
+    /// Operations a second on each queue. Default: as fast as possible.
     pub rate: Option<f64>,
     /// Extent of verification.
     pub verify: Verify,
-    /// Bytes of source that cold operations use; the destination has the same size. Twice the last-level
-    /// cache if not given, between 64 and 512 MiB.
+    /// Bytes of source that cold operations use; the destination has the same size. Default: twice the
+    /// last-level cache, but between 64 and 512 MiB.
     pub footprint: Option<u64>,
     /// Time limit in seconds for an engine that completes nothing. Its cell then fails.
     pub stall: f64,
@@ -54,18 +54,18 @@ pub struct Campaign {
     pub series: Option<f64>,
     /// Each cell ends as soon as its throughput is steady within this fraction. Needs a time series.
     pub steady: Option<f64>,
-    /// The CPUs that drive queues, in turn; empty for any.
+    /// The CPUs for the threads that drive queues, used in turn; empty for any CPU.
     pub cpus: Vec<usize>,
-    /// The NUMA node of all memory; any if not given.
+    /// The NUMA node of all memory. Default: any node.
     pub node: Option<u32>,
-    /// The NUMA node of destinations, if it is not that of sources, `node`.
+    /// The NUMA node of destinations, if it differs from `node`, which is then the node of sources.
     pub dst_node: Option<u32>,
     /// Owner of the memory that `push` and `pull` reach.
     pub peer: Peer,
     /// The `dma-bench serve` of [`Peer::Host`].
     #[serde(skip)]
     pub address: Option<Address>,
-    /// Compare the profiles of simulated engines with their published figures.
+    /// Compare the profiles of simulated engines with the published figures of their devices.
     pub published: bool,
     /// The combinations to measure.
     pub sweeps: Vec<Sweep>,
@@ -104,22 +104,23 @@ impl Default for Campaign {
 /// machine (1.4 ms on two CPUs), so that most samples are not interrupted there.
 pub const SAMPLE_SECONDS: f64 = 0.0008;
 
-/// Default number of passes. If others use the machine's memory, ratios differ more from one second to the
-/// next than within a second. Many passes with few samples each are more accurate than the reverse.
+/// Default number of passes. If other tenants use the machine's memory, ratios differ more between seconds
+/// than within a second. So many passes with few samples each are more accurate than few passes with many
+/// samples.
 pub const DEFAULT_PASSES: u32 = 24;
 
 /// Shortest duration of a sample, in seconds.
 pub const MIN_SAMPLE_SECONDS: f64 = 0.000_1;
 /// Longest duration of a sample, in seconds.
 pub const MAX_SAMPLE_SECONDS: f64 = 86_400.0;
-/// Default duration of a sample at a rate, in seconds. It is longer than most disturbances, because
-/// nothing is repeated and delayed operations are made up for.
+/// Default duration of a sample at a rate, in seconds. It is longer than most disturbances, because no sample
+/// is repeated, and the run catches up with delayed operations.
 pub const RATE_SAMPLE_SECONDS: f64 = 0.02;
 
-/// The reason why nothing was measured or served. The text has the remedy.
+/// The reason why nothing was measured or served. The text contains the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The campaign, an option or a file that it names is invalid, on this machine or at all.
+    /// The campaign, an option, or a file that an option names is invalid, in general or on this machine.
     #[error("{0}")]
     Invalid(String),
     /// No engine can be used, or the peer cannot be reached.
@@ -134,7 +135,7 @@ impl From<String> for Refused {
 }
 
 impl From<dma::Error> for Refused {
-    /// Invalid arguments are errors of the command line. All other errors are those of the machine.
+    /// Invalid arguments are errors of the command line. All other errors are errors of the machine.
     fn from(error: dma::Error) -> Self {
         match error.kind() {
             ErrorKind::InvalidArgument | ErrorKind::OutOfRange => Self::Invalid(error.to_string()),
@@ -146,7 +147,7 @@ impl From<dma::Error> for Refused {
 /// Cells that share a baseline.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The baseline; `None` if the CPU does not reach the bytes of the cells.
+    /// The baseline; `None` if the CPU cannot access the bytes of the cells.
     pub baseline: Option<Cell>,
     /// The cells that are compared with the baseline.
     pub cells: Vec<Cell>,
@@ -160,14 +161,14 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// Returns the number of passes over all cells. Runs at a rate have one, because a delay moves all later
-    /// operations of the schedule.
+    /// Returns the number of passes over all cells. Runs at a rate have one pass, because a delay also delays
+    /// all later operations of the schedule.
     pub fn planned_passes(&self) -> u32 {
         if self.rate.is_some() { 1 } else { self.passes.min(self.samples) }
     }
 
-    /// Returns the NUMA nodes of sources and destinations, if they differ. All memory is on one node, or
-    /// anywhere, if not.
+    /// Returns the NUMA nodes of sources and destinations, if they differ. Otherwise all memory is on one
+    /// node, or on any node.
     pub(crate) fn nodes(&self) -> Option<(u32, u32)> {
         self.node.zip(self.dst_node).filter(|(src, dst)| src != dst)
     }
@@ -193,7 +194,7 @@ impl Campaign {
     }
 }
 
-/// Groups items by their keys, both in the order of the first item of a key.
+/// Groups items by their keys. The groups are in the order of their first items.
 pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, item) in items {
@@ -205,7 +206,7 @@ pub(crate) fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) 
     groups
 }
 
-/// A built-in campaign for a frequent question: a TOML file that users can print and change.
+/// A built-in campaign for a frequent question. It is a TOML file that users can print and change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
     /// Copies by size, alone and 32 deep, hot and cold, and two models. Takes half a minute.

@@ -1,5 +1,5 @@
-//! [`Sweep`]: values, all of whose combinations are measured. [`Values`]: numbers as command lines and files
-//! write them.
+//! [`Sweep`]: all combinations of its values are measured. [`Values`]: numbers as command lines and files
+//! contain them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl std::str::FromStr for Values {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sweep {
-    /// The engines, by name; empty for all of the campaign.
+    /// The engines, by name; empty for all engines of the campaign.
     pub engines: Vec<String>,
     /// The operations.
     pub ops: Vec<OpSpec>,
@@ -60,11 +60,11 @@ pub struct Sweep {
     pub sizes: Values,
     /// Operations in flight on each queue.
     pub depths: Values,
-    /// Operations for each doorbell. Half the depth if not given.
+    /// Operations for each doorbell. Default: half the depth.
     pub batches: Option<Values>,
-    /// Queues, each driven by a thread. With two directions at once, of each.
+    /// Queues, each driven by a thread. With two directions at once, the number for each direction.
     pub queues: Values,
-    /// Segments of operations that have several and give no number.
+    /// Segments of operations with several segments, if the operation does not set the number.
     pub segments: Values,
     /// Memory that the operations use.
     pub footprints: Vec<Footprint>,
@@ -89,7 +89,7 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// Returns every combination, some possibly twice, because a batch is limited to the depth.
+    /// Returns every combination. Some may occur twice, because a batch is limited to the depth.
     pub(super) fn cells(&self, engines: &[String]) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &OpSpec { op, segments } in &self.ops {

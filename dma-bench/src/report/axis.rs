@@ -4,9 +4,9 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
-    /// Label with unit.
+    /// The label, with the unit.
     pub(super) label: String,
-    /// Format of its values.
+    /// The format of the axis's values.
     pub(super) format: fn(f64) -> String,
     /// Ratio of two ticks: 2 or 10. 0 for a linear axis.
     pub(super) base: f64,
@@ -47,7 +47,7 @@ impl Axis {
         if self.base == 0.0 { place } else { self.base.powf(place) }
     }
 
-    /// Returns finer and finer sets of ticks within one power of the base, as multiples of that power.
+    /// Returns sets of ticks within one power of the base, from coarse to fine, as multiples of that power.
     fn finer(&self) -> impl Iterator<Item = Vec<f64>> {
         let base = self.base as u32;
         let (round, parts): (Vec<Vec<f64>>, &[u32]) = if base > 2 {

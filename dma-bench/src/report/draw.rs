@@ -1,4 +1,4 @@
-//! [`Plot`]: a chart, drawn for a page, or as an SVG or PNG file.
+//! [`Plot`]: a chart, which is drawn for a page or as an SVG or PNG file.
 
 use std::sync::Once;
 
@@ -12,12 +12,12 @@ use crate::units::printable;
 
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
-    /// Name of its file and its anchor.
+    /// Name of the plot's file and anchor.
     pub(super) id: String,
     pub(super) title: String,
     /// Explanation of the lines and bands.
     pub(super) note: String,
-    /// The figures are a model's.
+    /// True if the figures are a model's.
     pub(super) model: bool,
     pub(super) x: Axis,
     pub(super) y: Axis,
@@ -28,9 +28,9 @@ pub(super) struct Plot {
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub(super) name: String,
-    /// Sorted by x.
+    /// The points, sorted by x.
     pub(super) points: Vec<Point>,
-    /// It is a reference that others are compared with.
+    /// True for a reference, with which other curves are compared.
     pub(super) reference: bool,
 }
 
@@ -57,11 +57,11 @@ fn text<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> S
     format!("plotting: {error}")
 }
 
-/// Registers the font with the plotting library, so that text is the same on machines without fonts.
+/// Registers the font with the plotting library, so that text looks the same on machines without fonts.
 fn fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Fails only for data that is not a font.
+        // This fails only for data that is not a font.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
         let _ = register_font("sans-serif", FontStyle::Bold, dejavu::sans::bold());
     });
@@ -82,7 +82,7 @@ impl Pen<'_> {
         length * self.scale.unsigned_abs()
     }
 
-    /// Returns the colour of a curve. A reference has the colour of text.
+    /// Returns the colour of a curve. A reference curve has the colour of text.
     fn color(&self, plot: &Plot, at: usize) -> RGBColor {
         let engines = plot.series[..at].iter().filter(|s| !s.reference).count();
         if plot.series[at].reference { self.theme.colors[INK] } else { self.theme.series(engines) }
@@ -98,8 +98,8 @@ impl Plot {
         named.map_or_else(String::new, |(name, _)| format!("--plot-{name}"))
     }
 
-    /// Returns the chart as SVG for a page. The page's style sheet has the colours, and the page has title
-    /// and legend.
+    /// Returns the chart as SVG for a page. The page contains the title and the legend, and its style
+    /// sheet sets the colours.
     pub(super) fn inline(&self) -> Result<String, String> {
         fonts();
         let mut svg = String::new();
@@ -126,7 +126,7 @@ impl Plot {
         Ok(svg)
     }
 
-    /// Returns a whole picture as PNG, at twice the size.
+    /// Returns a whole picture, with title and legend, as PNG at twice the size.
     pub(super) fn png(&self, theme: &Theme) -> Result<Vec<u8>, String> {
         fonts();
         let (width, height) = ((CHART.0 + LEGEND) * 2, (CHART.1 + HEAD) * 2);
@@ -216,7 +216,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Draws a point of a curve. Neighbouring curves have different shapes.
+    /// Draws a point of a curve. Consecutive curves have points of different shapes.
     fn dot<DB: DrawingBackend>(
         &self,
         area: &DrawingArea<DB, Shift>,

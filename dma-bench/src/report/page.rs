@@ -1,4 +1,4 @@
-//! The page: the answer in words, a plot for each question, and behind them the figures.
+//! The HTML page: the answer in words, a plot for each question, and then the figures.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -13,7 +13,7 @@ use crate::results::Results;
 use crate::results::notes::several;
 use crate::units::{command_line, digits, nanos};
 
-/// Returns a whole page around a body. It loads nothing; its one script sorts tables.
+/// Returns a whole page with this body. The page loads nothing. Its one script sorts tables.
 pub(super) fn whole(title: &str, body: Markup) -> String {
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
     let page = html! {
@@ -35,7 +35,7 @@ pub(super) fn whole(title: &str, body: Markup) -> String {
     page.into_string()
 }
 
-/// Returns an HTML page with everything in it.
+/// Returns an HTML page with all results.
 pub(crate) fn page(results: &Results) -> Result<String, String> {
     let body = html! {
         h1 { "DMA engines against memcpy" }
@@ -44,8 +44,8 @@ pub(crate) fn page(results: &Results) -> Result<String, String> {
     Ok(whole(&format!("dma-bench: {}", results.campaign.name), body))
 }
 
-/// Returns one HTML page of the results of several machines, each of which has a name: the answers of all,
-/// side by side, and then everything of each.
+/// Returns one HTML page for the results of several named machines: first the summaries side by side, then
+/// all results of each machine.
 pub(crate) fn merged(machines: &[(String, Results)]) -> Result<String, String> {
     let id = |at: usize| format!("machine-{}", at + 1);
     let mut parts = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn merged(machines: &[(String, Results)]) -> Result<String, String> {
     Ok(whole("dma-bench: several machines", body))
 }
 
-/// Returns everything of one machine. `prefix` begins the names of its sections.
+/// Returns all results of one machine. The names of its sections begin with `prefix`.
 fn body(results: &Results, prefix: &str) -> Result<Markup, String> {
     let measured = results.with_figures(false).any(|m| !m.cell.is_baseline());
     let modelled = results.engines.iter().any(|e| e.model.is_some());
@@ -105,7 +105,7 @@ fn body(results: &Results, prefix: &str) -> Result<Markup, String> {
     })
 }
 
-/// Renders the summary. Indented lines belong to the one before.
+/// Renders the summary. An indented line belongs to the last unindented line before it.
 pub(super) fn answer(lines: &[String]) -> Markup {
     html! { div.summary { @for line in lines {
         p.in[line.starts_with(' ')] { (line.trim_start()) }
@@ -125,7 +125,7 @@ fn machine(results: &Results) -> Markup {
     }
 }
 
-/// Renders the first plot of each question, and the others behind a fold.
+/// Renders the first plot of each question, and the other plots in a collapsed section.
 fn plots(questions: &[Question], prefix: &str) -> Result<Markup, String> {
     Ok(html! { @for q in questions {
         @if let [first, others @ ..] = q.plots.as_slice() {
@@ -201,7 +201,7 @@ fn how(results: &Results, prefix: &str) -> Markup {
     }
 }
 
-/// Returns an HTML page with everything that a comparison has.
+/// Returns an HTML page with the whole comparison.
 pub(crate) fn compared(comparison: &Comparison, limit: Option<f64>) -> String {
     let failures = limit.map_or_else(Vec::new, |limit| comparison.failures(limit));
     let changed = comparison.rows.iter().any(|r| r.verdict == Significance::Changed);

@@ -1,4 +1,4 @@
-//! The plots of results: one or more for each question, with at most six curves each.
+//! The plots of results: one or more plots for each question, with at most six curves each.
 
 use super::axis::Axis;
 use super::draw::{Plot, Point, Series};
@@ -11,11 +11,11 @@ use crate::units;
 use crate::verdict::Curve;
 use crate::verdict::stats::Figures;
 
-/// The plots of one question. The first is shown, the others are behind a fold.
+/// The plots of one question. A page shows the first plot, and the others in a collapsed section.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) title: &'static str,
-    /// The plots, the most wanted first.
+    /// The plots, the most important first.
     pub(super) plots: Vec<Plot>,
 }
 
@@ -33,13 +33,13 @@ impl Key {
         Self { op: c.op, direction: c.direction, footprint: c.footprint, segments: c.segments }
     }
 
-    /// Returns a sort key. Cold memory comes first, because that is what most programs copy.
+    /// Returns a sort key. Cold memory comes first, because most programs copy cold memory.
     fn rank(self) -> (bool, Self) {
         (self.footprint != Footprint::Cold, self)
     }
 
-    /// Returns true if a baseline belongs to the plot, whatever its direction. None belongs to plots of
-    /// memory that the CPU does not reach.
+    /// Returns true if a baseline belongs to the plot, regardless of the plot's direction. No baseline
+    /// belongs to plots of memory that the CPU cannot access.
     fn has_baseline(self, c: &Cell) -> bool {
         c.is_baseline()
             && !self.direction.has_device_memory()
@@ -47,12 +47,12 @@ impl Key {
     }
 }
 
-/// A value, and its band.
+/// A value and its band.
 type Value = (f64, Option<(f64, f64)>);
 
 type Pick = fn(&Results, &Measured) -> Option<Value>;
 
-/// Reference of the curves of engines.
+/// The reference for the curves of engines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing,
@@ -72,7 +72,7 @@ struct Asked {
     /// The name of a cell's curve.
     name: fn(&Cell) -> String,
     beside: Beside,
-    /// The fewest points of a curve.
+    /// Minimum number of points of a curve.
     least: usize,
 }
 
@@ -152,7 +152,8 @@ fn sized(c: &Cell) -> String {
     format!("{}, {}, {}", c.engine, units::bytes(c.size), in_flight(&Curve::of(c)))
 }
 
-/// Returns all plots that the results have figures for: those of measurements, or of models.
+/// Returns all plots that the results have figures for: either the plots of measurements or the plots of
+/// models.
 pub(super) fn questions(results: &Results, models: bool) -> Vec<Question> {
     let cells: Vec<&Measured> = results.with_figures(models).filter(|m| !m.cell.is_baseline()).collect();
     let mut all: Vec<Question> = ASKED
@@ -278,7 +279,7 @@ fn add(series: &mut Vec<Series>, name: String, x: f64, y: Option<Value>, referen
     });
     let points = &mut series[at].points;
     match points.binary_search_by(|p| p.x.total_cmp(&x)) {
-        // Another sweep has the same cell.
+        // Two sweeps may contain the same cell.
         Ok(_) => {}
         Err(to) => points.insert(to, Point { x, y, band }),
     }
@@ -289,7 +290,7 @@ fn noted(note: &str, model: bool) -> String {
     if model { format!("MODEL: a simulated device, not a measurement. {note}") } else { note.to_owned() }
 }
 
-/// Returns the median, and the two middle quarters of the samples as the band.
+/// Returns the median, and the middle half of the samples as the band.
 fn spread(figures: Option<&Figures>, scale: f64) -> Option<Value> {
     let figures = figures?;
     let (low, high) = figures.quartiles();
@@ -304,13 +305,13 @@ fn cpu_time(_: &Results, m: &Measured) -> Option<Value> {
     spread(m.cpu_s_per_gb.as_ref().filter(|f| f.min > 0.0), 1.0)
 }
 
-/// Returns the median ratio, and the confidence interval of the verdict as the band.
+/// Returns the median ratio, and the verdict's confidence interval as the band.
 fn confidence(results: &Results, m: &Measured) -> Option<Value> {
     let point = results.point(&m.cell)?;
     Some((point.ratio, point.low.zip(point.high).filter(|(low, _)| *low > 0.0)))
 }
 
-/// Returns the median, and a band up to the 99th percentile if that is known.
+/// Returns the median, and a band up to the 99th percentile if this percentile is known.
 fn latency(m: &Measured) -> Option<Value> {
     let l = m.latency.as_ref()?;
     let band = l.known(0.99, l.p99).map(|p99| (l.p50 as f64, p99 as f64));

@@ -6,7 +6,7 @@ use crate::output::{self, Grid, baseline, curve};
 use crate::results::Results;
 use crate::verdict::Verdict;
 
-/// Renders a table that scrolls by itself and can be sorted by each column.
+/// Renders a table that scrolls separately from the page and can be sorted by each column.
 pub(super) fn table(grid: &Grid) -> Markup {
     let number = |at: usize| grid.has_numbers(at);
     html! {
@@ -52,7 +52,7 @@ pub(super) fn figures(results: &Results, models: bool) -> Markup {
     }
 }
 
-/// Renders the verdicts, with their intervals behind a fold.
+/// Renders the verdicts, with their intervals in a collapsed section.
 pub(super) fn verdicts(results: &Results, models: bool) -> Markup {
     let all: Vec<&Verdict> = results.verdicts.iter().filter(|v| v.model == models).collect();
     html! {
@@ -64,7 +64,7 @@ pub(super) fn verdicts(results: &Results, models: bool) -> Markup {
                 summary { "The confidence intervals" }
                 (table(&output::intervals(&all)))
                 p.explain {
-                    "Faster: the whole interval is above 1.01. Slower: it is below 0.99. As fast: it is within 5 % of 1, or within 10 % and on both sides of it. Otherwise the size is not decided. "
+                    "The first rule that applies counts. As fast: the whole interval is within 5 % of 1. Faster: it is above 1.01. Slower: it is below 0.99. As fast: it is within 10 % of 1. Otherwise the size is not decided. "
                     "The chance that any of these verdicts is wrong is below 0.1 %."
                 }
             }
@@ -98,7 +98,7 @@ pub(super) fn published(results: &Results) -> Markup {
     } }
 }
 
-/// Describes the buffers of memcpy beside hot engines.
+/// Describes the buffers that memcpy uses beside engines with hot buffers.
 pub(super) fn baselines(results: &Results) -> String {
     let mut names: Vec<String> = results
         .cells

@@ -1,4 +1,4 @@
-//! Pages: their contents, and their safety against text in results.
+//! Tests of pages: their contents, and the escaping of text from results files.
 
 use super::plots::questions;
 use super::*;

@@ -1,5 +1,5 @@
-//! Colours by their role, for light and dark pages and slides. They are Okabe and Ito's, which colour-blind
-//! people can tell apart, darkened or lightened for contrast.
+//! Colours by their role, for light and dark pages and slides. They are the colours of Okabe and Ito, which
+//! colour-blind people can distinguish, darkened or lightened for contrast.
 
 use plotters::style::RGBColor;
 
@@ -10,7 +10,7 @@ pub(super) const MAX_SERIES: usize = 6;
 pub(super) struct Theme {
     /// Suffix of file names.
     pub(super) name: &'static str,
-    /// The colours of [`PAPER`], [`INK`], [`DIM`] and [`GRID`], then those of the curves.
+    /// The colours of [`PAPER`], [`INK`], [`DIM`] and [`GRID`], then the colours of the curves.
     pub(super) colors: [RGBColor; 4 + MAX_SERIES],
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Theme {
 pub(super) const PAPER: usize = 0;
 /// Text.
 pub(super) const INK: usize = 1;
-/// Text of less weight, and axes.
+/// Secondary text, and axes.
 pub(super) const DIM: usize = 2;
 /// Grid lines.
 pub(super) const GRID: usize = 3;
@@ -56,7 +56,8 @@ pub(super) const DARK: Theme = Theme {
 };
 
 impl Theme {
-    /// Returns placeholder colours, which no theme has. A page replaces them by variables of its style sheet.
+    /// Returns placeholder colours, which no theme contains. A page replaces them by variables of its style
+    /// sheet.
     pub(super) fn stand_in() -> Self {
         Self { name: "page", colors: std::array::from_fn(|role| RGBColor(1, 2, role as u8)) }
     }
@@ -74,12 +75,12 @@ impl Theme {
     }
 }
 
-/// Returns a colour as style sheets and the plotting library write it.
+/// Returns a colour in the notation of style sheets and of the plotting library.
 pub(super) fn hex(RGBColor(red, green, blue): RGBColor) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// Returns the variables of a page's style sheet, for light and dark.
+/// Returns the variables of a page's style sheet, for light and dark mode.
 pub(super) fn variables() -> String {
     let of = |theme: &Theme| -> String {
         theme.named().map(|(name, color)| format!(" --plot-{name}: {};", hex(color))).collect()
@@ -91,7 +92,7 @@ pub(super) fn variables() -> String {
 mod tests {
     use super::*;
 
-    /// WCAG 2.1, relative luminance and contrast ratio.
+    /// These are the definitions of relative luminance and contrast ratio in WCAG 2.1.
     fn contrast(a: RGBColor, b: RGBColor) -> f64 {
         let luminance = |RGBColor(r, g, b): RGBColor| {
             let linear = |c: u8| {

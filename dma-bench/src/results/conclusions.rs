@@ -7,17 +7,17 @@ use crate::plan::{Campaign, Cell, Direction, Footprint, Op, grouped};
 use crate::verdict::{BUSY, Class, Curve, MEMCPY_HERE, Point, RISK, Verdict, point};
 
 #[derive(Debug)]
-/// Published `memcpy` figures of a CPU, for a comparison with a modelled device.
+/// Published `memcpy` figures of a CPU, with which a modelled device is compared.
 pub(crate) struct Reference {
     pub profile: &'static str,
-    /// Name of the CPU, with the source.
+    /// Name of the CPU, with the source of its figures.
     pub name: &'static str,
     /// Sizes in bytes and throughputs in MiB/s.
     pub points: &'static [(u64, f64)],
 }
 
-/// One core of the machine that the figures of the `dsa` profile come from, with data in main memory. Source:
-/// izumihanako/LightDSA, expr/paper, `DSA_speed_seq.data`, commit 3905ece.
+/// Figures of one core of the machine on which the figures of the `dsa` profile were measured, with data in
+/// main memory. Source: izumihanako/LightDSA, expr/paper, `DSA_speed_seq.data`, commit 3905ece.
 pub(crate) const DSA_CPU: Reference = Reference {
     profile: "dsa",
     name: "the CPU published with the device (izumihanako/LightDSA, commit 3905ece)",
@@ -36,17 +36,17 @@ pub(crate) const DSA_CPU: Reference = Reference {
     ],
 };
 
-/// Returns the fraction of its rate that a cell reached if that is below 0.99. Its latencies are then those
-/// of a growing queue. Returns `None` if the rate was reached or none was set.
+/// Returns the reached fraction of a cell's rate if it is below 0.99: the cell's latencies then include
+/// waiting in a growing queue. Returns `None` if the rate was reached or no rate was set.
 pub(crate) fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     let rate = campaign.rate.filter(|_| !m.cell.is_baseline())?;
     let (reached, latency) = (m.ops_per_second.as_ref()?, m.latency.as_ref()?.p50 as f64 * 1e-9);
     let each = campaign.count.unwrap_or(((campaign.seconds * rate) as u64).max(1)) as f64;
     let span = |reached: &f64| each * f64::from(m.cell.all_queues()) / reached;
-    // All samples belong to one schedule. The first sample begins when its first operation is due. Each
-    // later one begins at the end of the previous one.
+    // All samples belong to one schedule. The first sample begins at the scheduled time of its first
+    // operation. Each later sample begins at the end of the previous sample.
     let part = match reached.samples.as_slice() {
-        // With few operations, the latency of the last is a large part of the span.
+        // With few operations, the latency of the last operation is a large part of the span.
         [] => return None,
         [one] => each / rate / (span(one) - latency).max(f64::MIN_POSITIVE),
         [_, others @ ..] => others.len() as f64 * each / rate / others.iter().map(span).sum::<f64>(),
@@ -54,7 +54,7 @@ pub(crate) fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     (part < 0.99).then_some(part)
 }
 
-/// Returns a note if cells missed their rate.
+/// Returns a note if any cell missed its rate.
 pub(crate) fn missed(results: &Results) -> Option<String> {
     let with_figures =
         || results.cells.iter().filter(|m| !m.cell.is_baseline() && m.ops_per_second.is_some());
@@ -68,7 +68,7 @@ pub(crate) fn missed(results: &Results) -> Option<String> {
     })
 }
 
-/// Returns the verdicts on all curves that have ratios. `interrupted`: the user stopped the run.
+/// Returns the verdicts on all curves that have ratios. `interrupted` is true if the user stopped the run.
 pub(crate) fn verdicts(campaign: &Campaign, cells: &[Measured], interrupted: bool) -> Vec<Verdict> {
     let compared: Vec<&Measured> =
         cells.iter().filter(|m| !m.cell.is_baseline() && m.ratio.is_some()).collect();
@@ -89,7 +89,7 @@ pub(crate) fn verdicts(campaign: &Campaign, cells: &[Measured], interrupted: boo
     all
 }
 
-/// Returns why there are too few passes for an interval whose risk is `risk`, with the remedy.
+/// If there are too few passes for an interval with the risk `risk`, returns the reason and the remedy.
 fn too_few(campaign: &Campaign, interrupted: bool, risk: f64) -> &'static str {
     // The widest interval of n samples misses the median with a chance of 2 / 2^n.
     let needed = (2.0 / risk).log2().ceil() as u32;
@@ -102,7 +102,7 @@ fn too_few(campaign: &Campaign, interrupted: bool, risk: f64) -> &'static str {
     }
 }
 
-/// Returns the points of a modelled device against the CPU published with it, and the name of that CPU.
+/// Returns a modelled device's ratios to the CPU published with it, and the name of that CPU.
 fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Vec<Point>)> {
     let fits =
         curve.op == Op::Copy && curve.direction == Direction::Local && curve.footprint != Footprint::Hot;
@@ -112,7 +112,7 @@ fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Ve
     let point = |m: &&Measured| {
         let (size, mib) = DSA_CPU.points.iter().find(|p| p.0 == m.cell.size)?;
         let ratio = m.bytes_per_second.as_ref()?.times(1.0 / (mib * f64::from(1 << 20)));
-        // A device with its own clock has no noise.
+        // A device with a virtual clock has no noise.
         let class = Class::of(Some((ratio.min, ratio.max)));
         Some(Point { size: *size, ratio: ratio.median, low: Some(ratio.min), high: Some(ratio.max), class })
     };
@@ -120,8 +120,8 @@ fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Ve
     (points.len() >= 3).then_some((DSA_CPU.name, points))
 }
 
-/// Returns true if no cell that differs only in operations for each doorbell has a greater throughput. If
-/// several are equal, the first is the best.
+/// Returns true if no cell that differs only in the operations for each doorbell has a greater throughput. Of
+/// several equal cells, the first is the best.
 pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
     let speed = |m: &Measured| m.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
     let alike = cells.iter().filter(|other| Cell { batch: m.cell.batch, ..other.cell.clone() } == m.cell);
@@ -129,14 +129,14 @@ pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
     best.is_none_or(|best| best.cell == m.cell)
 }
 
-/// Returns the knee of every series with at least three depths. Runs at a rate have none, because their
-/// throughput is given.
+/// Returns the knee of every series with at least three depths. Runs at a rate have no knee, because the rate
+/// sets their throughput.
 pub(crate) fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
     let copies = cells.iter().filter(|m| !m.cell.is_baseline() && m.cell.op == Op::Copy);
     let speeds = copies.filter_map(|m| Some((m, m.bytes_per_second.as_ref()?.median)));
     let speeds = speeds.filter(|_| campaign.rate.is_none());
     let knee = |(cell, of): (Cell, Vec<(&Measured, f64)>)| {
-        // The best number of operations for each doorbell counts.
+        // For each depth, the cell with the best number of operations for each doorbell counts.
         let mut depths: BTreeMap<u32, f64> = BTreeMap::new();
         for (m, speed) in &of {
             let best = depths.entry(m.cell.depth).or_default();

@@ -1,4 +1,4 @@
-//! Verdicts, knees and missed rates of known figures.
+//! Verdicts, knees and missed rates, computed from known figures.
 
 use super::conclusions::*;
 use super::*;
@@ -70,7 +70,7 @@ fn only_the_published_device_is_held_against_the_published_cpu() {
     let [one, two, mut three] = of("sim:profile=dsa");
     three.cell.size = 1000;
     assert_eq!(verdicts(&[one, two, three]).len(), 1, "two sizes say nothing");
-    // The published sizes.
+    // These are the published sizes.
     assert!(DSA_CPU.points.windows(2).all(|p| p[1].0 >= 2 * p[0].0 && p[1].0 <= 4 * p[0].0));
     assert_eq!(DSA_CPU.points[10], (1_048_576, 9_749.0));
 }
@@ -104,7 +104,8 @@ fn series_of_different_cells_have_knees_of_their_own() {
     .concat();
     let found: Vec<_> = knees(&cells).iter().map(|k| (k.depth, k.best, k.bytes_per_second)).collect();
     assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|best| (4, best, best)));
-    // The best of several numbers of operations for each doorbell counts, and 95 % suffice.
+    // At depth 2, only another number of operations for each doorbell reaches 95 % of the best
+    // throughput. That is sufficient.
     let more = [series(1.0, &|_| ()).to_vec(), vec![at(2, 0.95, &|m| m.cell.batch = 2)]].concat();
     assert_eq!(knees(&more)[0].depth, 2);
 }
@@ -149,7 +150,8 @@ fn a_rate_has_no_knee_and_may_be_missed() {
         })
         .to_vec();
     assert_eq!((knees(&series).len(), super::conclusions::knees(&campaign, &series).len()), (1, 0));
-    // A hundred operations on each of two queues. The latency of the last is 5 ms, like that of all.
+    // The cell has a hundred operations on each of two queues. The latency of every operation is 5
+    // ms, also of the last.
     m.cell.queues = 2;
     m.latency.as_mut().expect("measured").p50 = 5_000_000;
     let mut part = |seconds: f64| {
@@ -158,8 +160,8 @@ fn a_rate_has_no_knee_and_may_be_missed() {
     };
     assert_eq!((part(0.099 + 0.005), part(0.1055)), (None, None));
     assert!((part(0.205).expect("missed") - 0.5).abs() < 1e-9);
-    // A growing queue: half of the rate is reached, and the median latency is a quarter of the whole
-    // duration.
+    // In a growing queue, half of the rate is reached, and the median latency is a quarter of the
+    // whole duration.
     let mut of = |samples: &[f64], p50: u64| {
         m.latency.as_mut().expect("measured").p50 = p50;
         m.ops_per_second = crate::verdict::stats::Figures::of(samples.to_vec());
@@ -167,7 +169,7 @@ fn a_rate_has_no_knee_and_may_be_missed() {
     };
     assert!((of(&[1000.0; 60], 3_000_000_000).expect("missed") - 0.5).abs() < 1e-9);
     assert!((of(&[1960.0; 60], 60_000_000).expect("missed") - 0.98).abs() < 1e-9);
-    // The first sample ends late, as all do; another catches up.
+    // The first sample ends late, as all others do, except one that catches up.
     assert_eq!(of(&[1500.0, 2000.0, 2000.0], 30_000_000), None);
     assert_eq!(of(&[2000.0, 1500.0, 3000.0], 5_000_000), None);
     let mut results = crate::results::tests::sample();

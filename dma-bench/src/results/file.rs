@@ -7,12 +7,12 @@ use super::{Results, SCHEMA, VERSION};
 use crate::files::{input, refused};
 use crate::units::printable;
 
-/// Fields whose text appears in tables.
+/// Fields whose texts appear in tables.
 const IN_TABLES: [&str; 8] =
     ["engine", "name", "profile", "load", "direction", "quantity", "against", "source"];
 
-/// Cleans all text of a file, so that terminals, tables and pages show it as it is. This happens once, when
-/// the file is read.
+/// Replaces special characters in all texts of a file, so that terminals, tables and pages can show them
+/// unchanged. This happens once, when the file is read.
 fn clean(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::String(text) => *text = printable(text),
@@ -20,8 +20,8 @@ fn clean(value: &mut serde_json::Value) {
         serde_json::Value::Object(fields) => {
             for (name, value) in fields {
                 clean(value);
-                // Text in a table must not end its column. Names of engines contain no bar, so only files
-                // written by hand change.
+                // A bar in a text would end its column in a table. Names of engines contain no bar, so only
+                // hand-written files are changed.
                 if let (true, serde_json::Value::String(text)) = (IN_TABLES.contains(&name.as_str()), value) {
                     *text = text.replace('|', "\u{a6}");
                 }
@@ -31,7 +31,7 @@ fn clean(value: &mut serde_json::Value) {
     }
 }
 
-/// Returns the JSON Schema of results files, generated from the types that are written.
+/// Returns the JSON Schema of results files, generated from the types that are serialised.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(Results);
     // Serialising cannot fail: all keys are strings.

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use dma::NumaNodes;
 
-/// Properties of the machine that matter to copies.
+/// Properties of the machine that influence copies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
     /// The number of CPUs this process may use.
     pub cpus: usize,
-    /// Flags of the instruction set that matter to copies: `erms`, `fsrm`, `avx512f`, `movdir64b` and so on.
+    /// Flags of the instruction set that influence copies: `erms`, `fsrm`, `avx512f`, `movdir64b` and so on.
     pub flags: Vec<String>,
-    /// The caches of one CPU: level, type, and size as the kernel writes it.
+    /// The caches of one CPU: level, type, and size as the kernel reports it.
     pub caches: Vec<String>,
     /// The NUMA nodes with their CPUs, such as `node0 0-31`; empty if the kernel reports none.
     pub nodes: Vec<String>,
@@ -32,15 +32,15 @@ pub struct Machine {
     pub libc: String,
     /// The architecture, such as `x86_64`.
     pub arch: String,
-    /// The frequency governor, if there is one.
+    /// The frequency governor, if the machine has one.
     pub governor: Option<String>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
-    /// Load average of the minute before the run.
+    /// Load average over the minute before the run.
     pub load: Option<f64>,
 }
 
-/// Flags that are recorded: those of x86 and aarch64 that decide how memory is copied.
+/// Flags that are recorded: the flags of x86 and aarch64 that decide how memory is copied.
 const FLAGS: &str =
     "sse2 avx avx2 avx512f avx512vl erms fsrm movdiri movdir64b enqcmd clwb asimd sve mops atomics";
 
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Returns the size of the last-level cache in bytes; a guess if the kernel reports none.
+    /// Returns the size of the last-level cache in bytes; a default if the kernel reports no cache.
     pub fn last_cache(&self) -> u64 {
         let size = |text: &String| crate::units::size(text.rsplit(' ').next()?).ok();
         self.caches.iter().filter_map(size).max().unwrap_or(32 << 20)

@@ -1,4 +1,4 @@
-//! The results of a run, as the results file has them. The JSON Schema of the file is generated from these
+//! The results of a run. The results file is their JSON form, and its JSON Schema is generated from these
 //! types.
 
 pub(crate) mod conclusions;
@@ -47,13 +47,14 @@ pub struct Results {
     pub interrupted: bool,
     /// Number of cells that were planned, baselines included.
     pub planned: u64,
-    /// The summary: at most 12 statements. Indented statements belong to the one before.
+    /// The summary: at most 12 statements. An indented statement belongs to the last unindented one before
+    /// it.
     pub summary: Vec<String>,
     /// The machine.
     pub machine: Machine,
     /// The campaign, with all defaults filled in.
     pub campaign: Campaign,
-    /// The engines of the run, also those that could not be used.
+    /// The engines of the run, including engines that could not be used.
     pub engines: Vec<Engine>,
     /// All cells that were measured.
     pub cells: Vec<Measured>,
@@ -80,7 +81,7 @@ pub struct Engine {
     pub version: String,
     /// Name and source of the profile, if the device is simulated. Its figures are simulated, not measured.
     pub model: Option<String>,
-    /// Clock of its figures: `real` or `virtual`.
+    /// Clock of the engine's figures: `real` or `virtual`.
     pub clock: String,
     /// Reason why the engine could not be used.
     pub error: Option<String>,
@@ -99,15 +100,15 @@ impl Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// All samples were made.
+    /// All samples were taken.
     Ok,
-    /// The engine failed. Figures are of the samples before, if any.
+    /// The engine failed. Figures are computed from the samples before the failure, if any.
     Failed,
     /// A byte or a result was wrong.
     Wrong,
     /// The engine cannot do the operation.
     Unsupported,
-    /// The user stopped the run. Figures are of the samples before, if any.
+    /// The user stopped the run. Figures are computed from the samples before that, if any.
     Interrupted,
 }
 
@@ -133,11 +134,11 @@ pub struct Measured {
     pub ops_per_second: Option<Figures>,
     /// Bytes a second.
     pub bytes_per_second: Option<Figures>,
-    /// Ratio of operations a second to those of `memcpy` right before and after.
+    /// Ratio of operations a second to `memcpy`'s operations a second right before and after.
     pub ratio: Option<Figures>,
-    /// Latency from submission to completion. At a rate, from when the operation was due.
+    /// Latency from submission to completion. At a rate, it counts from the operation's scheduled time.
     pub latency: Option<Latency>,
-    /// CPU time of the whole process for each operation, in nanoseconds. `null` for a device on its own
+    /// CPU time of the whole process for each operation, in nanoseconds. `null` for a device on a virtual
     /// clock.
     pub cpu_ns_per_op: Option<Figures>,
     /// CPU time of the whole process for 10^9 bytes, in seconds.
@@ -150,16 +151,16 @@ pub struct Measured {
     pub left_out: u64,
     /// Fraction of the time that threads waited for a CPU, in the samples that were kept.
     pub run_delay: f64,
-    /// All operations that were done.
+    /// Number of operations that completed.
     pub ops: u64,
-    /// Operations that were verified.
+    /// Number of operations that were verified.
     pub verified: u64,
     /// Number of passes with undisturbed samples. Samples of one pass are not independent.
     pub passes: u32,
     /// The time series, if one was recorded.
     pub series: Vec<Moment>,
-    /// Seconds after which the throughput was steady, if the campaign ends cells then; `null` if it never
-    /// was.
+    /// Seconds after which the throughput was steady, if the campaign ends cells at that point; `null` if
+    /// it never became steady.
     pub steady_after: Option<f64>,
 }
 
@@ -178,7 +179,7 @@ pub struct Latency {
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
-    /// Longest.
+    /// Longest latency.
     pub max: u64,
 }
 
@@ -196,8 +197,8 @@ impl Latency {
         })
     }
 
-    /// Returns the `value` of a `percentile`, such as 0.999, if enough operations were timed for one to lie
-    /// beyond it. With fewer, the value is just the longest latency.
+    /// Returns the `value` of a `percentile`, such as 0.999, if enough operations were timed that at least
+    /// one lies beyond it. With fewer operations, the value would be the longest latency.
     pub fn known(&self, percentile: f64, value: u64) -> Option<u64> {
         (self.count as f64 * (1.0 - percentile) >= 1.0 - 1e-6).then_some(value)
     }
@@ -208,13 +209,13 @@ impl Latency {
 pub struct Cost {
     /// The engine.
     pub engine: String,
-    /// True if the figures are those of a simulation on this machine.
+    /// True if the figures are of a simulation that runs on this machine.
     pub model: bool,
     /// The step: `open-queue`, `register`, or `deregister`.
     pub what: String,
-    /// Bytes that are registered; 0 for a queue.
+    /// Number of registered bytes; 0 for a queue.
     pub size: u64,
-    /// Its durations, in nanoseconds.
+    /// The durations of the step, in nanoseconds.
     pub time: Latency,
 }
 
@@ -225,22 +226,22 @@ pub struct Moment {
     pub at: f64,
     /// Operations a second in the interval.
     pub ops_per_second: f64,
-    /// Median of the latencies in the interval, in nanoseconds; `null` if none was timed.
+    /// Median of the latencies in the interval, in nanoseconds; `null` if no operation was timed.
     pub p50: Option<u64>,
     /// 99th percentile, in nanoseconds; `null` if fewer than 100 operations were timed.
     pub p99: Option<u64>,
-    /// Longest latency, in nanoseconds; `null` if none was timed.
+    /// Longest latency, in nanoseconds; `null` if no operation was timed.
     pub max: Option<u64>,
     /// Fraction of the interval that threads waited for a CPU.
     pub run_delay: f64,
 }
 
-/// Returns the slowest of consecutive points.
+/// Returns the slowest of these consecutive points.
 pub(crate) fn slowest(part: &[Moment]) -> Option<&Moment> {
     part.iter().min_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second))
 }
 
-/// The smallest depth with 95 % of the best throughput, for one series over the depth.
+/// The smallest depth with 95 % of the best throughput, for one series of cells that differ in the depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
     /// The engine.
@@ -263,12 +264,12 @@ pub struct Knee {
     pub best: f64,
 }
 
-/// A published figure, and the figure of the model.
+/// A published figure, and the corresponding figure of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
     /// The profile.
     pub profile: String,
-    /// Load of the measurement.
+    /// The workload of the measurement.
     pub load: String,
     /// Direction of the bytes.
     pub direction: String,
@@ -276,11 +277,11 @@ pub struct Published {
     pub size: u64,
     /// Name of the figure, with its unit.
     pub quantity: String,
-    /// Figure that was measured on the device, by its source.
+    /// Figure that the source measured on the device.
     pub published: f64,
     /// Figure of the model.
     pub simulated: f64,
-    /// Tolerance of the model, as a fraction.
+    /// Tolerance of the profile, as a fraction.
     pub tolerance: f64,
     /// True if the model is within the tolerance.
     pub holds: bool,
@@ -289,13 +290,13 @@ pub struct Published {
 }
 
 impl Results {
-    /// Returns the engine of that name.
+    /// Returns the engine with this name.
     pub fn engine(&self, name: &str) -> Option<&Engine> {
         self.engines.iter().find(|e| e.name == name)
     }
 
-    /// Returns the cells that did not end well. Cells that only have fewer samples than requested
-    /// are left out, because they are many and alike.
+    /// Returns the cells that failed. Cells that only have fewer samples than requested are left out,
+    /// because there are many of them.
     pub fn troubled(&self) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
     }
@@ -305,7 +306,7 @@ impl Results {
         self.engine(name)?.model.as_deref()
     }
 
-    /// Returns the sources of all models, each once.
+    /// Returns the sources of all models, without duplicates.
     pub fn models(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         for model in self.engines.iter().filter_map(|e| e.model.as_deref()) {
@@ -316,13 +317,13 @@ impl Results {
         all
     }
 
-    /// Returns the point that a cell has in the verdict of its engine against this machine's `memcpy`.
+    /// Returns the point of a cell in its engine's verdict against this machine's `memcpy`.
     pub fn point(&self, cell: &Cell) -> Option<&Point> {
         let curve = Curve::of(cell);
         self.verdicts.iter().find(|v| v.is_here() && v.curve == curve)?.at(cell.size)
     }
 
-    /// Returns the cells with figures: measured ones, or those of `models`.
+    /// Returns the cells with figures: either the measured ones or, with `models`, the cells of models.
     pub fn with_figures(&self, models: bool) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(move |c| c.model == models && c.ops_per_second.is_some())
     }

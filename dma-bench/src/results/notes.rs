@@ -1,21 +1,21 @@
-//! Notes on results: their gaps, and the disturbances of the run.
+//! Notes on results: missing figures, and disturbances of the run.
 
 use super::conclusions::missed;
 use super::{Measured, Results, Status};
 use crate::plan::{Footprint, grouped};
 use crate::units::{bytes, digits, per_second};
 
-/// Fraction of the time spent waiting for a CPU that deserves a note.
+/// A note is given if threads waited for a CPU for more than this fraction of the time.
 const BUSY_RUN_DELAY: f64 = 0.05;
 
 impl Results {
-    /// Returns all notes on the run, without that of an interrupt.
+    /// Returns all notes on the run, except the note on an interrupt.
     pub fn notes(&self) -> Vec<String> {
         let all = [self.at_rate(), self.unsteady(), missed(self), self.cached(), self.limited(), self.busy()];
         all.into_iter().flatten().collect()
     }
 
-    /// Returns the reasons why engines and cells did not end well, each once, with the names of these.
+    /// Returns each reason why engines or cells failed once, with the names of these engines or cells.
     pub fn troubles(&self) -> Vec<(&str, Vec<String>)> {
         let engines = self.engines.iter().filter_map(|e| Some((e.error.as_deref()?, e.name.clone())));
         let cells = self.troubled().map(|m| (m.message.as_deref().unwrap_or_default(), m.cell.to_string()));
@@ -41,7 +41,8 @@ impl Results {
         })
     }
 
-    /// Returns how many cells were never begun, if any.
+    /// Returns the number of cells that were never begun, such as `18 of 33`; `None` if all were
+    /// begun.
     pub fn not_begun(&self) -> Option<String> {
         let (planned, begun) = (self.planned, self.cells.len() as u64);
         (planned > begun).then(|| format!("{} of {planned}", planned - begun))
@@ -59,7 +60,7 @@ impl Results {
         })
     }
 
-    /// Returns a note if the time limit ended the passes.
+    /// Returns a note if the time limit ended the run before the last pass.
     pub fn limited(&self) -> Option<String> {
         let of = self.campaign.planned_passes();
         let limit = self.campaign.limit.filter(|limit| !self.interrupted && self.seconds >= *limit)?;
@@ -87,7 +88,7 @@ impl Results {
         })
     }
 
-    /// Returns a note on throughputs at a given rate.
+    /// Returns a note on throughputs of a run at a rate.
     pub fn at_rate(&self) -> Option<String> {
         let rate = self.campaign.rate?;
         Some(format!(
@@ -97,7 +98,8 @@ impl Results {
         ))
     }
 
-    /// Returns a note if threads waited for a CPU, with the number of cells and the worst of them.
+    /// Returns a note if threads waited for a CPU, with the number of affected cells and the worst of
+    /// them.
     pub fn busy(&self) -> Option<String> {
         let measured =
             self.cells.iter().filter(|m| m.ops_per_second.is_some() && m.run_delay > BUSY_RUN_DELAY);
@@ -116,7 +118,7 @@ impl Results {
 /// Maximum number of names that a text lists.
 const MAX_NAMES: usize = 4;
 
-/// Lists names; of many, the first ones and the number of all others.
+/// Lists names. If there are many, lists the first ones and the number of the others.
 pub(crate) fn several(names: &[String]) -> String {
     match names.len().checked_sub(MAX_NAMES) {
         None | Some(0) => names.join(", "),

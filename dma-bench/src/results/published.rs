@@ -1,4 +1,4 @@
-//! Models against published figures. Nothing in this table was measured here.
+//! Models compared with published figures. No figure in this table was measured on this machine.
 
 use dma::EngineName;
 use dma::sim::SimOptions;
@@ -10,7 +10,7 @@ use crate::results::Published;
 /// The profiles of devices with published figures.
 pub(crate) const PUBLISHED: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
 
-/// Returns the profile of a simulated engine with all options of the profile and the device's own clock;
+/// Returns the profile of a simulated engine with unchanged options of the profile and a virtual clock;
 /// `None` for every other engine.
 pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
     let name: EngineName = engine.parse().ok()?;
@@ -22,8 +22,8 @@ pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
     PUBLISHED.into_iter().find(|name| as_published && *name == options.profile.name)
 }
 
-/// Compares the profiles of simulated engines with all figures that were published for their devices, each
-/// profile once. Engines with changed options are left out.
+/// Compares each profile of the simulated engines once with all figures that were published for its
+/// device. Engines with changed options are left out.
 pub(crate) fn compare(engines: &[String]) -> Vec<Published> {
     let mut profiles: Vec<&str> = Vec::new();
     for engine in engines {
@@ -32,7 +32,8 @@ pub(crate) fn compare(engines: &[String]) -> Vec<Published> {
     profiles.into_iter().flat_map(of).collect()
 }
 
-/// Compares one profile with its published figures. Returns nothing for a profile without any.
+/// Compares one profile with its published figures. Returns an empty list for a profile without published
+/// figures.
 pub(crate) fn of(profile: &str) -> Vec<Published> {
     let rows = published::compare(profile).unwrap_or_default();
     rows.into_iter()

@@ -1,9 +1,9 @@
-//! Saved results: kept under a name in the user's data folder.
+//! Saved results: files in the user's data folder, each under a name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the folder of saved results.
+/// Returns the folder that contains saved results.
 fn folder() -> Result<PathBuf, String> {
     let named = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -23,7 +23,8 @@ pub(crate) fn file(name: &str) -> Result<PathBuf, String> {
     Ok(folder()?.join(format!("{name}.json")))
 }
 
-/// Returns the file of results that a user names: a file, or else results that are saved under this name.
+/// Returns the results file that a user names: the file at this path, or else the results that are saved
+/// under this name.
 pub(crate) fn find(path: &Path) -> Result<PathBuf, String> {
     let name = path.to_str().filter(|_| !path.exists());
     match name.and_then(|name| file(name).ok()) {

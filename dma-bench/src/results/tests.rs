@@ -1,4 +1,4 @@
-//! Results for tests of other modules; reading of results, and notes on them.
+//! Sample results for tests of other modules, and tests of reading results and of notes.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::files::write_file;
 use crate::plan::{Direction, Op};
 
-/// Returns results with a cell of each kind.
+/// Returns results with cells of each kind.
 pub(crate) fn sample() -> Results {
     let mut cells = Vec::new();
     for (engine, model, speed, status) in [

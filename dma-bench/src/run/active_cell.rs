@@ -11,16 +11,17 @@ use crate::plan::{Campaign, Cell};
 use crate::results::{Latency, Measured, Moment, Status};
 use crate::verdict::stats::{Figures, median};
 
-/// Samples that a simulated device runs. Later ones repeat the last, because they hardly differ.
+/// Number of samples that a simulated device runs. Later samples copy the last one, because they would
+/// hardly differ.
 const MODEL_SAMPLES: usize = 3;
 
 /// The state of a cell that is being measured.
 pub(crate) struct ActiveCell {
     pub(crate) cell: Cell,
     pub(crate) model: bool,
-    /// True if its time is a simulated device's own.
+    /// True if the cell's time is that of a simulated device's virtual clock.
     pub(crate) virtual_clock: bool,
-    /// Its open queues. They stay open between passes only for engines that learn.
+    /// The cell's open queues. They stay open between passes only for engines that tune themselves.
     pub(crate) workers: Vec<Worker>,
     /// Value of `Engines::reopened` when the queues were opened.
     pub(crate) reopened: u32,
@@ -31,15 +32,15 @@ pub(crate) struct ActiveCell {
     samples: Vec<Sample>,
     pub(crate) latency: Histogram<u64>,
     pub(crate) series: Vec<Moment>,
-    /// Seconds after which the throughput was steady, if it was asked for.
+    /// Seconds after which the throughput was steady, if the campaign asks for it.
     pub(crate) steady_after: Option<f64>,
     ops: u64,
     polls: u64,
     doorbells: u64,
     verified: u64,
-    /// The user stopped the cell in the middle of a sample.
+    /// True if the user stopped the cell in the middle of a sample.
     pub(crate) interrupted: bool,
-    /// The observer knows that no more samples follow.
+    /// True if the observer has been told that no more samples follow.
     pub(crate) given_up: bool,
 }
 
@@ -67,8 +68,8 @@ impl ActiveCell {
         }
     }
 
-    /// Runs all queues for one sample, and counts its operations. Returns `None` if the cell has failed, now
-    /// or before.
+    /// Runs all queues for one sample, and counts its operations. Returns `None` if the cell has failed, in
+    /// this sample or earlier.
     pub(crate) fn run_queues(&mut self, extent: Extent, rate: Option<Rate>) -> Option<QueuesRun> {
         if self.error.is_some() {
             return None;
@@ -107,7 +108,7 @@ impl ActiveCell {
     }
 
     /// Takes all samples at the campaign's rate. A run that the user stopped before the end of its first
-    /// sample counts as one.
+    /// sample counts as one sample.
     pub(crate) fn take_samples_at_rate(&mut self, campaign: &Campaign) -> Vec<Sample> {
         let Some(ops_per_second) = campaign.rate else { return Vec::new() };
         let ops_per_sample = self.extent.ops;
@@ -122,7 +123,7 @@ impl ActiveCell {
         run.samples_at_rate
     }
 
-    /// Adds the verified operations of samples that are not timed.
+    /// Adds the number of verified operations of untimed samples.
     pub(crate) fn count_verified(&mut self, counts: &[Counts]) {
         self.verified += counts.iter().map(|c| c.verified).sum::<u64>();
     }
@@ -141,7 +142,8 @@ impl ActiveCell {
         self.samples.push(sample);
     }
 
-    /// Forgets all samples but the last, whose latencies these are.
+    /// Drops all samples except the last ones, as many as there are `latencies`, and replaces the latencies
+    /// by these.
     pub(crate) fn keep_last<'a>(&mut self, latencies: impl ExactSizeIterator<Item = &'a Histogram<u64>>) {
         self.samples.drain(..self.samples.len().saturating_sub(latencies.len()));
         self.latency.reset();
@@ -161,14 +163,14 @@ impl ActiveCell {
         self.samples.iter().filter(|s| s.is_undisturbed()).count()
     }
 
-    /// Returns the sample of a simulated device that is repeated for all later ones, once it has run
+    /// Returns the sample of a simulated device that stands for all later samples, once the device has run
     /// [`MODEL_SAMPLES`].
     pub(crate) fn repeated(&self) -> Option<Sample> {
         let last = self.samples.get(MODEL_SAMPLES - 1).filter(|_| self.virtual_clock)?;
         Some(Sample { run_delay: 0.0, ..*last })
     }
 
-    /// Ends a pass. With `stay` the queues stay open for the next one, unless the cell has failed.
+    /// Ends a pass. With `stay`, the queues stay open for the next pass, unless the cell has failed.
     pub(crate) fn end_pass(&mut self, stay: bool) {
         for worker in &mut self.workers {
             // A histogram without bounds takes every value.
@@ -186,7 +188,7 @@ impl ActiveCell {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        // The baseline has a sample beside each of an engine's, and some engines may fail.
+        // The number of the baseline's samples depends on the engines', some of which may fail.
         let all =
             self.samples.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
         !self.samples.is_empty() && all && !self.interrupted
@@ -210,7 +212,8 @@ impl ActiveCell {
         let undisturbed: Vec<&Sample> = self.samples.iter().filter(|s| s.is_undisturbed()).collect();
         // Figures of wrong copies are dropped.
         let samples: &[Sample] = if status == Status::Wrong { &[] } else { &kept };
-        // Nothing disturbs a simulated device, so its samples are the first ones. Later ones are repeated.
+        // A simulated device cannot be disturbed. Only its first samples count, because the later ones are
+        // copies.
         let rates: Vec<f64> = match self.virtual_clock && status != Status::Wrong {
             true => self.samples.iter().take(MODEL_SAMPLES).map(|s| s.rate).collect(),
             false => samples.iter().map(|s| s.rate).collect(),

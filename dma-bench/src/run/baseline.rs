@@ -1,4 +1,5 @@
-//! [`Baseline`]: `memcpy` before, between and after samples of engines, warmed up and timed like them.
+//! [`Baseline`]: runs `memcpy` before, between and after samples of engines. It is warmed up and timed like
+//! an engine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,10 +17,10 @@ use super::{cpu_time, queues};
 use crate::interrupt;
 use crate::plan::Op;
 
-/// Samples of the baseline before each run at a rate, and also after it.
+/// Number of samples of the baseline before, and again after, each run at a rate.
 const SAMPLES_BESIDE_RATE: u32 = 5;
 
-/// The baseline of all groups, one after another.
+/// The baseline, which serves one group after another.
 pub(super) struct Baseline {
     /// The engine that allocates the memory.
     engine: Arc<dyn DmaEngine>,
@@ -27,7 +28,7 @@ pub(super) struct Baseline {
     nodes: Option<(u32, u32)>,
     /// The memory: for comparisons at index 1, for all other operations at 0.
     memory: [Option<Memcpy>; 2],
-    /// Positions of the buffers in this pass; `None` before the first.
+    /// Positions of the buffers in this pass; `None` before the first pass.
     layout: Option<Layout>,
     /// The next buffer.
     next: usize,
@@ -39,8 +40,8 @@ impl Baseline {
     }
 
     /// Begins a pass over a group: moves the buffers to `layout` within `bytes` of memory on each side, warms
-    /// `base` up, and sets how many operations a sample takes. `settled`: it was warmed up in an earlier
-    /// pass.
+    /// `base` up, and sets how many operations a sample takes. `settled` is true if it was warmed up in an
+    /// earlier pass.
     pub(super) fn begin_pass(
         &mut self,
         base: &mut ActiveCell,
@@ -71,8 +72,8 @@ impl Baseline {
         Ok(())
     }
 
-    /// Takes a sample of the baseline on one of `cpus`, and compares the first `compare` bytes of it. Returns
-    /// `None` if it failed or was stopped before an operation ended.
+    /// Takes a sample of the baseline on one of `cpus`, and compares the first `compare` bytes that it
+    /// copied. Returns `None` if the sample failed or was stopped before an operation ended.
     pub(super) fn sample(
         &mut self,
         base: &mut ActiveCell,
@@ -84,7 +85,7 @@ impl Baseline {
         let memcpy = memcpy.filter(|_| base.error.is_none())?;
         let layout = self.layout.as_ref()?;
         let _pinned = Pinned::to(cpus, 0);
-        // Threads that wait for this CPU run now instead of during the sample.
+        // Let threads that wait for this CPU run now, so that they do not run during the sample.
         std::thread::yield_now();
         let (before, begun) = (cpu_time::run_delay(), Instant::now());
         let extent = Extent { compare, ..base.extent };

@@ -1,5 +1,5 @@
-//! [`Calibration`]: warms a cell up, and sets how many operations a sample has, how many run before its clock
-//! starts, and how many samples there are.
+//! [`Calibration`]: warms a cell up, and sets the number of samples, of operations in a sample, and of
+//! operations before the sample's clock starts.
 
 use std::time::Instant;
 
@@ -9,33 +9,32 @@ use super::queues;
 use crate::interrupt;
 use crate::plan::{Campaign, Cell, Footprint, Verify};
 
-/// Maximum time that reading the clock may take, as a fraction.
+/// Maximum fraction of the time that reading the clock may take.
 const MAX_CLOCK_SHARE: f64 = 0.005;
-/// Operations of a sample that run before its clock starts, as a fraction. They evict what the sample before
-/// has left in the caches.
+/// Operations that run before a sample's clock starts, as a fraction of its operations. They evict the
+/// previous sample's data from the caches.
 const WARM_OPS_SHARE: f64 = 0.2;
 /// Maximum time of these operations, in seconds.
 const MAX_WARM_OPS_SECONDS: f64 = 0.01;
-/// Up to this many bytes, all hot buffers are used once before the clock starts: they fit into a core's own
-/// caches.
+/// Up to this number of bytes, all hot buffers are used once before the clock starts.
 const MAX_WARM_BYTES: u64 = 4 << 20;
-/// Hot buffers of more bytes than this, sources and destinations together, exceed a core's own caches.
+/// Hot buffers with more bytes than this, counting sources and destinations, exceed a core's private caches.
 const CORE_CACHE_BYTES: u64 = 1 << 20;
-/// Maximum share of a warm-up that counts as waiting for a CPU, so that the warm-up ends.
+/// Maximum share of a warm-up that counts as waiting for a CPU. The limit ensures that the warm-up ends.
 const MAX_RUN_DELAY: f64 = 0.99;
 /// Minimum warm-up of a cell in each pass, in seconds, unless the campaign's whole warm-up is shorter.
 const MIN_WARM_UP: f64 = 0.000_5;
 /// Warm-up in seconds of a cell that has settled in an earlier pass: `memcpy`, devices, and queues that
-/// stayed open. Only caches have to be warm.
+/// stayed open. Only the caches have to be warmed again.
 const SETTLED_WARM_UP: f64 = 0.001;
 /// Warm-up in seconds of hot buffers in a shared cache, which takes longer to fill. Source: `memcpy` of 4 MiB
 /// on a Zen 3 had 20 to 23 GB/s after 0.5 ms, 25 to 26 after 2 ms, 24 to 27 after 4 ms and 27 to 29 after 8
 /// ms.
 const SHARED_CACHE_WARM_UP: f64 = 0.004;
-/// Compare the first sample of a cell thoroughly in one in this many passes.
+/// In one of this number of passes, the first sample of a cell is compared thoroughly.
 const COMPARE_EVERY: u32 = 4;
 
-/// Decides on the extent of samples.
+/// Sets the extent of samples.
 #[derive(Debug)]
 pub(super) struct Calibration<'a> {
     campaign: &'a Campaign,
@@ -48,8 +47,8 @@ impl<'a> Calibration<'a> {
         Self { campaign, clock_ns: clock_cost() }
     }
 
-    /// Warms a cell up, and sets the operations of a sample and the number of samples. `settled`: it was
-    /// warmed up in an earlier pass.
+    /// Warms a cell up, and sets the operations of a sample and the number of samples. `settled` is true if
+    /// the cell was warmed up in an earlier pass.
     pub(super) fn warm_up(&self, cell: &mut ActiveCell, pass: u32, settled: bool) -> Result<(), CellError> {
         let (depth, batch) = (u64::from(cell.cell.depth), u64::from(cell.cell.batch));
         let compare = compared_bytes(pass);
@@ -57,8 +56,8 @@ impl<'a> Calibration<'a> {
         if fresh {
             cell.wanted = self.campaign.samples;
         }
-        // A simulated device whose samples are repeated from memory does not run, so there is nothing to
-        // compare.
+        // A simulated device whose samples are copies of earlier ones does not run, so no bytes can be
+        // compared.
         let much = compare == COMPARE_MUCH;
         if much && self.campaign.verify == Verify::Sample && cell.repeated().is_none() {
             check_some(cell)?;
@@ -82,7 +81,8 @@ impl<'a> Calibration<'a> {
             Some(rate) => ((seconds * rate) as u64).max(1),
             None => ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch),
         });
-        // The baseline does the same. A schedule begins with its first operation.
+        // The baseline also runs operations before its clock starts. A schedule begins with its first
+        // operation, so a run at a rate has none.
         let warm = match self.campaign.rate {
             Some(_) => 0,
             None => warm_ops(&cell.cell, ops, per_op, depth).next_multiple_of(batch),
@@ -96,14 +96,15 @@ impl<'a> Calibration<'a> {
         Ok(())
     }
 
-    /// Returns the warm-up of a cell in this pass, in seconds. `settled`: it was warmed up in an earlier one.
+    /// Returns the warm-up of a cell in this pass, in seconds. `settled` is true if the cell was warmed up in
+    /// an earlier pass.
     pub(super) fn seconds(&self, cell: &Cell, settled: bool) -> f64 {
         let again = if is_in_shared_cache(cell) { SHARED_CACHE_WARM_UP } else { SETTLED_WARM_UP };
         let whole = warm_up_of_pass(self.campaign);
         if settled { whole.min(again) } else { whole }
     }
 
-    /// Returns the extent of a sample of the baseline, one of whose operations takes `per_op` seconds.
+    /// Returns the extent of a sample of the baseline, if one operation takes `per_op` seconds.
     pub(super) fn baseline_extent(&self, cell: &Cell, per_op: f64) -> Extent {
         // A count or a rate sets the length of the engine's samples. The baseline's samples stay short.
         let own = self.campaign.count.is_some() || self.campaign.rate.is_some();
@@ -120,7 +121,8 @@ impl<'a> Calibration<'a> {
         let (mut ops, mut spent, mut per_op) = (depth, 0.0, f64::INFINITY);
         while spent < least.max(1e-9) && !interrupt::stopped() {
             let run = queues::run(&mut cell.workers, Extent::untimed(ops), None)?;
-            // The time of other threads is subtracted, because on a busy machine they get most of it.
+            // The time that other threads ran is subtracted, because on a busy machine it is most of the
+            // elapsed time.
             let seconds = run.ops_and_ns().1 as f64 * 1e-9;
             spent += seconds * (1.0 - run.run_delay.min(MAX_RUN_DELAY));
             // The shortest time is used, because other load can only add to it.
@@ -136,14 +138,15 @@ impl<'a> Calibration<'a> {
         let least = warm_up_of_pass(self.campaign);
         let ops = (rate * least) as u64;
         if least > 0.0 {
-            // If no operation is due in that time, one runs at once.
+            // If no operation is scheduled in that time, one runs at once.
             let rate = (ops > 0).then_some(Rate { ops_per_second: rate, ops_per_sample: ops });
             queues::run(&mut cell.workers, Extent::untimed(ops.max(1)), rate)?;
         }
         Ok(1.0 / rate)
     }
 
-    /// Returns n, so that timing one in n doorbells of `ns` nanoseconds each keeps to [`MAX_CLOCK_SHARE`].
+    /// Returns n, so that timing one of n doorbells, each of which takes `ns` nanoseconds, stays within
+    /// [`MAX_CLOCK_SHARE`].
     fn timed_every(&self, ns: f64) -> u64 {
         ((2.0 * self.clock_ns / (MAX_CLOCK_SHARE * ns.max(1.0))).ceil() as u64).max(1)
     }
@@ -160,8 +163,8 @@ pub(super) fn warm_up_of_pass(campaign: &Campaign) -> f64 {
     (all / f64::from(campaign.planned_passes())).max(MIN_WARM_UP.min(all))
 }
 
-/// Runs a short sample in which every operation is compared before its buffer is used again. In timed samples
-/// only the last one of each buffer can be compared.
+/// Runs a short sample in which every operation is compared before its buffer is used again. In timed
+/// samples, only the last operation on each buffer can be compared.
 fn check_some(cell: &mut ActiveCell) -> Result<(), CellError> {
     let ops = (COMPARE_MUCH as u64 / cell.cell.size.max(1)).clamp(1, MAX_COMPARED_OPS as u64);
     let extent = Extent { compare: 0, compare_each: true, ..Extent::untimed(ops) };
@@ -170,21 +173,22 @@ fn check_some(cell: &mut ActiveCell) -> Result<(), CellError> {
     Ok(())
 }
 
-/// Returns the operations of a simulated device in a sample: fewer for long ones, whose simulation takes this
-/// machine long.
+/// Returns the number of operations in a simulated device's sample. Long operations get fewer, because their
+/// simulation takes long.
 pub(super) fn model_ops(size: u64) -> u64 {
     const MAX_OPS: u64 = 128;
     const MAX_BYTES: u64 = 64 << 20;
     (MAX_BYTES / size.max(1)).clamp(MAX_OPS / 4, MAX_OPS)
 }
 
-/// Returns true if the buffers of a cell belong in a cache that cores share.
+/// Returns true if a cell's hot buffers exceed a core's private caches, so that they are in a cache that
+/// cores share.
 pub(super) fn is_in_shared_cache(cell: &Cell) -> bool {
     let bytes = 2 * u64::from(cell.depth) * u64::from(cell.queues) * cell.size;
     cell.footprint == Footprint::Hot && bytes > CORE_CACHE_BYTES
 }
 
-/// Returns the operations of a sample that run before its clock starts. `per_op` is in seconds.
+/// Returns the number of operations that run before a sample's clock starts. `per_op` is in seconds.
 fn warm_ops(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
     let some = (ops as f64 * WARM_OPS_SHARE).min(MAX_WARM_OPS_SECONDS / per_op.max(1e-9)) as u64;
     let small = 2 * buffers * cell.size <= MAX_WARM_BYTES;

@@ -1,4 +1,4 @@
-//! [`Contender`]: an engine of a run, with the clock of its figures.
+//! [`Contender`]: an engine of a run, with the clock that times it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ pub struct Contender {
     pub name: String,
     pub engine: Arc<dyn DmaEngine>,
     pub clock: Clock,
-    /// Its operations take next to no time, because the profile models no device.
+    /// True if its operations take almost no time, because the profile models no device.
     pub timeless: bool,
 }
 
 /// A clock: the computer's, or that of a simulated device.
 #[derive(Clone)]
 pub enum Clock {
-    /// The computer's clock, from this moment on.
+    /// The computer's clock, counted from this moment.
     Real(Instant),
     /// The device's own clock, which polling advances.
     Virtual(Arc<SimEngine>),
@@ -37,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// Returns true if it is a simulated device's own clock.
+    /// Returns true if this is a simulated device's virtual clock.
     pub fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual(_))
     }
@@ -56,8 +56,7 @@ impl fmt::Debug for Clock {
 }
 
 impl Contender {
-    /// Opens an engine by name, as [`dma::open`] does. A simulated one is opened so that its clock can be
-    /// read.
+    /// Opens an engine by name, as [`dma::open`] does. The clock of a simulated engine can then be read.
     pub fn open(name: &str) -> Result<Self> {
         let named = |e: Error| e.with_operation(format!("open engine `{name}`"));
         let parsed: EngineName = name.parse()?;
@@ -85,7 +84,7 @@ impl Contender {
         Ok(Self { name: name.to_owned(), engine, clock, timeless: false })
     }
 
-    /// Returns true if its figures are a model's.
+    /// Returns true if the engine is a model.
     pub fn is_model(&self) -> bool {
         self.engine.info().model.is_some()
     }

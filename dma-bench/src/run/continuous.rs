@@ -16,9 +16,10 @@ use crate::verdict::stats::median;
 /// Default interval of a soak test's time series, in seconds.
 const DEFAULT_INTERVAL: f64 = 1.0;
 
-/// A steady state is one of this many groups of consecutive intervals.
+/// Number of consecutive groups of intervals that must agree in a steady state.
 const STEADY_GROUPS: usize = 4;
-/// Intervals of each group. Its median is that of the group, so that single slow intervals do not count.
+/// Number of intervals in a group. The median represents the group, so single slow intervals do not
+/// count.
 const STEADY_GROUP: usize = 5;
 
 /// Runs each cell once without a break. Returns the results, and true if the user stopped the run.
@@ -69,7 +70,7 @@ fn take_series(
         ops_per_second,
         ops_per_sample: ((ops_per_second * interval) as u64).max(1),
     });
-    // Operations of an interval; at first an estimate from the warm-up.
+    // Number of operations in an interval. The first value is an estimate from the warm-up.
     let mut ops = match rate {
         Some(rate) => rate.ops_per_sample,
         None if cell.virtual_clock => cell.extent.ops,
@@ -109,7 +110,8 @@ fn take_series(
             return;
         }
         if rate.is_none() {
-            // Limited by the time of this machine as well: a simulated device's clock may be much faster.
+            // The real time of an interval is limited as well, because simulating it may take much
+            // longer than the simulated time.
             let here = interval / sample_begun.elapsed().as_secs_f64().max(1e-6);
             ops = whole(ops as f64 * (interval / seconds).min(here).min(100.0));
         }
@@ -158,7 +160,7 @@ mod tests {
         let flat = |n: usize| (0..n).map(|i| 100.0 + (i % 3) as f64);
         assert!(!is_steady(&series(flat(19)), 0.02), "too few intervals");
         assert!(is_steady(&series(flat(20)), 0.02));
-        // A drift of 0.5 % in each interval is one of 7.5 % between the first and the last group.
+        // A drift of 0.5 % in each interval is a drift of 7.5 % between the first and the last group.
         assert!(!is_steady(&series((0..40).map(|i| 100.0 * 1.005_f64.powi(i))), 0.02));
         assert!(!is_steady(&series(flat(15).chain([120.0; 5])), 0.02), "a jump");
         let slow_once = flat(20).enumerate().map(|(i, rate)| if i == 7 { 1.0 } else { rate });

@@ -14,10 +14,11 @@ use crate::run::drive::histogram;
 const REGISTERED_SIZES: [usize; 3] = [4 << 10, 1 << 20, 16 << 20];
 /// Maximum number of measurements of each cost.
 const MAX_MEASUREMENTS: u32 = 100;
-/// The longest time for the measurements of each cost.
+/// Time limit for the measurements of each cost.
 const MAX_TIME: Duration = Duration::from_millis(60);
 
-/// Returns the costs of engines on the computer's clock. A step that the engine refuses has no row.
+/// Returns the set-up costs of the engines that run on the computer's clock. A step that the engine
+/// refuses has no row.
 pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
     let mut all = Vec::new();
     for contender in contenders.iter().filter(|c| !c.clock.is_virtual()) {
@@ -36,7 +37,7 @@ pub(crate) fn costs(contenders: &[Contender]) -> Vec<Cost> {
     all
 }
 
-/// Repeats a measurement, which adds to histograms, as long as there is time and it succeeds.
+/// Repeats a measurement, which adds to histograms, until the time is over or it fails.
 fn repeat(mut once: impl FnMut() -> dma::Result<()>) {
     let begun = Instant::now();
     for number in 0..MAX_MEASUREMENTS {
@@ -61,8 +62,8 @@ fn opening(contender: &Contender) -> Histogram<u64> {
     times
 }
 
-/// Measures how long it takes to allocate and register memory of `size` bytes, and to free it. Page
-/// faults of the allocation are part of the first.
+/// Measures the time to allocate and register memory of `size` bytes, and the time to free it. The
+/// first time includes the page faults of the allocation.
 fn registering(contender: &Contender, size: usize) -> (Histogram<u64>, Histogram<u64>) {
     let (mut register, mut deregister) = (histogram(), histogram());
     repeat(|| {

@@ -1,5 +1,4 @@
-//! CPU time of this process and its threads, and the time that threads waited for a CPU (run delay), which a
-//! busy machine has taken.
+//! CPU time of this process and its threads, and the time that its threads waited for a CPU (run delay).
 #![expect(unsafe_code, reason = "the clock of another thread has no safe wrapper among our dependencies")]
 
 use std::fs;
@@ -20,12 +19,13 @@ pub(crate) fn of_thread() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
-/// Returns the nanoseconds that the calling thread has waited for a CPU; 0 if the kernel does not count them.
+/// Returns the nanoseconds that the calling thread has waited for a CPU; 0 if the kernel does not count this
+/// time.
 pub(crate) fn run_delay() -> u64 {
     run_delay_in(Path::new("/proc/thread-self/schedstat"))
 }
 
-/// Returns the IDs of this process's threads, and the nanoseconds that they have waited for a CPU, together.
+/// Returns the IDs of this process's threads, and the sum of the nanoseconds that they have waited for a CPU.
 pub(crate) fn threads() -> (Vec<u32>, u64) {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     tasks.fold((Vec::new(), 0), |(mut ids, delay), task| {
@@ -34,20 +34,20 @@ pub(crate) fn threads() -> (Vec<u32>, u64) {
     })
 }
 
-/// Reads the time of waiting: the second field of schedstat (Linux,
+/// Reads the time spent waiting for a CPU: the second field of schedstat (Linux,
 /// Documentation/scheduler/sched-stats.rst).
 fn run_delay_in(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// Reads the clock of a thread of this process, if there is such a thread, so that the kernel adds its time.
+/// Reads the clock of a thread of this process, if the thread exists, so that the kernel adds its time.
 fn bring_up_to_date(thread: u32) {
-    // The clock of a thread as pthread_getcpuclockid(3) makes it: the inverted number, and three bits for
-    // "one thread, as scheduled".
+    // The ID of a thread's clock, as pthread_getcpuclockid(3) computes it: the inverted thread ID, and three
+    // bits that mean "one thread, scheduler time".
     let clock = (!(thread as libc::clockid_t) << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to `time` alone. For a clock that does not exist it returns an error.
+    // SAFETY: the call writes only to `time`. For a clock that does not exist, it returns an error.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
 }
 
@@ -64,9 +64,9 @@ mod tests {
 
     use super::*;
 
-    /// Steps of the busy loop.
+    /// Number of steps of the busy loop.
     const STEPS: u32 = 40;
-    /// Minimum duration of these steps in nanoseconds.
+    /// Minimum total duration of these steps in nanoseconds.
     const LEAST: f64 = 10e3;
 
     /// Keeps this core busy for some microseconds.
@@ -87,7 +87,7 @@ mod tests {
             });
             let (mut counted, mut ran) = (0, 0);
             let until = Instant::now() + Duration::from_secs(60);
-            // Counts the steps shorter than a tick in which the other thread ran.
+            // Counts the steps in which the other thread's time advanced by less than a tick.
             while ran < 50 && Instant::now() < until {
                 let id = id.load(Ordering::Acquire);
                 let (all, own) = (of_process(&[id]), of_thread());
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn waiting_is_counted() {
         let thread = run_delay();
-        // More threads than CPUs: some wait.
+        // With more threads than CPUs, some threads wait.
         let many = 4 * std::thread::available_parallelism().map_or(1, usize::from);
         let all: u64 = std::thread::scope(|scope| {
             let spin = || {
@@ -131,7 +131,7 @@ mod tests {
         });
         let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
         assert_eq!(all > 0, counted, "{all} ns");
-        // The sum over the process does go down, when a thread of another test ends.
+        // The process's sum can decrease: the time of another test's thread is lost when that thread ends.
         assert!(run_delay() >= thread, "it never goes down");
         assert!(!counted || !threads().0.is_empty());
     }

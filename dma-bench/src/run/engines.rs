@@ -1,4 +1,5 @@
-//! [`Engines`]: the engines of a run, their memory and their queues. An engine that fails is opened again.
+//! [`Engines`]: the engines of a run, their memory and their queues. An engine that has failed is opened
+//! again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use super::layout::{Layout, Position};
 use super::memory::{Memory, Owner};
 use crate::plan::{Campaign, Cell, Direction, Group, Op, Peer};
 
-/// Extra memory of each side, in bytes, so that buffers can move from pass to pass.
+/// Extra memory on each side, in bytes, in which buffers move from pass to pass.
 const MOVING_SPACE: usize = 16 << 20;
-/// Maximum cold memory of simulated devices, in bytes. They have no caches to exceed.
+/// Maximum cold memory of simulated devices, in bytes. More is not needed, because they have no caches.
 const MAX_MODEL_FOOTPRINT: usize = 16 << 20;
 /// Maximum number of queues of the CPU engine that stay open between passes.
 const MAX_OPEN_QUEUES: u64 = 64;
@@ -23,8 +24,8 @@ const MAX_OPEN_QUEUES: u64 = 64;
 pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
     sim:profile=dsa, or its times, as in sim:latency=1us,bandwidth=10GiB";
 
-/// Kind of memory that cells can share: its direction, and true for comparisons, which need equal bytes on
-/// both sides.
+/// Kind of memory that cells can share: its direction, and true if it is for comparisons, which need equal
+/// bytes on both sides.
 type MemoryKind = (Direction, bool);
 
 /// Returns the kinds of memory of a cell, one for each direction that is measured at once.
@@ -43,7 +44,7 @@ pub(crate) struct Engines<'a> {
     contenders: Vec<Contender>,
     pub(super) groups: Vec<Group>,
     memories: BTreeMap<(String, MemoryKind), Memory>,
-    /// The number of times that an engine was opened again.
+    /// Number of times that any engine was opened again.
     reopened: u32,
 }
 
@@ -61,18 +62,18 @@ impl<'a> Engines<'a> {
         self.contenders.iter().find(|c| c.name == cell.engine)
     }
 
-    /// Returns the bytes of cold memory that the baseline copies from.
+    /// Returns the number of bytes of cold memory that the baseline copies from.
     fn footprint(&self) -> usize {
         self.campaign.footprint.unwrap_or(0) as usize
     }
 
-    /// Returns the bytes of cold memory that an engine copies from.
+    /// Returns the number of bytes of cold memory that an engine copies from.
     fn footprint_of(&self, contender: &Contender) -> usize {
         let footprint = self.footprint();
         if contender.clock.is_virtual() { footprint.min(MAX_MODEL_FOOTPRINT) } else { footprint }
     }
 
-    /// Returns the bytes that an engine needs on each side of a kind of memory.
+    /// Returns the number of bytes of a kind of memory that an engine needs on each side.
     fn needs(&self, contender: &Contender, of: MemoryKind) -> usize {
         let footprint = self.footprint_of(contender);
         let cells = self.groups.iter().flat_map(|g| &g.cells);
@@ -88,8 +89,8 @@ impl<'a> Engines<'a> {
             .unwrap_or(0)
     }
 
-    /// Returns an engine's memory of a kind, and allocates it first if need be. Push and pull have a peer's
-    /// memory on one side.
+    /// Returns an engine's memory of a kind, which is allocated if it does not exist. For push and pull, one
+    /// side is a peer's memory.
     fn memory(&mut self, contender: &Contender, of: MemoryKind) -> Result<Memory, CellError> {
         let (direction, alike) = of;
         let key = (contender.name.clone(), of);
@@ -119,7 +120,7 @@ impl<'a> Engines<'a> {
         Ok(memory)
     }
 
-    /// Returns the bytes that the baseline needs on each side for cells like `like`.
+    /// Returns the number of bytes that the baseline needs on each side for cells like `like`.
     pub(super) fn baseline_needs(&self, like: &Cell) -> usize {
         self.groups
             .iter()
@@ -137,7 +138,7 @@ impl<'a> Engines<'a> {
         Layout::new(cell, 0, footprint).in_pass(cell, position, free)
     }
 
-    /// Checks that the run fits into 80 % of the machine's `memory` bytes.
+    /// Checks that the run needs at most 80 % of the machine's `memory` bytes.
     pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
         let mut total = 0_usize;
         for alike in [false, true] {
@@ -164,8 +165,8 @@ impl<'a> Engines<'a> {
         Ok(())
     }
 
-    /// Opens the queues of a cell, or moves the buffers of those that are open. Returns true if the cell has
-    /// settled in an earlier pass.
+    /// Opens the queues of a cell, or moves their buffers if they are already open. Returns true if the cell
+    /// was warmed up in an earlier pass and its queues need not tune themselves again.
     pub(super) fn open_queues(
         &mut self,
         cell: &mut ActiveCell,
@@ -185,13 +186,13 @@ impl<'a> Engines<'a> {
         for kind in memory_kinds(&of) {
             parts.push((self.memory(&contender, kind)?, self.needs(&contender, kind) - used));
         }
-        // Directions take turns, so that CPUs and channels are shared alike.
+        // Directions take turns, so that each gets an equal share of CPUs and channels.
         let layouts = (0..of.all_queues() as usize).map(|queue| {
             let (part, free) = (queue / parts.len(), parts[queue % parts.len()].1);
             Layout::new(&of, part, footprint).in_pass(&of, position, free)
         });
         if std::mem::replace(&mut cell.reopened, self.reopened) != self.reopened {
-            // Queues that are still open belong to the engine that failed.
+            // Queues that are still open belong to the failed instance of the engine.
             cell.workers.clear();
         }
         if !cell.workers.is_empty() {
@@ -207,9 +208,9 @@ impl<'a> Engines<'a> {
         Ok(position.pass > 0 && !learns(&contender))
     }
 
-    /// Returns true if the queues of a cell stay open until the next pass. The CPU engine then keeps the
-    /// timings that it has learned, as in a program. Devices do not tune themselves, and may not support that
-    /// many queues.
+    /// Returns true if the queues of a cell stay open until the next pass. The CPU engine then keeps its
+    /// learned timings, as in a long-running program. Devices do not tune themselves, and may not support
+    /// that many queues.
     pub(super) fn keeps_queues_open(&self, cell: &Cell, pass: u32) -> bool {
         let cells = self.groups.iter().flat_map(|g| &g.cells).filter(|c| c.engine == cell.engine);
         self.contender(cell).is_some_and(learns)
@@ -217,7 +218,7 @@ impl<'a> Engines<'a> {
             && pass + 1 < self.campaign.planned_passes()
     }
 
-    /// Opens an engine again after a failure, so that one bad cell does not cost the others.
+    /// Opens an engine again after a failure, so that one failed cell does not affect other cells.
     pub(super) fn reopen(&mut self, name: &str) {
         self.memories.retain(|(engine, _), _| engine != name);
         self.reopened += 1;
@@ -228,7 +229,7 @@ impl<'a> Engines<'a> {
     }
 }
 
-/// Returns true if an engine's queues learn from the copies that they make.
+/// Returns true if an engine's queues tune themselves by the copies that they execute.
 fn learns(contender: &Contender) -> bool {
     contender.engine.info().backend == "cpu"
 }

@@ -9,29 +9,29 @@ pub struct Layout {
     stride: usize,
     /// The number of buffers; a multiple of the depth.
     buffers: usize,
-    /// The buffer to start with.
+    /// The first buffer to use.
     first: usize,
     size: usize,
     segments: usize,
     /// Bytes between the segments of a buffer; 0 on a side with one segment.
     gap: Offsets,
-    /// A random order of the buffers, if there is one.
+    /// The order of the buffers, if it is random.
     order: Option<Vec<u32>>,
     depth: usize,
-    /// Distance from the first destination to the second, if there are two.
+    /// Distance from the first destination to the second, if an operation has two.
     second_dst: Option<usize>,
 }
 
-/// The time at which a group of cells is measured.
+/// The point in the run at which a group of cells is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
     /// The pass over all groups.
     pub pass: u32,
-    /// Passes over single groups so far.
+    /// Number of passes over single groups so far.
     pub group_pass: u32,
 }
 
-/// An offset in the source's memory, and one in the destination's.
+/// An offset in the source's memory and an offset in the destination's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     /// Bytes from the start of the source's memory.
@@ -41,7 +41,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Returns the offsets `bytes` further on.
+    /// Returns both offsets plus `bytes`.
     #[inline]
     pub fn after(self, bytes: usize) -> Self {
         Self { src: self.src + bytes, dst: self.dst + bytes }
@@ -60,8 +60,8 @@ const SILVER_STEP: f64 = std::f64::consts::SQRT_2 - 1.0;
 const SEGMENT_GAP: usize = 64;
 
 impl Layout {
-    /// Returns the buffers of a cell's queue number `queue`. Each queue has `footprint` bytes, or more if the
-    /// depth needs them.
+    /// Returns the layout of queue number `queue` of a cell. Each queue has `footprint` bytes, or more if the
+    /// depth requires it.
     pub fn new(cell: &Cell, queue: usize, footprint: usize) -> Self {
         let (stride, depth) = (Self::stride(cell), cell.depth as usize);
         let per_place = match cell.footprint {
@@ -89,18 +89,18 @@ impl Layout {
 
     /// Moves the buffers for a pass over a group, as far as `free` bytes behind them allow.
     ///
-    /// Hot buffers move in each pass. Their pages decide whether they evict each other from a cache, so a run
-    /// over many positions varies less than one with a single good or bad position.
+    /// Hot buffers move in each pass. Their pages decide whether they evict each other from a cache, so runs
+    /// over many positions differ less than runs with a single good or bad position.
     ///
-    /// Cold buffers start elsewhere each time. A pass uses only a part of them; if it were always the same
-    /// part, the last-level cache would keep it.
+    /// Cold buffers start at another buffer each time. A pass uses only a part of them. If it were always the
+    /// same part, it would stay in the last-level cache.
     ///
     /// Destinations move differently from sources, because the distance between them matters: on a Zen 3,
-    /// `memcpy` of hot 4 KiB takes two to three times as long at one page distance in 256. With a constant
-    /// distance, now and then a whole run would have that one.
+    /// `memcpy` of hot 4 KiB takes two to three times as long at one of 256 page distances. With a constant
+    /// distance, occasionally a whole run would have this distance.
     pub fn in_pass(self, cell: &Cell, position: Position, free: usize) -> Self {
         let Position { pass, group_pass } = position;
-        // Multiples of both ratios are spread evenly, however many there are, and so are their differences.
+        // Multiples of both ratios, and their differences, are spread evenly for any number of multiples.
         let part =
             |number: u32, step: f64, of: usize| ((f64::from(number) * step).fract() * of as f64) as usize;
         let shift = |number, step| part(number, step, free / PAGE + 1) * PAGE;
@@ -120,11 +120,12 @@ impl Layout {
 
     /// Returns the bytes of memory that each queue of a cell needs on one side.
     pub fn bytes(cell: &Cell, footprint: usize) -> usize {
-        // Second destinations lie behind all first ones, at the same offsets in their pages, as DSA demands.
+        // Second destinations lie behind all first destinations, at the same offsets in their pages, as DSA
+        // requires.
         Self::area(cell, footprint) * if cell.op == Op::CopyToBoth { 2 } else { 1 }
     }
 
-    /// Returns the bytes of a queue's buffers on one side, second destinations excluded.
+    /// Returns the number of bytes of a queue's buffers on one side, without second destinations.
     fn area(cell: &Cell, footprint: usize) -> usize {
         let least = Self::stride(cell) * cell.depth as usize;
         match cell.footprint {
@@ -176,7 +177,7 @@ impl Layout {
         self.base.after(buffer * self.stride)
     }
 
-    /// Returns the distance from the first destination to the second, if there are two.
+    /// Returns the distance from the first destination to the second, if an operation has two.
     #[inline]
     pub fn second_dst(&self) -> Option<usize> {
         self.second_dst
@@ -194,12 +195,12 @@ impl Layout {
     }
 }
 
-/// Returns the numbers below `n` in an order that is the same every time.
+/// Returns the numbers below `n` in a pseudo-random order that is always the same.
 fn shuffled(n: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     for i in (1..n).rev() {
-        // xorshift64*, which spreads accesses well enough.
+        // The generator is xorshift64*, which is random enough to spread accesses.
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use crate::plan::{Direction, Op};
 
-    /// Returns how many different numbers there are.
+    /// Returns the number of different values.
     fn different(all: impl Iterator<Item = usize>) -> usize {
         all.collect::<std::collections::HashSet<_>>().len()
     }
@@ -243,7 +244,7 @@ mod tests {
             for of in
                 [|at: &Offsets| at.src, |at: &Offsets| at.dst, |at: &Offsets| at.dst.wrapping_sub(at.src)]
             {
-                // Neighbours may have a few more distances than there are places.
+                // Neighbours may have slightly more distances than there are places.
                 let some = different(places.iter().map(of));
                 assert!(some == all || (free == 4096 && some <= 3), "{free}: {places:?}");
             }
@@ -263,7 +264,7 @@ mod tests {
                 let mut ends = (0..layout.buffers()).map(|index| layout.at(index).after(5000));
                 assert!(ends.all(|end| end.src <= bytes && end.dst <= bytes + (1 << 20)));
             }
-            // A pass does not begin in the same tenth of the memory as one of the five passes before it.
+            // A pass does not begin in the same tenth of the memory as any of the five previous passes.
             let part = |number: u32| {
                 let Layout { first, buffers, .. } = layout(number);
                 first as f64 / buffers as f64

@@ -20,16 +20,16 @@ pub(crate) struct Memcpy {
     src: BufferMut,
     dst: BufferMut,
     epoch: Instant,
-    /// The buffer of the last operation, and its result.
+    /// The buffer and the result of the last operation.
     last: (usize, u64),
 }
 
-/// Bytes that are filled between two checks for an interrupt; a multiple of eight.
+/// Number of bytes that are filled between two checks for an interrupt; a multiple of eight.
 const FILL_CHUNK: usize = 1 << 20;
 
 impl Memcpy {
-    /// Allocates `len` bytes on each side, on the NUMA nodes of sources and of destinations. With `alike`,
-    /// for comparisons, every page of both sides has the same bytes.
+    /// Allocates `len` bytes on each side, on the NUMA nodes of sources and of destinations. If `alike` is
+    /// true, as for comparisons, every page of both sides has the same bytes.
     pub(crate) fn new(
         engine: &Arc<dyn DmaEngine>,
         nodes: Option<(u32, u32)>,
@@ -42,7 +42,8 @@ impl Memcpy {
         let mut src = engine.allocate_with(&request.clone().with_node(src_node))?;
         interrupt::check()?;
         let mut dst = engine.allocate_with(&request.with_node(dst_node))?;
-        // All pages are present, and most bytes differ, so that nothing is right by chance.
+        // Writing makes all pages present. Most bytes differ from the expected ones, so that a missing copy
+        // is detected.
         for (part, (src, dst)) in src.chunks_mut(FILL_CHUNK).zip(dst.chunks_mut(FILL_CHUNK)).enumerate() {
             interrupt::check()?;
             for (at, chunk) in src.chunks_mut(8).enumerate() {
@@ -59,8 +60,9 @@ impl Memcpy {
         Ok(Self { src, dst, epoch: Instant::now(), last: (0, 0) })
     }
 
-    /// Runs one sample from buffer `index` on, and moves `index` behind its last buffer. Adds latencies
-    /// to `latency`. Returns the counts and the CPU time in nanoseconds. The user may stop it early.
+    /// Runs one sample from buffer `index` on, and sets `index` to the buffer after the last one used. Adds
+    /// latencies to `latency`. Returns the counts and the CPU time in nanoseconds. An interrupt ends the
+    /// sample early.
     pub(crate) fn run(
         &mut self,
         cell: &Cell,
@@ -89,8 +91,8 @@ impl Memcpy {
         }
         let cpu = cpu_time::of_thread();
         let from = now(&self.epoch);
-        // The operations between two timed ones run without reading the clock. The first run is always made,
-        // so that there is something to compare.
+        // The operations between two timed operations run without reading the clock. The first iteration
+        // always runs, so that at least one operation can be compared.
         while ops < extent.ops {
             let run = (extent.ops - ops).min(extent.timed_every).min(at_once);
             let begun = now(&self.epoch);
@@ -190,7 +192,7 @@ impl Memcpy {
     }
 }
 
-/// Returns the parts of a buffer, and those of its second destination if it has one.
+/// Returns the parts of a buffer, including its second destination if it has one.
 fn parts(layout: &Layout, index: usize) -> impl Iterator<Item = (Offsets, usize)> {
     let also = layout.second_dst().into_iter().flat_map(move |also| {
         layout.parts(index).map(move |(at, len)| (Offsets { dst: at.dst + also, ..at }, len))

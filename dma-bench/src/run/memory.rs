@@ -12,8 +12,8 @@ use crate::interrupt;
 use crate::peer::Process;
 use crate::plan::{Address, Direction};
 
-/// A source and a destination of one engine. The CPU reaches them only by copying, because a device may
-/// access them at any time, or because only the device reaches them.
+/// The source and the destination memory of one engine. The CPU only copies to and from this memory, because
+/// a device may access it at any time, or because only the device can access it.
 #[derive(Clone, Debug)]
 pub struct Memory {
     src: MemorySide,
@@ -25,25 +25,25 @@ struct MemorySide {
     device: Window,
     /// The CPU's view: the same memory, or the peer's view of it.
     cpu: CpuView,
-    /// Keeps a peer's memory exported.
+    /// Keeps the memory exported, if it is a peer's.
     _export: Option<Arc<Export>>,
 }
 
 #[derive(Clone, Debug)]
 enum CpuView {
     Local(Window),
-    /// A device's own, which the engine copies from and to.
+    /// A device's own memory: the engine copies its bytes to and from host memory.
     Device(Arc<DeviceView>),
-    /// Held by another process, which is asked for the bytes.
+    /// Memory of another process, which reads and writes the bytes on request.
     Remote(Arc<Process>),
 }
 
-/// Memory that the CPU does not reach, and host memory of the same engine through which its bytes are copied.
+/// Memory that the CPU cannot access, and host memory of the same engine through which its bytes are copied.
 #[derive(Debug)]
 struct DeviceView {
     queue: SharedQueue,
     memory: Window,
-    /// Has [`MAX_COMPARED_CHUNK`] bytes.
+    /// The host memory, of [`MAX_COMPARED_CHUNK`] bytes.
     staging: Mutex<Window>,
 }
 
@@ -71,7 +71,8 @@ impl DeviceView {
         Ok(())
     }
 
-    /// A thread that panicked waits for its copy, so that nothing uses the memory.
+    /// A poisoned lock can be used: even a thread that panics waits for its copy first, so no copy is in
+    /// flight.
     fn staging(&self) -> MutexGuard<'_, Window> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,23 +106,23 @@ impl CpuView {
 pub enum Owner {
     /// Another engine in this process.
     Engine(Arc<dyn DmaEngine>),
-    /// Another process, which opens an engine of this name.
+    /// Another process, which opens an engine by this name.
     Process(String),
     /// A `dma-bench serve`.
     Host(Address),
 }
 
-/// Returns the eight bytes that belong at offset `at` of every source. They differ at each offset.
+/// Returns the eight expected bytes at offset `at` of every source. They differ at each offset.
 #[inline]
 fn word(at: usize) -> u64 {
-    // The finisher of splitmix64.
+    // This is the final mixing step of splitmix64.
     let mut z = (at as u64 / 8).wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ z >> 31
 }
 
-/// Fills `bytes` with what belongs at offset `at` of every source.
+/// Fills `bytes` with the expected bytes at offset `at` of every source.
 fn expected(at: usize, bytes: &mut [u8]) {
     let skip = at % 8;
     let mut words = (at - skip..).step_by(8);
@@ -139,7 +140,7 @@ fn expected(at: usize, bytes: &mut [u8]) {
 /// The pattern of fills.
 pub const PATTERN: [u8; 8] = [0x1B, 0xAD, 0xF0, 0x0D, 0x5A, 0xC3, 0x3C, 0x96];
 
-/// Memory for comparisons repeats with this period, so that buffers at any page offset are equal.
+/// Memory for comparisons repeats with this period, so that buffers in different pages are equal.
 const PAGE: usize = 4096;
 
 /// Maximum number of bytes that are compared at once.
@@ -155,8 +156,8 @@ pub struct Difference {
 
 impl Memory {
     /// Allocates and fills a source and a destination of `len` bytes each, in the places that the direction
-    /// says. For `push` and `pull` one side belongs to `peer`. With `alike`, for comparisons, the destination
-    /// has the bytes of the source, also when shifted by whole pages.
+    /// names. For `push` and `pull`, one side belongs to `peer`. If `alike` is true, as for comparisons, the
+    /// destination has the same bytes as the source, even if it is shifted by whole pages.
     pub fn new(
         engine: &Arc<dyn DmaEngine>,
         peer: Option<&Owner>,
@@ -201,8 +202,8 @@ impl Memory {
                 expected(at, &mut bytes[..n]);
             }
             memory.src.cpu.write_at(at, &bytes[..n])?;
-            // Pages are present, so that no copy meets a page fault. All bytes are wrong, so that none is
-            // right by chance.
+            // Writing makes the pages present, so that copies cause no page faults. All bytes are wrong, so
+            // that a missing copy is detected.
             if !alike {
                 bytes[..n].iter_mut().for_each(|b| *b = !*b);
             }
@@ -221,7 +222,7 @@ impl Memory {
         self.dst.segment(at, len)
     }
 
-    /// Makes each of `len` bytes of the destination wrong, for a later copy or fill.
+    /// Makes each of `len` bytes of the destination wrong before a copy or fill.
     pub fn corrupt(&self, at: Offsets, len: usize, fill: bool) -> Result<()> {
         self.each_chunk(at, len, fill, |offset, right| {
             right.iter_mut().for_each(|b| *b = !*b);

@@ -1,4 +1,4 @@
-//! Carries a campaign out: opens the engines, measures the cells, and puts the results together.
+//! Runs a campaign: opens the engines, measures the cells, and builds the results.
 
 mod active_cell;
 mod baseline;
@@ -33,7 +33,7 @@ use crate::plan::{Campaign, Cell, Group, Peer, Refused};
 use crate::results::machine::Machine;
 use crate::results::{self, Engine, Results, conclusions, published};
 
-/// Carries out a campaign and returns its results. `command` is recorded in them as the command line.
+/// Runs a campaign and returns its results, which record `command` as the command line.
 pub fn run(
     campaign: &Campaign,
     command: Vec<String>,
@@ -90,7 +90,7 @@ pub fn run(
     Ok(results)
 }
 
-/// Checks that the `dma-bench serve` of the campaign can be reached, if it has one.
+/// Checks that the `dma-bench serve` of the campaign can be reached, if the campaign has one.
 fn check_peer(campaign: &Campaign) -> Result<(), Refused> {
     if campaign.peer == Peer::Host {
         let address = campaign.address.as_ref();
@@ -100,8 +100,8 @@ fn check_peer(campaign: &Campaign) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Opens the engines of the campaign. Returns the results' entries for all engines, the baseline first, and
-/// the engines that can be used, at least one.
+/// Opens the engines of the campaign. Returns the results' entries for all engines, beginning with the
+/// baseline, and the usable engines, of which there is at least one.
 fn open_engines(campaign: &Campaign, machine: &Machine) -> Result<(Vec<Engine>, Vec<Contender>), Refused> {
     let (mut engines, mut contenders) = (vec![baseline_info(machine)], Vec::new());
     for name in &campaign.engines {
@@ -131,7 +131,8 @@ fn open_engines(campaign: &Campaign, machine: &Machine) -> Result<(Vec<Engine>, 
     Ok((engines, contenders))
 }
 
-/// Returns the groups of cells to measure, and notes values with another effect than expected.
+/// Returns the groups of cells to measure. Adds notes on values whose effect differs from what the user may
+/// expect.
 fn groups(
     campaign: &Campaign,
     contenders: &[Contender],
@@ -175,7 +176,7 @@ fn name_real_engines(campaign: &mut Campaign) {
     expand(&mut campaign.engines);
     for sweep in &mut campaign.sweeps {
         expand(&mut sweep.engines);
-        // Engines that only a sweep names take part as well.
+        // Engines that are named only in a sweep are measured as well.
         for name in &sweep.engines {
             if !campaign.engines.contains(name) {
                 campaign.engines.push(name.clone());

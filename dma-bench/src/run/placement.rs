@@ -1,4 +1,4 @@
-//! Placement: the CPUs that drive queues, and the NUMA node of memory.
+//! Placement: the CPUs of the threads that drive queues, and the NUMA node of memory.
 #![expect(unsafe_code, reason = "the memory policy has no safe wrapper among our dependencies")]
 
 use std::io;
@@ -6,8 +6,8 @@ use std::io;
 use dma::NumaNodes;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Reads CPUs as `0,2-3` or `node0`, on a machine with these nodes. A node
-/// means all of its CPUs that this process may use.
+/// Parses CPUs such as `0,2-3` or `node0`, on a machine with these nodes. A node stands for all of its CPUs
+/// that this process may use.
 pub(crate) fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> {
     let allowed = sched_getaffinity(None).map_err(|e| format!("the CPUs of this process: {e}"))?;
     let allowed = |cpu: &usize| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu);
@@ -35,7 +35,7 @@ pub(crate) fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> 
     Ok(all)
 }
 
-/// Pins the calling thread to one CPU until it is dropped.
+/// Pins the calling thread to one CPU until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Pinned(Option<CpuSet>);
 
@@ -46,7 +46,7 @@ impl Pinned {
         let Some(before) = before else { return Self(None) };
         let mut only = CpuSet::new();
         only.set(cpus[queue % cpus.len()]);
-        // The CPUs were checked before. CPUs that have gone offline since then are ignored.
+        // The CPUs were checked at the start. CPUs that have gone offline since then are ignored.
         Self(sched_setaffinity(None, &only).is_ok().then_some(before))
     }
 }
@@ -54,14 +54,14 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // This was the thread's mask before.
+            // This restores the thread's previous mask.
             let _ = sched_setaffinity(None, before);
         }
     }
 }
 
-/// Has this thread, and the threads and processes that it starts, allocate memory only on one NUMA node. A
-/// machine of one node has all its memory there.
+/// Binds memory allocations of this thread, and of the threads and processes that it starts, to one NUMA
+/// node. On a machine with one node, all memory is there already.
 pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     nodes.core_list(node).map_err(|e| e.to_string())?;
     if nodes.numbers().len() == 1 {
@@ -72,13 +72,13 @@ pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     let word = mask.get_mut(node as usize / 64);
     *word.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))? = 1 << (node % 64);
     let bits = mask.len() * 64;
-    // SAFETY: the kernel reads `bits` bits of the mask, and only during the call.
+    // SAFETY: the mask has `bits` bits, and the kernel reads it only during the call.
     let answer = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) };
     if answer == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
 }
 
-/// Has this thread, and those that it starts, allocate memory on NUMA node `node`, and checks that the
-/// destinations' node exists.
+/// Binds memory allocations of this thread, and of threads that it starts, to NUMA node `node`. Checks that
+/// the destinations' node exists.
 pub(crate) fn place_memory(nodes: &NumaNodes, node: u32, dst: Option<u32>) -> Result<(), String> {
     if let Some(dst) = dst {
         nodes.core_list(dst).map_err(|e| format!("--numa {node},{dst}: {e}"))?;
@@ -89,12 +89,12 @@ pub(crate) fn place_memory(nodes: &NumaNodes, node: u32, dst: Option<u32>) -> Re
 /// Priority above that of kernel threads without deadlines, and below that of kernel threads with deadlines.
 const REALTIME_PRIORITY: i32 = 10;
 
-/// Gives this thread, and those that it starts from now on, realtime priority (`SCHED_FIFO`).
+/// Gives realtime priority (`SCHED_FIFO`) to this thread and to the threads that it starts afterwards.
 pub(crate) fn realtime() -> io::Result<()> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = REALTIME_PRIORITY;
-    // SAFETY: 0 is the calling thread, and the parameters are read during the call only.
+    // SAFETY: 0 stands for the calling thread, and the parameters are read only during the call.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -105,7 +105,7 @@ pub(crate) fn realtime() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Makes a machine of two nodes, the second with the CPUs `cpus`.
+    /// Returns a machine with two nodes, the second of which has the CPUs `cpus`.
     fn two_nodes(cpus: &str) -> (tempfile::TempDir, NumaNodes) {
         let dir = tempfile::tempdir().unwrap();
         for (node, list) in [("node0", "0"), ("node1", cpus)] {
@@ -162,7 +162,7 @@ mod tests {
             let error = place_memory(&nodes, 0, Some(2)).unwrap_err();
             assert!(error.contains("--numa 0,2: ") && error.contains("no NUMA node 2"), "{error}");
             assert!(error.contains("this machine has the nodes [0, 1]"), "{error}");
-            // A machine of one node, which has no node 1.
+            // On a machine with one node, node 1 does not exist.
             let one = NumaNodes::read("/nowhere");
             let error = place_memory(&one, 0, Some(1)).unwrap_err();
             assert!(
@@ -181,7 +181,7 @@ mod tests {
             let error = bind_memory(&NumaNodes::of_system(), 5000).unwrap_err();
             assert!(error.contains("there is no NUMA node 5000; this machine has"), "{error}");
             let (_dir, nodes) = two_nodes("1");
-            // The system has the first. A container may forbid the call.
+            // Every system has node 0. A container may forbid the call.
             let bound = bind_memory(&nodes, 0);
             assert!(bound.as_ref().err().is_none_or(|e| e.contains("not permitted")), "{bound:?}");
             let (dir, _) = two_nodes("1");

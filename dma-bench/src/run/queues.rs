@@ -13,14 +13,14 @@ pub(crate) struct QueuesRun {
     pub(crate) counts: Vec<Counts>,
     /// CPU time of the process, in nanoseconds.
     cpu_ns: f64,
-    /// The samples of a cell at a rate; empty otherwise.
+    /// The samples of a run at a rate; empty for other runs.
     pub(crate) samples_at_rate: Vec<Sample>,
     /// Fraction of the time during which threads waited for a CPU.
     pub(crate) run_delay: f64,
 }
 
 impl QueuesRun {
-    /// Returns the timed operations of all queues, and the nanoseconds that they took.
+    /// Returns the number of timed operations of all queues, and the nanoseconds that they took.
     pub(crate) fn ops_and_ns(&self) -> (u64, u64) {
         let from = self.counts.iter().map(|c| c.span.0).min().unwrap_or(0);
         let to = self.counts.iter().map(|c| c.span.1).max().unwrap_or(0);
@@ -38,7 +38,7 @@ impl QueuesRun {
     }
 }
 
-/// Divides a run at a rate into its samples. Each one ends when it has ended on all queues. `cpu` is the
+/// Divides a run at a rate into its samples. A sample ends when it has ended on all queues. `cpu` is the
 /// process's CPU time at the start, in nanoseconds.
 fn samples_at_rate(workers: &[Worker], ops_per_sample: u64, cpu: f64, run_delay: f64) -> Vec<Sample> {
     let (mut from, mut before) = (workers.iter().map(Worker::started_at).min().unwrap_or(0), cpu);
@@ -55,8 +55,8 @@ fn samples_at_rate(workers: &[Worker], ops_per_sample: u64, cpu: f64, run_delay:
     samples
 }
 
-/// Returns the fraction of the time since `begun` that threads waited, from their run delays `before` and
-/// `now` in nanoseconds.
+/// Returns the fraction of the time since `begun` that threads waited for a CPU, from their run delays
+/// `before` and `now` in nanoseconds.
 pub(crate) fn run_delay_since(before: u64, now: u64, begun: Instant) -> f64 {
     now.saturating_sub(before) as f64 / begun.elapsed().as_nanos().max(1) as f64
 }
@@ -70,7 +70,7 @@ pub(crate) fn run(
     for worker in &mut *workers {
         worker.prepare(extent)?;
     }
-    // Threads that wait for this CPU run now, so that they interrupt the sample less often.
+    // Let threads that wait for this CPU run now, so that they interrupt the sample less often.
     std::thread::yield_now();
     let (threads, before) = cpu_time::threads();
     let (mut cpu, begun) = (cpu_time::of_process(&threads), Instant::now());
@@ -120,13 +120,13 @@ fn run_in_turns(workers: &mut [Worker]) -> Result<(), CellError> {
     Ok(())
 }
 
-/// Added to the number of arrived threads if some threads will not arrive.
+/// This is added to the number of arrived threads if a thread cannot be started.
 const INCOMPLETE: usize = usize::MAX / 2;
-/// Spins between two yields of the CPU.
+/// Number of spins between two yields of the CPU.
 const SPINS_PER_YIELD: u32 = 256;
 
-/// Waits until `all` threads have called this. They spin, because a thread that is woken starts late. Returns
-/// false once `arrived` is [`INCOMPLETE`].
+/// Waits until `all` threads have called this function. They spin, because a woken thread would start late.
+/// Returns false once `arrived` is at least [`INCOMPLETE`].
 fn start_together(arrived: &AtomicUsize, all: usize) -> bool {
     arrived.fetch_add(1, Ordering::AcqRel);
     for spins in 1_u32.. {
@@ -139,8 +139,8 @@ fn start_together(arrived: &AtomicUsize, all: usize) -> bool {
     false
 }
 
-/// Runs each queue on a thread of its own, all at once. Returns, in nanoseconds, their run delay, and the CPU
-/// time that was spent before they began, which belongs to no operation.
+/// Runs all queues at once, each on its own thread. Returns, in nanoseconds, the threads' run delay, and the
+/// CPU time that was spent before they began, which belongs to no operation.
 fn run_in_threads(workers: &mut [Worker], rate: Option<Rate>) -> Result<(u64, f64), CellError> {
     let (arrived, all, own) = (&AtomicUsize::new(0), workers.len(), cpu_time::of_thread());
     let (delay, early) = std::thread::scope(|scope| {
@@ -156,7 +156,7 @@ fn run_in_threads(workers: &mut [Worker], rate: Option<Rate>) -> Result<(u64, f6
                 let (before, early) = (cpu_time::run_delay(), cpu_time::of_thread());
                 worker.start();
                 worker.run_loop(rate)?;
-                // Reading the clock adds this thread's time since its last tick to that of the process.
+                // Reading the clock adds this thread's time since its last tick to the time of the process.
                 let _ = cpu_time::of_thread();
                 Ok((cpu_time::run_delay().saturating_sub(before), early))
             });

@@ -1,5 +1,5 @@
-//! [`Runner`]: measures all groups in several passes. Each sample of an engine lies between two of the
-//! baseline.
+//! [`Runner`]: measures all groups in several passes. Each sample of an engine lies between two samples of
+//! the baseline.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,20 +17,20 @@ use crate::interrupt;
 use crate::plan::{Campaign, Cell, Group};
 use crate::results::{Measured, Status};
 
-/// Samples are added until half of the requested ones are undisturbed, up to this many times the share of a
-/// pass.
+/// Samples are added until half of the requested number is undisturbed, but a pass takes at most this
+/// multiple of its share of samples.
 const MAX_ATTEMPTS: usize = 6;
 
 /// Receives the progress of a run.
 pub trait Observer {
-    /// The run begins: `samples` are to come, in about `expected` seconds.
+    /// The run begins. It takes `samples` samples in about `expected` seconds.
     fn begin(&mut self, samples: u64, expected: f64);
-    /// The run will have `samples` fewer.
+    /// The run will take `samples` samples fewer.
     fn fewer(&mut self, _samples: u64) {}
-    /// A note on the campaign, before it is measured.
+    /// A note on the campaign, given before the campaign is measured.
     fn note(&mut self, _text: &str) {}
-    /// A sample of this cell was taken, at this many bytes a second. With `model`, these are a simulated
-    /// device's.
+    /// A sample of this cell was taken, with this throughput in bytes a second. With `model`, the
+    /// throughput is a simulated device's.
     fn sample(&mut self, cell: &Cell, model: bool, bytes_per_second: f64);
     /// `done` of `of` passes over all cells have ended.
     fn pass(&mut self, _done: u32, _of: u32) {}
@@ -50,13 +50,13 @@ pub(crate) struct Runner<'a> {
     begun: Instant,
 }
 
-/// The samples of a cell in one pass, as its numbers of samples since the first pass.
+/// The goal of a cell in one pass. All numbers count the cell's samples since the first pass.
 struct Goal {
-    /// Samples to take, if all are undisturbed.
+    /// Number of samples to take, if all are undisturbed.
     due: usize,
     /// Maximum number of samples to take.
     most: usize,
-    /// Undisturbed samples that are enough.
+    /// Number of undisturbed samples that is sufficient.
     undisturbed: usize,
 }
 
@@ -75,7 +75,7 @@ impl Goal {
 
 /// The cells of a group that is being measured.
 pub(crate) struct ActiveGroup {
-    /// The baseline; `None` if the CPU does not reach the bytes.
+    /// The baseline; `None` if the CPU cannot access the bytes.
     pub(super) base: Option<ActiveCell>,
     pub(super) cells: Vec<ActiveCell>,
 }
@@ -86,7 +86,7 @@ impl ActiveGroup {
         Self { base, cells: group.cells.iter().cloned().map(ActiveCell::new).collect() }
     }
 
-    /// Returns the results of all cells that have begun, the baseline's first.
+    /// Returns the results of all cells that have begun, beginning with the baseline.
     fn measured(&self) -> impl Iterator<Item = Measured> {
         self.base.iter().chain(&self.cells).map(ActiveCell::measured).filter(has_begun)
     }
@@ -97,7 +97,7 @@ impl<'a> Runner<'a> {
         self.engines.contenders()
     }
 
-    /// Creates a runner for `engines`. `cpu` allocates the memory of the baseline.
+    /// Creates a runner for `engines`. The engine `cpu` allocates the memory of the baseline.
     pub(crate) fn new(campaign: &'a Campaign, engines: Engines<'a>, cpu: Arc<dyn DmaEngine>) -> Self {
         Self {
             campaign,
@@ -151,7 +151,7 @@ impl<'a> Runner<'a> {
         (cells, interrupt::stopped())
     }
 
-    /// Returns an estimate of the run's duration in seconds. Runs are seldom longer by much.
+    /// Returns an estimate of the run's duration in seconds. Runs seldom take much longer.
     fn expected_seconds(&self) -> f64 {
         let c = self.campaign;
         if let Some(limit) = c.limit {
@@ -163,8 +163,8 @@ impl<'a> Runner<'a> {
         if c.rate.is_some() {
             return samples + cells * c.warm_up;
         }
-        // A sample of memcpy goes with each sample. Both are warmed up. Preparing and comparing takes about
-        // as long again.
+        // Each sample is accompanied by a sample of memcpy, and both are warmed up. Preparing and comparing
+        // takes about the same time again.
         2.0 * (cells * c.warm_up + 2.0 * samples)
     }
 
@@ -243,7 +243,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Takes the samples of a pass: cells of different engines in turn, with the baseline between them.
-    /// Disturbed samples are repeated, so that other load on the machine does not decide the result.
+    /// Disturbed samples are repeated, so that other load on the machine does not determine the result.
     fn take_samples(
         &mut self,
         base: &mut Option<ActiveCell>,
@@ -264,8 +264,9 @@ impl<'a> Runner<'a> {
                 let compare = if rotation == 0 { compared_bytes(pass) } else { COMPARE_LITTLE };
                 before = self.sample_baseline(base, compare);
             }
-            // The baseline, an engine, the baseline, and so on. A simulated device takes no time of this
-            // machine, so it shares the first two samples of the baseline. The order of engines rotates.
+            // Samples of the baseline and of engines alternate. Simulated devices share the first two
+            // samples of the baseline, because their figures do not depend on this machine. The order of
+            // engines rotates.
             let turns = real.len().max(1);
             for turn in 0..turns {
                 if interrupt::stopped() {
@@ -279,7 +280,7 @@ impl<'a> Runner<'a> {
                     .chain(one)
                     .filter_map(|at| Some((at, cells[at].take_sample()?)))
                     .collect();
-                // After an interrupt no further sample of memcpy delays the end.
+                // After an interrupt, no further sample of memcpy runs, so that the end is not delayed.
                 let after =
                     (!interrupt::stopped()).then(|| self.sample_baseline(base, COMPARE_LITTLE)).flatten();
                 for (at, sample) in samples {
@@ -293,8 +294,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Measures each cell at the rate, in one run without breaks, because a delay has to reach all later
-    /// operations of the schedule. The baseline runs before and after it.
+    /// Measures each cell at the rate, in one run without breaks, because a delay must also delay all later
+    /// operations of the schedule. The baseline runs before and after each cell.
     fn take_samples_at_rate(
         &mut self,
         base: &mut Option<ActiveCell>,
@@ -320,12 +321,12 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Returns the samples due after `passes` of `of` passes.
+/// Returns the number of samples that must be taken after `passes` of `of` passes.
 fn due_after(samples: u32, passes: u32, of: u32) -> usize {
     (u64::from(samples) * u64::from(passes) / u64::from(of)) as usize
 }
 
-/// Returns true unless the run was stopped before anything of the cell was measured.
+/// Returns true unless the run was stopped before any sample of the cell was taken.
 pub(super) fn has_begun(measured: &Measured) -> bool {
     measured.status != Status::Interrupted || measured.ops_per_second.is_some()
 }

@@ -1,5 +1,5 @@
-//! [`Sample`]: one measurement of a cell, between two of the baseline, so that drift cancels out; and the
-//! choice of the samples that count.
+//! [`Sample`]: one measurement of a cell between two samples of the baseline, so that drift cancels out.
+//! [`keep`] chooses the samples that count.
 
 /// One measurement of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -8,15 +8,16 @@ pub(crate) struct Sample {
     pub rate: f64,
     /// CPU time of each operation, in nanoseconds.
     pub cpu_ns: f64,
-    /// Fraction of the time during which threads waited for a CPU: the greatest of this sample and the
-    /// baseline's that it is compared with.
+    /// Fraction of the time during which threads waited for a CPU: the maximum over this sample and the
+    /// samples of the baseline that it is compared with.
     pub run_delay: f64,
     /// Ratio of operations a second to the baseline's.
     pub ratio: Option<f64>,
     pub pass: u32,
 }
 
-/// A run delay of up to this fraction of the time changes no figure that is shown.
+/// Maximum run delay of an undisturbed sample, as a fraction of the time. It is too small to change the
+/// shown figures.
 const MAX_UNDISTURBED_DELAY: f64 = 0.01;
 
 impl Sample {
@@ -25,30 +26,30 @@ impl Sample {
         Self { rate, cpu_ns, run_delay, ratio: None, pass: 0 }
     }
 
-    /// Compares a sample with those of the baseline before and after it. A disturbed one is left out if the
-    /// other one was undisturbed.
+    /// Compares a sample with the samples of the baseline before and after it. If only one of these two is
+    /// disturbed, it is left out.
     pub(crate) fn between(self, before: Option<Self>, after: Option<Self>) -> Self {
         let both = [before, after].into_iter().flatten();
         let undisturbed: Vec<Self> = both.clone().filter(Self::is_undisturbed).collect();
         let around = if undisturbed.is_empty() { both.collect() } else { undisturbed };
         let run_delay = around.iter().map(|b| b.run_delay).fold(self.run_delay, f64::max);
-        // The geometric mean treats a ratio and its inverse alike.
+        // The geometric mean treats a ratio and its reciprocal alike.
         let mean = around.iter().map(|b| b.rate.ln()).sum::<f64>() / around.len() as f64;
         let ratio = (!around.is_empty()).then(|| self.rate / mean.exp()).filter(|r| r.is_finite());
         Self { run_delay, ratio, ..self }
     }
 
-    /// Returns true if threads hardly waited for a CPU.
+    /// Returns true if threads hardly waited for a CPU during the sample.
     pub(crate) fn is_undisturbed(&self) -> bool {
         self.run_delay <= MAX_UNDISTURBED_DELAY
     }
 }
 
-/// With at least this many undisturbed samples, the others do not count.
+/// With at least this number of undisturbed samples, disturbed samples do not count.
 const ENOUGH_UNDISTURBED: usize = 8;
 
-/// Returns the samples to use: the undisturbed ones. If these are too few to decide anything, adds disturbed
-/// samples up to `wanted`. Measured figures do not influence the choice.
+/// Returns the undisturbed samples. If these are too few for a verdict, adds disturbed samples up to the
+/// number `wanted`. Measured figures do not influence the choice.
 pub(crate) fn keep(samples: &[Sample], wanted: usize) -> Vec<Sample> {
     let undisturbed: Vec<Sample> = samples.iter().filter(|s| s.is_undisturbed()).copied().collect();
     if undisturbed.len() >= ENOUGH_UNDISTURBED {

@@ -1,8 +1,8 @@
-//! Verdicts: at which sizes an engine is faster than `memcpy`, as fast, or slower.
+//! Verdicts: they state at which sizes an engine is faster than `memcpy`, as fast, or slower.
 //!
-//! A verdict follows from confidence intervals of the ratios to neighbouring samples, not from medians alone.
-//! The chance that any word in all verdicts of a run is wrong is at most [`RISK`], of which each size of each
-//! curve gets an equal share. A size whose interval allows no answer is "not decided".
+//! A verdict follows from confidence intervals of the ratios, not only from medians. The chance that any
+//! statement in all verdicts of a run is wrong is at most [`RISK`], of which each size of each curve gets an
+//! equal share. A size whose interval allows no answer is "not decided".
 
 pub(crate) mod stats;
 #[cfg(test)]
@@ -20,33 +20,34 @@ use crate::plan::{Cell, Direction, Footprint, Op};
 /// Name of the baseline that was measured on this machine.
 pub(crate) const MEMCPY_HERE: &str = "memcpy here";
 
-/// The greatest chance that any verdict of a run is wrong.
+/// Maximum chance that any verdict of a run is wrong.
 pub(crate) const RISK: f64 = 0.001;
 
-/// Ratios whose whole interval is this close to 1 are "as fast", even if the interval excludes 1.
+/// An interval within this distance of 1 is "as fast", even if it does not contain 1.
 pub(crate) const AS_FAST_TOLERANCE: f64 = 0.05;
 
-/// Ratios whose whole interval is this close to 1 are "as fast" if the interval contains 1.
+/// An interval within this distance of 1 is "as fast" if it overlaps the dead zone.
 pub(crate) const AS_FAST_AROUND_ONE: f64 = 0.1;
 
-/// An interval that ends this close to 1 decides neither faster nor slower, because neighbouring
-/// samples differ by that much.
+/// Half-width of the dead zone around 1. An interval that overlaps it is neither "faster" nor "slower",
+/// because neighbouring samples differ by that much.
 const DEAD_ZONE: f64 = 0.01;
 
-/// Maximum number of blocks that a run's samples are grouped into. There are no more blocks than passes.
+/// Maximum number of blocks that a run's samples are grouped into. The number of passes is also a limit.
 const MAX_BLOCKS: usize = 128;
 
-/// Comparison of an engine with the baseline at one size.
+/// Result of comparing an engine with the baseline at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Faster: the whole interval is above 1.01.
+    /// Faster: the whole interval is above 1.01, and not within 5 % of 1.
     Faster,
-    /// As fast: the whole interval is within 10 % of 1, and not surely on one side of it by more than 5 %.
+    /// As fast: the whole interval is within 5 % of 1; or it is within 10 % of 1 and neither above 1.01 nor
+    /// below 1 / 1.01.
     AsFast,
-    /// Slower: the whole interval is below 1 / 1.01.
+    /// Slower: the whole interval is below 1 / 1.01, and not within 5 % of 1.
     Slower,
-    /// The interval is too wide for any of these.
+    /// Not decided: the interval is too wide for the other classes.
     NotDecided,
 }
 
@@ -73,15 +74,15 @@ pub struct Point {
     pub size: u64,
     /// Median of the ratios to the baseline.
     pub ratio: f64,
-    /// Lower end of the confidence interval of that median; `null` with too few samples.
+    /// Lower end of the median's confidence interval; `null` with too few samples.
     pub low: Option<f64>,
-    /// Upper end of the interval; `null` with too few samples.
+    /// Upper end of this interval; `null` with too few samples.
     pub high: Option<f64>,
     /// The class of this interval.
     pub class: Class,
 }
 
-/// The properties that all cells of a curve over the size share.
+/// A curve over the size of operations: the properties that all of its cells share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Curve {
     /// The engine's name.
@@ -128,22 +129,22 @@ pub struct Verdict {
     pub model: bool,
     /// The baseline: `memcpy here`, or the CPU that was published with a modelled device.
     pub against: String,
-    /// The verdict in words, as tables and pages have it.
+    /// The verdict in words, as in tables and pages.
     pub text: String,
     /// Every size with its interval, ascending.
     pub points: Vec<Point>,
 }
 
 impl Verdict {
-    /// Creates a verdict from points in any order. `too_few` is the reason for intervals that are missing
-    /// because of too few samples, with the remedy.
+    /// Creates a verdict from points in any order. `too_few` explains intervals that are missing because of
+    /// too few samples, with the remedy.
     pub fn new(curve: Curve, model: bool, against: &str, mut points: Vec<Point>, too_few: &str) -> Self {
         points.sort_by_key(|p| p.size);
         let text = text(&points, too_few);
         Self { curve, model, against: against.to_owned(), text, points }
     }
 
-    /// Returns the point of a size, if that was measured.
+    /// Returns the point of a size, if the size was measured.
     pub fn at(&self, size: u64) -> Option<&Point> {
         self.points.iter().find(|p| p.size == size)
     }
@@ -154,9 +155,9 @@ impl Verdict {
     }
 }
 
-/// Returns the point of one size from its ratios in the order of measurement. `passes` is the number
-/// of passes that they come from, `risk` the greatest chance that the class is wrong. Returns `None` without
-/// ratios.
+/// Returns the point of one size from its ratios in the order of measurement. `passes` is the number of
+/// passes in which they were measured. `risk` is the maximum chance that the class is wrong. Returns `None`
+/// without ratios.
 pub(crate) fn point(size: u64, ratios: &[f64], passes: usize, risk: f64) -> Option<Point> {
     let ratio = crate::verdict::stats::median(ratios)?;
     let interval = interval_in_order(&blocks(ratios, passes.clamp(1, MAX_BLOCKS)), risk);

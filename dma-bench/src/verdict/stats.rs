@@ -57,17 +57,18 @@ pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
-/// Splits samples into `parts` consecutive blocks, and returns the median of each. Samples come pass by pass.
-/// Samples of one pass lie close together in time, so for slow drift they count as one independent sample.
+/// Splits samples into `parts` consecutive blocks, and returns the median of each. The samples are in the
+/// order of passes. Samples of one pass lie close together in time, so that with slow drift they are only one
+/// independent sample.
 pub(crate) fn blocks(samples: &[f64], parts: usize) -> Vec<f64> {
     let parts = parts.max(1);
     let upto = |part: usize| samples.len() * part / parts;
     (0..parts).filter_map(|part| median(&samples[upto(part)..upto(part + 1)])).collect()
 }
 
-/// Returns the chance that samples of the same source differ in rank by this or more: the two-sided, exact
-/// Mann-Whitney test, with ties. Returns 1 if either side is empty. The time grows with the fourth power of
-/// the number of samples, so it is meant for dozens.
+/// Returns the chance that two sets of samples from one source differ in rank by this much or more: the
+/// two-sided, exact Mann-Whitney test, with ties. Returns 1 if either side is empty. The time grows with the
+/// fourth power of the number of samples, so it is suitable for dozens of samples.
 pub(crate) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if few.is_empty() {
@@ -76,7 +77,7 @@ pub(crate) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let mut all: Vec<(f64, bool)> =
         few.iter().map(|v| (*v, true)).chain(many.iter().map(|v| (*v, false))).collect();
     all.sort_by(|x, y| x.0.total_cmp(&y.0));
-    // Ranks are doubled so that those of ties, which share theirs, are whole numbers.
+    // Ranks are doubled, because tied samples share a mean rank, which may be a half.
     let mut ranks: Vec<usize> = Vec::with_capacity(all.len());
     for tied in all.chunk_by(|x, y| x.0 == y.0) {
         let from = ranks.len();
@@ -89,7 +90,7 @@ pub(crate) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     far.map(|(_, ways)| ways).sum::<f64>() / ways.iter().sum::<f64>()
 }
 
-/// Returns, for each sum, the number of ways to choose `n` of the ranks that add up to it.
+/// Returns, for each sum, the number of ways to choose `n` of the ranks with this sum.
 fn rank_sums(ranks: &[usize], n: usize) -> Vec<f64> {
     let most: usize = ranks.iter().sum();
     let mut ways = vec![vec![0.0_f64; most + 1]; n + 1];
@@ -105,19 +106,19 @@ fn rank_sums(ranks: &[usize], n: usize) -> Vec<f64> {
     ways.swap_remove(n)
 }
 
-/// Returns the smallest chance that [`mann_whitney`] can return for `n` and `m` samples: every sample of one
-/// side is greater than all of the other.
+/// Returns the smallest chance that [`mann_whitney`] can return for `n` and `m` samples. It returns this
+/// chance if every sample of one side is greater than all samples of the other.
 pub(crate) fn attainable(n: usize, m: usize) -> f64 {
     let ways: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
     (2.0 / ways).min(1.0)
 }
 
-/// Returns the interval that contains the median of the distribution with a chance of at least 1 - `risk`:
-/// from the k-th smallest to the k-th greatest of independent samples, by the binomial distribution. Returns
-/// `None` if there are too few samples.
+/// Returns the interval that contains the median of the distribution with a chance of at least 1 - `risk`. It
+/// spans from the k-th smallest to the k-th greatest of independent samples, where k follows from the
+/// binomial distribution. Returns `None` if there are too few samples.
 pub(crate) fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let n = samples.len();
-    // Chance that at most `k` of n samples lie below the median. Doubled for both sides.
+    // This is the chance that at most `k` of n samples lie below the median, doubled for both sides.
     let (mut tail, mut term) = (0.0, 0.5_f64.powi(i32::try_from(n).ok()?));
     let mut outside = 0;
     for k in 0..n {
@@ -134,9 +135,9 @@ pub(crate) fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     Some((sorted[last], sorted[n - 1 - last]))
 }
 
-/// Returns the interval for samples in the order of measurement, which may be correlated. It is [`interval`],
-/// widened in logarithms by the factor by which the mean of an AR(1) process spreads more than that of
-/// independent samples.
+/// Returns the interval for samples in the order of measurement, which may be correlated. It is the result of
+/// [`interval`], whose logarithms are widened by a factor: that by which the mean of an AR(1) process spreads
+/// more than the mean of independent samples.
 pub(crate) fn interval_in_order(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let (low, high) = interval(samples, risk)?;
     let middle = median(samples)?;

@@ -1,4 +1,4 @@
-//! Verdicts on known curves, under more noise than most machines make.
+//! Verdicts on known curves, under more noise than most machines have.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::run::drive::{COMPARE_LITTLE, Extent, Worker};
 use crate::run::layout::Layout;
 use crate::run::memory::Memory;
 
-/// SplitMix64: the same numbers on every machine.
+/// SplitMix64, which produces the same numbers on every machine.
 struct Random(u64);
 
 impl Random {
@@ -32,11 +32,12 @@ impl Random {
 struct Noise {
     /// Standard deviation of each sample, as a fraction.
     spread: f64,
-    /// Fraction of the samples that an interrupt or another process hits, in the engine or in memcpy.
+    /// Fraction of the samples that an interrupt or another process disturbs, in the engine or in
+    /// memcpy.
     tails: f64,
     /// Change of the ratio from the start of the run to its end, as a fraction.
     drift: f64,
-    /// Fraction of the run during which the engine has half its speed, in one piece.
+    /// Fraction of the run during which the engine runs at half its speed, without a break.
     burst: f64,
 }
 
@@ -71,7 +72,7 @@ fn sizes() -> Vec<u64> {
     (6..=22).map(|n| 1 << n).collect()
 }
 
-/// Returns curves of known ratios, by size.
+/// Returns curves of known ratios, indexed by size.
 fn truths() -> Vec<(String, Vec<f64>)> {
     let curve = |f: &dyn Fn(usize) -> f64| (0..sizes().len()).map(f).collect::<Vec<f64>>();
     let crossing = |at: f64| move |i: usize| (1.35_f64).powf(i as f64 - at).clamp(0.05, 2.5);
@@ -119,7 +120,7 @@ fn model_rate(profile: &str, size: u64) -> f64 {
 
 /// Returns the points of one run over a curve.
 fn run(truth: &[f64], noise: Noise, random: &mut Random) -> Vec<Point> {
-    // All sizes of a run meet the same burst.
+    // The same burst affects all sizes of a run.
     let burst = random.next() * (1.0 - noise.burst);
     let risk = RISK / (3 * truth.len()) as f64;
     let of = |(size, truth): (u64, &f64)| point(size, &ratios(*truth, noise, burst, random), PASSES, risk);
@@ -136,7 +137,8 @@ fn wrong(class: Class, truth: f64) -> bool {
     }
 }
 
-/// Returns true if a size was left open that is clearly faster, clearly slower or exactly as fast.
+/// Returns true if the class is "not decided" although the ratio is clearly faster, clearly slower or
+/// exactly 1.
 fn open(class: Class, truth: f64) -> bool {
     class == Class::NotDecided && (!(0.85..=1.18).contains(&truth) || truth == 1.0)
 }
@@ -149,7 +151,7 @@ const NOISES: [Noise; 5] = [
     Noise { spread: 0.02, tails: 0.05, drift: 0.01, burst: 0.1 },
 ];
 
-/// The target: of 100 runs at most 5 leave a clear size open, and none is wrong.
+/// Of 100 runs, at most 5 may leave a clear size undecided, and none may be wrong.
 #[test]
 fn verdicts_on_known_curves_are_right() {
     let runs: u64 = std::env::var("VERDICT_RUNS").map_or(100, |n| n.parse().expect("a number"));
@@ -185,7 +187,8 @@ fn hopeless_noise_decides_nothing_wrong() {
     }
 }
 
-/// Simulates samples: the interval covers the median as often as promised, and is not much too wide.
+/// Simulated samples show that the interval contains the median as often as promised, and is not much
+/// too wide.
 #[test]
 fn intervals_cover_the_median() {
     let mut random = Random(7);
@@ -193,7 +196,7 @@ fn intervals_cover_the_median() {
         let rounds = 20_000;
         let mut missed = 0;
         for _ in 0..rounds {
-            // Log-normal samples, which are skewed. Their median is 1.
+            // The samples are log-normal, and so skewed. Their median is 1.
             let samples: Vec<f64> = (0..n).map(|_| random.normal().exp()).collect();
             let (low, high) = interval(&samples, risk).unwrap();
             missed += i32::from(low > 1.0 || high < 1.0);
@@ -253,7 +256,7 @@ fn medians() {
     assert_eq!(twice, Figures { min: 2.0, median: 4.0, max: 6.0, samples: vec![6.0, 2.0, 4.0] });
 }
 
-/// Brute force: every way to choose the ranks of the first side.
+/// Enumerates every way to choose the ranks of the first side.
 fn oracle(a: &[f64], b: &[f64]) -> f64 {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let u_of = |chosen: u32| {
@@ -285,7 +288,7 @@ fn the_exact_test_counts_right() {
         (vec![1.0, 5.0, 3.0, 9.0], vec![4.0, 2.0, 6.0]),
         (vec![1.0, 2.0, 8.0, 9.0, 3.0], vec![4.0, 5.0, 6.0, 7.0, 10.0]),
         (vec![7.0], vec![1.0, 2.0]),
-        // Ties, within the sides and between them.
+        // The samples have ties within the sides and between them.
         (vec![1.0, 1.0, 2.0, 2.0, 3.0, 4.0], vec![3.0, 3.0, 4.0, 5.0, 5.0]),
         (vec![0.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0, 1.0, 1.0]),
         (vec![5.0; 3], vec![1.0; 4]),

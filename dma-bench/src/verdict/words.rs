@@ -1,9 +1,10 @@
-//! Verdicts in words. Tables, Markdown, JSON and the page all show this text.
+//! Verdicts in words. Tables, Markdown, JSON and HTML pages show this text.
 
 use super::{Class, Point};
 use crate::units::bytes;
 
-/// A range of sizes of one class. Both ends were measured; undecided sizes within do not interrupt it.
+/// A range of sizes of one class. Both ends were measured. Undecided sizes within the range do not
+/// interrupt it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Range {
     pub class: Class,
@@ -27,7 +28,7 @@ pub(crate) fn ranges(points: &[Point]) -> Vec<Range> {
     while at + 1 < runs.len() {
         let (before, single, after) = (&runs[at - 1], &runs[at], &runs[at + 1]);
         let joins = before.class == after.class && single.from == single.to && single.except.is_empty();
-        // Ranges of single sizes that alternate are not joined.
+        // Alternating ranges of single sizes are not joined.
         if joins && before.from != before.to && after.from != after.to {
             let (single, after) = (runs.remove(at), runs.remove(at));
             let joined = &mut runs[at - 1];
@@ -41,8 +42,8 @@ pub(crate) fn ranges(points: &[Point]) -> Vec<Range> {
     runs
 }
 
-/// Returns the verdict on points that are sorted by size. `too_few` is the reason for intervals that are
-/// missing because of too few samples, with the remedy.
+/// Returns the verdict on points that are sorted by size. `too_few` explains intervals that are missing
+/// because of too few samples, with the remedy.
 pub(crate) fn text(points: &[Point], too_few: &str) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return "nothing was compared".to_owned();
@@ -90,10 +91,10 @@ fn reason<'a>(points: &[Point], too_few: &'a str) -> &'a str {
     if points.iter().all(|p| p.low.is_none()) { too_few } else { BUSY }
 }
 
-/// Reason for intervals that are too wide.
+/// The reason for too wide intervals.
 pub(crate) const BUSY: &str = "the machine was too busy";
 
-/// Returns the ranges of undecided sizes in words. `sizes` has every measured size.
+/// Returns the ranges of undecided sizes in words. `sizes` contains every measured size.
 pub(crate) fn not_decided(sizes: &[(u64, bool)]) -> String {
     let runs = sizes.chunk_by(|a, b| a.1 == b.1).filter(|run| run[0].1);
     let words = |run: &[(u64, bool)]| match run {

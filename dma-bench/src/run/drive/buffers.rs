@@ -17,8 +17,8 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Makes every byte of the destination wrong, so that a missing copy is noticed. For a comparison only
-    /// the last byte is made wrong, and the result has to name it.
+    /// Makes every byte of the destination wrong, so that a missing copy is detected. For a comparison,
+    /// only the last byte is made wrong, and the result has to report its offset.
     pub(super) fn corrupt(&self, index: usize) -> Result<(), CellError> {
         if self.op == Op::Compare {
             return Ok(self.memory.invert(self.last_byte(index))?);
@@ -27,7 +27,7 @@ impl Buffers {
             .map(|_| ())
     }
 
-    /// Compares the bytes and the result of an operation whose buffer was corrupted.
+    /// Compares the bytes and the result of an operation whose buffer was corrupted before it.
     pub(super) fn compare(&self, index: usize, result: u64) -> Result<(), CellError> {
         let expected = match self.op {
             Op::Compare => {
@@ -57,7 +57,7 @@ impl Buffers {
         Err(CellError::WrongResult { at, size, expected, found })
     }
 
-    /// Returns the expected result of an operation whose buffer was not corrupted.
+    /// Returns the expected result of an operation whose buffer was not corrupted before it.
     pub(super) fn expected_result(&self, index: usize) -> u64 {
         match self.op {
             Op::Compare => Completion::EQUAL,
@@ -72,7 +72,7 @@ impl Buffers {
         self.layout.at(index).dst + self.layout.size() - 1
     }
 
-    /// Calls `f` with each part of each destination of a buffer, up to the first difference. Returns the
+    /// Calls `f` with each part of each destination of a buffer, until it finds a difference. Returns the
     /// offset of that destination, and the difference with its offset from the start of the operation.
     fn each_part(
         &self,

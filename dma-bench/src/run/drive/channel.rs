@@ -1,5 +1,5 @@
-//! [`Channel`]: the raw queue of a worker, with the descriptors that wait for it. It drains the queue before
-//! it drops it.
+//! [`Channel`]: the raw queue of a worker, and the descriptors that wait for room in it. A channel drains its
+//! queue before it drops the queue.
 #![expect(unsafe_code, reason = "submits to the raw queue")]
 
 use std::ops::Range;
@@ -12,43 +12,44 @@ use crate::run::memory::Memory;
 
 /// Maximum number of completions of one poll.
 pub(super) const MAX_COMPLETIONS: usize = 64;
-/// Consecutive refusals with "try again" after which an engine has failed.
+/// Maximum number of consecutive refusals with "try again". After that, the engine has failed.
 const MAX_REFUSALS: u32 = 4096;
-/// Time limit for the completions of all descriptors after the queue was stopped.
+/// Time limit for the completions of all descriptors after the queue is stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A raw queue, and the memory that its descriptors name.
+/// A raw queue, and the memory that its descriptors refer to.
 #[derive(Debug)]
 pub(super) struct Channel {
-    /// `None` only while the channel is dropped.
+    /// `None` only while the channel is being dropped.
     pub(super) queue: Option<Box<dyn RawQueue>>,
     memory: Memory,
-    /// Descriptors that the queue has taken and not completed.
+    /// Number of descriptors that the queue has accepted and not yet completed.
     pub(super) outstanding: u64,
-    /// Consecutive submissions that the engine refused with an error that allows a retry.
+    /// Number of consecutive submissions that the engine refused with an error that allows a retry.
     refusals: u32,
-    /// Descriptors that the queue has not taken yet.
+    /// Descriptors that the queue has not accepted yet.
     pub(super) pending: Vec<Descriptor<'static>>,
-    /// Buffer for polls. It is allocated once, because filling it takes longer than dozens of short copies.
+    /// Buffer for the completions of a poll. It is created only once, because that takes longer than dozens
+    /// of short copies.
     pub(super) completions: Vec<Completion>,
-    /// Doorbells before the current sample.
+    /// Number of doorbells before the current sample.
     doorbells_before: u64,
 }
 
-/// The end of [`Channel::run_whole_batches`].
+/// The reason why [`Channel::run_whole_batches`] ended.
 pub(super) enum Stopped {
     /// All batches have completed.
     AllDone,
-    /// The queue took a part of the batch.
+    /// The queue accepted only a part of the batch.
     PartlyTaken,
-    /// A poll returned this many completions, which are not all of the batch's, or not all successes.
+    /// A poll returned this number of completions, which are fewer than the batch has or include a failure.
     Polled(usize),
     Failed(CellError),
 }
 
 impl Channel {
-    /// Opens a queue. `memory` stays until the queue is gone; `pending` is the maximum number of descriptors
-    /// that wait.
+    /// Opens a queue. `memory` is kept until the queue is dropped. `pending` is the maximum number of pending
+    /// descriptors.
     pub(super) fn open(
         engine: &dyn DmaEngine,
         options: &QueueOptions,
@@ -76,7 +77,7 @@ impl Channel {
         self.doorbells_before = self.queue().stats().doorbells;
     }
 
-    /// Returns the doorbells of the current sample.
+    /// Returns the number of doorbells in the current sample.
     pub(super) fn doorbells(&mut self) -> u64 {
         self.queue().stats().doorbells - self.doorbells_before
     }
@@ -85,9 +86,9 @@ impl Channel {
     ///
     /// # Safety
     ///
-    /// The segments lie within `memory` and keep to the engine's limits. Nothing else uses them until the
-    /// descriptor has completed, and no two descriptors in flight have a byte in common that one of them
-    /// writes.
+    /// The segments must lie within `memory` and stay within the engine's limits. No other code may access
+    /// them until the descriptor has completed. If two descriptors in flight share a byte, neither of them
+    /// may write it.
     #[inline]
     pub(super) unsafe fn submit(&mut self, batch: &[Descriptor<'static>]) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
@@ -106,7 +107,7 @@ impl Channel {
     ///
     /// # Safety
     ///
-    /// The pending descriptors keep to the rules of [`submit`](Self::submit).
+    /// The pending descriptors must fulfil the conditions of [`submit`](Self::submit).
     #[inline]
     pub(super) unsafe fn submit_pending(&mut self) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
@@ -123,18 +124,19 @@ impl Channel {
         Ok(())
     }
 
-    /// Submits one descriptor, and again as long as the engine refuses it with an error that allows a retry.
-    /// The doorbell is left to the caller.
+    /// Submits one descriptor, and repeats this while the engine refuses it with an error that allows a
+    /// retry. The caller rings the doorbell.
     ///
     /// # Safety
     ///
-    /// The descriptor keeps to the rules of [`submit`](Self::submit).
+    /// The descriptor must fulfil the conditions of [`submit`](Self::submit).
     pub(super) unsafe fn submit_one(&mut self, descriptor: Descriptor<'_>) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
         loop {
             let refused = self.refusals;
-            // SAFETY: the caller keeps the segments within the memory and apart. The queue reads the lists of
-            // segments before this returns. The memory is leaked if the descriptor is never reported.
+            // SAFETY: the caller ensures that the segments are within the memory and do not overlap. The
+            // queue reads the lists of segments before this call returns. The memory is leaked if the
+            // descriptor is never reported.
             let answer = unsafe { queue.submit(&[descriptor]) };
             match taken(answer, &mut self.refusals)? {
                 1 => {
@@ -147,15 +149,16 @@ impl Channel {
         }
     }
 
-    /// Submits a batch and polls once, up to `times` times, as long as the poll returns the whole batch as
-    /// done. Calls `done` with the completions. Returns the number of whole batches, and the reason why the
-    /// next one was not whole.
+    /// Submits a batch and polls once. Repeats this up to `times` times, while the poll reports the whole
+    /// batch as done. Calls `done` with the completions. Returns the number of completed batches, and the
+    /// reason why the loop ended.
     ///
-    /// For short copies this loop is most of what is measured beside the engine, so it has few instructions.
+    /// For short copies, this loop is most of the overhead that is measured with the engine, so it has few
+    /// instructions.
     ///
     /// # Safety
     ///
-    /// The batch keeps to the rules of [`submit`](Self::submit), each time that it is submitted.
+    /// The batch must fulfil the conditions of [`submit`](Self::submit) each time that it is submitted.
     #[inline]
     pub(super) unsafe fn run_whole_batches(
         &mut self,
@@ -166,8 +169,8 @@ impl Channel {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
         let mut whole = 0;
         while whole < times {
-            // SAFETY: the caller keeps the segments within the memory and apart, and the batch before has
-            // completed. The memory is leaked if a descriptor is never reported.
+            // SAFETY: the caller ensures that the segments are within the memory and do not overlap. The
+            // previous batch has completed. The memory is leaked if a descriptor is never reported.
             let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals);
             queue.flush();
             let n = match taken {
@@ -189,7 +192,7 @@ impl Channel {
         (whole, Stopped::AllDone)
     }
 
-    /// Polls once. Returns the number of `completions`.
+    /// Polls once. Returns the number of entries written to `completions`.
     #[inline]
     pub(super) fn poll(&mut self) -> usize {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
@@ -205,8 +208,8 @@ impl Channel {
         }
     }
 
-    /// Stops the queue and polls until all descriptors are reported, for [`DRAIN_TIMEOUT`] at most. Returns
-    /// false if some have not.
+    /// Stops the queue and polls until all descriptors are reported, for at most [`DRAIN_TIMEOUT`]. Returns
+    /// false if some descriptors are not reported.
     pub(super) fn drain(&mut self) -> bool {
         let Some(queue) = self.queue.as_mut().filter(|_| self.outstanding > 0) else { return true };
         queue.stop();
@@ -232,8 +235,8 @@ impl Drop for Channel {
     }
 }
 
-/// Returns the number of descriptors that the engine has taken. A refusal that allows a retry counts as
-/// 0 descriptors, up to [`MAX_REFUSALS`] times in a row.
+/// Returns the number of descriptors that the engine has accepted. A refusal that allows a retry counts as 0
+/// descriptors, but after [`MAX_REFUSALS`] consecutive refusals it is an error.
 #[inline]
 fn taken(answer: dma::Result<usize>, refusals: &mut u32) -> Result<usize, CellError> {
     answer.or_else(|error| refused(error, refusals))
@@ -245,14 +248,14 @@ fn refused(error: dma::Error, refusals: &mut u32) -> Result<usize, CellError> {
     if error.retry() == Retry::Never || *refusals > MAX_REFUSALS { Err(error.into()) } else { Ok(0) }
 }
 
-/// Returns true if all completions are successes and their tokens add up to those of places 0 to n - 1. With
-/// timed doorbells only, it is also checked that each token was reported once. That check would add 4 % to a
+/// Returns true if all completions are successes and the sum of their tokens is that of places 0 to n - 1.
+/// Only timed doorbells also check that each token was reported once, because that check would add 4 % to a
 /// short copy.
 #[inline]
 fn all_done(completions: &[Completion]) -> bool {
     let done = |c: &Completion| c.outcome == Outcome::Done;
     let tokens = |sum: u64, c: &Completion| sum.wrapping_add(c.token);
-    // Checking four at once takes a third of the time.
+    // Checking four completions at once takes a third of the time.
     let fours = completions.chunks_exact(4);
     let rest = fours.remainder();
     let mut sum = rest.iter().fold(0, tokens);

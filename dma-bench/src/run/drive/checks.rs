@@ -6,9 +6,10 @@ use super::places::Places;
 use super::{CellError, Extent};
 use crate::plan::Verify;
 
-/// Bytes to compare in the samples that are compared thoroughly.
+/// Number of bytes to compare in the samples that are compared thoroughly.
 pub const COMPARE_MUCH: usize = 1 << 20;
-/// Bytes to compare in all other samples, so that comparing takes little of the run's time.
+/// Number of bytes to compare in all other samples. It is small, so that comparing takes little of the
+/// run's time.
 pub const COMPARE_LITTLE: usize = 16 << 10;
 /// Maximum number of buffers that are compared in a sample.
 pub(crate) const MAX_COMPARED_OPS: usize = 16;
@@ -17,19 +18,19 @@ pub(crate) const MAX_COMPARED_OPS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Checks {
     verify: Verify,
-    /// Every operation is compared when it completes.
+    /// True if every operation is compared when it completes.
     pub(super) compares_each: bool,
-    /// The buffers that were corrupted before the sample, and are compared after it.
+    /// The buffers that were corrupted before the sample and are compared after it.
     corrupted: Vec<usize>,
     /// Maximum number of operations that are compared after the sample.
     limit: usize,
-    /// The last result of each place in this sample. Empty if operations have no result.
+    /// The last result of each place in this sample. Empty if the operations have no result.
     results: Vec<Option<u64>>,
     pub(super) verified: u64,
 }
 
 impl Checks {
-    /// Creates the checks of operations that have results, or not, at `places` places.
+    /// Creates the checks for operations at `places` places, with or without results.
     pub(super) fn new(verify: Verify, has_results: bool, places: usize) -> Self {
         let results = vec![None; if has_results { places } else { 0 }];
         Self { verify, compares_each: false, corrupted: Vec::new(), limit: 0, results, verified: 0 }
@@ -40,7 +41,7 @@ impl Checks {
         self.verified = 0;
         self.corrupted.clear();
         self.results.fill(None);
-        // Each operation's buffer is then corrupted right before it is submitted.
+        // In this case each operation's buffer is corrupted right before the operation is submitted.
         self.compares_each = extent.compare_each || self.verify == Verify::All;
         let fewest = usize::from(extent.compare >= COMPARE_MUCH);
         self.limit = (extent.compare / places.buffers.layout.size()).clamp(fewest, MAX_COMPARED_OPS);
@@ -67,7 +68,7 @@ impl Checks {
     /// Ends a sample of `submitted` operations: compares the buffers that were corrupted before it, and the
     /// last results.
     pub(super) fn end_sample(&mut self, places: &Places, submitted: u64) -> Result<(), CellError> {
-        // After an early stop, operations may never have begun.
+        // After an early stop, some operations may not have begun.
         if submitted < self.corrupted.len() as u64 {
             return Ok(());
         }
@@ -83,7 +84,7 @@ impl Checks {
             known.filter_map(|(result, index)| Some((index, (*result)?))).take(self.limit).collect();
         for (index, result) in known {
             places.buffers.compare_result(index, result, places.buffers.expected_result(index))?;
-            // Operations that write were counted with their bytes.
+            // Operations that write were already counted when their bytes were compared.
             self.verified += u64::from(!places.buffers.op.writes());
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// and freeing the places of one doorbell is one step.
 #[derive(Clone, Debug)]
 pub(crate) struct FreePlaces {
-    /// The range that became free first. Empty only if no place is free.
+    /// The range that became free first. It is empty only if no place is free.
     row: Range<u32>,
     others: VecDeque<Range<u32>>,
     len: u32,
@@ -16,7 +16,7 @@ pub(crate) struct FreePlaces {
 impl FreePlaces {
     /// Returns a list with the places 0 to `places` - 1.
     pub(crate) fn new(places: u32) -> Self {
-        // There are never more ranges than places, so nothing is allocated later.
+        // The number of ranges never exceeds the number of places, so later calls do not allocate.
         Self { row: 0..places, others: VecDeque::with_capacity(places as usize), len: places }
     }
 
@@ -25,7 +25,7 @@ impl FreePlaces {
         self.len
     }
 
-    /// Takes the `count` places that became free first, if they are one ascending range.
+    /// Takes the `count` places that became free first, if they form one ascending range.
     #[inline]
     pub(crate) fn take_row(&mut self, count: u32) -> Option<Range<u32>> {
         let first = self.row.start;
@@ -93,7 +93,8 @@ mod tests {
                     let wanted: Vec<u32> = oracle.iter().copied().take(count as usize).collect();
                     let row = wanted.len() == count as usize && wanted.windows(2).all(|w| w[1] == w[0] + 1);
                     let got = free.take_row(count);
-                    // Adjacent ranges are not always joined, so a row may be refused.
+                    // Adjacent ranges are not always joined, so `take_row` may refuse although the places
+                    // are consecutive.
                     prop_assert!(got.is_none() || row);
                     match got {
                         Some(got) => prop_assert_eq!(got.collect::<Vec<_>>(), wanted.clone()),

@@ -1,7 +1,7 @@
-//! The measuring loop: keeps a queue full, counts, times and verifies.
+//! The measuring loop: keeps a queue full, and counts, times and verifies operations.
 //!
-//! It drives the raw queue, so that the engine is measured without the safe API. Each of the `depth` places
-//! has buffers of its own, so operations in flight never overlap.
+//! The loop drives the raw queue, so that the engine is measured without the safe API. Each of the `depth`
+//! places has its own buffers, so operations in flight never overlap.
 
 mod buffers;
 mod channel;
@@ -32,24 +32,23 @@ pub struct Extent {
     pub warm: u64,
     /// Operations that are timed.
     pub ops: u64,
-    /// One in this many doorbells is timed.
+    /// One of this number of doorbells is timed.
     pub timed_every: u64,
-    /// Bytes to compare after the sample. Rounded down to whole buffers; at least one buffer from
-    /// [`COMPARE_MUCH`] on.
+    /// Bytes to compare after the sample, rounded down to whole buffers. From [`COMPARE_MUCH`] on, at least
+    /// one buffer is compared.
     pub compare: usize,
-    /// Compare every operation when it completes, before its buffer is used again. For samples that are not
-    /// timed.
+    /// Compare every operation when it completes, before its buffer is used again. Only for untimed samples.
     pub compare_each: bool,
 }
 
 impl Extent {
-    /// Returns the extent of a sample of `ops` operations that is not timed.
+    /// Returns the extent of an untimed sample of `ops` operations.
     pub fn untimed(ops: u64) -> Self {
         Self { warm: 0, ops, timed_every: 1 << 10, compare: COMPARE_LITTLE, compare_each: false }
     }
 }
 
-/// A fixed rate, instead of the greatest possible one.
+/// A fixed rate, instead of running as fast as possible.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub ops_per_second: f64,
@@ -63,14 +62,14 @@ pub struct Rate {
 pub struct SampleEnd {
     /// Time on the contender's clock, in nanoseconds.
     pub time: u64,
-    /// CPU time of the process up to then, in nanoseconds.
+    /// CPU time of the process up to this time, in nanoseconds.
     pub cpu: f64,
 }
 
 /// Counts of one queue in one sample.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// Operations that were timed.
+    /// Timed operations.
     pub ops: u64,
     /// Start of the first timed operation and end of the last, in nanoseconds on the contender's clock.
     pub span: (u64, u64),
@@ -82,7 +81,7 @@ pub struct Counts {
     pub doorbells: u64,
     /// Operations that were verified.
     pub verified: u64,
-    /// The user stopped the sample before its end.
+    /// True if the user stopped the sample before its end.
     pub interrupted: bool,
 }
 
@@ -93,8 +92,8 @@ impl Counts {
     }
 }
 
-/// Returns an empty histogram for latencies in nanoseconds, with three significant digits. It grows with the
-/// longest latency, so that it uses little cache memory while latencies are short.
+/// Returns an empty histogram for latencies in nanoseconds, with three significant digits. The histogram
+/// grows with the longest latency, so that it occupies little cache while latencies are short.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
 }
@@ -114,7 +113,7 @@ pub enum CellError {
         /// Position of the operation in the destination's memory, in bytes.
         at: usize,
         size: usize,
-        /// The first difference; its offset counts from the start of the operation.
+        /// The first difference. Its offset counts from the start of the operation.
         difference: Difference,
     },
     /// A completion has a wrong result.

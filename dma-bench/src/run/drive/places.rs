@@ -1,4 +1,4 @@
-//! [`Places`]: the operands of the operations that can be in flight at once.
+//! [`Places`]: the operands of all operations that can be in flight at once.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::plan::{Cell, Op};
 use crate::run::layout::Layout;
 use crate::run::memory::{Memory, PATTERN};
 
-/// The `depth` places of a queue. Each has buffers of its own.
+/// The `depth` places of a queue. Each place has its own buffers and holds one operation in flight.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) buffers: Buffers,
@@ -19,9 +19,9 @@ pub(super) struct Places {
     /// The descriptor of each place, if an operation is one descriptor without lists.
     pub(super) ready: Vec<Descriptor<'static>>,
     pub(super) free: FreePlaces,
-    /// For each place: an operation is in flight.
+    /// For each place, true if an operation is in flight.
     pub(super) in_flight: Vec<bool>,
-    /// Descriptors of one operation.
+    /// Number of descriptors of one operation.
     pub(super) pieces: usize,
     /// Maximum number of bytes of one descriptor.
     pub(super) max_piece: usize,
@@ -97,7 +97,7 @@ impl Places {
         self.in_flight[row].fill(true);
     }
 
-    /// Takes all places. None moves on.
+    /// Takes all places, without moving them on to their next buffers.
     pub(super) fn take_all(&mut self) {
         self.free.take_all();
         self.in_flight.fill(true);
@@ -127,7 +127,7 @@ pub(super) struct Place {
     /// Descriptors of the operation that have not completed.
     pub(super) pieces_left: u32,
     pub(super) lists: (Vec<Segment>, Vec<Segment>),
-    /// The destinations of a copy to two.
+    /// The two destinations of a `copy-to-both`.
     pub(super) both: [Segment; 2],
 }
 
@@ -150,7 +150,7 @@ impl Place {
         place
     }
 
-    /// Updates the pair of destinations, if the operation has two.
+    /// Updates the pair of destinations, if the operation has two destinations.
     #[inline]
     fn update_both(&mut self, layout: &Layout) {
         if let Some(distance) = layout.second_dst() {
@@ -169,7 +169,7 @@ impl Place {
         }
     }
 
-    /// Moves on to the next buffer of this place.
+    /// Moves this place on to its next buffer.
     #[inline]
     fn advance(&mut self, buffers: &Buffers) {
         let Buffers { memory, layout, .. } = buffers;
@@ -183,7 +183,7 @@ impl Place {
         }
     }
 
-    /// Updates the segment lists. A list of one segment has the whole buffer.
+    /// Updates the segment lists. The only segment of a list of one is the whole buffer.
     fn update_lists(&mut self, Buffers { memory, layout, .. }: &Buffers) {
         let (from, to) = &mut self.lists;
         let (one, other) = (from.len() == 1, to.len() == 1);
@@ -225,7 +225,8 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), C
         op if op.has_segments() && cell.segments as usize > max_segments => {
             unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
         }
-        // Each piece of a fill restarts the pattern, so the pieces must be multiples of it.
+        // Each piece of a fill restarts the pattern, so the length of a piece must be a multiple of the
+        // pattern's length.
         Op::Fill
             if pieces > 1
                 && (!max_transfer.is_multiple_of(PATTERN.len() as u64)

@@ -1,4 +1,4 @@
-//! [`Progress`]: the operations of the current sample, and when it began and ended.
+//! [`Progress`]: the operation counts, the start and the end of the current sample.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ pub(super) struct Progress {
     completed_before: u64,
     pub(super) polls: u64,
     pub(super) started: u64,
-    /// Time at which the timed operations began, and the operations completed by then.
+    /// Time at which the timed operations began, and the number of operations completed at that time.
     pub(super) first_timed: Option<(u64, u64)>,
     pub(super) ended: u64,
-    /// Operations that had completed when the clock stopped.
+    /// Number of operations that had completed when the clock stopped.
     pub(super) completed_at_end: u64,
-    /// The user stopped the sample before its end.
+    /// True if the user stopped the sample before its end.
     pub(super) interrupted: bool,
     /// The ends of samples at a rate.
     pub(super) sample_ends: Vec<SampleEnd>,
-    /// Consecutive polls without a completion, and when they began.
+    /// Number of consecutive polls without a completion, and the time of the first.
     idle_polls: u32,
     idle_since: Instant,
     /// Time limit for a queue that completes nothing.
@@ -76,13 +76,13 @@ impl Progress {
         (self.ended, self.completed_at_end) = (now, self.completed);
     }
 
-    /// Returns the operations of the whole sample.
+    /// Returns the number of operations of the whole sample.
     #[inline]
     pub(super) fn total(&self) -> u64 {
         self.extent.warm + self.extent.ops
     }
 
-    /// Returns the operations that are not submitted yet.
+    /// Returns the number of operations that are not submitted yet.
     #[inline]
     pub(super) fn left(&self) -> u64 {
         self.total() - self.submitted
@@ -112,7 +112,8 @@ impl Progress {
         }
     }
 
-    /// Handles a poll without completions. Fails when the queue has completed nothing for the stall limit.
+    /// Handles a poll without completions. Fails when no operation has completed on the queue for the
+    /// stall limit.
     pub(super) fn check_stall(&mut self, is_virtual: bool) -> Result<(), CellError> {
         std::hint::spin_loop();
         if self.idle_polls == 0 {

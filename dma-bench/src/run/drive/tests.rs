@@ -1,4 +1,4 @@
-//! The measuring loop against queues that reorder and delay completions as the contract allows, and against
+//! Tests the measuring loop on queues that reorder and delay completions as the contract allows, and on
 //! queues that break the contract.
 #![expect(unsafe_code, reason = "stands in for a raw queue")]
 
@@ -19,9 +19,9 @@ use crate::run::contender::Contender;
 use crate::run::layout::{Layout, Position};
 use crate::run::memory::Memory;
 
-type Odd = (u64, fn(Completion) -> Completion);
+type Tamper = (u64, fn(Completion) -> Completion);
 
-/// Counts of what the queue was given.
+/// What the queue received.
 #[derive(Debug, Default)]
 struct Seen {
     submitted: u64,
@@ -34,29 +34,29 @@ struct Seen {
 
 /// A CPU queue that takes descriptors in parts and reports completions late and in another order.
 #[derive(Debug)]
-struct Whim {
+struct ReorderingQueue {
     queue: Box<dyn RawQueue>,
-    held: VecDeque<Completion>,
-    /// Repeated steps: descriptors to take, completions to report, and whether in reverse. If empty, the
-    /// queue takes and reports everything in order.
-    whims: Vec<(u8, u8, bool)>,
+    delayed: VecDeque<Completion>,
+    /// Steps that the queue repeats: descriptors to accept, completions to report, and true to report them in
+    /// reverse order. If empty, the queue accepts and reports everything in order.
+    steps: Vec<(u8, u8, bool)>,
     step: usize,
-    /// The completion to tamper with, by its number, and the change.
-    odd: Option<Odd>,
+    /// The number of a completion to tamper with, and the change.
+    tamper: Option<Tamper>,
     reported: u64,
     seen: Arc<Mutex<Seen>>,
 }
 
-impl Whim {
+impl ReorderingQueue {
     fn next(&mut self) -> Option<(u8, u8, bool)> {
         self.step += 1;
-        self.whims.get(self.step % self.whims.len().max(1)).copied()
+        self.steps.get(self.step % self.steps.len().max(1)).copied()
     }
 }
 
-// SAFETY: the inner queue keeps the promises. Late or changed completions free no memory early, because the
-// worker keeps its memory for as long as it lives.
-unsafe impl RawQueue for Whim {
+// SAFETY: all calls are forwarded to the inner queue, which fulfils the contract. Late or changed completions
+// do not free memory early, because the worker keeps its memory until it is dropped.
+unsafe impl RawQueue for ReorderingQueue {
     fn engine_id(&self) -> EngineId {
         self.queue.engine_id()
     }
@@ -67,7 +67,7 @@ unsafe impl RawQueue for Whim {
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> dma::Result<usize> {
         let most = self.next().map_or(batch.len(), |(take, ..)| usize::from(take).min(batch.len()));
-        // SAFETY: the caller promises what the inner queue asks for.
+        // SAFETY: the inner queue has the same contract, which the caller fulfils.
         let taken = unsafe { self.queue.submit(&batch[..most]) }?;
         let mut seen = self.seen.lock().unwrap();
         for descriptor in &batch[..taken] {
@@ -93,19 +93,22 @@ unsafe impl RawQueue for Whim {
             if n == 0 {
                 break;
             }
-            self.held.extend(&some[..n]);
+            self.delayed.extend(&some[..n]);
         }
-        let whim = self.next();
-        let most = whim.map_or(self.held.len(), |(_, report, _)| usize::from(report));
+        let step = self.next();
+        let most = step.map_or(self.delayed.len(), |(_, report, _)| usize::from(report));
         let mut seen = self.seen.lock().unwrap();
         let mut n = 0;
         while n < most.min(completions.len()) {
-            let next =
-                if whim.is_some_and(|whim| whim.2) { self.held.pop_back() } else { self.held.pop_front() };
+            let next = if step.is_some_and(|step| step.2) {
+                self.delayed.pop_back()
+            } else {
+                self.delayed.pop_front()
+            };
             let Some(mut completion) = next else { break };
             seen.in_flight.retain(|&token| token != completion.token);
             self.reported += 1;
-            if let Some((at, change)) = self.odd
+            if let Some((at, change)) = self.tamper
                 && self.reported == at
             {
                 completion = change(completion);
@@ -147,15 +150,15 @@ fn cell(op: Op, depth: u32, batch: u32, footprint: Footprint) -> Cell {
     }
 }
 
-/// Bytes behind the buffers, for the places that `in_pass` gives them.
+/// Number of free bytes behind the buffers, within which `in_pass` moves them.
 const FREE: usize = 64 << 10;
 
-/// Returns a worker on a `Whim`, and the counts of that queue.
+/// Returns a worker on a `ReorderingQueue`, and what that queue received.
 fn worker(
     cell: &Cell,
     verify: Verify,
-    whims: Vec<(u8, u8, bool)>,
-    odd: Option<Odd>,
+    steps: Vec<(u8, u8, bool)>,
+    tamper: Option<Tamper>,
 ) -> (Worker, Arc<Mutex<Seen>>) {
     let contender = Contender::open(&cell.engine).unwrap();
     let bytes = Layout::bytes(cell, 16 << 10);
@@ -167,13 +170,20 @@ fn worker(
     let mut worker = Worker::new(&contender, cell, memory, layout, verify, Duration::from_secs(1)).unwrap();
     let seen = Arc::new(Mutex::new(Seen::default()));
     let queue = worker.channel.queue.take().unwrap();
-    let (held, seen_too) = (VecDeque::new(), Arc::clone(&seen));
-    worker.channel.queue =
-        Some(Box::new(Whim { queue, held, whims, step: 0, odd, reported: 0, seen: seen_too }));
+    let (delayed, seen_too) = (VecDeque::new(), Arc::clone(&seen));
+    worker.channel.queue = Some(Box::new(ReorderingQueue {
+        queue,
+        delayed,
+        steps,
+        step: 0,
+        tamper,
+        reported: 0,
+        seen: seen_too,
+    }));
     (worker, seen)
 }
 
-/// Operations with results.
+/// The operations that have results.
 const WITH_RESULTS: [Op; 3] = [Op::Compare, Op::Crc32c, Op::CopyCrc32c];
 
 fn extent(warm: u64, ops: u64, timed_every: u64) -> Extent {
@@ -183,8 +193,8 @@ fn extent(warm: u64, ops: u64, timed_every: u64) -> Extent {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// In any order of taking and reporting: the requested number of operations runs, no place is used twice
-    /// at once, each timed operation is counted once, and all bytes are right.
+    /// For any order of accepting and reporting, the requested number of operations runs, no place is used
+    /// twice at once, each timed operation is counted once, and all bytes are right.
     #[test]
     fn the_loop_does_what_it_was_asked_for(
         op in prop_oneof![4 => Just((Op::Copy, 1)), 1 => Just((Op::Fill, 1)), 3 => prop::sample::select(&WITH_RESULTS).prop_map(|op| (op, 1)), 1 => Just((Op::CopyToBoth, 1)), 1 => (1_u32..5).prop_map(|segments| (Op::Sg, segments))],
@@ -193,18 +203,18 @@ proptest! {
         ],
         footprint in prop_oneof![3 => Just(Footprint::Hot), 1 => Just(Footprint::Cold), 1 => Just(Footprint::Random)],
         verify in prop_oneof![4 => Just(Verify::Sample), 1 => Just(Verify::All)],
-        whims in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 0_u8..70, any::<bool>()), 1..8)],
+        steps in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 0_u8..70, any::<bool>()), 1..8)],
         warm in prop_oneof![2 => Just(0_u64), 1 => 0_u64..100],
         every in prop_oneof![Just(1_u64), Just(3), Just(u64::MAX)],
         lengths in prop::collection::vec(1_u64..700, 1..4),
         moves in any::<bool>(),
     ) {
-        let never = !whims.is_empty() && whims.iter().all(|whim| whim.1 == 0);
+        let never = !steps.is_empty() && steps.iter().all(|step| step.1 == 0);
         prop_assume!(!never);
-        let plain = whims.is_empty();
+        let plain = steps.is_empty();
         let (op, segments) = op;
         let cell = Cell { segments, ..cell(op, shape.0, shape.1, footprint) };
-        let (mut worker, seen) = worker(&cell, verify, whims, None);
+        let (mut worker, seen) = worker(&cell, verify, steps, None);
         for (number, ops) in (1..).zip(lengths) {
             worker.clear_latency();
             if moves {
@@ -217,7 +227,8 @@ proptest! {
             let counts = worker.run(extent(warm, ops, every)).unwrap();
             let seen = seen.lock().unwrap();
             let all = warm + ops;
-            // The last poll may complete more operations than requested. It then also set `first_timed` late.
+            // The poll that starts the clock may complete more operations than the untimed ones, so fewer
+            // operations may be timed.
             prop_assert_eq!(seen.submitted - before, all);
             prop_assert_eq!(counts.all_ops, all);
             prop_assert!(counts.ops <= ops && counts.ops + u64::from(MAX_COMPLETIONS as u32) >= ops, "{} of {ops}", counts.ops);
@@ -261,32 +272,32 @@ proptest! {
     #[test]
     fn reports_of_a_broken_queue_are_errors(
         shape in prop_oneof![Just((1, 1)), Just((32, 32)), (1_u32..80, 1_u32..80).prop_map(|(a, b)| (a.max(b), a.min(b)))],
-        whims in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 1_u8..70, any::<bool>()), 1..8)],
+        steps in prop_oneof![Just(Vec::new()), prop::collection::vec((1_u8..70, 1_u8..70, any::<bool>()), 1..8)],
         at in 1_u64..1000,
         which in 0_usize..4,
     ) {
-        let odd: [fn(Completion) -> Completion; 4] = [
+        let tamper: [fn(Completion) -> Completion; 4] = [
             |c| Completion { outcome: Outcome::Failed(ErrorKind::DeviceLost), ..c },
             |c| Completion { outcome: Outcome::Aborted, ..c },
             |c| Completion { token: u64::MAX - c.token, ..c },
-            // The token of another operation, in flight or not.
+            // This is the token of another operation, which may be in flight.
             |c| Completion { token: c.token ^ 1, ..c },
         ];
         prop_assume!(which < 3 || (shape.0 > 1 && shape.0 % 2 == 0));
         let cell = cell(Op::Copy, shape.0, shape.1, Footprint::Hot);
-        let (mut worker, _) = worker(&cell, Verify::Sample, whims, Some((at, odd[which])));
+        let (mut worker, _) = worker(&cell, Verify::Sample, steps, Some((at, tamper[which])));
         let error = worker.run(extent(0, 1000, 7)).unwrap_err().to_string();
         let expected = ["an operation failed", "an operation failed", "unknown token", "no operation in flight has"][which];
         prop_assert!(error.contains(expected), "{error}");
-        // All operations in flight are reported, and no memory is leaked.
+        // The queue then reports all operations in flight, so no memory is leaked.
         prop_assert!(worker.channel.drain());
-        // A wrong token that names another operation in flight is noticed only when that one completes as
-        // well.
+        // A wrong token that belongs to another operation in flight is detected only when that operation also
+        // completes.
         prop_assert!(which == 3 || (worker.progress.completed < at && worker.progress.completed + MAX_COMPLETIONS as u64 >= at), "{} before {at}", worker.progress.completed);
     }
 }
 
-/// Operations longer than a descriptor are cut.
+/// Operations that exceed the device's maximum length are split.
 #[test]
 fn long_copies_and_fills_are_cut() {
     for op in [Op::Copy, Op::Fill] {
@@ -302,7 +313,7 @@ fn long_copies_and_fills_are_cut() {
     }
 }
 
-/// The bytes of the first operations are compared, even if nothing unusual happens.
+/// The bytes of the first operations are compared even if all completions are as usual.
 #[test]
 fn a_copy_that_does_not_arrive_is_found() {
     for (depth, batch) in [(1, 1), (32, 32), (32, 4)] {
@@ -316,7 +327,7 @@ fn a_copy_that_does_not_arrive_is_found() {
     }
 }
 
-/// A wrong result is found for every operation with a result.
+/// A wrong result is detected for every operation that has results.
 #[test]
 fn a_wrong_result_is_found() {
     let wrong = |c: Completion| Completion { result: c.result ^ 1, ..c };
@@ -331,7 +342,7 @@ fn a_wrong_result_is_found() {
     }
 }
 
-/// Comparisons that report "equal" for different bytes are found.
+/// Comparisons that report "equal" for different bytes are detected.
 #[test]
 fn a_comparison_that_sees_no_difference_is_found() {
     let blind = |c: Completion| c.with_result(Completion::EQUAL);
@@ -344,7 +355,7 @@ fn a_comparison_that_sees_no_difference_is_found() {
     );
 }
 
-/// Both destinations of a copy to two are compared.
+/// Both destinations of a `copy-to-both` are compared.
 #[test]
 fn a_second_destination_that_is_missed_is_found() {
     for missed in [0, 1] {

@@ -1,4 +1,4 @@
-//! [`LatencyTimer`]: the latencies of a part of the doorbells.
+//! [`LatencyTimer`]: times the operations of some doorbells.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use hdrhistogram::Histogram;
 use super::histogram;
 use crate::run::contender::Clock;
 
-/// Times operations from their submission, or from when they were due, to their completion.
+/// Times operations from their submission, or their scheduled time, to their completion.
 #[derive(Debug)]
 pub(super) struct LatencyTimer {
     pub(super) clock: Clock,
-    /// Time at which the operation of each place was submitted or due; 0 if it is not timed.
+    /// For each place, the time at which its operation was submitted or scheduled; 0 if it is not timed.
     pub(super) stamps: Vec<u64>,
-    /// Operations in flight that are timed.
+    /// Number of operations in flight that are timed.
     pub(super) in_flight: u32,
     timed_every: u64,
-    /// Doorbells until the next timed one.
+    /// Number of doorbells until the next timed one.
     pub(super) until_next: u64,
     /// Latencies in nanoseconds.
     pub(super) histogram: Histogram<u64>,
@@ -33,7 +33,7 @@ impl LatencyTimer {
     }
 
     /// Returns the time stamp of the next doorbell's `count` operations; 0 if they are not timed. `due` is
-    /// the time at which the first was due; 0 for now.
+    /// the scheduled time of the first operation; 0 means now.
     #[inline]
     pub(super) fn next_stamp(&mut self, count: u32, due: u64) -> u64 {
         let stamp = if due == 0 && self.until_next == 0 { self.clock.now().max(1) } else { due };
@@ -52,8 +52,8 @@ impl LatencyTimer {
         }
     }
 
-    /// Records one latency for places that were submitted together and completed together. Returns false if
-    /// they need separate timing. With `counts` false, nothing is recorded.
+    /// Records one latency for places whose operations were submitted together and completed together.
+    /// Returns false if they need separate timing. If `counts` is false, no latency is recorded.
     #[inline]
     pub(super) fn record_together(&mut self, places: Range<usize>, counts: bool) -> bool {
         if self.in_flight == 0 {

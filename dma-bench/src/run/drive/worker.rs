@@ -1,5 +1,5 @@
-//! [`Worker`]: the loop of one queue, as fast as possible or at a rate, until the sample is over or the user
-//! stops it.
+//! [`Worker`]: the loop that drives one queue, as fast as possible or at a rate, until the sample ends or the
+//! user stops it.
 #![expect(unsafe_code, reason = "submits to the raw queue")]
 
 use std::hint::black_box;
@@ -25,25 +25,25 @@ use crate::run::placement::Pinned;
 /// Time limit for operations in flight after an interrupt.
 const INTERRUPT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// One queue with its memory and the state of its measurement.
+/// One queue, its memory, and the state of its measurement.
 #[derive(Debug)]
 pub struct Worker {
     cell: Cell,
-    /// The CPUs that drive queues in turn, and the number of this queue.
+    /// The CPUs for the threads that drive queues, and the number of this queue.
     cpus: (Vec<usize>, usize),
     pub(super) channel: Channel,
     pub(super) places: Places,
     pub(super) timer: LatencyTimer,
     pub(super) progress: Progress,
     pub(super) checks: Checks,
-    /// Polls between two checks for an interrupt.
+    /// Number of polls between two checks for an interrupt.
     polls_at_once: u32,
-    /// Buffer for the places of one doorbell whose operations need more than their `ready` descriptor.
+    /// Buffer for the places of one doorbell, used if the operations need more than their `ready` descriptor.
     doorbell_places: Vec<usize>,
 }
 
 impl Worker {
-    /// Opens a queue for `cell` on its part of `memory`.
+    /// Opens a queue for `cell` on the queue's part of `memory`.
     pub fn new(
         contender: &Contender,
         cell: &Cell,
@@ -77,13 +77,13 @@ impl Worker {
         })
     }
 
-    /// Drives this queue, which has number `queue`, on one of `cpus`.
+    /// Sets that this queue, which has the number `queue`, is driven on one of `cpus`.
     pub fn on(mut self, cpus: &[usize], queue: usize) -> Self {
         self.cpus = (cpus.to_vec(), queue);
         self
     }
 
-    /// Pins the calling thread to the CPU of this queue, if it has one, until the result is dropped.
+    /// Pins the calling thread to the CPU of this queue, if the queue has a CPU, until the result is dropped.
     pub(crate) fn pinned(&self) -> Pinned {
         Pinned::to(&self.cpus.0, self.cpus.1)
     }
@@ -159,9 +159,9 @@ impl Worker {
         Ok(false)
     }
 
-    /// Runs at a rate: each operation is due at its time, whether or not the one before has completed, and
-    /// its latency counts from then. The last sample ends when one more operation would be due, so that n
-    /// operations take n intervals.
+    /// Runs at a rate: each operation has a scheduled time, which does not depend on earlier completions, and
+    /// its latency counts from that time. The last sample ends at the scheduled time of one more operation,
+    /// so that n operations take n intervals.
     fn run_at(&mut self, rate: Rate) -> Result<(), CellError> {
         let (simple, ops) = (self.is_simple(), self.progress.extent.ops);
         let (started, interval) = (self.progress.started, 1e9 / rate.ops_per_second);
@@ -193,8 +193,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Ends a sample that the user stopped. Completed operations count. Waits for those in flight for up to
-    /// [`INTERRUPT_DRAIN_TIMEOUT`], because only then the corrupted buffers can be compared.
+    /// Ends a sample that the user stopped. Completed operations count. Waits for operations in flight for up
+    /// to [`INTERRUPT_DRAIN_TIMEOUT`], because the corrupted buffers can be compared only after that.
     pub(crate) fn interrupt(&mut self) -> Result<(), CellError> {
         self.progress.end(self.timer.clock.now());
         self.progress.interrupted = true;
@@ -210,7 +210,7 @@ impl Worker {
     /// Ends the sample: compares the buffers that were corrupted before it, and returns its counts.
     pub fn finish(&mut self) -> Result<Counts, CellError> {
         let Progress { first_timed, ended, completed_at_end, submitted, .. } = self.progress;
-        // After an early stop operations may still be in flight; then nothing is compared.
+        // After an early stop, operations may still be in flight. In that case no bytes are compared.
         if self.progress.in_flight() == 0 {
             self.checks.end_sample(&self.places, submitted)?;
         }
@@ -226,15 +226,15 @@ impl Worker {
         })
     }
 
-    /// Returns true if an operation is one descriptor of which only the addresses change.
+    /// Returns true if each operation is one descriptor, in which only the addresses change.
     fn is_simple(&self) -> bool {
         let one_descriptor = self.places.pieces == 1 && !self.cell.op.has_lists() && self.cell.segments == 1;
         one_descriptor && !self.checks.compares_each
     }
 
-    /// Does the same as [`burst`](Self::burst) while every doorbell is for all places, none is timed, and one
-    /// poll returns all of them as done. Returns the number of polls; the general loop handles everything
-    /// else.
+    /// Does the same as [`burst`](Self::burst), as long as every doorbell is for all places, no doorbell is
+    /// timed, and one poll reports all operations as done. Returns the number of polls. The general loop
+    /// handles all other cases.
     fn fast_path(&mut self, polls: u32) -> Result<u32, CellError> {
         let all = self.places.ready.len();
         let waits = self.progress.in_flight() > 0 || self.progress.first_timed.is_none();
@@ -242,12 +242,12 @@ impl Worker {
         if waits || partial || self.places.buffers.layout.rotates() {
             return Ok(0);
         }
-        // The last doorbell is left to the general loop, which ends the sample.
+        // The general loop rings the last doorbell, because it ends the sample.
         let left = (self.progress.left() / all as u64).saturating_sub(1);
         let most = u64::from(polls).min(self.timer.until_next).min(left);
         let keep = |completions: &[Completion]| self.checks.keep_results(completions);
-        // SAFETY: the ready descriptors name the buffers of their places, which lie within the memory of the
-        // channel and apart from each other. No operation is in flight.
+        // SAFETY: the ready descriptors refer to the buffers of their places, which lie within the channel's
+        // memory and do not overlap. No operation is in flight.
         let (whole, stopped) = unsafe { self.channel.run_whole_batches(&self.places.ready, most, keep) };
         let ops = whole * all as u64;
         self.progress.submitted += ops;
@@ -268,19 +268,19 @@ impl Worker {
         }
     }
 
-    /// Makes `count` operations and rings the doorbell for them. `due` is the time at which the first was
-    /// due; 0 for now.
+    /// Submits `count` operations and rings the doorbell for them. `due` is the scheduled time of the first
+    /// operation; 0 means now.
     fn submit(&mut self, count: u32, simple: bool, due: u64) -> Result<(), CellError> {
         let stamp = self.timer.next_stamp(count, due);
         self.progress.submitted += u64::from(count);
         if !simple {
             return self.submit_composed(count, stamp, due);
         }
-        // The usual case: consecutive places, whose descriptors are ready.
+        // In the usual case the places are consecutive, and their descriptors are ready.
         if let Some(row) = self.places.take_row(count) {
             self.timer.stamp(row.clone(), stamp);
-            // SAFETY: the descriptors name the buffers of places that were free. These lie within the memory
-            // of the channel, and apart from those of all other places.
+            // SAFETY: the descriptors refer to the buffers of places that were free. These buffers lie within
+            // the channel's memory, and do not overlap the buffers of other places.
             return unsafe { self.channel.submit(&self.places.ready[row]) };
         }
         for _ in 0..count {
@@ -291,7 +291,7 @@ impl Worker {
         self.submit_pending()
     }
 
-    /// Makes `count` operations with lists or several pieces, or that are compared on completion, and rings
+    /// Submits `count` operations that have lists or several pieces or are compared on completion, and rings
     /// the doorbell for them.
     fn submit_composed(&mut self, count: u32, stamp: u64, due: u64) -> Result<(), CellError> {
         self.doorbell_places.clear();
@@ -302,7 +302,7 @@ impl Worker {
             }
             self.doorbell_places.push(place);
         }
-        // The time of corrupting the buffers belongs to no operation.
+        // The time for corrupting the buffers must not count for an operation.
         let again = self.checks.compares_each && stamp != 0 && due == 0;
         let stamp = if again { self.timer.clock.now().max(1) } else { stamp };
         for at in 0..self.doorbell_places.len() {
@@ -316,7 +316,8 @@ impl Worker {
         self.submit_pending()
     }
 
-    /// Makes the descriptors of an operation. Descriptors without lists become pending; others are submitted.
+    /// Builds the descriptors of an operation. Descriptors without lists become pending. Descriptors with
+    /// lists are submitted at once.
     fn submit_pieces(&mut self, number: usize) -> Result<(), CellError> {
         let (op, max_piece, token) = (self.cell.op, self.places.max_piece, number as u64);
         let place = &self.places.all[number];
@@ -341,21 +342,22 @@ impl Worker {
                 Op::CopyToBoth => Descriptor::copy_to_both(token, place.src, &place.both),
                 _ => Descriptor::copy_lists(token, &place.lists.0, &place.lists.1),
             };
-            // SAFETY: the lists name parts of the buffer of a place that was free. The parts do not overlap,
-            // and lie within the memory of the channel, apart from the buffers of all other places.
+            // SAFETY: the lists refer to parts of the buffer of a place that was free. The parts lie within
+            // the channel's memory, and overlap neither each other nor the buffers of other places.
             unsafe { self.channel.submit_one(descriptor) }?;
         }
         Ok(())
     }
 
-    /// Submits the pending descriptors, if there are any, as far as the queue has room.
+    /// Submits pending descriptors, as far as the queue has room.
     #[inline]
     fn submit_pending(&mut self) -> Result<(), CellError> {
         if self.channel.pending.is_empty() {
             return Ok(());
         }
-        // SAFETY: pending descriptors name buffers of places that were free when they were made. These lie
-        // within the memory of the channel, and apart from those of all other places.
+        // SAFETY: pending descriptors refer to the buffers of places that were free when the descriptors were
+        // built. These buffers lie within the channel's memory, and do not overlap the buffers of other
+        // places.
         unsafe { self.channel.submit_pending() }
     }
 
@@ -399,7 +401,8 @@ impl Worker {
         Ok(self.progress.completed >= self.progress.total())
     }
 
-    /// Handles completions in any order: each may be timed, one piece of several, or due for comparison.
+    /// Handles completions in any order. Each completion may be timed, belong to one of several pieces, or
+    /// require a comparison.
     fn complete_each(&mut self, n: usize) -> Result<(), CellError> {
         let now = if self.timer.in_flight > 0 { self.timer.clock.now() } else { 0 };
         for at in 0..n {
@@ -449,13 +452,13 @@ impl Worker {
         CellError::Failed(format!("an operation failed: {what}{native}, after {completed} on this queue"))
     }
 
-    /// Returns the latencies since [`clear_latency`](Self::clear_latency), in nanoseconds: from submission,
-    /// or from when an operation was due, to its completion.
+    /// Returns the latencies since [`clear_latency`](Self::clear_latency), in nanoseconds: from an
+    /// operation's submission, or its scheduled time, to its completion.
     pub fn latency(&self) -> &Histogram<u64> {
         &self.timer.histogram
     }
 
-    /// Returns true if its time is a simulated device's own.
+    /// Returns true if the queue is timed by a simulated device's virtual clock.
     pub fn virtual_clock(&self) -> bool {
         self.timer.clock.is_virtual()
     }

@@ -1,4 +1,4 @@
-//! The order of passes, which queues stay open, and estimates of time.
+//! Tests of the order of passes, of the queues that stay open, and of time estimates.
 
 mod synthetic_engine;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::plan::{Cell, Footprint, Sweep};
 use crate::results::Measured;
 
-/// Counts samples that are cancelled.
+/// Counts the samples that are cancelled.
 struct Fewer(u64);
 
 impl Observer for Fewer {

@@ -1,5 +1,6 @@
-//! Verdicts of whole runs, in real time and with this machine's noise, on engines with a known curve. At slow
-//! sizes they copy four times; at fast sizes they skip a copy whose first byte is already right.
+//! Verdicts of whole runs on synthetic engines with a known curve, in real time and with this machine's
+//! noise. At slow sizes, an engine copies four times. At fast sizes, it skips a copy whose first byte is
+//! already right.
 #![expect(unsafe_code, reason = "stands in for an engine and its queue")]
 
 use std::collections::VecDeque;
@@ -27,7 +28,8 @@ struct SyntheticEngine {
     fast: Vec<u64>,
 }
 
-// SAFETY: all calls go to the inner engine, except those of its queues.
+// SAFETY: all calls are forwarded to the inner engine, which fulfils the contract. The queues have their own
+// reasons.
 unsafe impl DmaEngine for SyntheticEngine {
     fn info(&self) -> &EngineInfo {
         self.engine.info()
@@ -46,7 +48,7 @@ unsafe impl DmaEngine for SyntheticEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> dma::Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller keeps to the contract of `register_raw`, which is that of the inner engine.
+        // SAFETY: the inner engine's `register_raw` has the same contract, which the caller fulfils.
         unsafe { self.engine.register_raw(memory, request) }
     }
 
@@ -67,7 +69,7 @@ struct SyntheticQueue {
     done: VecDeque<Completion>,
 }
 
-// SAFETY: copies end before `submit` returns, and stay within the caller's ranges.
+// SAFETY: copies end before `submit` returns, and access only the caller's ranges.
 unsafe impl RawQueue for SyntheticQueue {
     fn engine_id(&self) -> EngineId {
         self.queue.engine_id()
@@ -83,7 +85,8 @@ unsafe impl RawQueue for SyntheticQueue {
                 unreachable!("only copies are measured")
             };
             let (from, to) = (src.addr.as_ptr().cast_const(), dst.addr.as_ptr());
-            // Buffers that will be compared have no right byte before the copy.
+            // In a buffer that will be compared, every byte is wrong before the copy, so its copy is not
+            // skipped.
             // SAFETY: the caller promises the range. It is memory of this process, allocated by the CPU
             // engine.
             let source = unsafe { from.read_volatile() };
@@ -165,8 +168,8 @@ fn run(fast: &[u64]) -> Verdict {
     verdicts(&campaign, &cells, false).pop().expect("one curve")
 }
 
-/// Runs each curve `times` times. Returns the runs and those that left something open. Panics at a wrong
-/// verdict.
+/// Runs each curve `times` times. Returns the number of runs, and the number of runs that left a size
+/// undecided. Panics at a wrong verdict.
 fn known_curves(times: u32) -> (u32, u32) {
     let (mut runs, mut open) = (0, 0);
     let all = SIZES.to_vec();
@@ -191,8 +194,8 @@ fn no_run_over_a_known_curve_is_wrong() {
     println!("{open} of {runs} runs left something open");
 }
 
-/// The target: of 100 runs none is wrong, and at most 5 leave something open. Needs a machine that is not too
-/// busy: `cargo test -p dma-bench --lib hundreds -- --ignored --nocapture`.
+/// Of 100 runs, none may be wrong, and at most 5 may leave a size undecided. This needs a machine that is not
+/// too busy: `cargo test -p dma-bench --lib hundreds -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes, and a machine with time to spare"]
 fn hundreds_of_runs_over_known_curves() {
