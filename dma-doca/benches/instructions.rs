@@ -2,10 +2,10 @@
 //! installed stand-in SDK.
 //!
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs
-//! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the cost of one more copy in
-//! each, and the ratio. Above 1.10 it exits with 1, unless run with `--test`. `DMA_DOCA_LIB_DIR` with the
-//! headers beside it takes an installed stand-in instead. DOCA 1.5 and 2.2 are measured with their work
-//! queues, against `jobs.c`.
+//! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the instructions of one more
+//! copy in each, and their ratio. If the ratio is above 1.10, it exits with 1, unless run with `--test`. Set
+//! `DMA_DOCA_LIB_DIR` to measure a stand-in that is installed already, with its headers. DOCA 1.5 and 2.2 are
+//! measured with their work queues, against `jobs.c`.
 
 mod beside_c;
 mod callgrind;
@@ -18,7 +18,7 @@ use dma_core::DmaEngineExt;
 use dma_doca::{DocaEngine, DocaOptions};
 
 const ROUNDS: [u64; 2] = [2_000, 12_000];
-/// Most instructions, in those of the C program.
+/// Maximum ratio of instructions to those of the C program.
 const BOUND: f64 = 1.10;
 
 fn copies(lib_dir: &Path, way: &str, rounds: u64) {
@@ -63,7 +63,8 @@ fn install(generation: &str) -> PathBuf {
     prefix
 }
 
-/// Measures the C program and this one on an installation. Returns whether the counts are within the bounds.
+/// Measures the C program and this program on one installation. Returns whether the counts are within the
+/// bounds.
 fn is_within(generation: &str, prefix: &Path, source: &str) -> bool {
     let lib_dir = prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);

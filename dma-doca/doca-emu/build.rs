@@ -1,5 +1,5 @@
-//! Compiles the functions with any number of arguments, which Rust cannot define; tells the generations of
-//! work queues from later ones.
+//! Compiles the variadic functions, which stable Rust cannot define, and sets `cfg(workq)` for the
+//! generations that have work queues.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

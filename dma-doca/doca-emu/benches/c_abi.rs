@@ -1,9 +1,9 @@
-//! Copies of 64 bytes a second through the C interface, in CPU time of one core: submitted and progressed one
-//! by one, and in batches with one doorbell. Tasks and buffers are used again; `+ set_data` sets the data of
-//! both buffers before each copy, as programs that copy from here and there do.
+//! Copies of 64 bytes per second of CPU time on one core, through the C interface. Copies are submitted and
+//! progressed one by one, or in batches with one doorbell. Tasks and buffers are reused. `+ set_data` sets
+//! the data of both buffers before each copy, as programs do whose copies have different addresses.
 //!
-//! `cargo bench -p dma-doca-emu --bench c_abi`, with `-- --test` once and quickly. Under `valgrind
-//! --tool=callgrind` its lines are counts of copies to divide the instructions by.
+//! `cargo bench -p dma-doca-emu --bench c_abi`, runs it; with `-- --test`, it runs once and quickly. Under
+//! `valgrind --tool=callgrind`, divide the counted instructions by the number of copies that it prints.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 use std::hint::black_box;
@@ -28,15 +28,15 @@ struct Bench {
     pe: *mut c::doca_pe,
     tasks: Vec<*mut c::doca_task>,
     bufs: Vec<[*mut c::doca_buf; 2]>,
-    /// Counts what ended.
+    /// Counts tasks that ended.
     ended: *mut u64,
 }
 
 unsafe extern "C" fn on_done(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
     // SAFETY: set to a pointer.
     let ended = unsafe { ctx.ptr }.cast::<u64>();
-    // SAFETY: the pointer leads to the counter of a `Bench`, which lives until the end and which nothing else
-    // writes.
+    // SAFETY: the pointer is the address of the counter of a `Bench`, which lives until the end and which
+    // nothing else writes.
     unsafe { *ended += 1 }
 }
 
@@ -49,7 +49,7 @@ impl Bench {
         doca_emu::use_config(Some(config)).unwrap();
         let (mut list, mut count, mut dev) = (ptr::null_mut(), 0, ptr::null_mut());
         ok!(doca_devinfo_create_list(&mut list, &mut count));
-        // SAFETY: there is a device at least.
+        // SAFETY: the list has at least one device.
         let info = unsafe { *list };
         ok!(doca_dev_open(info, &mut dev));
         let memory = vec![1_u8; 2 * TASKS * LEN].leak().as_mut_ptr();

@@ -21,7 +21,7 @@ pub(crate) struct BufPool {
     run: RefCell<Option<Run>>,
 }
 
-/// A started pool, until it is stopped: its memory, and the positions of the buffers in it.
+/// State of a started pool: its memory, and the positions of the buffers in it.
 struct Run {
     memory: Arc<Registered>,
     first: usize,
@@ -49,7 +49,7 @@ impl BufPool {
         let small = c::DOCA_ERROR_INITIALIZATION;
         let first = addr.checked_next_multiple_of(alignment).ok_or(small)?;
         let stride = self.size.checked_next_multiple_of(alignment).ok_or(small)?;
-        // The last one needs no room behind it.
+        // The last buffer needs no padding after it.
         let before = stride.checked_mul(self.shelf.total() as usize - 1).ok_or(small)?;
         let needed = before.checked_add(self.size).and_then(|bytes| bytes.checked_add(first - addr));
         require(needed.is_some_and(|needed| needed <= len), small)?;
@@ -69,7 +69,7 @@ impl BufPool {
 }
 
 getters! {
-    /// A buffer without data; `EMPTY` if all are taken.
+    /// Returns a buffer without data; `EMPTY` if all buffers are in use.
     doca_buf_pool_buf_alloc(buf_pool: BufPool) -> Handle<Buf> { buf_pool.alloc()? }
     doca_buf_pool_get_num_elements(buf_pool: BufPool) -> u32 { buf_pool.shelf.total() }
     doca_buf_pool_get_num_free_elements(buf_pool: BufPool) -> u32 { buf_pool.shelf.free_count() as u32 }
@@ -97,14 +97,14 @@ c_calls! {
             run: RefCell::new(None),
         })))
     }
-    /// `IN_USE` unless all buffers are back.
+    /// `IN_USE` unless all buffers were returned.
     fn doca_buf_pool_destroy(buf_pool: Handle<BufPool>) {
         buf_pool.get()?.require_whole()?;
         buf_pool.take_rc().map(drop)
     }
     /// `BAD_STATE` if the map is not started, `INITIALIZATION` if it is too small.
     fn doca_buf_pool_start(buf_pool: Handle<BufPool>) { buf_pool.get()?.start() }
-    /// `IN_USE` unless all buffers are back.
+    /// `IN_USE` unless all buffers were returned.
     fn doca_buf_pool_stop(buf_pool: Handle<BufPool>) {
         let pool = buf_pool.get()?;
         pool.require_whole()?;

@@ -6,13 +6,13 @@
 //!
 //! # Safety
 //!
-//! Every exported function is an `unsafe extern "C" fn`. Its caller keeps to the requirements of DOCA's
-//! reference: a handle is NULL, or came from this library and was not destroyed, on the thread
-//! that owns it; other pointers are NULL or valid for the declared type, as long as the call, task or object
-//! needs them; strings end in NUL. Rust code cannot make an `In`, `Out` or `Text` of an address: they only
-//! come from such a call, so reading and writing through them rests on that promise. A length that C passes
-//! beside a pointer is not part of the type, and the methods that take one are unsafe.
-#![expect(unsafe_code, reason = "pointers from C are followed here, and almost only here")]
+//! Every exported function is an `unsafe extern "C" fn`. Its caller obeys the requirements of DOCA's
+//! reference: a handle is NULL, or came from this library and was not destroyed, on the thread that owns it;
+//! other pointers are NULL or valid for the declared type, as long as the call, task or object needs them;
+//! strings end in NUL. Safe code cannot make an `In`, `Out` or `Text` from an address: they come only from
+//! such a call. So reading and writing through them relies on the promise of C's caller. A length that C
+//! passes beside a pointer is not part of the type, and the methods that take one are unsafe.
+#![expect(unsafe_code, reason = "pointers from C are dereferenced here, and almost nowhere else")]
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -23,14 +23,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use doca_sys::bindings as c;
 
 pub(crate) type Code = c::doca_error_t;
-/// Result of internal functions. `Err` is never `DOCA_SUCCESS`.
+/// Result of internal functions. The code in `Err` is never `DOCA_SUCCESS`.
 pub(crate) type Outcome<T = ()> = Result<T, Code>;
 
-/// `Err(DOCA_ERROR_INVALID_VALUE)`, the answer to most bad arguments.
+/// `Err(DOCA_ERROR_INVALID_VALUE)`, the result for most bad arguments.
 pub(crate) const INVALID: Code = c::DOCA_ERROR_INVALID_VALUE;
 
 /// Exports functions under their C names, all `unsafe extern "C"`. A function without a return type returns
-/// the [`Code`] of its body's [`Outcome`]. Functions are in the order of the header. rustfmt skips them.
+/// the [`Code`] of its body's [`Outcome`]. Keep the functions in the order of the header. rustfmt does not
+/// format them.
 ///
 /// ```text
 /// c_calls! {
@@ -38,8 +39,8 @@ pub(crate) const INVALID: Code = c::DOCA_ERROR_INVALID_VALUE;
 /// }
 /// ```
 ///
-/// Names behind a `|` are those of earlier versions. A library exports those of all names that its headers
-/// have. Calls that DOCA 1.5 to 2.2 has with other arguments are left out of its build, by `cfg(workq)`.
+/// Names after a `|` are those of earlier versions. A library exports each name that its headers declare.
+/// Calls that DOCA 1.5 to 2.2 has with other arguments are left out of its build, by `cfg(workq)`.
 macro_rules! c_calls {
     ($(
         $(#[$doc:meta])* fn $name:ident $(| $old:ident)* ($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?
@@ -63,7 +64,8 @@ macro_rules! older_names {
     ([$old:ident $($more:ident)*] $name:ident ($($arg:ident: $type:ty),*) ($result:ty)) => {
         $crate::c_abi::c_call! {
             #[unsafe(no_mangle)] () $old ($($arg: $type),*) ($result) {
-                // SAFETY: both names have one signature, and the caller keeps its promise.
+                // SAFETY: both names have the same signature, and this function's caller made the promise
+                // that the called function requires.
                 unsafe { $name($($arg),*) }
             }
         }
@@ -86,7 +88,7 @@ macro_rules! c_call {
 }
 pub(crate) use c_call;
 
-/// Exports functions that write a value of an object to their last argument.
+/// Exports functions that write a property of an object to their last argument.
 ///
 /// ```text
 /// getters! {
@@ -124,7 +126,7 @@ pub(crate) fn require(held: bool, code: Code) -> Outcome {
     if held { Ok(()) } else { Err(code) }
 }
 
-/// Tells live objects from destroyed ones, as long as the memory is not reused.
+/// Distinguishes live objects from destroyed objects, as long as the memory is not reused.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Mark(AtomicU32);
@@ -176,7 +178,7 @@ pub(crate) use object;
 
 pub(crate) const NO_DATA: c::doca_data = c::doca_data { u64_: 0 };
 
-/// A pointer to an object of ours, as C passes it.
+/// A pointer to an object of this library, as C passes it.
 #[repr(transparent)]
 pub(crate) struct Handle<T>(*const T);
 
@@ -187,7 +189,7 @@ impl<T> Default for Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// The pointer to hand to C for `object`, which must stay where it is until C gives the pointer back.
+    /// Returns the pointer to pass to C for `object`, which must not move until C returns the pointer.
     pub(crate) fn of(object: &T) -> Self {
         Self(object)
     }
@@ -209,7 +211,7 @@ impl<T> Handle<T> {
 impl<T: Object> Handle<T> {
     #[inline]
     pub(crate) fn get(&self) -> Outcome<&T> {
-        // SAFETY: C passes NULL, or a pointer that it got from us and did not give back.
+        // SAFETY: C passes NULL, or a pointer that it got from this library and has not returned.
         let object = unsafe { self.0.as_ref() }.ok_or(INVALID)?;
         if object.mark().is(T::MARK) { Ok(object) } else { Err(INVALID) }
     }
@@ -231,21 +233,22 @@ impl<T: Object> Handle<T> {
         Self(Rc::into_raw(object))
     }
 
-    /// The object, kept alive while callbacks run.
+    /// Returns the object with a reference of its own, which keeps it alive while callbacks run.
     pub(crate) fn rc(&self) -> Outcome<Rc<T>> {
         self.get()?;
-        // SAFETY: the pointer is from `give_rc`, as all of this type are, and C holds a count of it.
+        // SAFETY: the pointer is from `give_rc`, because all handles of this type are, and C holds a count
+        // of the object.
         unsafe { Rc::increment_strong_count(self.0) };
-        // SAFETY: a handle whose mark was checked, so an `Rc` made it; this takes the count that was just
-        // added.
+        // SAFETY: the mark was checked, so the pointer is from `Rc::into_raw`. The new `Rc` owns the count
+        // that was added above.
         Ok(unsafe { Rc::from_raw(self.0) })
     }
 
     /// Takes the object back from C.
     pub(crate) fn take_rc(self) -> Outcome<Rc<T>> {
         self.get()?.mark().wipe();
-        // SAFETY: the pointer is from `give_rc`. The mark is wiped now, so no later call takes the count
-        // again.
+        // SAFETY: the pointer is from `give_rc`. The mark is now wiped, so no later call releases the same
+        // count again.
         Ok(unsafe { Rc::from_raw(self.0) })
     }
 
@@ -259,21 +262,21 @@ impl<T: Object> Handle<T> {
         // SAFETY: a pointer of this type came from an `Arc`, whose count includes C or the list that has the
         // pointer.
         unsafe { Arc::increment_strong_count(self.0) };
-        // SAFETY: a handle whose mark was checked, so an `Arc` made it; this takes the count that was just
-        // added.
+        // SAFETY: the mark was checked, so the pointer is from `Arc::into_raw`. The new `Arc` owns the count
+        // that was added above.
         Ok(unsafe { Arc::from_raw(self.0) })
     }
 
     /// Takes the object back from C.
     pub(crate) fn take_arc(self) -> Outcome<Arc<T>> {
         self.get()?.mark().wipe();
-        // SAFETY: the pointer is from `give_arc`, and its count is taken only here, once, as the mark is
-        // wiped.
+        // SAFETY: the pointer is from `give_arc`, and its count is released only here, and only once,
+        // because the mark is now wiped.
         Ok(unsafe { Arc::from_raw(self.0) })
     }
 }
 
-/// Copies the pointers, whatever they point to.
+/// Makes the pointer types `Copy`, even if the type that they point to is not.
 macro_rules! copied {
     ($($pointer:ident)*) => {
         $(
@@ -290,7 +293,7 @@ macro_rules! copied {
 
 copied! { Handle In Out }
 
-/// Address for a result.
+/// An address where C wants a result.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -383,11 +386,11 @@ impl<T: Copy> In<T> {
         unsafe { self.0.as_ref() }.copied()
     }
 
-    /// `len` values in a row.
+    /// Returns the `len` consecutive values at this address.
     ///
     /// # Safety
     ///
-    /// C promised that many, which do not change while the slice is used.
+    /// C promised `len` valid values, which do not change while the slice is used.
     pub(crate) unsafe fn slice(&self, len: usize) -> Outcome<&[T]> {
         require(!self.0.is_null() && len <= isize::MAX as usize / size_of::<T>().max(1), INVALID)?;
         // SAFETY: the caller guarantees that the values are valid.
@@ -420,7 +423,7 @@ impl TaskBytes {
         self.len
     }
 
-    /// The bytes. The task must not have ended.
+    /// Returns the bytes. Call it only before the task has ended.
     pub(crate) fn get(&self) -> Outcome<&[u8]> {
         // SAFETY: the caller of `new` has promised that these bytes are valid.
         unsafe { self.first.slice(self.len) }

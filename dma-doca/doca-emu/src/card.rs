@@ -1,4 +1,4 @@
-//! Cards. All functions of one share a DMA engine.
+//! Cards. All functions of a card share one DMA engine.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,10 +20,11 @@ pub(crate) struct Card {
     pub(crate) config: CardConfig,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
-    /// Tasks go to the device at submission, where some faults show.
+    /// Set if faults are configured: tasks then go to the device at submission, because some faults occur
+    /// there.
     pub(crate) eager: bool,
     pub(crate) creating: AtomicU32,
-    /// Bytes of memory that count as locked.
+    /// Locked memory, in bytes.
     locked: AtomicU64,
     started: Instant,
     engine: Mutex<Device>,
@@ -35,12 +36,12 @@ pub(crate) struct Limits {
     pub(crate) max_buf_size: u64,
     pub(crate) max_list_len: u32,
     pub(crate) max_tasks: u32,
-    /// Tasks that one context can have in flight; others are refused with `AGAIN`.
+    /// Maximum number of tasks of one context in flight. Further tasks are refused with `AGAIN`.
     pub(crate) queue_depth: u32,
     pub(crate) over_limit: Found,
-    /// A copy writes over the data of its destination, not behind it.
+    /// If set, a copy overwrites its destination's data. Otherwise it writes after the data.
     pub(crate) replaces: bool,
-    /// Memory that one side of the card exported can be copied on that side.
+    /// If set, a side of the card can copy memory that it exported itself.
     pub(crate) self_import: bool,
 }
 
@@ -62,7 +63,8 @@ impl Card {
             over_limit: config.over_limit.unwrap_or(Found::Engine),
             replaces: match config.destination_data {
                 Some(data) => data == DestinationData::Replace,
-                // Programs of these generations submit a destination again as it is, on cards.
+                // Programs of these generations submit a destination again without a reset, and run on
+                // cards.
                 None => cfg!(workq),
             },
             self_import: config.self_import.unwrap_or(ideal),
@@ -75,7 +77,8 @@ impl Card {
         if ideal && profile.in_order {
             profile = profile.timeless();
         }
-        // Every profile reports mistakes as a BlueField does: in the engine, and they take the context down.
+        // With every profile, mistakes are found as on a BlueField: in the engine, which then stops the
+        // context.
         profile.on_failure = OnFailure::Halt;
         profile.zero_length = ZeroLength::Mistake(ModelFound::InEngine);
         profile.protection = ModelFound::InEngine;
@@ -105,7 +108,7 @@ impl Card {
         engine
     }
 
-    /// Rings `timer` when the card is gone.
+    /// Registers `timer`, which rings when the card has vanished.
     pub(crate) fn sleep(&self, timer: &Arc<Timer>) {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         sleepers.retain(|sleeper| {
@@ -114,15 +117,14 @@ impl Card {
         sleepers.push(Arc::downgrade(timer));
     }
 
-    /// Wakes all sleeping progress engines, because the card is gone.
+    /// Wakes all sleeping progress engines, because the card has vanished.
     #[cold]
     pub(crate) fn wake_all(&self) {
         let sleepers = std::mem::take(&mut *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
         sleepers.iter().filter_map(Weak::upgrade).for_each(|timer| timer.ring(Duration::ZERO));
     }
 
-    /// Counts locked memory.
-    /// Errors: The configured limit would be exceeded.
+    /// Adds `len` bytes to the locked memory. Errors: The configured limit would be exceeded.
     pub(crate) fn lock_memory(&self, len: u64) -> Outcome {
         let limit = self.config.memlock.map_or(u64::MAX, |size| size.0);
         let more = |locked: u64| locked.checked_add(len).filter(|locked| *locked <= limit);

@@ -27,7 +27,7 @@ pub(crate) struct Clock {
 
 object!(Clock, 0xc1_0c_00_01);
 
-/// `union doca_clock_timespec_t`: seconds and nanoseconds, or a counter in the first field.
+/// `union doca_clock_timespec_t`: seconds and nanoseconds, or a counter value in the first field.
 #[repr(C)]
 pub(crate) struct Stamp {
     first: u64,
@@ -42,8 +42,8 @@ enum Time {
 }
 
 impl Time {
-    /// Reads a clock of this type; `NOT_SUPPORTED` for one of the data path accelerator, and for other
-    /// numbers.
+    /// Reads the clock of this type. `NOT_SUPPORTED` for the data path accelerator's clocks and for
+    /// unknown types.
     fn of(kind: u64) -> Outcome<Self> {
         let id = match kind {
             HOST_COUNTER_CYCLES => return Ok(Self::Cycles(cycles())),
@@ -62,7 +62,7 @@ impl Time {
         }
     }
 
-    /// The clock's value that much later.
+    /// Adds `by` to the clock's value.
     const fn later(self, by: u64) -> Self {
         match self {
             Self::Nanos(number) => Self::Nanos(number + by),
@@ -80,7 +80,7 @@ impl Time {
 
 #[cfg(target_arch = "x86_64")]
 fn cycles() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction.
+    // SAFETY: every x86-64 processor has this instruction, and Linux lets programs execute it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -114,7 +114,8 @@ c_calls! {
             Ok(Time::of(clock_type)?.stamp())
         })
     }
-    /// Reads the device's clock between two readings of the primary one, whose middle is the result.
+    /// Reads the device's clock between two readings of the primary clock. The primary clock's result
+    /// is their midpoint.
     fn doca_clock_get_crosstimestamp(
         clock: Handle<Clock>,
         primary_clock_type: u64,

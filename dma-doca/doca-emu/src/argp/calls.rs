@@ -15,15 +15,18 @@ fn text(text: &Text) -> Option<String> {
     text.get().ok().map(|text| text.to_string_lossy().into_owned())
 }
 
-// SAFETY: the addresses are only passed back to the program, on whose thread they must be valid.
+// SAFETY: the address is never dereferenced here. It is only passed back to the program, which must use it
+// on a thread where it is valid.
 unsafe impl Send for Config {}
-// SAFETY: the pointers are only passed to the program, and point into the strings beside them.
+// SAFETY: the pointers are only passed to the program. They point into `strings`, which moves to another
+// thread together with them.
 unsafe impl Send for super::DpdkArgs {}
-// SAFETY: the objects that handles stand for are locks and atomics.
+// SAFETY: the objects behind the handles can be used by several threads, because all their mutable fields
+// are locks and atomics.
 unsafe impl Send for Parser {}
 
 impl Parser {
-    /// Changes a command, or the program.
+    /// Changes the command `parent`, or the program if there is no `parent`.
     fn below(&mut self, parent: Option<&Cmd>, change: impl FnOnce(&mut CmdSpec) -> Outcome) -> Outcome {
         match parent {
             Some(cmd) => change(&mut lock(&cmd.spec)),
@@ -31,8 +34,8 @@ impl Parser {
         }
     }
 
-    /// Registers a flag of a command that is not registered itself yet, or of the program. The parser owns
-    /// the flag even if this fails.
+    /// Registers a flag of the program, or of a command that is not registered yet. The parser owns the
+    /// flag even if this fails.
     fn register_param(&mut self, parent: Option<&Cmd>, handle: Handle<Param>) -> Outcome {
         require(parent.is_none_or(|cmd| !cmd.owned.load(Relaxed)), c::DOCA_ERROR_BAD_STATE)?;
         let param = handle.get()?;
@@ -52,7 +55,7 @@ impl Parser {
         let cmd = handle.get()?;
         require(!cmd.owned.swap(true, Relaxed), c::DOCA_ERROR_BAD_STATE)?;
         self.cmds.push(handle);
-        // A command below itself would make a cycle.
+        // A command that is its own subcommand would make a cycle.
         require(!parent.is_some_and(|parent| std::ptr::eq(parent, cmd)), c::DOCA_ERROR_INVALID_VALUE)?;
         let spec = lock(&cmd.spec).clone();
         require(spec.name.is_some() && spec.description.is_some(), c::DOCA_ERROR_INITIALIZATION)?;
@@ -92,7 +95,7 @@ c_calls! {
     }
     /// Prints the usage on standard output.
     fn doca_argp_usage() -> () { run::print_usage() }
-    /// Makes the parser. Without a name the program's first argument is its name.
+    /// Makes the parser. Without a name, the name is the program's first argument.
     fn doca_argp_init(program_name: Text, program_config: *mut c_void) {
         let mut state = lock(&STATE);
         require(state.parser.is_none(), c::DOCA_ERROR_BAD_STATE)?;
@@ -143,8 +146,8 @@ c_calls! {
     fn doca_argp_disable_logger_callback() {
         with(|parser| require(parser.program.logger.take().is_some(), c::DOCA_ERROR_BAD_STATE))
     }
-    /// Parses the command line and calls the program back, in the order of the words. Prints the usage and
-    /// ends the program for `-h`.
+    /// Parses the command line, and runs the program's callbacks in the order of the words. For `-h`,
+    /// prints the usage and exits.
     fn doca_argp_start(argc: c_int, argv: In<Text>) {
         with(|_| Ok(()))?;
         let count = usize::try_from(argc).map_err(|_| c::DOCA_ERROR_INVALID_VALUE)?;
@@ -154,11 +157,11 @@ c_calls! {
     }
     /// Destroys the parser and everything registered with it.
     fn doca_argp_destroy() {
-        // Not under the lock.
+        // Drop the parser after the lock is released.
         let parser = lock(&STATE).parser.take();
         require(parser.is_some(), c::DOCA_ERROR_BAD_STATE)
     }
-    /// Passes the words before `--` to DPDK, by the callback.
+    /// Sets the callback that receives the words before `--`, which are for DPDK.
     fn doca_argp_set_dpdk_program(
         callback: Option<unsafe extern "C" fn(c_int, *mut *mut c_char) -> Code>,
     ) -> () {
@@ -219,24 +222,25 @@ c_calls! {
         set(cmd, |spec| spec.callback = callback)
     }
     fn doca_argp_cmd_set_hidden(cmd: Handle<Cmd>) -> () { set(cmd, |spec| spec.hidden = true) }
-    /// Registers a flag of a command that is not registered itself yet.
+    /// Registers a flag of a command that is not registered yet.
     fn doca_argp_cmd_register_param(cmd: Handle<Cmd>, input_param: Handle<Param>) {
         let cmd = cmd.get()?;
         with(|parser| parser.register_param(Some(cmd), input_param))
     }
-    /// Registers a command below one that is not registered itself yet.
+    /// Registers a subcommand of a command that is not registered yet.
     fn doca_argp_cmd_register_cmd(cmd: Handle<Cmd>, input_cmd: Handle<Cmd>) {
         let cmd = cmd.get()?;
         with(|parser| parser.register_cmd(Some(cmd), input_cmd))
     }
     /// Destroys a command that was not registered.
     fn doca_argp_cmd_destroy(cmd: Handle<Cmd>) { destroy(cmd) }
-    /// Returns the level that the command line sets, or else the log's level.
+    /// Returns the level that the command line sets. Without one, returns the log's current level.
     fn doca_argp_get_log_level(level: Out<c_int>) {
         let given = lock(&STATE).log_level.unwrap_or_else(|| global(Limit::Lower));
         level.put(given.try_into().unwrap_or_default())
     }
-    /// Returns the SDK's level that the command line sets, or else the log's level.
+    /// Returns the SDK's level that the command line sets. Without one, returns the log's current level
+    /// for the SDK.
     fn doca_argp_get_sdk_log_level(level: Out<c_int>) {
         let given = lock(&STATE).sdk_log_level.unwrap_or_else(|| global(Limit::Sdk));
         level.put(given.try_into().unwrap_or_default())

@@ -1,8 +1,8 @@
 //! Flags in a JSON file.
 //!
 //! The file has an object of objects: `doca_general_flags`, `doca_program_flags` and `doca_dpdk_flags`, with
-//! the long names of flags as keys. As in the files that the SDK's programs come with there may be comments,
-//! and commas before a closing bracket.
+//! the long names of flags as keys. The file may contain comments, and commas before a closing bracket,
+//! because the files of the SDK's own programs do.
 
 use serde_json::{Map, Value as Json};
 
@@ -84,7 +84,7 @@ fn convert(param: &ParamSpec, key: &str, value: &Json) -> Result<Value, Mistake>
         c::DOCA_ARGP_TYPE_STRING => value.as_str().and_then(text).map(Value::Text),
         c::DOCA_ARGP_TYPE_INT => value.as_i64().and_then(|number| i32::try_from(number).ok()).map(Value::Int),
         c::DOCA_ARGP_TYPE_BOOLEAN => value.as_bool().map(Value::Bool),
-        // The value would be an object of the JSON library that the vendor's parser uses.
+        // The vendor's parser would pass an object of its JSON library to the program.
         _ => {
             return Err(Mistake {
                 code: c::DOCA_ERROR_NOT_SUPPORTED,
@@ -100,7 +100,7 @@ fn convert(param: &ParamSpec, key: &str, value: &Json) -> Result<Value, Mistake>
     converted.ok_or_else(|| invalid(format!("'{key}' is {wanted}, not {value}")))
 }
 
-/// Words for DPDK's own parser.
+/// Arguments for DPDK's own parser.
 fn dpdk(key: &str, value: &Json, words: &mut Vec<String>) -> Result<(), Mistake> {
     let plain = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match key {
@@ -128,11 +128,11 @@ fn dpdk(key: &str, value: &Json, words: &mut Vec<String>) -> Result<(), Mistake>
     Ok(())
 }
 
-/// Replaces comments and trailing commas by spaces, so that errors keep their place.
+/// Replaces comments and trailing commas by spaces, so that the positions in error messages stay right.
 fn plain(text: &str) -> String {
     let mut out: Vec<char> = text.chars().collect();
     let mut at = 0;
-    // A comma that may turn out to be the last.
+    // The position of a comma that may be the last before a bracket.
     let mut comma = None;
     while at < out.len() {
         match out[at] {

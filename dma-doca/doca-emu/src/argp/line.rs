@@ -3,7 +3,7 @@
 use super::{CmdCallback, CmdSpec, GENERAL, General, ParamSpec, Value};
 use crate::c_abi::{Code, c};
 
-/// An action that a flag asks for.
+/// An action that a flag requests.
 #[derive(Clone)]
 pub(super) enum Action {
     Set(ParamSpec, Value),
@@ -16,7 +16,7 @@ pub(super) enum Action {
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) actions: Vec<Action>,
-    /// The file of `-j`.
+    /// The file that `-j` names.
     pub(super) json: Option<String>,
     pub(super) path: Vec<String>,
     /// The line asks for help. The rest is ignored.
@@ -139,7 +139,7 @@ pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     Ok(line)
 }
 
-/// The flag of the command, or one that it inherits.
+/// Finds a flag of the command, or a flag that it inherits.
 fn find<'a>(chain: &[&'a CmdSpec], flag: &Flag<'_>) -> Option<&'a ParamSpec> {
     chain.iter().rev().enumerate().find_map(|(above, cmd)| {
         let mut params = cmd.params.iter().filter(|param| above == 0 || param.inherited);

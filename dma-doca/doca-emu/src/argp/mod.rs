@@ -1,7 +1,7 @@
 //! Command lines: registered flags and commands, the parser, and the program's callbacks.
 //!
-//! There is one parser in a process, between `doca_argp_init` and `doca_argp_destroy`. It is not locked while
-//! callbacks run: they may destroy it.
+//! A process has one parser, from `doca_argp_init` to `doca_argp_destroy`. It is not locked while callbacks
+//! run, because they may destroy it.
 
 mod calls;
 mod json;
@@ -14,10 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::c_abi::{Code, Handle, Mark, Object, Outcome, c, object, require};
 
-/// `struct doca_argp_param`, or with another description `struct doca_argp_cmd`.
+/// A flag (`struct doca_argp_param`) or a command (`struct doca_argp_cmd`), depending on `T`.
 pub(crate) struct Described<T> {
     mark: Mark,
-    /// The parser owns and destroys it.
+    /// Set when the parser owns this object. The parser then destroys it.
     owned: AtomicBool,
     spec: Mutex<T>,
 }
@@ -67,7 +67,8 @@ struct Parser {
     dpdk_args: Option<DpdkArgs>,
 }
 
-/// The parser, and the levels of the command line, which outlive it.
+/// The parser, and the log levels that the command line sets. The levels remain valid when the parser is
+/// destroyed.
 struct ArgpState {
     parser: Option<Parser>,
     log_level: Option<u32>,
@@ -80,7 +81,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs with the parser; `BAD_STATE` if there is none.
+/// Calls the closure with the parser; `BAD_STATE` if there is none.
 fn with<T>(run: impl FnOnce(&mut Parser) -> Outcome<T>) -> Outcome<T> {
     lock(&STATE).parser.as_mut().map_or(Err(c::DOCA_ERROR_BAD_STATE), run)
 }

@@ -69,8 +69,8 @@ pub(super) fn start(words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Our words, and those for DPDK: the ones before `--` in a program that uses it. Without `--`, all arguments
-/// are DPDK's, except those that only ask for information.
+/// Splits the arguments into the program's and DPDK's. In a program that uses DPDK, the arguments before `--`
+/// are DPDK's. Without `--`, all arguments are DPDK's, unless the first one is `-h`, `-v` or `-j`.
 fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
     if program.dpdk.is_none() {
         return (words.to_vec(), Vec::new());
@@ -85,7 +85,7 @@ fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
     }
 }
 
-/// Everything that is to be done, the JSON file's part first: the command line has the last word.
+/// Collects all actions. The actions of the JSON file come first, so that the command line overrides them.
 fn understand(program: &Program, words: &[String], dpdk: &mut Vec<String>) -> Result<Line, Mistake> {
     let mut line = line::parse(&program.root, words)?;
     if line.help {
@@ -99,7 +99,7 @@ fn understand(program: &Program, words: &[String], dpdk: &mut Vec<String>) -> Re
     }
     let from_line = line.actions.clone();
     actions.append(&mut line.actions);
-    // A line that asks for the version needs no flags.
+    // A command line with `-v` does not need the mandatory flags.
     if !from_line.iter().any(|action| matches!(action, Action::Version)) {
         line::check(&program.root, &line.path, &actions, &from_line)?;
     }
@@ -196,7 +196,7 @@ fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
     succeed(code)
 }
 
-/// Passes the arguments for DPDK on. They live as long as the parser.
+/// Passes DPDK's arguments to the program's callback. They live as long as the parser.
 fn forward(first: &str, words: Vec<String>) -> Outcome {
     let all = std::iter::once(first.to_owned()).chain(words);
     let strings: Vec<CString> = all.filter_map(|word| CString::new(word).ok()).collect();
@@ -238,7 +238,7 @@ fn flag(
     if let Some(arguments) = arguments {
         let _ = write!(names, " {arguments}");
     }
-    // At least one space, however long the names.
+    // At least one space separates the names from the description, even if the names are long.
     let _ = writeln!(out, "{names:<width$} {description}", width = COLUMN - 1);
 }
 
@@ -258,7 +258,8 @@ fn params<'a>(out: &mut String, title: &str, params: impl Iterator<Item = &'a Pa
     }
 }
 
-/// Returns the usage text of a command. `chain` leads to it: the program, its command, a command of that one.
+/// Returns the usage text of a command. `chain` is the path to the command: the program, a command, its
+/// subcommand.
 pub(super) fn usage_text(program: &str, dpdk: bool, chain: &[&CmdSpec]) -> String {
     let mut out = String::new();
     let _ = write!(out, "Usage: {program}");

@@ -32,7 +32,7 @@ c_calls! {
     /// Removes a reference, and writes the previous count. The last one returns the list to its inventories.
     fn doca_buf_dec_refcount | doca_buf_refcount_rm(buf: Handle<Buf>, refcount: Out<u16>) {
         require(!buf.is_null(), INVALID)?;
-        // A buffer that is back in its inventory has no references.
+        // A buffer that was returned to its inventory has no references.
         let buf = buf.get().map_err(|_| c::DOCA_ERROR_BAD_STATE)?;
         require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
         let refs = buf.refs.get();
@@ -55,13 +55,13 @@ c_calls! {
         buf.get().map(|buf| buf.data_len.set(data_len))
     }
     fn doca_buf_reset_data_len(buf: Handle<Buf>) { buf.get().map(|buf| buf.data_len.set(0)) }
-    /// `NOT_PERMITTED` unless it is the head.
+    /// `NOT_PERMITTED` unless the buffer is the head of its list.
     fn doca_buf_get_list_len | doca_buf_list_num_elements(buf: Handle<Buf>, num_elements: Out<u32>) {
         let buf = buf.get()?;
         require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
         num_elements.put(buf.count.get())
     }
-    /// Appends the second list to the first; both by their heads.
+    /// Appends the second list to the first. Both arguments are heads of lists.
     fn doca_buf_chain_list
         | doca_buf_list_chain(list1: Handle<Buf>, list2: Handle<Buf>) { list1.get()?.chain(None, list2.get()?) }
     /// Appends the second list to the first. `list1_tail` is the last buffer of the first list.

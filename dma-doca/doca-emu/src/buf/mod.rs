@@ -13,28 +13,28 @@ use crate::c_abi::{Handle, INVALID, Mark, Object, Outcome, c, object, require};
 use crate::dev::Dev;
 use crate::mmap::Registered;
 
-/// Indexes of the buffers of an inventory that came back to it.
+/// Indexes of the buffers that were returned to their inventory.
 pub(crate) type Returned = RefCell<Vec<u32>>;
 
-/// A buffer: `struct doca_buf`. Its address is fixed while its inventory lives. Its mark says that it is
-/// taken.
+/// A buffer: `struct doca_buf`. Its address is fixed while its inventory lives. Its mark is set while the
+/// program has it.
 pub(crate) struct Buf {
     mark: Mark,
     refs: Cell<u16>,
-    /// Tasks in flight that use it. If it is released in the meantime, it returns to its inventory when they
-    /// end.
+    /// Tasks in flight that use it. If the program releases the buffer before they end, it returns to its
+    /// inventory when they end.
     pins: Cell<u32>,
-    /// Another buffer of a list comes before it.
+    /// Set if another buffer precedes this one in a list.
     chained: Cell<bool>,
     head: Cell<usize>,
     len: Cell<usize>,
     data: Cell<usize>,
     data_len: Cell<usize>,
     next: Cell<Handle<Self>>,
-    /// For the head of a list: the number of its buffers, and its last one.
+    /// Number of buffers in the list. Valid in the head of a list, as is `last`.
     count: Cell<u32>,
     last: Cell<Handle<Self>>,
-    /// Key of the memory on the device that last used it.
+    /// The device that last used the buffer, and the key of the buffer's memory on that device.
     key: Cell<(*const Dev, RegionKey)>,
     memory: RefCell<Option<Arc<Registered>>>,
     pub(crate) index: u32,
@@ -64,7 +64,8 @@ impl Buf {
         }
     }
 
-    /// Gives it to the program, as a window of `len` bytes at `head` with `data_len` bytes of data at `data`.
+    /// Gives the buffer to the program, as a window of `len` bytes at `head` with `data_len` bytes of data at
+    /// `data`.
     pub(crate) fn take(
         &self,
         memory: Arc<Registered>,
@@ -114,7 +115,7 @@ impl Buf {
         self.memory.borrow().clone()
     }
 
-    /// Buffers of its list, if it is the head; 1 without a list.
+    /// Number of buffers in the list that this buffer heads; 1 without a list.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
@@ -153,8 +154,8 @@ impl Buf {
         Ok(Segment { key, addr: DeviceAddr(self.data.get() as u64), len: self.data_len.get() })
     }
 
-    /// Returns the range that a device may write in a copy. It begins after the buffer's data, or at the data
-    /// on a card that replaces them. The memory must be registered with the device.
+    /// Returns the range that a device may write in a copy. It begins after the buffer's data. On a card that
+    /// overwrites the data, it begins at the data. The memory must be registered with the device.
     #[inline]
     pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
@@ -171,7 +172,7 @@ impl Buf {
         (from, end.saturating_sub(from) as u64)
     }
 
-    /// Makes the `len` bytes that `dev` has copied to this list a part of the list's data.
+    /// Adds the `len` bytes that `dev` has copied to this list to the list's data.
     #[inline]
     pub(crate) fn copied(&self, dev: &Dev, len: u64) {
         if dev.card().limits.replaces {
@@ -196,12 +197,12 @@ impl Buf {
         self.data_len.get() as u64
     }
 
-    /// Address of its data, if that is memory of the program.
+    /// Address of the buffer's data, if it is memory of this program.
     pub(crate) fn local_data(&self) -> Option<usize> {
         self.memory.borrow().as_ref().is_some_and(|memory| memory.is_local).then(|| self.data.get())
     }
 
-    /// The data is within the window.
+    /// Returns whether the data is within the window.
     pub(crate) fn is_sound(&self) -> bool {
         let (head, data) = (self.head.get(), self.data.get());
         data >= head && self.data_len.get() <= self.len.get().saturating_sub(data - head)
@@ -211,7 +212,7 @@ impl Buf {
         (self.data.get(), self.data_len.get())
     }
 
-    /// Returns the address and length of the free space after its data.
+    /// Returns the address and length of the free space after the buffer's data.
     pub(crate) fn room_range(&self) -> (usize, usize) {
         (self.data.get().wrapping_add(self.data_len.get()), self.room_len() as usize)
     }
@@ -249,7 +250,7 @@ impl Buf {
         }
     }
 
-    /// Returns its list to the inventories.
+    /// Returns all buffers of its list to their inventories.
     #[cold]
     fn go_home(&self) {
         let mut at = Some(self);
@@ -337,7 +338,7 @@ impl Handle<Buf> {
     /// Counts the end of a task that used the buffer.
     #[inline]
     pub(crate) fn unpin(self) {
-        // Pinned, so it is still a buffer even if the program released it.
+        // The buffer is pinned, so it is valid even if the program released it.
         if let Some(buf) = self.get_unmarked() {
             buf.unpin();
         }

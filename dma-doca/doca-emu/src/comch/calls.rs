@@ -16,14 +16,14 @@ use crate::dev::{Dev, Info};
 use crate::rep::Rep;
 use crate::task::{Task, TaskCallback, as_task};
 
-/// The server that a handle stands for.
+/// Returns the handle's endpoint, which must be a server.
 pub(super) fn server(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
     let endpoint = endpoint.get()?;
     require(endpoint.is_server(), INVALID)?;
     Ok(endpoint)
 }
 
-/// The client that a handle stands for.
+/// Returns the handle's endpoint, which must be a client.
 pub(super) fn client(endpoint: &Handle<Endpoint>) -> Outcome<&Endpoint> {
     let endpoint = endpoint.get()?;
     require(!endpoint.is_server(), INVALID)?;
@@ -34,13 +34,13 @@ pub(super) fn is_supported(info: &Info, side: Side) -> Outcome {
     require(info.function().comch && info.function().side == side, c::DOCA_ERROR_NOT_SUPPORTED)
 }
 
-/// Limits of a function that has the comm channel; otherwise `NOT_SUPPORTED`.
+/// Limits of the comm channel; `NOT_SUPPORTED` if the function lacks it.
 pub(super) fn comch(info: &Info) -> Outcome<&ComchConfig> {
     require(info.function().comch, c::DOCA_ERROR_NOT_SUPPORTED)?;
     Ok(&info.card.config.comch)
 }
 
-/// Checks that the name is neither empty nor too long, with its NUL.
+/// Checks that the name is not empty, and that it fits the limit with its NUL.
 pub(super) fn check_name<'a>(dev: &Dev, name: &'a Text) -> Outcome<&'a str> {
     let name = name.str()?;
     let room = dev.card().config.comch.max_name_len as usize;
@@ -57,7 +57,7 @@ pub(super) fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endp
     out.put(value(endpoint))
 }
 
-/// Declares calls of servers, and the same ones of clients.
+/// Declares the calls that servers and clients have alike, for both.
 macro_rules! pairs {
     ($($(#[$doc:meta])* $server:ident $(| $old_server:ident)*, $client:ident $(| $old_client:ident)*;
         |$endpoint:ident| ($($arg:ident: $type:ty),*) $body:block)*) => {
@@ -127,7 +127,7 @@ c_calls! {
         | doca_cc_connection_set_user_data(connection: Handle<Connection>, user_data: c::doca_data) {
         connection.get().map(|connection| connection.user_data.set(user_data))
     }
-    /// 0 for NULL.
+    /// Returns 0 for NULL.
     fn doca_comch_connection_get_user_data
         | doca_cc_connection_get_user_data(connection: Handle<Connection>) -> c::doca_data {
         connection.get().map_or(NO_DATA, |connection| connection.user_data.get())
@@ -139,7 +139,7 @@ c_calls! {
     fn doca_comch_client_get_client_ctx
         | doca_cc_client_get_client_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, false) }
     /// Makes a server for the host's function that the representor stands for. `NOT_SUPPORTED` on a device
-    /// that is not the DPU's.
+    /// of the host.
     fn doca_comch_server_create | doca_cc_server_create(
         dev: Handle<Dev>,
         repr: Handle<Rep>,
@@ -152,7 +152,7 @@ c_calls! {
         is_supported(&dev.info, Side::Dpu)?;
         comch_server.put(Handle::give_rc(Endpoint::new(dev, Some(rep), name)))
     }
-    /// `IN_USE` unless idle.
+    /// `IN_USE` unless the server is idle.
     fn doca_comch_server_destroy
         | doca_cc_server_destroy(it: Handle<Endpoint>) { server(&it).and_then(|_| destroy(it)) }
     fn doca_comch_cap_server_is_supported
@@ -165,13 +165,13 @@ c_calls! {
     }
     fn doca_comch_server_as_ctx
         | doca_cc_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
-    /// Ends a connection. The peer is notified, and the program by its callback. `AGAIN` if there is no room
-    /// for the notice, `IN_USE` if this side has consumers or producers of the connection.
+    /// Ends a connection. The peer gets a message, and the program gets a callback. `AGAIN` if there is no
+    /// room for the notice, `IN_USE` if this side has consumers or producers of the connection.
     fn doca_comch_server_disconnect(comch_server: Handle<Endpoint>, connection: Handle<Connection>) {
         let server = server(&comch_server)?;
         server.disconnect(&*server.own(connection)?)
     }
-    /// Makes a client. `NOT_SUPPORTED` on a device that is not the host's.
+    /// Makes a client. `NOT_SUPPORTED` on a device of the DPU.
     fn doca_comch_client_create
         | doca_cc_client_create(dev: Handle<Dev>, name: Text, comch_client: Out<Handle<Endpoint>>) {
         comch_client.check()?;
@@ -180,14 +180,14 @@ c_calls! {
         is_supported(&dev.info, Side::Host)?;
         comch_client.put(Handle::give_rc(Endpoint::new(dev, None, name)))
     }
-    /// `IN_USE` unless idle.
+    /// `IN_USE` unless the client is idle.
     fn doca_comch_client_destroy
         | doca_cc_client_destroy(it: Handle<Endpoint>) { client(&it).and_then(|_| destroy(it)) }
     fn doca_comch_cap_client_is_supported
         | doca_cc_cap_client_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Host) }
     fn doca_comch_client_as_ctx
         | doca_cc_client_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(client(&it)) }
-    /// The client's connection; `BAD_STATE` before it is started.
+    /// The client's connection; `BAD_STATE` before the client is started.
     fn doca_comch_client_get_connection
         | doca_cc_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
         connection.make(|| Ok(Handle::of(&*client(&comch_client)?.client_connection()?)))
@@ -218,10 +218,12 @@ pairs! {
         endpoint.ctx.require_idle()?;
         endpoint.tasks.configure(completed, failed, tasks, 1..=endpoint.limits().max_send_tasks)
     }
-    /// Takes a task for a message that must not change until the task ends. `NO_MEMORY` if all are taken.
+    /// Takes a task for a message that must not change until the task ends. `NO_MEMORY` if all tasks are in
+    /// use.
     doca_comch_server_task_send_alloc_init, doca_comch_client_task_send_alloc_init;
     |endpoint| (peer: Handle<Connection>, msg: In<u8>, len: u32, task: Out<Handle<Task<Send>>>) {
-        // SAFETY: C passes the message's length beside it, and keeps the message until the task ends.
+        // SAFETY: C passes the message's length beside it, and does not change or free the message until the
+        // task ends.
         let message = unsafe { TaskBytes::new(msg, len as usize) };
         task.make(|| endpoint.alloc(peer, message))
     }

@@ -1,5 +1,6 @@
-//! The calls of `doca_cc.h`, `doca_cc_consumer.h` and `doca_cc_producer.h` of DOCA 2.5: those of the comm
-//! channel under the names of that time. Lengths are of the type `size_t`, numbers of tasks powers of two.
+//! The calls of `doca_cc.h`, `doca_cc_consumer.h` and `doca_cc_producer.h` of DOCA 2.5: the comm channel's
+//! calls under the names of that version. Lengths have the type `size_t`, and numbers of tasks are powers of
+//! two.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use super::calls::{self, comch, get, pairs};
@@ -14,8 +15,8 @@ use crate::c_abi::{Code, Handle, INVALID, In, Out, c_calls, getters};
 use crate::dev::Info;
 use crate::task::{Task, TaskCallback};
 
-/// Converts a length to the type of later versions. A length that does not fit becomes the maximum, which is
-/// beyond every limit.
+/// Converts a length to the type of later versions. A length that does not fit becomes the maximum, which
+/// exceeds every limit.
 fn len(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
@@ -24,7 +25,7 @@ fn tasks(log: impl TryInto<u32>) -> u32 {
     log.try_into().ok().and_then(|log| 1_u32.checked_shl(log)).unwrap_or(u32::MAX)
 }
 
-/// Exports calls that pass changed arguments to those of later versions.
+/// Exports calls that convert their arguments and call the function of later versions.
 macro_rules! converted {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $now:path, ($($given:expr),*);)*) => {
         c_calls! {
@@ -98,7 +99,7 @@ pairs! {
 }
 
 c_calls! {
-    /// Takes a task that sends the buffer's data. `NO_MEMORY` if all are taken.
+    /// Takes a task that sends the buffer's data. `NO_MEMORY` if all tasks are in use.
     fn doca_cc_producer_send_task_alloc_init(
         producer: Handle<Producer>,
         buf: Handle<Buf>,

@@ -1,18 +1,21 @@
-//! The comm channel of DOCA 1.5 to 2.5: a server or client of later versions, with its own progress engine.
+//! The comm channel of DOCA 1.5 to 2.5: built from a server or client of later versions, with a progress
+//! engine of its own.
 //!
-//! Programs of that time, such as NVIDIA's Secure Channel, send on one thread and receive on another, so the
-//! calls take a lock. None waits.
+//! Programs of that time, such as NVIDIA's Secure Channel, send on one thread and receive on another. So the
+//! calls take a lock. No call blocks.
 //!
-//! Choices where nothing public says how a real library answers:
+//! Choices of ours, where no public source describes the real library:
 //!
-//! - A connection to a service that calls nothing stays in progress. Sending copies the message to
-//!   the system, so no message is counted as in flight. The size of the send queue is stored; that of the
-//!   receive queue bounds the messages kept while a state is updated. A message that is longer than the
-//!   program's buffer stays in the queue, and the call returns `INVALID_VALUE`. So does sending an empty one.
+//! - A connection stays in progress as long as the service makes no call. Sending copies the message to the
+//!   system, so no message is counted as in flight. The size of the send queue is only
+//!   checked. The size of the receive queue limits the messages that are stored while a state is updated. A
+//!   message that is longer than the program's buffer stays in the queue, and the call returns
+//!   `INVALID_VALUE`. Sending an empty message returns `INVALID_VALUE` too.
 //! - After the end of a connection and its last message, each call of `doca_comm_channel_ep_recvfrom` on a
-//!   client returns `CONNECTION_RESET`. A service learns it by its event channel, its list and the peer's
-//!   state. The peer stays until it is disconnected.
-//! - Event channels for room and for clients are readable as long as there is some, armed or not.
+//!   client returns `CONNECTION_RESET`. A service learns of the end from its event channel, its list and the
+//!   peer's state. The peer exists until the service disconnects it.
+//! - The event channels for room and for new clients are readable whenever there is room or a new client,
+//!   even if they are not armed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,7 +35,7 @@ use crate::pe::Notifier;
 use crate::pe::Pe;
 use crate::rep::Rep;
 
-/// Locks what every call uses. The objects count their references without atomics.
+/// Locks all objects of the comm channel, because they count their references without atomics.
 pub(super) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,7 +46,7 @@ pub(super) struct Channel {
     mark: Mark,
     pub(super) dev: RefCell<Option<Arc<Dev>>>,
     pub(super) rep: RefCell<Option<Arc<Rep>>>,
-    /// 0 for the device's limit.
+    /// 0 stands for the device's limit.
     pub(super) max_msg_size: Cell<u16>,
     pub(super) send_queue_size: Cell<u16>,
     pub(super) recv_queue_size: Cell<u16>,
@@ -69,7 +72,7 @@ pub(super) struct Active {
     /// Its notifier is readable when there are messages.
     pub(super) pe: Rc<Pe>,
     pub(super) endpoint: Rc<Endpoint>,
-    /// Readable when a peer has room.
+    /// Readable when a peer has room for a message.
     pub(super) room: Notifier,
     /// Readable if clients connected or disconnected since the last update.
     pub(super) changes: Notifier,
@@ -77,7 +80,7 @@ pub(super) struct Active {
     inbox_size: usize,
     inbox: RefCell<VecDeque<(Rc<Peer>, Vec<u8>)>>,
     peers: RefCell<Vec<Rc<Peer>>>,
-    /// Open connections and those that wait, at the last update.
+    /// Connections that were open at the last update. `waiting` counts those that had not been accepted.
     pub(super) listed: RefCell<Vec<Handle<Peer>>>,
     pub(super) waiting: Cell<u32>,
 }
@@ -99,7 +102,7 @@ impl Channel {
         self.active.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// `BAD_STATE` when it listens or has connected.
+    /// `BAD_STATE` if the endpoint listens or is connected.
     pub(super) fn require_idle(&self) -> Outcome {
         require(self.active.borrow().is_none(), c::DOCA_ERROR_BAD_STATE)
     }
@@ -161,7 +164,7 @@ impl Active {
                 self.changes.watch(listener.as_fd()).map_err(|_| c::DOCA_ERROR_INITIALIZATION)
             }
             Err(c::DOCA_ERROR_IN_PROGRESS) => {
-                // One attempt.
+                // Try to connect once.
                 self.pe.progress();
                 let connection = self.endpoint.client_connection()?;
                 require(connection.socket.borrow().is_some(), c::DOCA_ERROR_CONNECTION_ABORTED)?;
@@ -173,12 +176,12 @@ impl Active {
         }
     }
 
-    /// The peer of a connection, which may be new.
+    /// Returns the peer of a connection. Creates it if the connection is new.
     fn admit(&self, connection: &Rc<Connection>) -> Rc<Peer> {
         let known = self.peers.borrow().iter().find(|peer| Rc::ptr_eq(&peer.connection, connection)).cloned();
         known.unwrap_or_else(|| {
             if let Some(socket) = &*connection.socket.borrow() {
-                // A system without memory for it wakes the program less often.
+                // If the system has no memory for this, the program is only woken less often.
                 for (notifier, flags) in [(&self.room, EventFlags::OUT), (&self.changes, EventFlags::RDHUP)] {
                     let _ = epoll::add(notifier.fd(), socket, EventData::new_u64(0), flags);
                 }
@@ -216,12 +219,12 @@ impl Active {
         peers.first().map(|peer| Handle::of(&**peer)).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
-    /// Serves the sockets until this number of messages has arrived, or nothing is left to do.
+    /// Serves the sockets until this number of messages has arrived, or no work is left.
     fn progress(&self, messages: usize) {
         while self.inbox.borrow().len() < messages && self.pe.progress() {}
     }
 
-    /// The next message and its source, given to `take`, which may leave it.
+    /// Passes the next message and its source to `take`. If `take` fails, the message stays in the queue.
     pub(super) fn receive(&self, take: impl FnOnce(Handle<Peer>, &[u8]) -> Outcome) -> Outcome {
         self.progress(1);
         let mut inbox = self.inbox.borrow_mut();
@@ -231,7 +234,7 @@ impl Active {
         Ok(())
     }
 
-    /// A client's peer, if the connection has ended.
+    /// Returns a client's peer if its connection has ended.
     pub(super) fn lost(&self) -> Option<Handle<Peer>> {
         let peers = self.peers.borrow();
         let peer = peers.first().filter(|peer| peer.connection.link.get() == Link::Closed)?;
@@ -257,7 +260,8 @@ impl Active {
         })
     }
 
-    /// Makes the descriptor for messages readable when there is one, at once if there is already.
+    /// Makes the descriptor for messages readable when the next message arrives, or at once if one has
+    /// arrived.
     pub(super) fn arm(&self) -> Outcome {
         self.pe.notifier()?.clear();
         self.pe.arm()?;
@@ -281,7 +285,7 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        // Do this first, so that a peer that learns of the end finds no client here.
+        // Do this first, so that a peer that detects the end cannot connect again.
         drop(self.endpoint.listener.take());
         let connections = self.endpoint.connections.borrow().clone();
         for connection in &connections {
@@ -290,7 +294,7 @@ impl Drop for Active {
         for peer in self.peers.borrow().iter() {
             peer.mark.wipe();
         }
-        // Without connections it is idle at once, unless a client is stopping already.
+        // Without connections, the context is idle at once, unless a client is stopping already.
         let ctx = &self.endpoint.ctx;
         let idle = ctx.stop().is_ok() || ctx.end_stop();
         let left = ctx.disconnect();
@@ -299,7 +303,8 @@ impl Drop for Active {
 }
 
 impl Peer {
-    /// Updates the counters. `CONNECTION_INPROGRESS` or `CONNECTION_ABORTED` unless it is open.
+    /// Updates the counters. Unless the connection is open, returns `CONNECTION_INPROGRESS` or
+    /// `CONNECTION_ABORTED`.
     pub(super) fn update(&self) -> Outcome {
         if let Some(active) = self.active.upgrade() {
             active.progress(active.inbox_size);
@@ -311,7 +316,7 @@ impl Peer {
 
 fn close(endpoint: &Endpoint, connection: &Rc<Connection>) {
     if connection.link.get() == Link::Open {
-        // If the message cannot be sent, the peer notices the end of the socket.
+        // If the message cannot be sent, the peer still notices that the socket is closed.
         let _ = connection.send(&[&[wire::BYE]]);
     }
     endpoint.remove(connection);
