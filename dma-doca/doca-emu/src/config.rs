@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error as _};
 
 pub(crate) use dma_standin::config::{Bytes, Clock};
 
-/// The version that is stated where the configuration states none: that of the headers.
+/// The version without `version` in the configuration: the version of the headers.
 pub const VERSION: &str = if cfg!(feature = "generation-1-5") {
     "1.5.0055"
 } else if cfg!(feature = "generation-2-2") {
@@ -38,7 +38,7 @@ pub(crate) enum Side {
     Dpu,
 }
 
-/// Place that finds a mistake in a task.
+/// Place that detects a mistake in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Found {
@@ -83,7 +83,7 @@ pub(crate) struct CardConfig {
     pub(crate) max_contexts: Option<u32>,
     pub(crate) over_limit: Option<Found>,
     pub(crate) destination_data: Option<DestinationData>,
-    /// Memory that one side of the card exported can be copied on that side.
+    /// If true, a side of the card can copy memory that it exported itself.
     pub(crate) self_import: Option<bool>,
     pub(crate) memlock: Option<Bytes>,
     #[serde(default)]
@@ -107,7 +107,7 @@ pub(crate) struct ComchConfig {
     pub(crate) max_producers: u32,
     /// Maximum number of tasks of a producer and of a consumer.
     pub(crate) max_fast_tasks: u32,
-    /// Bytes of their longest message.
+    /// Maximum length of a producer's message.
     pub(crate) max_fast_size: Bytes,
 }
 
@@ -152,11 +152,11 @@ pub(crate) struct FunctionConfig {
     pub(crate) mac: Option<[u8; 6]>,
     pub(crate) ipv4: Option<Ipv4Addr>,
     pub(crate) ipv6: Option<Ipv6Addr>,
-    /// Set for a port that is InfiniBand.
+    /// Set for an InfiniBand port.
     pub(crate) lid: Option<u16>,
     pub(crate) vuid: Option<String>,
     pub(crate) vhca_id: Option<u16>,
-    /// Gb/s.
+    /// Data rate in Gb/s.
     #[serde(default = "default_rate")]
     pub(crate) rate: u64,
     #[serde(default = "yes")]
@@ -169,7 +169,8 @@ pub(crate) struct FunctionConfig {
     pub(crate) export: bool,
     #[serde(default = "yes")]
     pub(crate) import: bool,
-    /// The DPU has a representor of it. By default all functions of the host have one.
+    /// If true, the DPU has a representor of this function. By default, all functions of the host have
+    /// one.
     pub(crate) representor: Option<bool>,
     #[serde(default)]
     pub(crate) hotplug: bool,
@@ -229,7 +230,7 @@ fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     let whole = crate::config::whole_address(&text);
-    whole.ok_or_else(|| D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:03:00.0`")))
+    whole.ok_or_else(|| D::Error::custom(format!("`{text}` is not a PCI address; write it as `0000:03:00.0`")))
 }
 
 fn mac<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[u8; 6]>, D::Error> {
@@ -239,14 +240,14 @@ fn mac<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[u8; 6]>, D::Error> 
         .map(|byte| (byte.len() == 2).then(|| u8::from_str_radix(byte, 16).ok()).flatten())
         .collect();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    let bad = || D::Error::custom(format!("`{text}` is no MAC address; write it as `02:00:00:00:00:01`"));
+    let bad = || D::Error::custom(format!("`{text}` is not a MAC address; write it as `02:00:00:00:00:01`"));
     bytes.ok_or_else(bad).map(Some)
 }
 
 impl Config {
     /// Reads the text of a configuration.
     ///
-    /// Keys of cards at the top level are for all cards that do not say otherwise.
+    /// Keys of cards at the top level are defaults for all cards.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
         let version = match top.remove("version") {
@@ -254,7 +255,7 @@ impl Config {
             Some(toml::Value::String(version)) => version,
             Some(other) => return Err(format!("version is {other}; give a string, such as `{VERSION}`")),
         };
-        let version = CString::new(version).map_err(|_| "version has a NUL in it".to_owned())?;
+        let version = CString::new(version).map_err(|_| "version contains a NUL".to_owned())?;
         let side = match top.remove("side") {
             None => Side::Both,
             Some(side) => side.try_into().map_err(|error| format!("side: {}", one_line(&error)))?,
@@ -291,7 +292,7 @@ impl CardConfig {
             }
         }
         if self.serial.len() > MAX_SERIAL {
-            return Err(format!("serial has {} bytes; the most is {MAX_SERIAL}", self.serial.len()));
+            return Err(format!("serial has {} bytes; the maximum is {MAX_SERIAL}", self.serial.len()));
         }
         Ok(self)
     }
@@ -322,7 +323,8 @@ impl Config {
     }
 }
 
-/// `DDDD:BB:DD.F` in small letters, of that or `BB:DD.F` in letters of any size; `None` if it is neither.
+/// Converts `DDDD:BB:DD.F` or `BB:DD.F`, in letters of either case, to `DDDD:BB:DD.F` in lower case;
+/// `None` for other texts.
 pub(crate) fn whole_address(text: &str) -> Option<String> {
     let whole = match text.len() {
         12 => text.to_ascii_lowercase(),

@@ -1,4 +1,4 @@
-//! Contexts: the common part, the interface of the kinds, and `doca_ctx.h`.
+//! Contexts: their common part, the trait that each kind implements, and `doca_ctx.h`.
 #![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
 
 use std::cell::{Cell, RefCell};
@@ -20,42 +20,42 @@ pub(crate) enum State {
     Stopping = c::DOCA_CTX_STATE_STOPPING,
 }
 
-/// A kind of context. Methods that run callbacks of the program must hold no `RefCell` and no lock in the
-/// meantime: a callback may submit and free tasks, and stop and destroy the context.
+/// A kind of context. While a method runs a callback of the program, it must not hold a `RefCell` borrow or
+/// a lock, because a callback may submit and free tasks, and stop and destroy the context.
 pub(crate) trait Context {
     fn ctx(&self) -> &Ctx;
 
     /// Starts an idle context that has a progress engine. Returns [`State::Running`], or [`State::Starting`]
-    /// if a later [`progress`](Self::progress) will [enter](Ctx::enter) the running state. On an error it
-    /// stays idle.
+    /// if a later [`progress`](Self::progress) will [enter](Ctx::enter) the running state. On an error, the
+    /// context stays idle.
     fn start(&self) -> Outcome<State>;
 
     /// Begins to stop, in the state `Stopping`. Later calls of [`progress`](Self::progress) end its tasks.
     fn stop(&self) {}
 
-    /// All tasks are freed, so that a stopping context without tasks in flight can become idle.
+    /// Returns true if all tasks are freed, so that a stopping context without tasks in flight can become
+    /// idle.
     fn is_drained(&self) -> bool;
 
     /// Releases the resources of [`start`](Self::start), in the state `Idle`.
     fn release(&self) {}
 
-    /// Does one thing, such as to report one task. Returns `false` if there is nothing to do.
+    /// Does one step of work, for example reports one task. Returns `false` if there is no work.
     fn progress(&self) -> bool;
 
-    /// Takes a task, which is of this running context and the program's, to the device, and
-    /// [counts](Ctx::take) it.
-    /// Errors: The task stays the program's.
+    /// Submits a task to the device, and [counts](Ctx::take) it. The context runs; the task is one of its
+    /// tasks, and the program has it. Errors: The program keeps the task.
     fn submit(&self, task: &Head, how: Submit) -> Outcome;
 
-    /// Puts a task, which is the program's, back into its pool.
+    /// Returns a task that the program has to its pool.
     fn put(&self, task: &Head);
 
     fn flush(&self) {}
 
-    /// Time of the next progress. Called when the program is about to sleep.
+    /// Time at which the context next has work. Called when the program is about to sleep.
     fn ready(&self) -> Ready;
 
-    /// Does one thing, as [`progress`](Self::progress), or ends a stop.
+    /// Does one step of work, as [`progress`](Self::progress), or completes a stop.
     #[inline]
     fn turn(&self) -> bool {
         self.progress() || (self.ctx().state() == State::Stopping && self.ctx().end_stop())
@@ -68,10 +68,10 @@ pub(crate) trait Context {
         self.submit(task, how)
     }
 
-    /// Does what [`put`](Self::put) does with a task that the program frees.
+    /// Frees a task for the program: calls [`put`](Self::put), and wakes a sleeping owner if needed.
     fn free_task(&self, task: &Head) {
         self.put(task);
-        // The last one makes a stopping context idle, for which its owner may sleep.
+        // Freeing the last task makes a stopping context idle. Its owner may sleep until then.
         if self.ctx().state() == State::Stopping
             && self.is_drained()
             && let Some(pe) = self.ctx().pe()
@@ -157,7 +157,7 @@ impl Ctx {
         }
         if let Some(on_change) = self.on_change.get() {
             let this = Handle::of(self).cast();
-            // SAFETY: the program gave the function to be called with these.
+            // SAFETY: the program registered this function for these arguments.
             unsafe { on_change(self.user_data(), this, before as u32, next as u32) }
         }
     }
@@ -166,7 +166,7 @@ impl Ctx {
     pub(crate) fn begin_stop(&self) {
         if let (State::Running | State::Starting, Some(this)) = (self.state(), self.this.upgrade()) {
             self.enter(State::Stopping);
-            // The callback may have stopped it already.
+            // The callback may have completed the stop already.
             if self.state() == State::Stopping {
                 this.stop();
             }
@@ -179,14 +179,14 @@ impl Ctx {
         if self.state() != State::Stopping || self.in_flight.get() > 0 || !this.is_drained() {
             return false;
         }
-        // Released first: the callback may start it again.
+        // Release first, because the callback may start the context again.
         this.release();
         self.enter(State::Idle);
         true
     }
 
-    /// Disconnects the context from its progress engine, to be destroyed.
-    /// Errors: `IN_USE` unless idle.
+    /// Disconnects the context from its progress engine before it is destroyed. Errors: `IN_USE` unless the
+    /// context is idle.
     pub(crate) fn disconnect(&self) -> Outcome {
         require(self.state() == State::Idle, c::DOCA_ERROR_IN_USE)?;
         if let Some(pe) = self.pe.take() {
@@ -207,7 +207,7 @@ impl Ctx {
 
     pub(crate) fn stop(&self) -> Outcome {
         match self.state() {
-            // NVIDIA's samples stop a context again after it has become idle in its callbacks.
+            // NVIDIA's samples stop a context again after their callbacks have made it idle.
             State::Idle => return Ok(()),
             State::Stopping => {}
             State::Starting | State::Running => {
@@ -220,7 +220,7 @@ impl Ctx {
         Err(c::DOCA_ERROR_IN_PROGRESS)
     }
 
-    /// Connects the context to a progress engine for life.
+    /// Connects the context to a progress engine until the context is destroyed.
     pub(crate) fn connect(&self, pe: &Rc<Pe>) -> Outcome {
         self.require_idle()?;
         require(self.pe.borrow().is_none(), c::DOCA_ERROR_NOT_PERMITTED)?;
@@ -235,18 +235,18 @@ fn hold(ctx: &Handle<Ctx>) -> Outcome<Rc<dyn Context>> {
     ctx.get()?.this.upgrade().ok_or(INVALID)
 }
 
-/// `IN_USE` unless idle.
+/// Destroys a context; `IN_USE` unless it is idle.
 pub(crate) fn destroy<T: Context + Object>(context: Handle<T>) -> Outcome {
     context.get()?.ctx().disconnect()?;
     context.take_rc().map(drop)
 }
 
-/// The handle of a context as a context of any kind; NULL for none.
+/// Converts a handle of one kind to `doca_ctx`; NULL for an invalid handle.
 pub(crate) fn as_ctx<T: Context + Object>(context: &Handle<T>) -> *mut c::doca_ctx {
     context.get().map_or(std::ptr::null_mut(), |context| Handle::of(context.ctx()).cast())
 }
 
-/// `NOT_SUPPORTED` for an idle context and a handle that is not NULL.
+/// `NOT_SUPPORTED` if the context is idle and the handle is not NULL. Otherwise the error for that mistake.
 fn no_datapath(ctx: &Handle<Ctx>, null: bool) -> Outcome {
     let ctx = ctx.get()?;
     require(!null, INVALID)?;
@@ -254,7 +254,7 @@ fn no_datapath(ctx: &Handle<Ctx>, null: bool) -> Outcome {
     Err(c::DOCA_ERROR_NOT_SUPPORTED)
 }
 
-/// Completion vectors that a device says it has.
+/// Number of completion vectors that each device reports.
 const VECTORS: u32 = 8;
 
 getters! {
@@ -286,13 +286,13 @@ c_calls! {
         ctx.get()?.on_change.set(callback);
         Ok(())
     }
-    /// Rings the doorbell for tasks that were submitted without.
+    /// Rings the doorbell for tasks that were submitted without one.
     fn doca_ctx_flush_tasks(ctx: Handle<Ctx>) -> () { _ = hold(&ctx).map(|context| context.flush()) }
     /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_ctx_set_datapath_on_dpa(ctx: Handle<Ctx>, dpa: *const c::doca_dpa) {
         no_datapath(&ctx, dpa.is_null())
     }
-    /// Selects the completion vector. All are the same here.
+    /// Selects the completion vector. All vectors behave alike here.
     fn doca_ctx_set_completion_vector(ctx: Handle<Ctx>, vector: u32) {
         let ctx = ctx.get()?;
         require(vector < VECTORS, INVALID)?;
@@ -301,6 +301,6 @@ c_calls! {
     fn doca_ctx_cap_get_num_completion_vectors(devinfo: Handle<Info>, vectors: Out<u32>) {
         devinfo.get().and_then(|_| vectors.put(VECTORS))
     }
-    /// Connects a context for life.
+    /// Connects a context until it is destroyed.
     fn doca_pe_connect_ctx(pe: Handle<Pe>, ctx: Handle<Ctx>) { ctx.get()?.connect(&pe.rc()?) }
 }

@@ -8,12 +8,14 @@ use crate::c_abi::{Outcome, c};
 use crate::config::Side;
 use crate::dev::Dev;
 
-/// First bytes of a descriptor. The fields follow, little-endian, then the serial number and the bytes for
-/// `dma_ipc`, each behind its length in one byte, and a checksum of all before, in 4 bytes.
+/// First bytes of a descriptor. The fields follow in little-endian order, then the serial number and the
+/// bytes for `dma_ipc`, each preceded by its length in one byte. The last 4 bytes are a checksum of all
+/// earlier bytes.
 const MARK: [u8; 4] = *b"EMX1";
 /// Maximum length of a card's serial number in bytes, so that a descriptor has at most [`MAX`] bytes.
 pub(crate) const MAX_SERIAL: usize = 40;
-/// Maximum length of a descriptor in bytes. Programs read real ones into buffers of 256 bytes.
+/// Maximum length of a descriptor in bytes. Programs read descriptors of the real library into buffers of
+/// 256 bytes.
 const MAX: usize = 150;
 /// Time limit for importers' copies when an export is revoked.
 const REVOKE_WAITS: Duration = Duration::from_secs(5);
@@ -28,14 +30,14 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) kind: Kind,
-    /// Side of the card that exported it.
+    /// Side of the card that made the export.
     pub(crate) side: Side,
     pub(crate) addr: u64,
     pub(crate) len: u64,
     pub(crate) access: u32,
-    /// The card that it was exported through.
+    /// The card of the export.
     pub(crate) serial: String,
-    /// For `dma_ipc`.
+    /// Bytes that `dma_ipc` uses to import the memory.
     pub(crate) remote: Vec<u8>,
 }
 
@@ -61,7 +63,7 @@ impl Descriptor {
         out
     }
 
-    /// `None` if the bytes are not a whole descriptor.
+    /// Parses a descriptor; `None` if it is incomplete or damaged.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_last_chunk::<4>()?;
         let sound = bytes.len() <= MAX && u32::from_le_bytes(*sum) == crc32fast::hash(body);
@@ -96,7 +98,7 @@ impl Descriptor {
     }
 }
 
-/// Splits off the bytes behind a length of one byte.
+/// Splits off a field that begins with its length in one byte.
 fn with_length(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*len))
@@ -112,8 +114,7 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// Describes `len` bytes that have the address `addr`, which `export` lets the other side reach, for the
-    /// card of `dev`.
+    /// Describes `len` bytes at `addr` for the card of `dev`. `export` gives the other side access to them.
     pub(crate) fn new(
         kind: Kind,
         dev: &Dev,
@@ -128,7 +129,7 @@ impl Exported {
         Self { kind, side, serial, bytes: descriptor.encode().into(), export }
     }
 
-    /// True if it is the descriptor of this kind for the card and the side of `dev`.
+    /// True if this is the export of this kind for the card and the side of `dev`.
     pub(crate) fn is_for(&self, kind: Kind, dev: &Dev) -> bool {
         self.kind == kind && self.side == dev.function().side && self.serial == dev.card().config.serial
     }
@@ -136,7 +137,7 @@ impl Exported {
     /// Revokes the export. On return no importer accesses the memory.
     pub(crate) fn revoke(&self) -> Outcome {
         match self.export.as_ref().map(|export| export.revoke(REVOKE_WAITS)) {
-            // An export of the parent process, which revokes it, is not supported.
+            // A forked process cannot revoke its parent's export. The parent does that.
             None | Some(Ok(()) | Err(RemoteError::Unsupported { .. })) => Ok(()),
             Some(Err(_)) => Err(c::DOCA_ERROR_NOT_PERMITTED),
         }

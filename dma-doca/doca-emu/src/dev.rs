@@ -1,4 +1,4 @@
-//! `doca_dev.h` without representors: the devices of the machine, and those that are open.
+//! `doca_dev.h` without representors: the machine's devices, and open devices.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::c_char;
@@ -40,7 +40,7 @@ impl Info {
     }
 }
 
-/// An open device: `struct doca_dev`. Its info keeps it alive until each opening has its close.
+/// An open device: `struct doca_dev`. Its `Info` keeps it alive until it was closed as often as opened.
 pub(crate) struct Dev {
     mark: Mark,
     pub(crate) info: Arc<Info>,
@@ -61,7 +61,8 @@ impl Dev {
         let mut open = self.info.opened();
         let (dev, times) = open.as_mut().ok_or(INVALID)?;
         if *times == 1 {
-            // A memory map or a context has it, beside the info and this call.
+            // If there are more than 2 references, a memory map or a context uses the device: the `Info`
+            // and this call have one each.
             require(Arc::strong_count(dev) == 2, c::DOCA_ERROR_IN_USE)?;
             dev.mark.wipe();
             *open = None;
@@ -119,7 +120,7 @@ c_calls! {
     fn doca_dev_as_devinfo(dev: Handle<Dev>) -> *const Info {
         dev.get().map_or(std::ptr::null(), |dev| Arc::as_ptr(&dev.info))
     }
-    /// Such as `0000:03:00.0`.
+    /// Writes the PCI address, such as `0000:03:00.0`.
     fn doca_devinfo_get_pci_addr_str(devinfo: Handle<Info>, pci_addr_str: Out<c_char>) {
         let address = &devinfo.get()?.function().pci;
         // SAFETY: the reference asks for an array of that size.
@@ -178,7 +179,7 @@ c_calls! {
     fn doca_devinfo_cap_is_notification_moderation_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         no(&devinfo, &supported)
     }
-    /// Only devices on the DPU whose card has emulated functions list those.
+    /// Only devices on the DPU whose card has emulated functions support this filter.
     fn doca_devinfo_rep_cap_is_filter_emulated_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         let info = devinfo.get()?;
         let emulated = info.card.config.function.iter().any(|function| function.emulated);
@@ -193,7 +194,8 @@ c_calls! {
         let function = devinfo.get()?.function();
         sf_index.put(function.sf.filter(|_| function.kind == FunctionKind::Sf).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
     }
-    /// Identifies the stand-in, which no SDK does: writes the profile of the device's card, and its source.
+    /// Writes the profile of the device's card, and the profile's source. No SDK has this call, so it
+    /// identifies the stand-in.
     fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) {
         let profile = &devinfo.get()?.card.config.profile;
         // SAFETY: C passes the size of the array beside it.

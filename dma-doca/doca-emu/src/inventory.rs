@@ -1,4 +1,4 @@
-//! `doca_buf_inventory.h`: where buffers come from.
+//! `doca_buf_inventory.h`: inventories, which allocate buffers.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::cell::{Cell, OnceCell};
@@ -18,7 +18,7 @@ pub(crate) struct Inventory {
     user_data: Cell<c::doca_data>,
     shelf: Shelf,
     total: Cell<u32>,
-    /// Buffers that were ever taken. They are out or in `back`.
+    /// Number of buffers that were ever taken. Each of them is now in use, or in `back`.
     had: Cell<u32>,
     /// Indexes of released buffers. The list has the capacity for all buffers.
     back: Rc<Returned>,
@@ -28,7 +28,7 @@ pub(crate) struct Inventory {
 /// together, so `MAX` buffers fit.
 const BLOCKS: usize = MAX.ilog2() as usize + 2;
 
-/// Buffers, and more of them added later, all staying where they are.
+/// Buffers that do not move when more are added.
 #[derive(Default)]
 struct Shelf {
     blocks: [OnceCell<Box<[Buf]>>; BLOCKS],
@@ -54,8 +54,8 @@ impl Shelf {
         None
     }
 
-    /// Makes room for `total` buffers, at most [`MAX`]. An inventory that has buffers already gets some spare
-    /// ones.
+    /// Makes room for `total` buffers, at most [`MAX`]. An inventory that already has buffers gets some spare
+    /// buffers too.
     fn grow(&self, total: usize, home: &Weak<Returned>) -> Outcome {
         let before = self.len();
         if total <= before {
@@ -107,7 +107,7 @@ impl Inventory {
         self.back.borrow().len() + (self.total.get() - self.had.get()) as usize
     }
 
-    /// Takes a buffer, which has no window yet.
+    /// Takes a buffer that has no window yet.
     pub(crate) fn next(&self) -> Outcome<&Buf> {
         let index = match self.back.borrow_mut().pop() {
             Some(index) => index,
@@ -121,7 +121,7 @@ impl Inventory {
         self.shelf.at(index).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
-    /// A buffer whose window is the `len` bytes at `addr`, with `data_len` bytes of data at `data`.
+    /// Takes a buffer whose window is the `len` bytes at `addr`, with `data_len` bytes of data at `data`.
     pub(crate) fn window(
         &self,
         mmap: &Mmap,
@@ -180,7 +180,7 @@ c_calls! {
 }
 
 c_calls! {
-    /// `IN_USE` unless all buffers are back.
+    /// `IN_USE` unless all buffers were returned.
     fn doca_buf_inventory_destroy(inventory: Handle<Inventory>) {
         let it = inventory.get()?;
         require(it.free_count() == it.total.get() as usize, c::DOCA_ERROR_IN_USE)?;
@@ -201,7 +201,7 @@ c_calls! {
         buf.check()?;
         buf.put(Handle::of(inventory.get()?.window(mmap.get()?, addr, len, data, data_len)?))
     }
-    /// Changes the window of a buffer that no task has.
+    /// Changes the window of a buffer. No task may use the buffer.
     fn doca_buf_inventory_buf_reuse_by_args(
         buf: Handle<Buf>,
         addr: *mut c_void,
@@ -212,7 +212,7 @@ c_calls! {
         require(!addr.is_null() && !data.is_null(), INVALID)?;
         buf.get()?.reuse(addr.addr(), len, data.addr(), data_len)
     }
-    /// Duplicates a buffer, or a list by its head, onto the same memory.
+    /// Duplicates a buffer, or a whole list if it is a list's head. The duplicates have the same memory.
     fn doca_buf_inventory_buf_dup(
         inventory: Handle<Inventory>,
         src_buf: Handle<Buf>,

@@ -16,13 +16,13 @@ use rustix::time::{
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, object, require};
 use crate::ctx::Context;
 
-/// Time at which a context has something for its progress engine to do.
+/// Time at which a context next has work for its progress engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Now,
     After(Duration),
-    /// When a descriptor that the progress engine [watches](Pe::watch) for it is readable, or when it
-    /// [wakes](Pe::wake) the engine.
+    /// When a descriptor that the progress engine [watches](Pe::watch) for the context is readable, or when
+    /// the context [wakes](Pe::wake) the engine.
     WhenWoken,
 }
 
@@ -30,9 +30,9 @@ pub(crate) enum Ready {
 pub(crate) struct Pe {
     mark: Mark,
     contexts: RefCell<Vec<Weak<dyn Context>>>,
-    /// Index of the context that has the next turn.
+    /// Index of the context that is tried next.
     turn: Cell<usize>,
-    /// Each call progresses all contexts, not one.
+    /// If set, each call progresses all contexts, not only one.
     all: Cell<bool>,
     notifier: OnceCell<Notifier>,
 }
@@ -58,13 +58,14 @@ impl Pe {
         Ok(self.notifier.get_or_init(|| notifier))
     }
 
-    /// Makes the notification handle readable whenever `fd` is, until `fd` is closed.
-    /// Errors: `OPERATING_SYSTEM` if the system lacks descriptors or memory.
+    /// Makes the notification handle readable whenever `fd` is readable, until `fd` is closed. Errors:
+    /// `OPERATING_SYSTEM` if the system lacks descriptors or memory.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>) -> Outcome {
         self.notifier()?.watch(fd).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// The timer behind the notification handle, which any thread may set; none if the program has no handle.
+    /// The timer of the notification handle, which any thread may set. `None` if the program has no
+    /// notification handle.
     pub(crate) fn timer(&self) -> Option<Arc<Timer>> {
         self.notifier.get().map(|notifier| Arc::clone(notifier.timer()))
     }
@@ -83,8 +84,8 @@ impl Pe {
         self.contexts.borrow_mut().retain(|other| !other.ptr_eq(context));
     }
 
-    /// Lets one context make progress: tries them in turn, beginning after the one that made progress last.
-    /// Returns false if none did.
+    /// Lets one context make progress. Tries the contexts in turn, beginning after the one that made progress
+    /// last. Returns false if no context made progress.
     pub(crate) fn progress(&self) -> bool {
         let mut done = false;
         let count = self.contexts.borrow().len();
@@ -96,7 +97,7 @@ impl Pe {
                 self.turn.set(turn + 1);
                 contexts.get(turn).and_then(Weak::upgrade)
             };
-            // Nothing is borrowed now: callbacks run.
+            // No borrow is held here, because callbacks run.
             if next.is_some_and(|context| context.turn()) {
                 done = true;
                 if !self.all.get() {
@@ -110,7 +111,7 @@ impl Pe {
     pub(crate) fn arm(&self) -> Outcome {
         let notifier = self.notifier()?;
         if self.all.get() {
-            // In this mode programs need not clear.
+            // In this mode, programs need not call `doca_pe_clear_notification`.
             notifier.clear();
         }
         let mut soonest = None;
@@ -140,11 +141,11 @@ impl Pe {
 }
 
 getters! {
-    /// The file descriptor to sleep on. The engine closes it.
+    /// The file descriptor to sleep on. The progress engine owns and closes it.
     doca_pe_get_notification_handle(pe: Pe) -> c::doca_notification_handle_t {
         pe.notifier()?.fd().as_raw_fd()
     }
-    /// Tasks of all contexts that are submitted and not reported.
+    /// Number of tasks of all contexts that are submitted and not reported.
     doca_pe_get_num_inflight_tasks(pe: Pe) -> usize { pe.in_flight() }
 }
 
@@ -155,9 +156,9 @@ c_calls! {
         require(pe.get()?.contexts.borrow().is_empty(), c::DOCA_ERROR_IN_USE)?;
         pe.take_rc().map(drop)
     }
-    /// Does one thing, such as to report one task, and returns 1; 0 if there is nothing to do.
+    /// Does one step of work, for example reports one task, and returns 1. Returns 0 if there is no work.
     fn doca_pe_progress(pe: Handle<Pe>) -> u8 { pe.rc().is_ok_and(|pe| pe.progress()).into() }
-    /// `NOT_SUPPORTED`: for Windows only.
+    /// `NOT_SUPPORTED`, because this call is for Windows only.
     fn doca_pe_set_notification_handle(
         pe: Handle<Pe>,
         _handle: c::doca_notification_handle_t,
@@ -165,12 +166,12 @@ c_calls! {
     ) {
         pe.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
-    /// Makes the notification handle unreadable. Ignores the handle's value, because there is only one:
-    /// NVIDIA's samples pass 0.
+    /// Makes the notification handle unreadable. Ignores the handle's value, because NVIDIA's samples pass 0.
+    /// An engine has only one handle.
     fn doca_pe_clear_notification(pe: Handle<Pe>, _handle: c::doca_notification_handle_t) {
         pe.get()?.notifier().map(Notifier::clear)
     }
-    /// Makes the notification handle readable when there is something to do, at once if there is already.
+    /// Makes the notification handle readable when there is work, or at once if there is work already.
     fn doca_pe_request_notification(pe: Handle<Pe>) { pe.get()?.arm() }
     /// Selects one context or all contexts for each call of `doca_pe_progress`.
     fn doca_pe_set_event_mode(pe: Handle<Pe>, mode: c::doca_pe_event_mode) {
@@ -185,9 +186,9 @@ c_calls! {
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
-    /// Readable `after` from now.
+    /// Makes the timer readable after this time.
     pub(crate) fn ring(&self, after: Duration) {
-        // 0 would be never.
+        // A value of 0 would disarm the timer.
         let after = after.max(Duration::from_nanos(1));
         let seconds = after.as_secs().try_into().unwrap_or(i64::MAX);
         self.program(Timespec { tv_sec: seconds, tv_nsec: after.subsec_nanos().into() });
@@ -196,13 +197,14 @@ impl Timer {
     fn program(&self, at: Timespec) {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let timer = Itimerspec { it_interval: never, it_value: at };
-        // Cannot fail: the timer is this value's, and the times are in range.
+        // This cannot fail, because the timer is valid, and the times are in range.
         let set = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &timer);
         debug_assert!(set.is_ok(), "{set:?}");
     }
 }
 
-/// An epoll of a timer and of the contexts' descriptors. The timer signals all events without a descriptor.
+/// An epoll of a timer and of the contexts' descriptors. The timer signals all events that have no
+/// descriptor.
 pub(crate) struct Notifier {
     epoll: OwnedFd,
     timer: Arc<Timer>,
@@ -230,7 +232,7 @@ impl Notifier {
         &self.timer
     }
 
-    /// The descriptor is not readable until the next event, apart from the sources that are watched.
+    /// Makes the timer unreadable. The descriptor is then readable only if a watched descriptor is.
     pub(crate) fn clear(&self) {
         self.timer.program(Timespec { tv_sec: 0, tv_nsec: 0 });
     }

@@ -1,4 +1,4 @@
-//! `doca_dev.h`: representors, by which the DPU knows the host's functions.
+//! `doca_dev.h`: representors, which stand for the host's functions on the DPU.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::{c_char, c_int};
@@ -74,7 +74,7 @@ c_calls! {
         nb_devs_rep.put(reps.len() as u32)?;
         dev_list_rep.put(LISTS.create(reps))
     }
-    /// Destroys a list. Open representors stay.
+    /// Destroys a list. Open representors stay valid.
     fn doca_devinfo_rep_destroy_list
         | doca_devinfo_rep_list_destroy(dev_list_rep: *const Handle<RepInfo>) { LISTS.destroy(dev_list_rep) }
     fn doca_dev_rep_open(devinfo: Handle<RepInfo>, dev_rep: Out<Handle<Rep>>) {
@@ -82,7 +82,7 @@ c_calls! {
         let rep = Rep { mark: Mark::of::<Rep>(), info: devinfo.arc()? };
         dev_rep.put(Handle::give_arc(Arc::new(rep)))
     }
-    /// `IN_USE` while a comm channel server has it.
+    /// `IN_USE` while a comm channel server uses the representor.
     fn doca_dev_rep_close(dev_rep: Handle<Rep>) {
         require(Arc::strong_count(&dev_rep.arc()?) == 2, c::DOCA_ERROR_IN_USE)?;
         dev_rep.take_arc().map(drop)

@@ -141,7 +141,7 @@ impl Default for SocketConfig {
 
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {
     let text = String::deserialize(from)?;
-    let bad = || D::Error::custom(format!("`{text}` is no PCI address; write it as `0000:00:04.0`"));
+    let bad = || D::Error::custom(format!("`{text}` is not a PCI address; write it as `0000:00:04.0`"));
     pci_addr::parse(&text).ok_or_else(bad)
 }
 
@@ -244,7 +244,7 @@ mod tests {
             ("cores = 0", "cores is 0; give 1 to 128"),
             ("memory = 'much'", "bytes, such as 65536, \"64K\", \"2M\""),
             ("faults = 'fial@5'", "no fault `fial`"),
-            ("[[socket.function]]\npci = 'nowhere'", "`nowhere` is no PCI address"),
+            ("[[socket.function]]\npci = 'nowhere'", "`nowhere` is not a PCI address"),
             ("[[socket]]\n[[socket]]", "two functions have pci = `0000:00:04.0`"),
             ("[", "TOML parse error"),
         ] {

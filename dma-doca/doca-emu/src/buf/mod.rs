@@ -202,7 +202,7 @@ impl Buf {
         self.memory.borrow().as_ref().is_some_and(|memory| memory.is_local).then(|| self.data.get())
     }
 
-    /// Returns whether the data is within the window.
+    /// Returns true if the data is within the window.
     pub(crate) fn is_sound(&self) -> bool {
         let (head, data) = (self.head.get(), self.data.get());
         data >= head && self.data_len.get() <= self.len.get().saturating_sub(data - head)

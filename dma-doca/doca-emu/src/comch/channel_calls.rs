@@ -23,7 +23,7 @@ fn get<T>(ep: &Handle<Channel>, out: &Out<T>, get: impl FnOnce(&Channel) -> T) -
     out.make(|| ep.get().map(get))
 }
 
-/// Changes a property of an endpoint that is not active.
+/// Changes a property of an endpoint. The endpoint must not be active.
 fn set(ep: &Handle<Channel>, set: impl FnOnce(&Channel)) -> Outcome {
     let _lock = lock();
     let ep = ep.get()?;
@@ -32,7 +32,7 @@ fn set(ep: &Handle<Channel>, set: impl FnOnce(&Channel)) -> Outcome {
     Ok(())
 }
 
-/// The size of a queue, which becomes a power of two.
+/// Rounds the size of a queue up to a power of two.
 fn queue_size(size: u16) -> Outcome<u16> {
     size.checked_next_power_of_two().filter(|_| size > 0).ok_or(INVALID)
 }
@@ -42,7 +42,7 @@ fn counter(peer: &Handle<Peer>, out: &Out<u64>, which: usize) -> Outcome {
     out.make(|| Ok(peer.get()?.shown.get()[which]))
 }
 
-/// A service that listens; `NOT_SUPPORTED` for a client.
+/// Returns the listening service; `NOT_SUPPORTED` for a client.
 fn service(ep: &Handle<Channel>) -> Outcome<Rc<Active>> {
     let active = ep.get()?.active()?;
     require(active.endpoint.is_server(), c::DOCA_ERROR_NOT_SUPPORTED)?;
@@ -65,7 +65,7 @@ fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
 }
 
 c_calls! {
-    /// Writes the maximum length with the NUL. Cards may be configured to allow less.
+    /// Writes the maximum length, which includes the NUL. Cards may be configured to allow less.
     fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
     fn doca_comm_channel_get_max_message_size(devinfo: Handle<Info>, size: Out<u32>) {
         limit(&devinfo, &size, |limits| limits.max_msg_size)
@@ -91,7 +91,7 @@ c_calls! {
     fn doca_comm_channel_ep_get_device_rep(ep: Handle<Channel>, device_rep: Out<Handle<Rep>>) {
         get(&ep, &device_rep, |ep| ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep)))
     }
-    /// Unless set, the device's limit.
+    /// Without a value set, returns the device's limit.
     fn doca_comm_channel_ep_get_max_msg_size(ep: Handle<Channel>, size: Out<u16>) {
         get(&ep, &size, |ep| match (ep.max_msg_size.get(), &*ep.dev.borrow()) {
             (0, Some(dev)) => dev.card().config.comch.max_msg_size.try_into().unwrap_or(u16::MAX),
@@ -126,7 +126,7 @@ c_calls! {
         let size = queue_size(size)?;
         set(&ep, |ep| ep.recv_queue_size.set(size))
     }
-    /// The descriptors for room and for messages. Either may be NULL.
+    /// The descriptors for room and for messages. Either address may be NULL.
     fn doca_comm_channel_ep_get_event_channel(
         local_ep: Handle<Channel>,
         send: Out<c::doca_event_handle_t>,
@@ -148,17 +148,17 @@ c_calls! {
         let _lock = lock();
         service.make(|| Ok(number(&self::service(&local_ep)?.changes)))
     }
-    /// The descriptor is readable whenever a peer has room.
+    /// Does nothing, because the descriptor is always readable while a peer has room.
     fn doca_comm_channel_ep_event_handle_arm_send(local_ep: Handle<Channel>) {
         let _lock = lock();
         local_ep.get()?.active().map(drop)
     }
-    /// Makes the descriptor readable when there is a message, at once if there is already.
+    /// Makes the descriptor readable when the next message arrives, or at once if one has arrived.
     fn doca_comm_channel_ep_event_handle_arm_recv(local_ep: Handle<Channel>) {
         let _lock = lock();
         local_ep.get()?.active()?.arm()
     }
-    /// Begins to serve clients. `CONNECTION_ABORTED` if there is a service of that name already.
+    /// Begins to serve clients. `CONNECTION_ABORTED` if a service has that name already.
     fn doca_comm_channel_ep_listen(local_ep: Handle<Channel>, name: Text) {
         let _lock = lock();
         let ep = local_ep.get()?;
@@ -178,8 +178,8 @@ c_calls! {
             ep.start(dev, None, name)?.server()
         })
     }
-    /// Sends a message. `AGAIN` if there is no room or the service has not accepted yet, `CONNECTION_RESET`
-    /// if the connection has ended.
+    /// Sends a message. `AGAIN` if there is no room or the service has not accepted the connection yet,
+    /// `CONNECTION_RESET` if the connection has ended.
     fn doca_comm_channel_ep_sendto(
         local_ep: Handle<Channel>,
         msg: In<u8>,
@@ -194,8 +194,8 @@ c_calls! {
         require(flags == 0, INVALID)?;
         ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?.send(peer_addr, message)
     }
-    /// Receives a message, with its source. `AGAIN` if there is none, `INVALID_VALUE` if it is longer than
-    /// the room. `CONNECTION_RESET` if the connection of a client has ended.
+    /// Receives a message, with its source. `AGAIN` if no message has arrived, `INVALID_VALUE` if the message
+    /// is longer than the buffer. `CONNECTION_RESET` if the connection of a client has ended.
     fn doca_comm_channel_ep_recvfrom(
         local_ep: Handle<Channel>,
         msg: Out<u8>,
@@ -211,7 +211,7 @@ c_calls! {
         require(flags == 0, INVALID)?;
         let active = ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?;
         let received = active.receive(|peer, message| {
-            // SAFETY: C passes the room beside the address.
+            // SAFETY: C passes the buffer's length beside its address.
             unsafe { msg.fill(message, room) }?;
             len.put_if(message.len());
             peer_addr.put(peer)
@@ -224,12 +224,12 @@ c_calls! {
             (received, _) => received,
         }
     }
-    /// Ends a connection, and tells the other side.
+    /// Ends a connection, and notifies the other side.
     fn doca_comm_channel_ep_disconnect(local_ep: Handle<Channel>, peer_addr: Handle<Peer>) {
         let _lock = lock();
         local_ep.get()?.disconnect(peer_addr)
     }
-    /// Ends all connections. `NOT_CONNECTED` if there is no endpoint.
+    /// Ends all connections. `NOT_CONNECTED` if the endpoint is not active.
     fn doca_comm_channel_ep_destroy(local_ep: Handle<Channel>) {
         let _lock = lock();
         local_ep.take_rc().map(drop).map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)
@@ -242,7 +242,8 @@ c_calls! {
         let _lock = lock();
         peer_addr.get().map(|peer| peer.user_data.set(user_context))
     }
-    /// Updates the counters. `CONNECTION_INPROGRESS` or `CONNECTION_ABORTED` unless it is connected.
+    /// Updates the counters. Unless the connection is open, returns `CONNECTION_INPROGRESS` or
+    /// `CONNECTION_ABORTED`.
     fn doca_comm_channel_peer_addr_update_info(peer_addr: Handle<Peer>) {
         let _lock = lock();
         peer_addr.get()?.update()

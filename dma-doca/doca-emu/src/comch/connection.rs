@@ -1,5 +1,5 @@
 //! One connection: a socket, and what the program attached to it.
-#![expect(unsafe_code, reason = "rustix cannot tell of a peer without a visible process id")]
+#![expect(unsafe_code, reason = "rustix cannot represent a peer whose process id is not visible")]
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -29,12 +29,13 @@ pub(super) enum Link {
 
 pub(super) enum Packet {
     None,
-    /// This many bytes in the buffer.
+    /// The buffer holds a packet of this length.
     Bytes(usize),
     End,
 }
 
-/// Messages and bytes, sent and received: in the order of `enum doca_comch_counter`.
+/// Counts of sent messages, sent bytes, received messages and received bytes, in the order of `enum
+/// doca_comch_counter`.
 pub(super) type Counters = [u64; 4];
 
 /// A connection: `struct doca_comch_connection`.
@@ -44,20 +45,21 @@ pub(crate) struct Connection {
     pub(super) id: u64,
     pub(super) endpoint: Weak<dyn Any>,
     pub(super) socket: RefCell<Option<OwnedFd>>,
-    /// Shared with producers and consumers of other threads, which use no other field.
+    /// Producers and consumers of other threads share this field, and use no other field.
     pub(super) fast: Arc<FastPath>,
-    /// The fast path's socket, until the connection is open: made by the client, and passed to the server.
+    /// The fast path's socket until the connection is open. The client makes it, and passes it to the
+    /// server.
     pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
-    /// The callback for its end has begun, and must not run again.
+    /// Set when the callback for the connection's end begins, so that it does not run again.
     pub(super) ending: Cell<bool>,
     pub(super) user_data: Cell<c::doca_data>,
-    /// The longest message that the other side takes.
+    /// The longest message that the other side accepts.
     pub(super) peer_max: Cell<u32>,
     pub(super) counters: Cell<Counters>,
-    /// Counters of the program's last update.
+    /// Counters at the program's last update.
     pub(super) shown: Cell<Counters>,
-    /// Messages that the socket has no room for, by task.
+    /// Messages that wait for room in the socket, with their tasks.
     pub(super) pending: RefCell<VecDeque<(u32, Vec<u8>)>>,
 }
 
@@ -118,7 +120,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts a message: sent for 0, received for 2.
+    /// Counts a message: as sent if `which` is 0, as received if it is 2.
     pub(super) fn count(&self, which: usize, bytes: usize) {
         let mut counters = self.counters.get();
         counters[which] += 1;
@@ -130,7 +132,7 @@ impl Connection {
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Packet {
         let socket = self.socket.borrow();
         let Some(socket) = socket.as_ref() else { return Packet::End };
-        // A peer that closes with unread messages leaves one error in front of what it sent before.
+        // If a peer closes its socket with unread messages, one error precedes the packets that it sent.
         let mut reset = false;
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC | RecvFlags::CMSG_CLOEXEC;
         loop {
@@ -153,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Success if it is open; `CONNECTION_INPROGRESS` before, `CONNECTION_ABORTED` after.
+    /// Success while the connection is open; `CONNECTION_INPROGRESS` before, `CONNECTION_ABORTED` after.
     pub(super) fn link_outcome(&self) -> Outcome {
         match self.link.get() {
             Link::Greeting => Err(c::DOCA_ERROR_CONNECTION_INPROGRESS),
@@ -174,7 +176,7 @@ impl Connection {
     }
 }
 
-/// Checks that the other end is a process of this user or the superuser.
+/// Checks that the other end is a process of this user or of the superuser.
 pub(super) fn is_ours(socket: &OwnedFd) -> bool {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

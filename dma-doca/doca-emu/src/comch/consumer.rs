@@ -31,7 +31,7 @@ pub(super) fn max_size(limits: &crate::config::ComchConfig) -> u32 {
 pub(crate) struct Receive {
     pub(super) buf: Cell<Handle<Buf>>,
     pub(super) producer: Cell<u32>,
-    /// The program gets its address.
+    /// The program gets the address of this field.
     pub(super) immediate: Cell<[u8; IMMEDIATE]>,
     pub(super) immediate_len: Cell<u32>,
 }
@@ -149,7 +149,8 @@ impl Context for Consumer {
 
     fn stop(&self) {
         let Some(Run { name, inbox, lent }) = self.run.take() else { return };
-        // Revokes the memory: afterwards no producer writes, and each has announced its messages.
+        // Revokes the memory. On return, no producer writes to it, and each producer has announced its
+        // messages.
         drop(lent);
         self.fast.end(name);
         let pool = self.tasks.pool();
@@ -194,7 +195,7 @@ impl Context for Consumer {
                 }
             }
         }
-        // A consumer ends with its connection.
+        // A consumer stops when its connection ends.
         let over = !self.fast.is_open();
         if over {
             self.ctx.begin_stop();

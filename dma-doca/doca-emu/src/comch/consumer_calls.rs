@@ -23,8 +23,8 @@ fn configure(consumer: &Handle<Consumer>, set: impl FnOnce(&Consumer) -> Outcome
 
 type Completion = *const c::doca_comch_consumer_completion;
 
-/// Declares calls that take a completion. The stand-in has no data path accelerator, so a program has no
-/// handle of one to pass.
+/// Declares calls that take a DPA completion. The stand-in has no data path accelerator, so a program has no
+/// handle of a DPA completion to pass.
 macro_rules! completion_calls {
     ($($name:ident($($arg:ident: $type:ty)?);)*) => {
         c_calls! {
@@ -56,7 +56,7 @@ fn no_dpa(consumer: &Handle<Consumer>) -> Outcome {
 }
 
 getters! {
-    /// Number of the consumer for producers of the other end.
+    /// Number by which producers of the other end address the consumer.
     doca_comch_consumer_get_id | doca_cc_consumer_get_id(consumer: Consumer) -> u32 { consumer.id }
     doca_comch_consumer_cap_get_max_num_tasks(info: Info) -> u32 { comch(info)?.max_fast_tasks }
     doca_comch_consumer_cap_get_max_buf_size(info: Info) -> u32 { max_size(comch(info)?) }
@@ -69,8 +69,9 @@ getters! {
 }
 
 c_calls! {
-    /// Makes a consumer, whose messages go to buffers of the memory map, which is started. `BAD_STATE` if the
-    /// connection is not open, `NO_MEMORY` if it has reached the maximum number of consumers.
+    /// Makes a consumer that receives messages into buffers of the memory map. The map must be started.
+    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum number of
+    /// consumers.
     fn doca_comch_consumer_create | doca_cc_consumer_create(
         comch_connection: Handle<Connection>,
         buf_mmap: Handle<Mmap>,
@@ -81,7 +82,7 @@ c_calls! {
         let fast = Arc::clone(&comch_connection.get()?.fast);
         consumer.put(Handle::give_rc(Consumer::new(fast, memory)?))
     }
-    /// `IN_USE` unless idle.
+    /// `IN_USE` unless the consumer is idle.
     fn doca_comch_consumer_destroy
         | doca_cc_consumer_destroy(consumer: Handle<Consumer>) { destroy(consumer) }
     fn doca_comch_consumer_cap_is_supported
@@ -123,8 +124,8 @@ c_calls! {
             consumer.tasks.configure(completed, failed, tasks, 1..=limit)
         })
     }
-    /// Takes a task that receives into the buffer; for NULL, immediate data alone. `NO_MEMORY` if all are
-    /// taken.
+    /// Takes a task that receives into the buffer. With NULL, it receives only immediate data. `NO_MEMORY` if
+    /// all tasks are in use.
     fn doca_comch_consumer_task_post_recv_alloc_init | doca_cc_consumer_post_recv_task_alloc_init(
         consumer: Handle<Consumer>,
         buf: Handle<Buf>,
@@ -132,11 +133,11 @@ c_calls! {
     ) {
         task.make(|| consumer.get()?.alloc(buf))
     }
-    /// Producer of the message; 0 if none came.
+    /// Producer of the message; 0 if there is no message.
     fn doca_comch_consumer_task_post_recv_get_producer_id(task: Handle<Task<Receive>>) -> u32 {
         task::get(&task, 0, |task| task.producer.get())
     }
-    /// The immediate data that came, or NULL.
+    /// The received immediate data, or NULL.
     fn doca_comch_consumer_task_post_recv_get_imm_data(task: Handle<Task<Receive>>) -> *const u8 {
         match task.get() {
             Ok(task) if task.body.immediate_len.get() > 0 => task.body.immediate.as_ptr().cast(),

@@ -13,7 +13,7 @@ use crate::log::sdk_log;
 use crate::pe::Ready;
 use crate::task::{Head, Submit};
 
-/// Maximum number of descriptors that one progress serves without a callback.
+/// Maximum number of descriptors that one progress call serves if no callback runs.
 const ROUNDS: u32 = 64;
 
 impl Context for Endpoint {
@@ -51,7 +51,8 @@ impl Context for Endpoint {
         self.deadline.set(None);
         for connection in self.connections.borrow().iter() {
             if connection.link.get() == Link::Open {
-                // If the socket has no room for the message, it is closed, and the peer notices that.
+                // If the socket has no room for the message, the socket is closed, and the peer detects
+                // that.
                 let _ = connection.send(&[&[wire::BYE]]);
             }
             connection.link.set(Link::Closed);
@@ -84,7 +85,8 @@ impl Context for Endpoint {
             State::Starting if self.look() => return true,
             _ => {}
         }
-        // An event that calls no function of the program does not count as progress: continue with the next.
+        // An event that runs no callback of the program does not count as progress, so continue with the
+        // next event.
         for _ in 0..ROUNDS {
             if self.attend() {
                 return true;
@@ -140,10 +142,10 @@ impl Context for Endpoint {
         if self.attention.sleep(self.ctx.pe().and_then(|pe| pe.timer())) {
             return Ready::Now;
         }
-        // A client without a socket tries again; one that waits for an answer has a time limit.
+        // A client without a socket tries to connect again.
         let now = Instant::now();
         let looks = match self.client_connection() {
-            // Without an attempt so far, try now.
+            // Before the first attempt, try at once.
             Ok(connection) if connection.socket.borrow().is_none() => {
                 Some(self.retry_at.get().unwrap_or(now))
             }

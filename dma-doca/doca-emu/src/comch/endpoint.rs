@@ -24,9 +24,9 @@ use crate::task::{Task, Tasks};
 
 /// Time limit of a client's search for its server.
 pub(super) const SEARCH_LIMIT: Duration = Duration::from_secs(3);
-/// The listener among the descriptors waited for; connections have their numbers.
+/// Number of the listener in the epoll data. Connections use their own numbers.
 pub(super) const LISTENER: u64 = 0;
-/// Added to a connection's number for its fast path.
+/// Added to a connection's number to identify its fast path in the epoll data.
 pub(super) const FAST: u64 = 1 << 63;
 
 pub(crate) struct Send {
@@ -40,7 +40,7 @@ pub(crate) struct Endpoint {
     pub(super) ctx: Ctx,
     pub(super) this: Weak<Self>,
     pub(super) dev: Arc<Dev>,
-    /// The host's function; none makes it a client.
+    /// The host's function that a server serves; `None` for a client.
     pub(super) rep: Option<Arc<Rep>>,
     pub(super) address: Address,
     pub(super) max_msg_size: Cell<u32>,
@@ -49,9 +49,9 @@ pub(crate) struct Endpoint {
     pub(super) on_message: Cell<Option<OnMessage>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
-    /// Receives messages and connection changes instead of the callbacks, if it exists.
+    /// If set, receives messages and connection changes instead of the callbacks.
     pub(super) channel: RefCell<Weak<Active>>,
-    /// The callback for new consumers of the peer, and that for ended ones.
+    /// The callbacks for new and for ended consumers of the peer.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
     /// Raised by the fast paths of its connections.
     pub(super) attention: Arc<Attention>,
@@ -63,7 +63,7 @@ pub(crate) struct Endpoint {
     /// Descriptors that were readable at the last poll.
     pub(super) ready: RefCell<VecDeque<u64>>,
     pub(super) buffer: RefCell<Vec<u8>>,
-    /// End of a client's search for its server, and its next attempt.
+    /// Time limit of a client's search for its server.
     pub(super) deadline: Cell<Option<Instant>>,
     pub(super) retry_at: Cell<Option<Instant>>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Endpoint {
 object!(Endpoint, 0xcc_02_00_01);
 
 impl Endpoint {
-    /// A server for a representor's function, or a client on the device's own.
+    /// A server for a representor's function, or a client on the device's own function.
     pub(super) fn new(dev: Arc<Dev>, rep: Option<Arc<Rep>>, name: &str) -> Rc<Self> {
         let function = rep.as_ref().map_or_else(|| dev.function(), |rep| rep.info.function());
         let address = Address::new(&dev.card().config.serial, &function.pci, name);
@@ -142,13 +142,13 @@ impl Endpoint {
         })
     }
 
-    /// Ends a connection: notifies the other side, and later the program by its callback.
+    /// Ends a connection. Notifies the other side now, and the program later by its callback.
     pub(super) fn disconnect(&self, connection: &Connection) -> Outcome {
         require(connection.link.get() == Link::Open, c::DOCA_ERROR_NOT_CONNECTED)?;
         require(!connection.fast.is_used(), c::DOCA_ERROR_IN_USE)?;
         match connection.send(&[&[wire::BYE]]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(c::DOCA_ERROR_AGAIN),
-            // The other side is gone already.
+            // The other side has closed the socket already.
             Ok(()) | Err(_) => {}
         }
         // Callbacks run in the progress engine only.

@@ -1,9 +1,9 @@
 //! The fast path of one end of a connection: the consumers of both ends, and the socket between them.
 //!
-//! A consumer lends the memory that it was made with to the other end ([`Lent`]). A producer there takes a
-//! buffer that the consumer posted, copies its message into it and says so. All threads that have producers
-//! and consumers share the socket: the thread that reads it distributes the messages to all. So sending needs
-//! no progress of anything else, as with the hardware.
+//! A consumer exports its memory to the other end ([`Lent`]). A producer there takes a buffer that the
+//! consumer posted, copies its message into the buffer, and notifies the consumer. All threads that have
+//! producers and consumers share the socket: the thread that reads it distributes the messages to all. So
+//! sending does not need progress of any other context, as with the hardware.
 //!
 //! The client makes the socket, and passes it over the connection with its greeting; from then on
 //! the fast path uses only this socket.
@@ -63,7 +63,7 @@ pub(super) struct Arrival {
     pub(super) immediate: Immediate,
 }
 
-/// Messages that other threads sorted for a consumer.
+/// Messages for a consumer that other threads read from the socket.
 #[derive(Default)]
 pub(super) struct Inbox {
     welcome: AtomicBool,
@@ -235,8 +235,9 @@ impl FastPath {
     }
 
     /// Takes a posted buffer for a message of `len` bytes and `immediate`.
-    /// Errors: `AGAIN` if it has none posted; `TOO_BIG` if the next one has less room; `INVALID_VALUE` if it
-    /// takes less immediate data; `NOT_CONNECTED` if there is no such consumer.
+    /// Errors: `AGAIN` if the consumer has no buffer posted; `TOO_BIG` if the next buffer is smaller;
+    /// `INVALID_VALUE` if the consumer accepts less immediate data; `NOT_CONNECTED` if the consumer does not
+    /// exist.
     pub(super) fn take(&self, consumer: u32, len: u64, immediate: &Immediate) -> Outcome<Taken> {
         let mut state = self.state();
         if state.there.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
@@ -252,7 +253,7 @@ impl FastPath {
         Ok(Taken { name: remote.name, slot, room, memory: Arc::clone(&remote.memory) })
     }
 
-    /// Gives back a buffer that nothing was written to.
+    /// Returns a buffer that no message was written to.
     pub(super) fn give_back(&self, taken: Taken) {
         let mut state = self.state();
         let remote = state.there.get_mut(&taken.name.id).filter(|remote| remote.name == taken.name);
@@ -261,9 +262,9 @@ impl FastPath {
         }
     }
 
-    /// Copies a message into a buffer that was taken, and tells the consumer. `copy` gets a function that
-    /// writes bytes to an address in the consumer's memory.
-    /// Errors: the errors of `copy`, and `NOT_CONNECTED` if the consumer is gone.
+    /// Copies a message into a taken buffer, and notifies the consumer. `copy` receives a function that
+    /// writes bytes to an address in the consumer's memory. Errors: the errors of `copy`, and `NOT_CONNECTED`
+    /// if the consumer is gone.
     pub(super) fn fill(
         &self,
         taken: &Taken,
@@ -273,11 +274,12 @@ impl FastPath {
         copy: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> Outcome) -> Outcome,
     ) -> Outcome {
         let gone = |error: RemoteError| {
-            sdk_log!(INFO, "comch producer: consumer {} takes no message: {error}", taken.name.id);
+            sdk_log!(INFO, "comch producer: consumer {} cannot receive: {error}", taken.name.id);
             c::DOCA_ERROR_NOT_CONNECTED
         };
         let import = taken.memory.open().map_err(gone)?;
-        // Held until the consumer is notified, so that its memory is not revoked before.
+        // The lease is held until the consumer is notified, so that the consumer's memory is not revoked
+        // earlier.
         let _lease = import.lease().map_err(gone)?;
         copy(&mut |at, bytes| {
             let offset = at.checked_sub(taken.memory.addr).ok_or(c::DOCA_ERROR_IO_FAILED)?;
@@ -304,7 +306,7 @@ impl FastPath {
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // The other end is gone.
+                // The other end has closed the socket.
                 Ok(_) | Err(_) => {
                     state.channel = None;
                     state.there.clear();
@@ -352,7 +354,7 @@ impl FastPath {
 }
 
 impl FastPathState {
-    /// The lowest number that is free, from 1 on.
+    /// Takes the lowest free number from 1 on.
     fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
         require(self.channel.is_some(), c::DOCA_ERROR_BAD_STATE)?;
         let taken = taken(self);
@@ -361,7 +363,7 @@ impl FastPathState {
         Ok(id)
     }
 
-    /// Sends a parcel after those that wait.
+    /// Sends a parcel after the parcels that wait in the outbox.
     fn send(&mut self, parcel: &Parcel) {
         if self.channel.is_some() {
             self.outbox.push_back(parcel.to_bytes());
@@ -375,9 +377,9 @@ impl FastPathState {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match rustix::net::send(channel, bytes, flags) {
                 Err(Errno::INTR) => continue,
-                // Sent by a later call.
+                // A later call sends it.
                 Err(Errno::AGAIN) => return,
-                // Sent, or the other end is gone, which the next read shows.
+                // The parcel was sent, or the other end has closed the socket. The next read detects that.
                 Ok(_) | Err(_) => {}
             }
             self.outbox.pop_front();

@@ -21,7 +21,7 @@ use crate::task::{self, Head, Submit, Task, TaskCallback, Tasks, as_task, fields
 #[derive(Default)]
 pub(crate) struct Message {
     pub(super) buf: Cell<Handle<Buf>>,
-    /// The program gets its address.
+    /// The program gets the address of this field.
     pub(super) immediate: Cell<Immediate>,
     pub(super) consumer: Cell<u32>,
 }
@@ -80,7 +80,7 @@ impl Producer {
     }
 }
 
-/// Copies the data of a list of buffers into `room`, which is large enough.
+/// Copies the data of a list of buffers into `room`, which must be large enough.
 fn copy(list: &Buf, room: &[Piece], write: &mut dyn FnMut(u64, &[u8]) -> Outcome) -> Outcome {
     let mut room = room.iter().copied();
     let (mut at, mut left) = (0, 0);
@@ -129,7 +129,7 @@ impl Context for Producer {
             return false;
         }
         self.fast.look();
-        // A producer ends with its connection.
+        // A producer stops when its connection ends.
         let over = !self.fast.is_open();
         if over {
             self.ctx.begin_stop();
@@ -152,7 +152,7 @@ impl Context for Producer {
                 }
                 sent
             }
-            // The task can be submitted once more, or is wrong.
+            // These errors refuse the submission. Every other error becomes the task's result.
             Err(code @ (c::DOCA_ERROR_AGAIN | c::DOCA_ERROR_INVALID_VALUE)) => return Err(code),
             Err(code) => Err(code),
         };
@@ -184,7 +184,7 @@ impl Drop for Producer {
     }
 }
 
-/// Immediate data, which is copied; NULL for none.
+/// Copies the immediate data; NULL stands for no data.
 ///
 /// # Safety
 ///
@@ -199,7 +199,7 @@ unsafe fn immediate(data: &In<u8>, len: u32) -> Outcome<Immediate> {
 }
 
 getters! {
-    /// Number of the producer for consumers of the other end.
+    /// Number by which consumers of the other end know the producer.
     doca_comch_producer_get_id(producer: Producer) -> u32 { producer.id }
     doca_comch_producer_cap_get_max_num_tasks(info: Info) -> u32 { comch(info)?.max_fast_tasks }
     doca_comch_producer_cap_get_max_buf_size(info: Info) -> u32 { max_size(comch(info)?) }
@@ -210,7 +210,7 @@ getters! {
 }
 
 c_calls! {
-    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if it has reached the maximum number of
+    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum number of
     /// producers.
     fn doca_comch_producer_create
         | doca_cc_producer_create(comch_connection: Handle<Connection>, producer: Out<Handle<Producer>>) {
@@ -218,7 +218,7 @@ c_calls! {
         let fast = Arc::clone(&comch_connection.get()?.fast);
         producer.put(Handle::give_rc(Producer::new(fast)?))
     }
-    /// `IN_USE` unless idle.
+    /// `IN_USE` unless the producer is idle.
     fn doca_comch_producer_destroy
         | doca_cc_producer_destroy(producer: Handle<Producer>) { destroy(producer) }
     fn doca_comch_producer_cap_is_supported
@@ -252,7 +252,8 @@ c_calls! {
         let limit = producer.fast.dev.card().config.comch.max_fast_tasks;
         producer.tasks.configure(completed, failed, tasks, 1..=limit)
     }
-    /// Takes a task that sends the buffer's data, immediate data, or both. `NO_MEMORY` if all are taken.
+    /// Takes a task that sends the buffer's data, immediate data, or both. `NO_MEMORY` if all tasks are
+    /// in use.
     fn doca_comch_producer_task_send_alloc_init(
         producer: Handle<Producer>,
         buf: Handle<Buf>,
@@ -270,7 +271,7 @@ c_calls! {
     /// The task's copy of the immediate data, or NULL.
     fn doca_comch_producer_task_send_get_imm_data(task: Handle<Task<Message>>) -> *mut u8 {
         match task.get() {
-            // The bytes are what it begins with.
+            // `bytes` is the first field, so both have the same address.
             Ok(task) if task.body.immediate.get().len > 0 => task.body.immediate.as_ptr().cast(),
             _ => ptr::null_mut(),
         }
@@ -278,7 +279,7 @@ c_calls! {
     fn doca_comch_producer_task_send_get_imm_data_len(task: Handle<Task<Message>>) -> u32 {
         task::get(&task, 0, |task| task.immediate.get().len)
     }
-    /// Ignored while the device has the task, or if the data is too long.
+    /// Does nothing while the device has the task, or if the data is too long.
     fn doca_comch_producer_task_send_set_imm_data(
         task: Handle<Task<Message>>,
         imm_data: In<u8>,

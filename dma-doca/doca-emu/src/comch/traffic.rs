@@ -1,4 +1,4 @@
-//! Traffic of an endpoint's sockets: new clients, greetings, messages, ends.
+//! Traffic of an endpoint's sockets: new clients, greetings, messages, and ends of connections.
 #![expect(unsafe_code, reason = "the program's callbacks")]
 
 use std::io;
@@ -21,9 +21,9 @@ use crate::c_abi::{Handle, Outcome, c};
 use crate::ctx::State;
 use crate::log::sdk_log;
 
-/// Interval of a client's attempts to find its server.
+/// Interval between a client's attempts to find its server.
 const RETRY: Duration = Duration::from_millis(5);
-/// Closed connections that are kept, so that their handles are known to be closed.
+/// Number of closed connections that are kept, so that calls can recognize their handles as closed.
 const REMEMBERED: usize = 256;
 
 impl Endpoint {
@@ -42,11 +42,11 @@ impl Endpoint {
         added.map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Adds or removes room to send among the events of the socket.
+    /// Adds the event "room to send" to the socket's events, or removes it.
     pub(super) fn watch_room(&self, connection: &Connection, wanted: bool) {
         let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         if let (Some(epoll), Some(socket)) = (self.epoll.get(), connection.socket.borrow().as_ref()) {
-            // It is watched as long as it is open.
+            // This succeeds, because an open socket is watched.
             let _ = epoll::modify(epoll, socket, EventData::new_u64(connection.id), flags);
         }
     }
@@ -106,7 +106,7 @@ impl Endpoint {
         let Some(Ok(socket)) = listener.as_ref().map(accept) else { return };
         let room = self.connections.borrow().len() < self.limits().max_clients as usize;
         if !room || !is_ours(&socket) {
-            sdk_log!(WARNING, "comch server: a client was turned away");
+            sdk_log!(WARNING, "comch server: a client was refused");
             return;
         }
         let connection = self.new_connection(Some(socket));
@@ -130,7 +130,7 @@ impl Endpoint {
                 let greeting = Greeting::parse(kind, packet);
                 let greeting = greeting.filter(|greeting| !server || greeting.address == self.address.text);
                 let (Some(greeting), Some(channel)) = (greeting, connection.handed.take()) else {
-                    sdk_log!(ERROR, "comch: the other side is none of ours");
+                    sdk_log!(ERROR, "comch: the other side is not a peer of this stand-in");
                     return self.end(connection);
                 };
                 if server && connection.send(&[&self.greeting("").to_bytes(wire::WELCOME)]).is_err() {
@@ -141,7 +141,7 @@ impl Endpoint {
                 connection.peer_max.set(greeting.max_msg_size);
                 connection.link.set(Link::Open);
                 if self.watch(channel.as_fd(), connection.id | FAST).is_err() {
-                    sdk_log!(ERROR, "comch: consumers of the other side may stay unnoticed");
+                    sdk_log!(ERROR, "comch: new consumers of the other side may not be detected");
                 }
                 connection.fast.open(Arc::new(channel));
                 if server {
@@ -162,10 +162,10 @@ impl Endpoint {
                     let handle = Handle::of(&**connection).cast();
                     let (start, len) = (message.as_mut_ptr(), message.len());
                     match on_message {
-                        // SAFETY: the program's function takes a message, which lies in a buffer of this
-                        // library during the call.
+                        // SAFETY: the program's function takes a message, which is in this library's buffer
+                        // until the call returns.
                         OnMessage::Comch(callback) => unsafe { callback(event, start, len as u32, handle) },
-                        // SAFETY: the program's function, with the event and the message, which live until it
+                        // SAFETY: the program's function takes the event and the message, which live until it
                         // returns.
                         OnMessage::Cc(callback) => unsafe { callback(event, start, len, handle) },
                     }
@@ -184,7 +184,7 @@ impl Endpoint {
         let connections = self.connections.borrow().clone();
         for connection in &connections {
             let Some(event) = connection.fast.next_event() else { continue };
-            // Served by the next call, if there is more.
+            // The next call serves further events.
             self.attention.call();
             let (id, callback) = match (event, self.on_consumer.get()) {
                 (_, None) => continue,
@@ -209,7 +209,7 @@ impl Endpoint {
         unsafe { callback(event, Handle::of(&**connection).cast(), 1) }
     }
 
-    /// Ends a connection, and a client with it. Returns `true` if a callback ran.
+    /// Ends a connection. A client stops with its connection. Returns `true` if a callback ran.
     pub(super) fn end(&self, connection: &Rc<Connection>) -> bool {
         let greeted = connection.peer_max.get() > 0;
         connection.close();
@@ -225,7 +225,7 @@ impl Endpoint {
             return greeted;
         }
         if self.ctx.state() == State::Starting && !greeted {
-            // The server ended during the greeting. Another one may start.
+            // The server ended during the greeting. Another server may start, so search again.
             self.look_again(connection);
             return false;
         }
@@ -285,7 +285,7 @@ impl Endpoint {
         let now = Instant::now();
         if self.deadline.get().is_some_and(|deadline| now >= deadline) {
             self.deadline.set(None);
-            sdk_log!(ERROR, "comch client: no server answers for {}", self.address.text.replace('\n', " "));
+            sdk_log!(ERROR, "comch client: no server found for {}", self.address.text.replace('\n', " "));
             connection.close();
             self.ctx.begin_stop();
             return true;
@@ -300,7 +300,7 @@ impl Endpoint {
             return false;
         }
         connection.socket.replace(Some(socket));
-        // Found. The server's program may take any time to accept.
+        // The server is found. Its program may take any time to accept.
         self.deadline.set(None);
         let hello = self.greeting(&self.address.text).to_bytes(wire::HELLO);
         connection.handed.set(Some(ours));

@@ -1,5 +1,5 @@
-//! Names of sockets, and formats of messages: packets of a connection, whose first byte is their kind, and
-//! parcels of the fast path.
+//! Names of sockets, and formats of messages: packets of a connection, which begin with a byte for their
+//! kind, and parcels of the fast path.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -11,19 +11,18 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Kinds of packets.
-/// Carries the fast path's socket.
+/// Kinds of packets. `HELLO` carries the fast path's socket.
 pub(super) const HELLO: u8 = 1;
 pub(super) const WELCOME: u8 = 2;
 pub(super) const MESSAGE: u8 = 3;
 pub(super) const BYE: u8 = 4;
 
-/// Handshake of either side, in JSON.
+/// Greeting that each side sends, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Greeting {
-    /// The longest message that this side takes.
+    /// The longest message that this side accepts.
     pub(super) max_msg_size: u32,
-    /// Address that the client looks for; empty from a server.
+    /// Address of the server that the client searches; empty in a server's greeting.
     pub(super) address: String,
 }
 
@@ -41,7 +40,7 @@ impl Greeting {
     }
 }
 
-/// Clients that may wait until the server accepts them.
+/// Maximum number of clients that wait until the server accepts them.
 const BACKLOG: i32 = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +58,7 @@ impl Address {
     fn socket_name(&self) -> io::Result<SocketAddrUnix> {
         let user = rustix::process::geteuid().as_raw();
         let digest = |salt: u8| {
-            // Always the same keys: both processes get the same digest.
+            // The keys are constant, so both processes compute the same digest.
             let mut hasher = DefaultHasher::new();
             (salt, &self.text).hash(&mut hasher);
             hasher.finish()
@@ -75,7 +74,7 @@ impl Address {
         Ok(socket)
     }
 
-    /// A socket connected to the server's. Does not wait.
+    /// Connects a socket to the server's. Does not block.
     pub(super) fn connect(&self) -> io::Result<OwnedFd> {
         let socket = new_socket()?;
         connect(&socket, &self.socket_name()?)?;
@@ -89,7 +88,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?)
 }
 
-/// The two ends of a fast path.
+/// Makes the two ends of a fast path.
 pub(super) fn fast_path() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?)
 }
@@ -98,11 +97,11 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(accept_with(listener, FLAGS)?)
 }
 
-/// Bytes of immediate data at most.
+/// Maximum length of immediate data, in bytes.
 pub(super) const IMMEDIATE: usize = 32;
-/// Buffers in a list at most.
+/// Maximum number of buffers in a list.
 pub(super) const PIECES: usize = 64;
-/// Bytes of a parcel at most, in JSON.
+/// Maximum length of a parcel, in bytes of JSON.
 pub(super) const PARCEL: usize = 512 + PIECES * 44;
 
 /// Name of a started consumer, until it is stopped. A later consumer with the same number has another name.
@@ -115,7 +114,7 @@ pub(super) struct Name {
 /// A piece of a peer's memory: address and length.
 pub(super) type Piece = (u64, u64);
 
-/// Immediate data of a message. The program gets its address.
+/// Immediate data of a message. The program gets the address of this value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub(super) struct Immediate {
@@ -133,7 +132,7 @@ impl Immediate {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Parcel {
-    /// A consumer came, with the descriptor of its memory.
+    /// Announces a consumer, with the descriptor of its memory.
     Came {
         name: Name,
         immediate: u32,
@@ -150,7 +149,7 @@ pub(super) enum Parcel {
         slot: u32,
         room: Vec<Piece>,
     },
-    /// A message lies in a buffer.
+    /// Reports that a buffer holds a message.
     Filled {
         name: Name,
         slot: u32,

@@ -1,4 +1,4 @@
-//! Copies for the work queues of DOCA 1.5 to 2.2: a context joins each of them.
+//! Copies for the work queues of DOCA 1.5 to 2.2. Each work queue gets a DMA context of its own.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::pe::Pe;
 use crate::task::{Submit, TaskCallback};
 
 impl Dma {
-    /// A running context for `depth` tasks on `pe`. `ended` is called with `user_data` at the end of each.
-    /// Errors: `NO_MEMORY` for more tasks than the card has.
+    /// Makes a running context for `depth` tasks on `pe`. `ended` is called with `user_data` when a task
+    /// ends. Errors: `NO_MEMORY` if `depth` exceeds the card's number of tasks.
     pub(crate) fn joining(
         dev: Arc<Dev>,
         pe: &Rc<Pe>,
@@ -38,11 +38,11 @@ impl Dma {
         self.submit_task(&task.head, how).inspect_err(|_| self.free_task(&task.head))
     }
 
-    /// Stops the context, which has nothing in flight, and disconnects it from its progress engine.
+    /// Stops the context, and disconnects it from its progress engine. No task may be in flight.
     pub(crate) fn leave(&self) -> Outcome {
         match self.ctx().state() {
             State::Idle => {}
-            // A job failed.
+            // A job failed, so the context is stopping already.
             State::Stopping => require(self.ctx().end_stop(), c::DOCA_ERROR_NOT_PERMITTED)?,
             State::Starting | State::Running => self.ctx().stop()?,
         }

@@ -34,14 +34,15 @@ pub(crate) struct Dma {
 
 object!(Dma, 0xd3_a0_00_01);
 
-/// The fields of `struct doca_dma_task_memcpy` after its head: a copy.
+/// A copy: the fields of `struct doca_dma_task_memcpy` after its head.
 #[derive(Default)]
 pub(crate) struct Memcpy {
     src: Cell<Handle<Buf>>,
     dst: Cell<Handle<Buf>>,
-    /// Bytes of the copy that the device has.
+    /// Length of the copy that the device has, in bytes.
     len: Cell<u64>,
-    /// The device fails it for lack of room, which the model does not check.
+    /// Set if the destination is too small. The device then fails the copy, because the model does not
+    /// check that.
     doomed: Cell<bool>,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Creating<'a> {
         let before = dev.card().creating.fetch_add(1, Relaxed);
         let creating = Self(Some(dev));
         require(before == 0, c::DOCA_ERROR_NO_MEMORY)?;
-        // The sleep gives other threads time to call this too.
+        // The sleep gives other threads time to enter this function too.
         std::thread::sleep(std::time::Duration::from_millis(2));
         Ok(creating)
     }
@@ -134,7 +135,7 @@ impl Dma {
             self.tell(report.end, status);
         }
         if report.end == End::Flushed {
-            // The device took the context down before it got to this one.
+            // The device stopped the context before it executed this task.
             self.ctx.begin_stop();
         }
         self.tasks.tell(task, status, self.ctx.user_data());
@@ -205,14 +206,14 @@ impl Context for Dma {
         require(limits.over_limit == Found::Engine || len <= limits.max_buf_size, INVALID)?;
         let (mut from, mut to) = (src.source(&self.dev)?, dst.room(&self.dev)?);
         if listed {
-            // Every buffer must be of a map that the device has.
+            // Every buffer's map must have the device.
             src.iter().try_for_each(|buf| buf.source(&self.dev).map(drop))?;
             dst.iter().try_for_each(|buf| buf.room(&self.dev).map(drop))?;
         }
         task.body.doomed.set(len > room);
         let mut listed = listed;
         if len > room {
-            // The copy does not fit. The model gets an empty one instead, and fails it.
+            // The copy does not fit. The model gets an empty copy instead, and fails it.
             (from.len, to.len, listed) = (0, 0, false);
         } else {
             to.len = len as usize;
@@ -263,7 +264,7 @@ fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>
     }
 }
 
-/// Limits of a function that copies; otherwise `NOT_SUPPORTED`.
+/// Limits of a function that can copy; otherwise `NOT_SUPPORTED`.
 fn limits(info: &Info) -> Outcome<&Limits> {
     require(info.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
     Ok(&info.card.limits)
@@ -271,7 +272,7 @@ fn limits(info: &Info) -> Outcome<&Limits> {
 
 getters! {
     doca_dma_cap_get_max_num_tasks(dma: Dma) -> u32 { dma.dev.card().limits.max_tasks }
-    /// The longest list of buffers on either side of a copy; 1 for no lists.
+    /// Maximum length of a list of buffers on either side of a copy; 1 if lists are not supported.
     doca_dma_cap_task_memcpy_get_max_buf_list_len
         | doca_dma_get_max_list_buf_num_elem(info: Info) -> u32 { limits(info)?.max_list_len }
     /// The longest copy of one task in bytes.
@@ -284,13 +285,13 @@ c_calls! {
     fn doca_dma_create(dev: Handle<Dev>, dma: Out<Handle<Dma>>) {
         dma.make(|| Ok(Handle::give_rc(Dma::create(dev.arc()?)?)))
     }
-    /// `IN_USE` unless idle.
+    /// `IN_USE` unless the context is idle.
     fn doca_dma_destroy(dma: Handle<Dma>) { destroy(dma) }
     fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx { as_ctx(&dma) }
 }
 
 c_calls! {
-    /// Success, or `NOT_SUPPORTED`.
+    /// Success if the device can copy, or `NOT_SUPPORTED`.
     fn doca_dma_cap_task_memcpy_is_supported(devinfo: Handle<Info>) { limits(devinfo.get()?).map(drop) }
     /// Sets the number of tasks and their callbacks.
     fn doca_dma_task_memcpy_set_conf(
@@ -314,15 +315,15 @@ c_calls! {
         task.make(|| dma.get()?.alloc(src, dst, user_data))
     }
     fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
-    /// Of DOCA 3.2: has tasks reported in the order of their submission, or as they end. `BAD_STATE` unless
-    /// idle.
+    /// A call of DOCA 3.2. Selects the order of reports: the order of submission, or the order in which
+    /// tasks end. `BAD_STATE` unless the context is idle.
     fn doca_dma_set_ordered_completions(dma: Handle<Dma>, enable: u8) {
         let dma = dma.get()?;
         dma.ctx().require_idle()?;
         dma.queue.set_ordered(enable != 0);
         Ok(())
     }
-    /// `BAD_STATE`, because the stand-in has no GPU that a context's data path could be on.
+    /// `BAD_STATE`, because the stand-in has no GPU, so no context has its data path on one.
     fn doca_dma_get_gpu_handle(dma: Handle<Dma>, gpu_dma: Out<*mut c::doca_gpu_dma>) {
         dma.get().and(gpu_dma.check()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }

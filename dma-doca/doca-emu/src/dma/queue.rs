@@ -1,4 +1,4 @@
-//! A context's way to the device: a channel of the card's engine.
+//! A context's queue to the device: a channel of the card's engine.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const EVENTS_PER_CALL: u32 = 4_096;
 #[derive(Clone, Copy)]
 pub(super) struct Staged {
     pub(super) task: u32,
-    /// The task copies lists of buffers, not these segments.
+    /// If set, the task copies lists of buffers, not `from` and `to`.
     pub(super) listed: bool,
     pub(super) coalesce: bool,
     pub(super) from: Segment,
@@ -63,11 +63,11 @@ type Lists<'a> = dyn Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) + 'a;
 pub(super) struct Queue {
     dev: Arc<Dev>,
     channel: Cell<Option<ChannelId>>,
-    /// Submitted without a doorbell, and not given to the device yet.
+    /// Tasks that were submitted without a doorbell, and that the device does not have yet.
     staged: RefCell<Vec<Staged>>,
     /// Ended tasks that are not reported yet.
     reports: RefCell<VecDeque<Report>>,
-    /// Tasks in the order of their submission, if they are reported in that order.
+    /// Tasks in the order of submission; `None` if they are reported as they end.
     order: RefCell<Option<VecDeque<u32>>>,
     lists: RefCell<(Vec<Segment>, Vec<Segment>)>,
 }
@@ -84,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Has tasks reported in the order of their submission, if nothing is in flight.
+    /// Selects reports in the order of submission. Call it only while no task is in flight.
     pub(super) fn set_ordered(&self, ordered: bool) {
         *self.order.borrow_mut() = ordered.then(VecDeque::new);
     }
@@ -103,7 +103,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes a task; rings the doorbell for it and all before it if `flush`.
+    /// Accepts a task. With `flush`, rings the doorbell for it and for all earlier tasks.
     #[inline]
     pub(super) fn submit(&self, task: Staged, flush: bool, lists: &Lists<'_>) -> Outcome {
         let card = self.dev.card();
@@ -118,7 +118,7 @@ impl Queue {
         self.give(&mut engine, channel, &task, lists)?;
         self.note(task.task);
         if flush {
-            // The channel exists.
+            // This cannot fail, because the channel exists.
             let _ = engine.doorbell(channel);
             self.collect(&mut engine, channel);
         }
@@ -138,7 +138,7 @@ impl Queue {
     fn give_staged(&self, engine: &mut Device, channel: ChannelId, lists: &Lists<'_>) {
         let mut staged = self.staged.borrow_mut();
         for task in &*staged {
-            // Tasks that were accepted must end by a report.
+            // Every accepted task must end with a report.
             if self.give(engine, channel, task, lists).is_err() {
                 self.report(Report::flushed(task.task));
             }
@@ -171,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// Refusals while the device is down reach the program by the task's report.
+    /// While the device is halted or gone, the refusal becomes the task's report.
     #[cold]
     fn refused(&self, task: u32, why: Refused) -> Outcome {
         match why {
@@ -183,7 +183,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Remembers the place of a task that was taken.
+    /// Records the position of an accepted task in the order of submission.
     #[inline]
     fn note(&self, task: u32) {
         if let Some(order) = &mut *self.order.borrow_mut() {
@@ -206,7 +206,7 @@ impl Queue {
         }
     }
 
-    /// An end may be reported.
+    /// Returns true if an ended task may be reported now.
     fn has_report(&self) -> bool {
         let reports = self.reports.borrow();
         match &*self.order.borrow() {
@@ -269,20 +269,21 @@ impl Queue {
         }
         if let Some(channel) = self.channel.get() {
             let mut engine = self.dev.card().engine();
-            // The channel exists.
+            // This cannot fail, because the channel exists.
             let _ = engine.stop(channel);
             self.collect(&mut engine, channel);
         }
     }
 
-    /// Rings `timer` when the card is gone, which only faults cause.
+    /// Registers `timer`, which rings when the card has vanished. Only configured faults cause
+    /// that.
     pub(super) fn sleep(&self, timer: &Arc<Timer>) {
         if self.dev.card().eager {
             self.dev.card().sleep(timer);
         }
     }
 
-    /// When there will be a report.
+    /// Time of the next report.
     pub(super) fn ready(&self) -> Ready {
         let Some(channel) = self.channel.get() else { return Ready::WhenWoken };
         if self.has_report() {
@@ -299,7 +300,7 @@ impl Queue {
         }
         match (engine.next_event(), card.clock) {
             (None, _) => Ready::WhenWoken,
-            // A call of `doca_pe_progress` advances the time.
+            // `doca_pe_progress` advances the virtual time, so it has work now.
             (Some(_), Clock::Virtual) => Ready::Now,
             (Some(at), Clock::Real) => Ready::After(card.until(at)),
         }
@@ -310,7 +311,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         if let Some(channel) = self.channel.get() {
             let mut engine = self.dev.card().engine();
-            // The channel exists. Stopping it ends all tasks in flight.
+            // This cannot fail, because the channel exists. Stopping it ends all tasks in flight.
             let _ = engine.stop(channel);
             while engine.poll(channel).is_some() {}
             let closed = engine.close_channel(channel);

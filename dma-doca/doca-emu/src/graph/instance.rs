@@ -16,11 +16,11 @@ pub(crate) struct Instance {
     pub(super) graph: Rc<Graph>,
     data: RefCell<Vec<Option<Data>>>,
     pub(super) user_data: Cell<c::doca_data>,
-    /// State of the nodes, while it is submitted.
+    /// State of the nodes while the instance is submitted.
     run: RefCell<Option<Run>>,
-    /// The instance that runs it as a node.
+    /// The instance that runs this one as a node, and the node's index.
     parent: RefCell<Option<(Rc<Self>, usize)>>,
-    /// Instances that have it as the data of a node.
+    /// Number of instances that have this one as the data of a node.
     parents: Cell<u32>,
 }
 
@@ -32,11 +32,11 @@ pub(super) enum Data {
 }
 
 struct Run {
-    /// Nodes that each one still waits for.
+    /// For each node, the number of nodes that it waits for.
     waits: Vec<usize>,
-    /// Nodes that did not end yet.
+    /// Number of nodes that have not ended.
     left: usize,
-    /// Nodes that run, or are about to.
+    /// Number of nodes that run, or wait for progress to run.
     running: usize,
     status: Code,
 }
@@ -66,7 +66,7 @@ impl Instance {
         self.run.borrow().is_some()
     }
 
-    /// `Err(IN_USE)` while it runs, or another instance has it.
+    /// `Err(IN_USE)` if this instance is submitted, or is a node of another instance.
     pub(super) fn require_unused(&self) -> Outcome {
         require(!self.is_submitted() && self.parents.get() == 0, c::DOCA_ERROR_IN_USE)
     }
@@ -89,7 +89,7 @@ impl Instance {
         }
     }
 
-    /// Starts the nodes without predecessors. After an error no node runs.
+    /// Starts the nodes without predecessors. If it returns an error, no node runs.
     pub(super) fn submit(&self) -> Outcome {
         require(!self.is_submitted(), c::DOCA_ERROR_IN_USE)?;
         require(self.data.borrow().iter().all(Option::is_some), INVALID)?;
@@ -107,7 +107,7 @@ impl Instance {
                     self.run.replace(None);
                     return Err(code);
                 }
-                // Others run already. The instance fails when they have ended.
+                // Other nodes run already. The instance fails when they have ended.
                 Err(code) => self.node_ended(node, code),
                 Ok(()) => {}
             }
@@ -121,19 +121,19 @@ impl Instance {
         }
     }
 
-    /// Runs a node, now or in a later call.
+    /// Runs a node, now or in a later progress call.
     fn begin(&self, node: usize) -> Outcome {
         let this = self.this.upgrade().ok_or(INVALID)?;
         let data = self.data.borrow()[node].clone();
         match data {
             Some(Data::Task(task)) => {
                 match self.submit_task(&this, node, task) {
-                    // The context is busy for now.
+                    // The context is full. A later progress call tries again.
                     Err(c::DOCA_ERROR_AGAIN) => self.graph.later(Step::Run(this, node)),
                     other => other?,
                 }
             }
-            // Only progress calls the program's functions.
+            // The program's functions run only in progress calls.
             Some(Data::Cookie(_)) => self.graph.later(Step::Run(this, node)),
             Some(Data::Instance(instance)) => {
                 instance.parent.replace(Some((this, node)));
@@ -174,7 +174,7 @@ impl Instance {
             let mut next = Vec::new();
             for (_, to) in self.graph.edges.borrow().iter().filter(|edge| edge.0 == node) {
                 run.waits[*to] -= 1;
-                // After a failure nothing new begins.
+                // After a failure, no new node begins.
                 if run.waits[*to] == 0 && run.status == c::DOCA_SUCCESS {
                     next.push(*to);
                 }
@@ -189,7 +189,7 @@ impl Instance {
         self.finish();
     }
 
-    /// Ends the run, if no node is left to wait for.
+    /// Ends the run if all nodes have ended, or if one has failed and none runs.
     fn finish(&self) {
         let over = match &*self.run.borrow() {
             Some(run) => run.running == 0 && (run.left == 0 || run.status != c::DOCA_SUCCESS),
@@ -206,7 +206,7 @@ impl Instance {
         }
     }
 
-    /// Handles the end of a running node, for example of its task.
+    /// Handles the end of a running node.
     pub(crate) fn ended(&self, node: usize, status: Code) {
         if let Some(run) = &mut *self.run.borrow_mut() {
             run.running -= 1;
@@ -214,7 +214,7 @@ impl Instance {
         self.node_ended(node, status);
     }
 
-    /// Runs a node. Returns `true` if it did something.
+    /// Runs a node. Returns `true` if the node ran or ended.
     pub(super) fn run(&self, node: usize) -> bool {
         let data = self.data.borrow()[node].clone();
         match data {
@@ -222,7 +222,7 @@ impl Instance {
                 let nodes = self.graph.nodes.borrow();
                 let NodeKind::User(callback) = nodes[node].kind else { return false };
                 drop(nodes);
-                // SAFETY: the program gave the function to be called with this.
+                // SAFETY: the program registered this function, and set this argument for it.
                 let status = unsafe { callback(cookie) };
                 self.ended(node, status);
                 true
@@ -248,7 +248,7 @@ impl Instance {
     pub(super) fn tell(&self, status: Code) {
         let Some(conf) = self.graph.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        // SAFETY: the program gave the function to be called with an instance of this graph.
+        // SAFETY: the program registered this function for instances of this graph.
         unsafe { callback(Handle::of(self).cast(), self.user_data.get(), self.graph.user_data.get()) }
     }
 }

@@ -18,7 +18,7 @@ use crate::pe::{Pe, Ready};
 use crate::task::{Head, Submit};
 pub(crate) use instance::Instance;
 
-/// A graph: `struct doca_graph`. Its progress engine sees a context.
+/// A graph: `struct doca_graph`. For its progress engine, it is a context.
 pub(crate) struct Graph {
     mark: Mark,
     ctx: Ctx,
@@ -42,7 +42,7 @@ struct Conf {
 type Callback = unsafe extern "C" fn(*mut c::doca_graph_instance, c::doca_data, c::doca_data);
 type UserCallback = unsafe extern "C" fn(*mut std::ffi::c_void) -> Code;
 
-/// Something that waits for progress.
+/// A step that the next progress call does.
 enum Step {
     Run(Rc<Instance>, usize),
     Tell(Rc<Instance>, Code),
@@ -101,10 +101,10 @@ impl Graph {
         Ok(node.index)
     }
 
-    /// Has `to` wait for `from`.
+    /// Makes `to` wait for `from`.
     fn depend(&self, from: usize, to: usize) -> Outcome {
         let mut edges = self.edges.borrow_mut();
-        // All nodes behind `to`.
+        // All nodes that wait for `to`, directly or indirectly.
         let mut reached = vec![to];
         let mut at = 0;
         while let Some(&node) = reached.get(at) {
@@ -155,7 +155,7 @@ impl Graph {
     }
 }
 
-/// A graph is a context only for its progress.
+/// A graph implements `Context` only to make progress.
 impl Context for Graph {
     fn ctx(&self) -> &Ctx {
         &self.ctx
@@ -212,7 +212,7 @@ getters! {
 }
 
 c_calls! {
-    /// Makes a graph without nodes, which a progress engine runs.
+    /// Makes a graph without nodes. The progress engine will run it.
     fn doca_graph_create(pe: Handle<Pe>, graph: Out<Handle<Graph>>) {
         graph.make(|| Ok(Handle::give_rc(Graph::new(&pe.rc()?)?)))
     }
@@ -220,7 +220,7 @@ c_calls! {
     fn doca_graph_destroy(graph: Handle<Graph>) {
         let it = graph.get()?;
         it.require_stopped()?;
-        // Other graphs may have it as a node.
+        // Another graph that has this one as a node holds a reference.
         require(Rc::strong_count(&graph.rc()?) <= 2, c::DOCA_ERROR_IN_USE)?;
         it.ctx.disconnect()?;
         graph.take_rc().map(drop)
@@ -261,7 +261,7 @@ c_calls! {
         graph.require_stopped()?;
         node.put(graph.add(NodeKind::User(callback)))
     }
-    /// The other graph must be started.
+    /// Adds a node that runs another graph, which must be started.
     fn doca_graph_node_create_from_graph(
         graph: Handle<Graph>,
         sub_graph: Handle<Graph>,
@@ -269,7 +269,8 @@ c_calls! {
     ) {
         node.check()?;
         let (graph, sub_graph) = (graph.get()?, sub_graph.rc()?);
-        // Nodes of a started graph are started, so no other cycle is possible.
+        // All graphs below a started graph are started, and this graph is not, so no other cycle is
+        // possible.
         require(!std::ptr::eq(graph, &*sub_graph), c::DOCA_ERROR_NOT_PERMITTED)?;
         require(!graph.started.get() && sub_graph.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         node.put(graph.add(NodeKind::Graph(sub_graph)))
@@ -290,7 +291,7 @@ c_calls! {
     fn doca_graph_instance_create(graph: Handle<Graph>, graph_instance: Out<Handle<Instance>>) {
         graph_instance.make(|| Ok(Handle::give_rc(Instance::new(graph.rc()?)?)))
     }
-    /// Destroys an instance that is not submitted and not another's node; otherwise `IN_USE`.
+    /// Destroys an instance; `IN_USE` if it is submitted or is a node of another instance.
     fn doca_graph_instance_destroy(graph_instance: Handle<Instance>) {
         graph_instance.get()?.require_unused()?;
         graph_instance.take_rc()?.clear();
@@ -302,8 +303,8 @@ c_calls! {
         instance.user_data.set(user_data);
         Ok(())
     }
-    /// Sets the task that a node submits. It must be a task of the node's context, and its own callbacks are
-    /// not called.
+    /// Sets the task that a node submits. It must be a task of the node's context. Its own callbacks are not
+    /// called.
     fn doca_graph_instance_set_ctx_node_data(
         graph_instance: Handle<Instance>,
         node: Handle<Node>,
@@ -346,6 +347,6 @@ c_calls! {
             }
         })
     }
-    /// Runs an instance, by progress of the graph's progress engine.
+    /// Submits an instance. It runs while the graph's progress engine makes progress.
     fn doca_graph_instance_submit(graph_instance: Handle<Instance>) { graph_instance.rc()?.submit() }
 }

@@ -28,12 +28,12 @@ pub(crate) enum Audience {
 
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// A stream of C's: written and flushed, so that its order with the program's own output stays.
+    /// A `FILE` of C. Each line is flushed, so that it keeps its order with the program's own output.
     File(Stream),
     Fd(c_int),
     /// A buffer for one line, and the function that is called with it.
     Buffer(LineBuffer),
-    /// The system's log, under a name.
+    /// The system log, with this name of the program.
     Syslog(CString),
     /// Standard output, for messages up to INFO.
     StandardOutput,
@@ -41,27 +41,27 @@ pub(crate) enum Sink {
     StandardError,
 }
 
-/// A stream of C's that is open and stays so.
+/// A `FILE` of C that is open, and stays open.
 #[derive(Debug)]
 pub(crate) struct Stream(*mut libc::FILE);
 
 impl Stream {
     /// # Safety
     ///
-    /// The stream is open and stays so.
+    /// The stream is open, and stays open as long as the backend exists.
     pub(super) unsafe fn new(stream: *mut libc::FILE) -> Self {
         Self(stream)
     }
 
     pub(super) fn standard_error() -> Self {
-        // SAFETY: set up by the C library before any of our code runs.
+        // SAFETY: the C library sets this variable before any code of this library runs.
         Self(unsafe { stderr })
     }
 
     fn write(&self, line: &[u8]) {
         // SAFETY: the caller of `new` has promised that the stream is open.
         unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
-        // SAFETY: the program keeps the stream open as long as the backend.
+        // SAFETY: the program keeps the stream open as long as the backend exists.
         unsafe { libc::fflush(self.0) };
     }
 }
@@ -79,8 +79,8 @@ pub(crate) struct LineBuffer {
 impl LineBuffer {
     /// # Safety
     ///
-    /// The `capacity` bytes (at least 1) at `start` belong to this value alone as long as it lives, and the
-    /// handler may be called with them on any thread.
+    /// The `capacity` bytes (at least 1) at `start` belong to this value alone as long as it exists, and the
+    /// handler may be called with `start` on any thread.
     pub(super) unsafe fn new(
         start: *mut c_char,
         capacity: usize,
@@ -92,12 +92,12 @@ impl LineBuffer {
     /// Puts a line into the buffer, cut to its capacity and with a NUL, and calls the handler.
     fn write(&self, line: &[u8]) {
         let length = line.len().min(self.capacity - 1);
-        // SAFETY: `new` was promised the room, and this is under the lock of the sink.
+        // SAFETY: the caller of `new` promised `capacity` bytes, and the sink's lock excludes other threads.
         unsafe { line.as_ptr().copy_to_nonoverlapping(self.start.cast::<u8>(), length) };
-        // SAFETY: length is below the capacity.
+        // SAFETY: `length` is less than `capacity`.
         unsafe { self.start.wrapping_add(length).write(0) };
         IN_HANDLER.set(true);
-        // SAFETY: the handler takes the buffer that was registered with it.
+        // SAFETY: the program registered the handler together with this buffer, for any thread.
         unsafe { (self.handler)(self.start) };
         IN_HANDLER.set(false);
     }
@@ -121,8 +121,8 @@ unsafe impl Send for Backend {}
 unsafe impl Sync for Backend {}
 
 thread_local! {
-    /// This thread is inside a buffer's handler. Messages of the handler itself go only to the other sinks,
-    /// because otherwise it would call itself without end.
+    /// Set while this thread runs a buffer's handler. Messages that the handler logs go only to sinks without
+    /// handlers. Otherwise the handler would call itself endlessly.
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -155,7 +155,7 @@ impl Backend {
         self.upper.load(Relaxed) <= level && level <= self.lower.load(Relaxed)
     }
 
-    /// False if the limit is strict and the level would show more.
+    /// Sets the limit. Returns false if the limit is strict and `level` would show more messages.
     pub(super) fn set_lower(&self, level: u32) -> bool {
         let refused = self.strict_lower.load(Relaxed) && level > self.lower.load(Relaxed);
         if !refused {
@@ -164,7 +164,7 @@ impl Backend {
         !refused
     }
 
-    /// False if the limit is strict and the level would show more.
+    /// Sets the limit. Returns false if the limit is strict and `level` would show more messages.
     pub(super) fn set_upper(&self, level: u32) -> bool {
         let refused = self.strict_upper.load(Relaxed) && level < self.upper.load(Relaxed);
         if !refused {
@@ -181,8 +181,8 @@ impl Backend {
         self.strict_upper.store(true, Relaxed);
     }
 
-    /// Writes a line that ends in a line's end. Failed writes are ignored, because there is no place to
-    /// report them to. A NUL is added to the line for sinks that need one, and removed again.
+    /// Writes a line, which must end in `\n`. Failed writes are ignored, because they cannot be reported
+    /// anywhere. A NUL is added to the line for sinks that need one, and removed again.
     pub(super) fn write(&self, level: u32, line: &mut Vec<u8>) {
         if IN_HANDLER.get() && matches!(self.try_sink_is_buffer(), Some(true) | None) {
             return;
@@ -205,14 +205,14 @@ impl Backend {
         }
     }
 
-    /// None if the sink is locked, which inside of a handler may be by this very thread.
+    /// `None` if the sink is locked. Inside a handler, this thread itself may hold the lock.
     fn try_sink_is_buffer(&self) -> Option<bool> {
         self.sink.try_lock().ok().map(|sink| matches!(*sink, Sink::Buffer(_)))
     }
 }
 
 pub(super) fn write_standard_output(text: &[u8]) {
-    // SAFETY: set up by the C library before any of our code runs.
+    // SAFETY: the C library sets this variable before any code of this library runs.
     Stream(unsafe { stdout }).write(text);
 }
 
@@ -222,7 +222,8 @@ pub(super) fn write_standard_error(text: &[u8]) {
 
 fn write_fd(fd: c_int, line: &[u8]) {
     if fd >= 0 {
-        // SAFETY: not negative, and open by the promise of the backend's maker; otherwise the write fails.
+        // SAFETY: the descriptor is not negative. The program promised to keep it open; if it is closed, the
+        // write fails.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         let _ = (&*file).write_all(line);
     }
@@ -237,9 +238,9 @@ fn write_syslog(name: &CString, level: u32, line: &[u8]) {
         sys::DOCA_LOG_LEVEL_INFO => libc::LOG_INFO,
         _ => libc::LOG_DEBUG,
     };
-    // The name is one for the process: set and used together.
+    // The name is global in the process, so it is set and used under one lock.
     let _together = SYSLOG.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the name lives as long as the process, as backends do.
+    // SAFETY: the name lives as long as the process, because backends are never destroyed.
     unsafe { libc::openlog(name.as_ptr(), libc::LOG_PID, libc::LOG_USER) };
     // SAFETY: the format takes one string, and the line ends in NUL.
     unsafe { libc::syslog(priority, c"%s".as_ptr(), line.as_ptr()) };

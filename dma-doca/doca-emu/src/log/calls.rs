@@ -1,5 +1,5 @@
-//! The calls of `doca_log.h`. `doca_log` itself takes any number of arguments, so it is in `variadic.c`,
-//! which formats and then calls `doca_emu_log` here.
+//! The calls of `doca_log.h`. `doca_log` itself is variadic, so it is in `variadic.c`, which formats the
+//! message and then calls `doca_emu_log` here.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::{c_char, c_int};
@@ -24,24 +24,24 @@ fn create(sink: Outcome<Sink>, audience: Audience, backend: Out<BackendHandle>) 
     backend.put(ptr::from_ref(super::add_backend(sink?, audience)?).cast_mut().cast())
 }
 
-/// Lets the first backend write to another stream.
+/// Makes the first backend write to another stream.
 ///
 /// # Safety
 ///
-/// NULL, or an open stream that stays so.
+/// `stream` is NULL, or an open stream that stays open.
 #[cfg(workq)]
 pub(crate) unsafe fn redirect(stream: *mut c::FILE) -> Outcome {
-    // SAFETY: NULL, or an open stream that stays so.
+    // SAFETY: this function's caller promised that `stream` is NULL, or an open stream that stays open.
     super::first_backend()?.redirect(unsafe { file(stream) }?);
     Ok(())
 }
 
 /// # Safety
 ///
-/// NULL, or an open stream that stays so.
+/// `stream` is NULL, or an open stream that stays open.
 unsafe fn file(stream: *mut c::FILE) -> Outcome<Sink> {
     require(!stream.is_null(), INVALID)?;
-    // SAFETY: the pointer is not NULL, so the program promises an open stream that it does not close.
+    // SAFETY: the pointer is not NULL, so the caller has promised an open stream that stays open.
     Ok(Sink::File(unsafe { Stream::new(stream.cast()) }))
 }
 
@@ -52,11 +52,13 @@ fn fd(fd: c_int) -> Outcome<Sink> {
 
 /// # Safety
 ///
-/// NULL, or a buffer of `capacity` bytes that stays, with a handler to be called with it on any thread.
+/// `start` is NULL, or the start of a buffer of `capacity` bytes that is never freed. The handler may be
+/// called with it on any thread.
 unsafe fn buffer(start: *mut c_char, capacity: usize, handler: c::log_flush_callback) -> Outcome<Sink> {
     require(!start.is_null() && capacity > 0, INVALID)?;
     let handler = handler.ok_or(INVALID)?;
-    // SAFETY: the pointer is not NULL, so the program promises a buffer of `capacity` bytes that it keeps.
+    // SAFETY: the pointer is not NULL, so the caller has promised a buffer of `capacity` bytes that is never
+    // freed.
     Ok(Sink::Buffer(unsafe { LineBuffer::new(start, capacity, handler) }))
 }
 
@@ -78,7 +80,7 @@ fn change(
     require(changed, c::DOCA_ERROR_NOT_PERMITTED)
 }
 
-/// Declares calls that create backends of the application, and the same ones of the SDK.
+/// Declares pairs of calls that create backends: one for the application's messages, one for the SDK's.
 macro_rules! backends {
     ($($(#[$doc:meta])* $application:ident $(| $old:ident)*, $sdk:ident $(| $old_sdk:ident)*
         ($($arg:ident: $type:ty),*) $sink:block)*) => {
@@ -101,7 +103,7 @@ backends! {
     /// Writes to a stream of C, which the program keeps open.
     doca_log_backend_create_with_file | doca_log_create_file_backend, doca_log_backend_create_with_file_sdk
     (stream: *mut c::FILE) {
-        // SAFETY: the program keeps the stream open as long as the backend, which is never destroyed.
+        // SAFETY: the program keeps the stream open as long as the backend exists, which is never destroyed.
         unsafe { file(stream) }
     }
     /// Writes to a file descriptor, which the program keeps open.
@@ -111,10 +113,10 @@ backends! {
     doca_log_backend_create_with_buf | doca_log_backend_create_with_buffer | doca_log_create_buffer_backend,
     doca_log_backend_create_with_buf_sdk | doca_log_backend_create_with_buffer_sdk
     (start: *mut c_char, capacity: usize, handler: c::log_flush_callback) {
-        // SAFETY: the program keeps the buffer as long as the backend, which is never destroyed.
+        // SAFETY: the program keeps the buffer as long as the backend exists, which is never destroyed.
         unsafe { buffer(start, capacity, handler) }
     }
-    /// Writes to the system's log, under a name.
+    /// Writes to the system log, with this name of the program.
     doca_log_backend_create_with_syslog | doca_log_create_syslog_backend,
     doca_log_backend_create_with_syslog_sdk
     (name: Text) { syslog(&name) }
@@ -132,7 +134,7 @@ c_calls! {
         | doca_log_backend_set_upper_level_limit(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_upper(level))
     }
-    /// Forbids lower limits that show more.
+    /// Makes the lower limit strict: it can no longer be changed to show more messages.
     fn doca_log_backend_set_level_lower_limit_strict
         | doca_log_backend_set_lower_level_immutable(backend: BackendHandle) {
         change(backend, Audience::Application, None, |backend| {
@@ -140,7 +142,7 @@ c_calls! {
             true
         })
     }
-    /// Forbids upper limits that show more.
+    /// Makes the upper limit strict: it can no longer be changed to show more messages.
     fn doca_log_backend_set_level_upper_limit_strict
         | doca_log_backend_set_upper_level_immutable(backend: BackendHandle) {
         change(backend, Audience::Application, None, |backend| {
@@ -148,10 +150,10 @@ c_calls! {
             true
         })
     }
-    /// The lower limit of all backends of the application, and of those to come.
+    /// Sets the lower limit of all present and later backends of the application.
     fn doca_log_level_set_global_lower_limit
         | doca_log_global_level_set(level: u32) { super::set_global(super::Limit::Lower, level) }
-    /// The upper limit of all backends of the application, and of those to come.
+    /// Sets the upper limit of all present and later backends of the application.
     fn doca_log_level_set_global_upper_limit
         | doca_log_global_set_upper_level_limit(level: u32) { super::set_global(super::Limit::Upper, level) }
     /// INFO unless set.
@@ -159,7 +161,7 @@ c_calls! {
         | doca_log_global_level_get() -> u32 { super::global(super::Limit::Lower) }
     /// CRIT unless set.
     fn doca_log_level_get_global_upper_limit() -> u32 { super::global(super::Limit::Upper) }
-    /// Ignores the name, because published transcripts show DOCA in its place.
+    /// Ignores the name, because published transcripts show `DOCA` instead of it.
     fn doca_log_register_source(name: Text, source: Out<c_int>) {
         name.get()?;
         source.check()?;
@@ -171,14 +173,14 @@ c_calls! {
     fn doca_log_backend_set_sdk_level(backend: BackendHandle, level: u32) {
         change(backend, Audience::Sdk, Some(level), |backend| backend.set_lower(level))
     }
-    /// The limit of all backends of the SDK, and of those to come.
+    /// Sets the limit of all present and later backends of the SDK.
     fn doca_log_level_set_global_sdk_limit(level: u32) { super::set_global(super::Limit::Sdk, level) }
     /// INFO unless set.
     fn doca_log_level_get_global_sdk_limit() -> u32 { super::global(super::Limit::Sdk) }
-    /// Writes INFO and lower to standard output, WARNING and graver to standard error.
+    /// Makes backends that write INFO and less severe messages to standard output, and WARNING and more
+    /// severe messages to standard error.
     fn doca_log_backend_create_standard | doca_log_create_standard_backend() { super::add_standard() }
-    /// For `variadic.c`: checks a message before it is formatted. Some backend shows it if `shown` becomes
-    /// true.
+    /// For `variadic.c`: checks a message before it is formatted. Sets `shown` to true if a backend shows it.
     fn doca_emu_log_check(level: u32, source: c_int, shown: Out<bool>) {
         require(
             super::is_level(level) && level != c::DOCA_LOG_LEVEL_DISABLE && super::is_source(source),
@@ -186,7 +188,7 @@ c_calls! {
         )?;
         shown.put(super::is_wanted(Audience::Application, level))
     }
-    /// For `variadic.c`: a formatted message.
+    /// For `variadic.c`: logs a formatted message.
     fn doca_emu_log(
         level: u32,
         file: Text,

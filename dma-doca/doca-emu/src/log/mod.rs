@@ -2,8 +2,8 @@
 //!
 //! There are two audiences. Application messages come in through `doca_log` and go to the application's
 //! backends, which have two limits: the most severe level (upper) and the most verbose one (lower). Messages
-//! of the SDK, here those of this crate, come in through [`sdk`] and go only to the SDK's backends, which
-//! have one limit.
+//! of the SDK, which this crate itself logs, come in through [`sdk`] and go only to the SDK's backends,
+//! which have one limit.
 #![expect(unsafe_code, reason = "the C library knows the local time")]
 
 mod backend;
@@ -22,11 +22,11 @@ use doca_sys::bindings::{self as sys, DOCA_ERROR_INVALID_VALUE, DOCA_ERROR_NO_ME
 
 pub(crate) use backend::Audience;
 
-/// Maximum number of backends of a process. The real library's documentation promises no more.
+/// Maximum number of backends of a process. The real library's documentation promises only this number.
 const MAX_BACKENDS: usize = 1024;
 
 pub(crate) fn is_level(level: u32) -> bool {
-    // Without the first and the last of them before 2.5.
+    // Before 2.5, DISABLE and TRACE were missing.
     let inner = sys::DOCA_LOG_LEVEL_CRIT..=sys::DOCA_LOG_LEVEL_DEBUG;
     let all = sys::DOCA_LOG_LEVEL_DISABLE..=sys::DOCA_LOG_LEVEL_TRACE;
     (if cfg!(workq) { inner } else { all }).contains(&level) && level.is_multiple_of(10)
@@ -51,7 +51,8 @@ static LOG: RwLock<Log> = RwLock::new(Log {
     sdk: sys::DOCA_LOG_LEVEL_INFO,
 });
 
-/// The most talkative level that any backend of an audience shows. Messages beyond are not formatted.
+/// For each audience, the most verbose level that any of its backends shows. More verbose messages are not
+/// formatted.
 static LOUDEST: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
 fn read() -> RwLockReadGuard<'static, Log> {
@@ -62,7 +63,7 @@ fn write() -> RwLockWriteGuard<'static, Log> {
     LOG.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Some backend shows messages of that level.
+/// Returns true if a backend of the audience shows messages of this level.
 pub(crate) fn is_wanted(audience: Audience, level: u32) -> bool {
     level <= LOUDEST[audience as usize].load(Relaxed)
 }
@@ -92,12 +93,13 @@ pub(crate) fn sdk(level: u32, file: &str, line: u32, message: fmt::Arguments<'_>
     );
 }
 
-/// Prints a text on standard output, in order with what the program prints there through C's streams.
+/// Prints a text on standard output through C's `stdout`, so that it keeps its order with the program's own
+/// output.
 pub(crate) fn print(text: &[u8]) {
     backend::write_standard_output(text);
 }
 
-/// Shows an error to the user on standard error, whatever backends there are.
+/// Prints an error on standard error, independent of the backends.
 pub(crate) fn complain(file: &str, line: u32, message: &[u8]) {
     let level = sys::DOCA_LOG_LEVEL_ERROR;
     let record = Record { level, file: file.as_bytes(), line, function: b"", message };
@@ -108,8 +110,8 @@ pub(crate) fn version() -> String {
     crate::world::version().to_string_lossy().into_owned()
 }
 
-/// `sdk_log!(ERROR, "no such device: {address}")`: a message of the SDK at a level of `doca_log_level`
-/// (those of [`levels`]). Costs one load if no sink takes the message.
+/// `sdk_log!(ERROR, "no such device: {address}")`: logs a message of the SDK. The levels are in [`levels`].
+/// If no backend shows the message, the cost is one load.
 macro_rules! sdk_log {
     ($level:ident, $($message:tt)+) => {{
         let level = $crate::log::levels::$level;
@@ -120,7 +122,7 @@ macro_rules! sdk_log {
 }
 pub(crate) use sdk_log;
 
-/// The levels, by the names that [`sdk_log!`] takes.
+/// The levels, under the names that [`sdk_log!`] uses.
 pub(crate) mod levels {
     pub(crate) use doca_sys::bindings::{
         DOCA_LOG_LEVEL_ERROR as ERROR, DOCA_LOG_LEVEL_INFO as INFO, DOCA_LOG_LEVEL_WARNING as WARNING,
@@ -128,7 +130,7 @@ pub(crate) mod levels {
 }
 
 impl Log {
-    /// Called after every change of backends and limits.
+    /// Updates [`LOUDEST`]. Called after every change of backends and limits.
     fn update_loudest(&self) {
         for audience in [Audience::Application, Audience::Sdk] {
             let loudest = self.backends.iter().filter(|b| b.audience() == audience).map(|b| b.lower()).max();
@@ -163,7 +165,8 @@ fn add_backend(sink: Sink, audience: Audience) -> Result<&'static Backend, sys::
     Ok(backend)
 }
 
-/// The backend that DOCA 1.5 has from the start, on standard error unless the program redirects it.
+/// The backend that exists from the start in DOCA 1.5. It writes to standard error, unless the program
+/// redirects it.
 #[cfg(workq)]
 pub(crate) fn first_backend() -> Result<&'static Backend, sys::doca_error_t> {
     static FIRST: std::sync::OnceLock<Result<&'static Backend, sys::doca_error_t>> =
@@ -171,8 +174,9 @@ pub(crate) fn first_backend() -> Result<&'static Backend, sys::doca_error_t> {
     *FIRST.get_or_init(|| add_backend(Sink::File(Stream::standard_error()), Audience::Application))
 }
 
-/// The two backends of every sample: up to INFO on standard output, from WARNING on standard error. A second
-/// call adds nothing. Otherwise every message would be printed twice.
+/// Adds the two standard backends, which NVIDIA's samples use: INFO and less severe messages on standard
+/// output, WARNING and more severe ones on standard error. A second call adds nothing, because otherwise
+/// every message would be printed twice.
 fn add_standard() -> Result<(), sys::doca_error_t> {
     let mut log = write();
     if !log.standard {
@@ -183,7 +187,7 @@ fn add_standard() -> Result<(), sys::doca_error_t> {
     Ok(())
 }
 
-/// A limit for all backends of an audience.
+/// A global limit, for all backends of an audience.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     Lower,
@@ -201,7 +205,7 @@ impl Limit {
     }
 }
 
-/// Changes a limit of all backends of an audience, and of those to come.
+/// Changes a limit of all present and later backends of an audience.
 pub(crate) fn set_global(limit: Limit, level: u32) -> Result<(), sys::doca_error_t> {
     if !is_level(level) {
         return Err(DOCA_ERROR_INVALID_VALUE);
@@ -210,7 +214,7 @@ pub(crate) fn set_global(limit: Limit, level: u32) -> Result<(), sys::doca_error
     *limit.of(&mut log) = level;
     let audience = if matches!(limit, Limit::Sdk) { Audience::Sdk } else { Audience::Application };
     for backend in log.backends.iter().filter(|b| b.audience() == audience) {
-        // A strict limit stays where it is.
+        // A strict limit does not change.
         _ = if matches!(limit, Limit::Upper) { backend.set_upper(level) } else { backend.set_lower(level) };
     }
     log.update_loudest();
@@ -255,8 +259,8 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message` and a line's end, as published
-    /// transcripts of programs show it: local time to the microsecond, the thread, the level, the place.
+    /// `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message` and `\n`, in the format of published
+    /// transcripts: local time in microseconds, thread, audience, level, place, message.
     pub(super) fn to_line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(self.message.len() + 96);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -295,7 +299,7 @@ fn tag(level: u32) -> &'static str {
     }
 }
 
-/// Hour, minute and second here, of a time in seconds since 1970.
+/// Converts seconds since 1970 to hour, minute and second of the local time.
 fn local_time(seconds: u64) -> (i32, i32, i32) {
     let seconds = libc::time_t::try_from(seconds).unwrap_or_default();
     let mut broken_down = MaybeUninit::<libc::tm>::uninit();
@@ -345,7 +349,7 @@ mod tests {
         let line = record.to_line();
         let end = format!("][{}][DOCA][WRN][copy.c:7][main] careful ", std::process::id());
         let head = String::from_utf8_lossy(&line[..line.len() - 2]);
-        // The test may run on another thread than the first: then the number is another one.
+        // The test may not run on the main thread, so the thread's number is not the process's.
         let tail = head.split("][").skip(2).collect::<Vec<_>>().join("][");
         assert!(end.ends_with(&tail), "{head}");
         assert_eq!(line[line.len() - 2..], *b"\xff\n");

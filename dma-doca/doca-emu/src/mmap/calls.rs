@@ -26,14 +26,14 @@ fn export(
 }
 
 pub(super) fn as_number(data: c::doca_data) -> u64 {
-    // SAFETY: all bits of either field are a number.
+    // SAFETY: both fields of the union have 8 bytes, and any bytes are a valid number.
     unsafe { data.u64_ }
 }
 
 getters! {
     doca_mmap_get_user_data(mmap: Mmap) -> c::doca_data { c::doca_data { u64_: mmap.setup().user_data } }
     doca_mmap_get_max_num_devices(mmap: Mmap) -> u32 { mmap.setup().max_devs }
-    /// 0 if the map does not count its buffers.
+    /// Number of buffers; 0 if the map does not count them.
     doca_mmap_get_num_bufs(mmap: Mmap) -> u32 { mmap.setup().bufs.load(Ordering::Relaxed) }
     doca_mmap_get_exported(mmap: Mmap) -> u8 { (!mmap.setup().exports.is_empty()).into() }
     doca_mmap_get_from_export(mmap: Mmap) -> u8 { mmap.setup().imported.into() }
@@ -45,7 +45,7 @@ c_calls! {
 }
 
 c_calls! {
-    /// Stops and destroys a map that no buffer is in, and calls its free function.
+    /// Stops and destroys a map that has no buffers, and calls its free function.
     fn doca_mmap_destroy(mmap: Handle<Mmap>) { Mmap::destroy(mmap) }
     /// Registers the memory with the devices.
     fn doca_mmap_start(mmap: Handle<Mmap>) { mmap.get()?.setup().start() }
@@ -55,7 +55,7 @@ c_calls! {
         | doca_mmap_dev_add(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().add_dev(dev.arc()?) }
     fn doca_mmap_rm_dev
         | doca_mmap_dev_rm(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().rm_dev(dev.get()?) }
-    /// A descriptor by which the card's DPU reaches the memory, valid until the map is stopped.
+    /// Exports the memory to the card's other side. The descriptor is valid until the map is stopped.
     fn doca_mmap_export_pci | doca_mmap_export_dpu(
         mmap: Handle<Mmap>,
         dev: Handle<Dev>,
@@ -64,7 +64,7 @@ c_calls! {
     ) {
         export(&mmap, &dev, &export_desc, &export_desc_len, Kind::Pci)
     }
-    /// A descriptor by which RDMA would reach the memory, valid until the map is stopped.
+    /// Makes a descriptor for RDMA, valid until the map is stopped.
     fn doca_mmap_export_rdma(
         mmap: Handle<Mmap>,
         dev: Handle<Dev>,
@@ -73,7 +73,8 @@ c_calls! {
     ) {
         export(&mmap, &dev, &export_desc, &export_desc_len, Kind::Rdma)
     }
-    /// The stand-in has no data path accelerator: `NOT_SUPPORTED`, for a started map that has the device.
+    /// Checks that the map is started and has the device, and then returns `NOT_SUPPORTED`, because the
+    /// stand-in has no data path accelerator.
     fn doca_mmap_dev_get_dpa_handle(mmap: Handle<Mmap>, dev: Handle<Dev>, handle: Out<u32>) {
         handle.check()?;
         let (mmap, dev) = (mmap.get()?, dev.get()?);
@@ -82,7 +83,7 @@ c_calls! {
         setup.place(dev)?;
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
-    /// Imports the map of a descriptor. It is started.
+    /// Imports the map of a descriptor. The imported map is started.
     fn doca_mmap_create_from_export(
         user_data: In<c::doca_data>,
         export_desc: In<u8>,
@@ -96,14 +97,14 @@ c_calls! {
         let user_data = user_data.get().map_or(0, as_number);
         mmap.put(Mmap::import(bytes, dev.arc()?, user_data)?)
     }
-    /// Sets the memory, once.
+    /// Sets the memory. This is possible only once.
     fn doca_mmap_set_memrange(mmap: Handle<Mmap>, addr: *mut c_void, len: usize) {
         let mut setup = mmap.get()?.setup();
         setup.require_no_range()?;
         // SAFETY: the program keeps the memory until the map is stopped.
         unsafe { setup.add_memory(addr, len, None, None) }
     }
-    /// Sets the memory, once, to that of a DMA buffer or a memfd.
+    /// Sets the memory to that of a dma-buf or a memfd. This is possible only once.
     fn doca_mmap_set_dmabuf_memrange(
         mmap: Handle<Mmap>,
         dmabuf_fd: c_int,
@@ -114,10 +115,12 @@ c_calls! {
         let mut setup = mmap.get()?.setup();
         setup.require_no_range()?;
         let dmabuf = DmaBuf::new(dmabuf_fd, dmabuf_offset, len)?;
-        // SAFETY: the address is only a name, because the bytes are those of the DMA buffer.
+        // SAFETY: the bytes are those of the dma-buf. The address only names them, and is never
+        // dereferenced.
         unsafe { setup.add_memory(addr, len, Some(dmabuf), None) }
     }
-    /// The stand-in has no data path accelerator: `NOT_SUPPORTED`, for a map that has no memory yet.
+    /// Checks that the map has no memory yet, and then returns `NOT_SUPPORTED`, because the stand-in has
+    /// no data path accelerator.
     fn doca_mmap_set_dpa_memrange(mmap: Handle<Mmap>, dpa: *const c::doca_dpa, dpa_addr: u64, len: usize) {
         mmap.get()?.setup().require_no_range()?;
         require(!dpa.is_null() && len > 0 && dpa_addr.checked_add(len as u64).is_some(), INVALID)?;
@@ -131,7 +134,8 @@ c_calls! {
         len.put(chunk.len)?;
         addr.put(std::ptr::with_exposed_provenance_mut(chunk.addr))
     }
-    /// Sets the function that frees the memory when the map, having been started, is destroyed.
+    /// Sets the function that frees the memory when the map is destroyed. It is not called if the map was
+    /// never started.
     fn doca_mmap_set_free_cb(
         mmap: Handle<Mmap>,
         free_cb: c::doca_mmap_memrange_free_cb_t,
@@ -143,7 +147,7 @@ c_calls! {
         setup.free = Some(Free { call, cookie: opaque.expose_provenance(), started: false });
         Ok(())
     }
-    /// `NOT_PERMITTED` once the map was started.
+    /// `NOT_PERMITTED` if the map was ever started.
     fn doca_mmap_set_max_num_devices(mmap: Handle<Mmap>, max_num_devices: u32) {
         let mut setup = mmap.get()?.setup();
         setup.require_new()?;
@@ -157,7 +161,7 @@ c_calls! {
         setup.require_settable()?;
         let relaxed_pci =
             access_mask & c::DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING != 0 && access_mask & PCI != 0;
-        // Of the two rights over PCI, only one may be set.
+        // Only one of the two rights over PCI may be set.
         let both_pci = access_mask & PCI == PCI;
         require(access_mask & !ACCESS == 0 && !relaxed_pci && !both_pci, INVALID)?;
         setup.access = access_mask;
@@ -169,7 +173,7 @@ c_calls! {
         setup.user_data = as_number(user_data);
         Ok(())
     }
-    /// Allows several threads to use buffers of the map, which it then does not count.
+    /// Allows several threads to use buffers of the map. The map then does not count its buffers.
     fn doca_mmap_enable_thread_safety(mmap: Handle<Mmap>) {
         let mut setup = mmap.get()?.setup();
         // This call's error is not BAD_STATE, which all other calls before a start return.

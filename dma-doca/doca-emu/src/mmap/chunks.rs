@@ -17,7 +17,7 @@ c_calls! {
         let user_data = user_data.get().map_or(0, as_number);
         mmap.make(|| Ok(Mmap::give(Setup { user_data, ..Setup::new() })))
     }
-    /// Adds a chunk.
+    /// Adds a chunk of memory to the map.
     fn doca_mmap_populate(
         mmap: Handle<Mmap>,
         addr: *mut c_void,
@@ -35,11 +35,11 @@ c_calls! {
         if setup.devs.is_empty() {
             return Ok(());
         }
-        // Its devices find out now if they cannot have it.
+        // Register the chunk with the map's devices now, so that an error is returned here.
         let last = setup.chunks.len() - 1;
         setup.register(last).map(drop).inspect_err(|_| _ = setup.chunks.pop())
     }
-    /// A descriptor by which the card's DPU reaches the memory. The program frees it.
+    /// Exports the memory to the card's other side. The program frees the descriptor.
     fn doca_mmap_export(
         mmap: Handle<Mmap>,
         dev: Handle<Dev>,
@@ -51,10 +51,11 @@ c_calls! {
         let mut setup = mmap.get()?.setup();
         require(setup.exports.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)?;
         let bytes = setup.export(dev.get()?, Kind::Pci)?;
-        // SAFETY: allocates.
+        // SAFETY: `malloc` accepts every size. A null result is checked below.
         let copy = unsafe { libc::malloc(bytes.len()) };
         require(!copy.is_null(), c::DOCA_ERROR_NO_MEMORY)?;
-        // SAFETY: `bytes.len()` bytes were allocated.
+        // SAFETY: `copy` has `bytes.len()` bytes, and was allocated just now, so it does not overlap
+        // `bytes`.
         unsafe { copy.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         export_desc_len.put(bytes.len())?;
         export_desc.put(copy)

@@ -1,4 +1,4 @@
-//! Memory of a file descriptor: a DMA buffer of the kernel, or a memfd in its place.
+//! Memory of a file descriptor: a dma-buf of the kernel, or a memfd instead of it.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -8,24 +8,24 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::c_abi::{INVALID, Outcome, c, require};
 
-/// A stretch of it, mapped here for the device.
+/// A range of the file's memory, mapped into this process for the device.
 pub(super) struct DmaBuf {
     base: NonNull<u8>,
     mapped: usize,
     skip: usize,
 }
 
-// SAFETY: the address is not dereferenced by this value; the device checks each access to it.
+// SAFETY: this value owns the mapping, and does not access its bytes. Any thread may unmap it.
 unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
-    /// Maps `len` bytes from `offset` of `fd` on.
-    /// Errors: The descriptor cannot be mapped, or has fewer bytes.
+    /// Maps `len` bytes of `fd`, beginning at `offset`. Errors: The descriptor cannot be mapped, or its
+    /// file is shorter.
     pub(super) fn new(fd: i32, offset: usize, len: usize) -> Outcome<Self> {
         require(fd >= 0 && len > 0, INVALID)?;
-        // SAFETY: the descriptor is not negative; if it is not open, the calls below say so.
+        // SAFETY: the descriptor is not negative. If it is not open, the calls below return an error.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // DMA buffers cannot shrink, and seeking to the end tells their size. A memfd is sealed so that it
+        // A dma-buf cannot shrink, and seeking to its end returns its size. A memfd is sealed so that it
         // cannot shrink. A descriptor that cannot be sealed is not a memfd.
         let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
         let size = seek(fd, SeekFrom::End(0)).map_err(|_| INVALID)?;
@@ -34,7 +34,7 @@ impl DmaBuf {
         let skip = offset % rustix::param::page_size();
         let mapped = len.checked_add(skip).ok_or(INVALID)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, where the kernel chooses.
+        // SAFETY: the kernel chooses a free address, so no existing mapping changes.
         let base = unsafe {
             mmap(std::ptr::null_mut(), mapped, protection, MapFlags::SHARED, fd, (offset - skip) as u64)
         };
@@ -43,14 +43,14 @@ impl DmaBuf {
     }
 
     pub(super) fn first(&self) -> NonNull<u8> {
-        // SAFETY: within the mapping, which begins on a page and has a byte at least behind `skip`.
+        // SAFETY: the mapping has `skip + len` bytes, and `len` is not 0.
         unsafe { self.base.add(self.skip) }
     }
 }
 
 impl Drop for DmaBuf {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and no device has it any more.
+        // SAFETY: `new` made this mapping, and no device uses it any more.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

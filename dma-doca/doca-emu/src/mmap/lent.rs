@@ -1,4 +1,4 @@
-//! Started maps that consumers lend to a peer.
+//! Started maps that consumers export to a peer.
 #![expect(unsafe_code, reason = "memory is exported")]
 
 use std::ptr::{self, NonNull};
@@ -13,7 +13,7 @@ use super::registered::{Place, Registered};
 use crate::c_abi::{INVALID, Outcome, c, require};
 use crate::log::sdk_log;
 
-/// Time limit for peers' copies when lent memory is revoked.
+/// Time limit for a peer's copies when the export is revoked.
 const WAITS: Duration = Duration::from_secs(5);
 
 /// A started map that a peer may write until this is dropped.
@@ -23,18 +23,18 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Errors: `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if imported; or its memory is not
-    /// writable.
+    /// Errors: `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if it was imported; the error of
+    /// [`check`](super::registered::check) if its memory is not writable.
     pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
         require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
         let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };
         super::registered::check(first, memory.len, true)?;
         let here = NonNull::new(ptr::with_exposed_provenance_mut(first)).ok_or(INVALID)?;
-        // SAFETY: the map stays started, and its memory in place, until this is dropped, which revokes the
-        // export.
+        // SAFETY: the map stays started, and its memory mapped, until this value is dropped. The drop
+        // revokes the export.
         let export = unsafe { Export::of_process_memory(here, memory.len, Access::READ | Access::WRITE) };
         let export = export.map_err(|error| {
-            sdk_log!(ERROR, "comch consumer: its memory cannot be lent: {error}");
+            sdk_log!(ERROR, "comch consumer: its memory cannot be exported: {error}");
             match error {
                 RemoteError::OutOfMemory { .. } => c::DOCA_ERROR_NO_MEMORY,
                 _ => c::DOCA_ERROR_DRIVER,
@@ -57,12 +57,12 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         match self.export.revoke(WAITS) {
-            // An export of the parent process, which revokes it.
+            // In a forked process, the export is the parent's, and the parent revokes it.
             Ok(()) | Err(RemoteError::Unsupported { .. }) => {
                 self.memory.lent.fetch_sub(1, Ordering::AcqRel);
             }
-            // A peer hangs in the middle of a copy. The memory stays lent.
-            Err(error) => sdk_log!(ERROR, "comch consumer: its memory cannot be taken back: {error}"),
+            // A peer hangs in the middle of a copy. The memory stays exported.
+            Err(error) => sdk_log!(ERROR, "comch consumer: its export cannot be revoked: {error}"),
         }
     }
 }

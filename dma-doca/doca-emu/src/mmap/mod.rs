@@ -1,4 +1,4 @@
-//! `doca_mmap.h`: memory that devices may touch.
+//! `doca_mmap.h`: memory that devices may access.
 #![expect(unsafe_code, reason = "functions that C calls by name, and the memory that it registers")]
 
 mod calls;
@@ -26,14 +26,14 @@ pub(crate) use lent::Lent;
 use registered::Place;
 pub(crate) use registered::Registered;
 
-/// DOCA 1.5, which adds memory and devices to a map that is started.
+/// DOCA 1.5 adds memory and devices to started maps.
 const GROWS: bool = cfg!(feature = "generation-1-5");
 
-/// Default limits of the devices and chunks of a map.
+/// Default maximum numbers of devices and chunks of a map.
 const DEVICES: u32 = 8;
 const CHUNKS: u32 = 64;
 
-/// All bits of `doca_access_flag`, of which DOCA 2.2 lacks the last.
+/// All bits of `doca_access_flag`. DOCA 2.2 lacks the last one.
 const ACCESS: u32 = if cfg!(workq) {
     (c::DOCA_ACCESS_FLAG_PCI_READ_WRITE << 1) - 1
 } else {
@@ -43,7 +43,7 @@ const PCI: u32 = c::DOCA_ACCESS_FLAG_PCI_READ_ONLY | c::DOCA_ACCESS_FLAG_PCI_REA
 const RDMA: u32 =
     c::DOCA_ACCESS_FLAG_RDMA_READ | c::DOCA_ACCESS_FLAG_RDMA_WRITE | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
 
-/// Rights that include local writing, as on the hardware. Programs rely on that.
+/// Rights that include local writing, as on the hardware, because programs rely on that.
 const WRITE: u32 = c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
     | c::DOCA_ACCESS_FLAG_PCI_READ_WRITE
     | c::DOCA_ACCESS_FLAG_RDMA_WRITE
@@ -57,9 +57,9 @@ pub(crate) struct Mmap {
 
 object!(Mmap, 0x3a_90_00_01);
 
-/// Everything that is set up before a start, and what a start makes of it.
+/// The map's configuration, and what a start makes from it.
 struct Setup {
-    /// One range; DOCA 1.5 may add several.
+    /// One range. With DOCA 1.5, there may be several.
     chunks: Vec<Chunk>,
     max_chunks: u32,
     devs: Vec<Arc<Dev>>,
@@ -73,7 +73,7 @@ struct Setup {
     imported: bool,
     exports: Vec<Exported>,
     bufs: Arc<AtomicU32>,
-    /// Several threads use buffers, which are not counted.
+    /// If set, several threads may use buffers, and the buffers are not counted.
     thread_safe: bool,
 }
 
@@ -82,7 +82,7 @@ struct Chunk {
     len: usize,
     dmabuf: Option<DmaBuf>,
     free: Option<Free>,
-    /// Made at the start; with DOCA 1.5 when it is needed.
+    /// Made at the start. With DOCA 1.5, made at the first use.
     registered: Option<Arc<Registered>>,
 }
 
@@ -100,7 +100,7 @@ impl Chunk {
 struct Free {
     call: unsafe extern "C" fn(*mut c_void, usize, *mut c_void),
     cookie: usize,
-    /// The map was started since it was set.
+    /// Set if the map was started after the function was set.
     started: bool,
 }
 
@@ -111,7 +111,8 @@ impl Setup {
             max_chunks: CHUNKS,
             devs: Vec::new(),
             max_devs: DEVICES,
-            // NVIDIA's local copy samples set none and rely on these. 1.5 knows no others.
+            // NVIDIA's local copy samples set no rights, and rely on this default. DOCA 1.5 has no other
+            // rights.
             access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
                 | if GROWS { c::DOCA_ACCESS_FLAG_PCI_READ_WRITE } else { 0 },
             user_data: 0,
@@ -125,14 +126,14 @@ impl Setup {
         }
     }
 
-    /// For calls that change devices and memory: `NOT_PERMITTED` if imported, or started. 1.5 wants a started
-    /// map that is not exported.
+    /// For calls that change devices and memory: `NOT_PERMITTED` if the map is imported, exported or started.
+    /// With DOCA 1.5, the map must be started.
     fn require_changeable(&self) -> Outcome {
         let changeable = self.started == GROWS && !self.imported && self.exports.is_empty();
         require(changeable, c::DOCA_ERROR_NOT_PERMITTED)
     }
 
-    /// For calls that configure: `NOT_PERMITTED` if imported, `BAD_STATE` if started.
+    /// For calls that configure the map: `NOT_PERMITTED` if it is imported, `BAD_STATE` if it is started.
     fn require_settable(&self) -> Outcome {
         if cfg!(workq) {
             return self.require_changeable();
@@ -147,14 +148,14 @@ impl Setup {
         require(self.chunks.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)
     }
 
-    /// Returns an error after the first start, for calls that are allowed only before it.
+    /// For calls that are allowed only before the first start: `NOT_PERMITTED` after it.
     fn require_new(&self) -> Outcome {
         require(!self.was_started, c::DOCA_ERROR_NOT_PERMITTED)
     }
 
     /// # Safety
     ///
-    /// Without a DMA buffer, `len` bytes at `addr` may be read, and written if the permissions say so, from
+    /// Without a dma-buf, `len` bytes at `addr` can be read, and written if the permissions allow that, from
     /// the start of the map until its stop.
     unsafe fn add_memory(
         &mut self,
@@ -177,7 +178,7 @@ impl Setup {
         let exists = if cfg!(workq) { c::DOCA_ERROR_IN_USE } else { c::DOCA_ERROR_ALREADY_EXIST };
         require(!self.devs.iter().any(|other| Arc::ptr_eq(other, &dev)), exists)?;
         require((self.devs.len() as u64) < u64::from(self.max_devs), c::DOCA_ERROR_NO_MEMORY)?;
-        // With 1.5, chunks are registered again, with the device.
+        // With DOCA 1.5, chunks are registered again, with all devices, at the next use.
         self.release()?;
         self.devs.push(dev);
         Ok(())
@@ -212,7 +213,8 @@ impl Setup {
         Ok(())
     }
 
-    /// The memory of a chunk, registered with the devices. Without devices it is used only for buffers.
+    /// Registers the memory of a chunk with the map's devices. A map without devices can only be used for
+    /// buffers.
     fn register(&mut self, place: usize) -> Outcome<Arc<Registered>> {
         let chunk = &mut self.chunks[place];
         if let Some(registered) = &chunk.registered {
@@ -236,13 +238,13 @@ impl Setup {
             registered.locked = len as u64;
         }
         for dev in &self.devs {
-            // SAFETY: the program promised `add_memory` that the memory stays until the map is stopped, and
-            // tasks in flight keep the map from being stopped. A DMA buffer is mapped as long as the map has
+            // SAFETY: the caller of `add_memory` promised that the memory stays until the map is stopped, and
+            // the map cannot be stopped while tasks are in flight. A dma-buf is mapped as long as the map has
             // it.
             match unsafe { dev.card().engine().register(spec.clone()) } {
                 Ok(key) => registered.keys.push((Arc::clone(dev), key)),
                 Err(_) => {
-                    // The map is not in use yet, so this succeeds.
+                    // No task uses the map yet, so this succeeds.
                     let _ = registered.unregister();
                     return Err(INVALID);
                 }
@@ -251,7 +253,7 @@ impl Setup {
         Ok(Arc::clone(chunk.registered.insert(Arc::new(registered))))
     }
 
-    /// The descriptor for the card of `dev`, which is made at the first call.
+    /// Returns the descriptor for the card of `dev`. The first call makes it.
     fn export(&mut self, dev: &Dev, kind: Kind) -> Outcome<&[u8]> {
         let wanted = if kind == Kind::Pci { PCI } else { RDMA };
         require(!self.imported && self.started, c::DOCA_ERROR_NOT_PERMITTED)?;
@@ -305,7 +307,7 @@ impl Setup {
             .iter()
             .filter_map(|chunk| chunk.registered.as_ref())
             .try_for_each(|it| it.unregister())?;
-        // Peers lose access before the exports are forgotten.
+        // Revoke the peers' access before the exports are dropped.
         self.exports.iter().try_for_each(Exported::revoke)?;
         self.exports.clear();
         self.chunks.iter_mut().for_each(|chunk| chunk.registered = None);
@@ -368,7 +370,7 @@ impl Mmap {
             if let Some(free) = chunk.free.or(free).filter(|free| free.started) {
                 let addr = std::ptr::with_exposed_provenance_mut(chunk.addr);
                 let cookie = std::ptr::with_exposed_provenance_mut(free.cookie);
-                // SAFETY: the program gave the function to be called with these.
+                // SAFETY: the program registered the function for this memory and this argument.
                 unsafe { (free.call)(addr, chunk.len, cookie) }
             }
         }

@@ -15,11 +15,11 @@ use crate::descriptor::{Descriptor, Kind};
 use crate::dev::Dev;
 use crate::log::sdk_log;
 
-/// Bytes of a peer's memory that are copied at a time.
+/// Size of the chunks in which a peer's memory is copied.
 const CHUNK: usize = 64 << 10;
 
 pub(super) enum Place {
-    /// In this process, from this address on.
+    /// In this process, at this address.
     Here(usize),
     /// In another process of this machine.
     Far(Arc<Import>),
@@ -27,26 +27,27 @@ pub(super) enum Place {
     Nowhere,
 }
 
-/// A started map: its range, and the key that it has on each device. Buffers keep it alive.
+/// A started map: its range, and its key on each device. Buffers keep it alive.
 pub(crate) struct Registered {
     pub(super) addr: usize,
     pub(super) len: usize,
     pub(super) rights: Rights,
     pub(super) keys: Vec<(Arc<Dev>, RegionKey)>,
-    /// Bytes that count as locked.
+    /// Locked memory, in bytes.
     pub(super) locked: u64,
-    /// The addresses are the program's own.
+    /// Set if `addr` is an address of this program.
     pub(crate) is_local: bool,
     pub(super) at: Place,
-    /// Consumers that let peers write here: the memory cannot be taken away in the meantime.
+    /// Number of consumers that export this memory to peers. Until it is 0, the memory cannot be
+    /// unregistered.
     pub(super) lent: AtomicU32,
     pub(super) live: AtomicBool,
-    /// Counter of buffers, if they are counted.
+    /// Counter of buffers; `None` if they are not counted.
     pub(super) bufs: Option<Arc<AtomicU32>>,
 }
 
 impl Registered {
-    /// A started map that no device has yet. Its buffers are counted in `bufs`.
+    /// Makes a started map that is not registered with a device yet. `bufs` counts its buffers.
     pub(super) fn new(
         addr: usize,
         len: usize,
@@ -62,7 +63,7 @@ impl Registered {
         addr >= self.addr && addr - self.addr <= self.len && len <= self.len - (addr - self.addr)
     }
 
-    /// The window is of this memory, and the data within the window.
+    /// Checks that the window is within this memory, and the data within the window.
     pub(crate) fn check_window(&self, addr: usize, len: usize, data: usize, data_len: usize) -> Outcome {
         require(self.contains(addr, len), INVALID)?;
         require(data >= addr && data - addr <= len && data_len <= len - (data - addr), INVALID)
@@ -72,7 +73,7 @@ impl Registered {
         (self.addr, self.len)
     }
 
-    /// The name that `dev` has it under, if the map was given that device.
+    /// The memory's key on `dev`, if the map has that device.
     pub(crate) fn key(&self, dev: &Arc<Dev>) -> Option<RegionKey> {
         self.keys.iter().find(|(of, _)| Arc::ptr_eq(of, dev)).map(|(_, key)| *key)
     }
@@ -97,8 +98,8 @@ impl Registered {
         }
     }
 
-    /// Takes the memory away from the devices.
-    /// Errors: Tasks in flight name it, and it stays registered with those devices; or a consumer has it.
+    /// Unregisters the memory from the devices. Errors: A consumer exports it, or tasks in flight use it. In
+    /// the second case, it stays registered with the devices of these tasks.
     pub(super) fn unregister(&self) -> Outcome {
         require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let mut busy = false;
@@ -115,9 +116,9 @@ impl Registered {
         Ok(())
     }
 
-    /// Passes the bytes from `addr` on to `write` in pieces, with their offsets.
-    /// Errors: `INVALID_VALUE` if not of this started map, `IO_FAILED` if the peer revoked it, or errors of
-    /// `write`.
+    /// Passes the bytes from `addr` on to `write` in pieces, with their offsets. Errors: `INVALID_VALUE` if
+    /// the map is not started or the bytes are not within it, `IO_FAILED` if the peer has revoked it, or
+    /// errors of `write`.
     pub(crate) fn read(
         &self,
         addr: usize,
@@ -151,18 +152,18 @@ impl Registered {
 /// Errors: `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
 pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     match mapped(addr as u64, len as u64, writable) {
-        // Trusts the program where the system gives no answer.
+        // If the system cannot answer, trust the program.
         Ok(Mapped::Whole) | Err(_) => Ok(()),
         Ok(Mapped::Missing) => Err(INVALID),
         Ok(Mapped::Denied) => Err(c::DOCA_ERROR_NOT_PERMITTED),
     }
 }
 
-/// The started map of a descriptor, whose buffers are counted in `bufs`.
+/// Imports the started map of a descriptor. `bufs` counts its buffers.
 pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU32>) -> Outcome<Registered> {
     let (addr, len) = (descriptor.addr as usize, descriptor.len as usize);
     let mut registered = Registered::new(addr, len, Rights::empty(), Place::Nowhere, Some(Arc::clone(bufs)));
-    // Memory of another machine: no device here has a key for it.
+    // This is memory of another machine, so it gets no key on any device.
     if descriptor.kind == Kind::Rdma {
         return Ok(registered);
     }
@@ -180,7 +181,7 @@ pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU
     let reachable = dev.card().limits.self_import || descriptor.side != dev.function().side;
     let memory = if reachable { Arc::clone(&import) as Arc<dyn FarMemory> } else { Arc::new(OwnSide) };
     let spec = RegionSpec::far(descriptor.addr, descriptor.len, registered.rights, memory);
-    // SAFETY: the region has no memory of this process.
+    // SAFETY: the region has no memory of this process, so no memory has to stay valid.
     let key = unsafe { dev.card().engine().register(spec) }.map_err(|_| INVALID)?;
     registered.keys.push((Arc::clone(dev), key));
     registered.at = Place::Far(import);

@@ -23,10 +23,10 @@ getters! {
 }
 
 c_calls! {
-    /// The number is 0.
+    /// Makes an event whose number is 0.
     fn doca_sync_event_create(event: Out<Handle<Event>>) { event.make(|| Ok(Handle::give_rc(Event::new()?))) }
-    /// Makes an event of another process's, from its descriptor. `INVALID_VALUE` if that is truncated,
-    /// altered, of another card, or of an event that is gone.
+    /// Imports an event of another process from its descriptor. `INVALID_VALUE` if the descriptor is
+    /// truncated, altered, or of another card, or if the event was destroyed.
     fn doca_sync_event_create_from_export(
         dev: Handle<Dev>,
         data: In<u8>,
@@ -45,7 +45,7 @@ c_calls! {
     ) {
         supported(&devinfo)
     }
-    /// `IN_USE` if started. Calls of importers fail from now on.
+    /// Destroys the event; `IN_USE` if it is started. From now on, calls on imports of the event fail.
     fn doca_sync_event_destroy(event: Handle<Event>) {
         event.get()?.close()?;
         event.take_rc().map(drop)
@@ -74,15 +74,17 @@ c_calls! {
     ) {
         add_location(&event, false)
     }
-    /// The number is at this address, aligned to 8 bytes, with its present value. It cannot be exported.
+    /// Puts the number at this address, which must be aligned to 8 bytes. Its value there becomes the
+    /// event's. Such an event cannot be exported.
     fn doca_sync_event_set_addr(event: Handle<Event>, addr: *mut u64) {
         let event = event.get()?;
         let addr = NonNull::new(addr).filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
         // SAFETY: the program keeps the number as long as the event, and changes it atomically.
         event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
     }
-    /// The number is the 8 bytes of data of this buffer, which the program keeps as long as the event, in
-    /// memory of this process that devices may write. Such an event cannot be exported.
+    /// Puts the number into the 8 bytes of data of this buffer. The program must keep the buffer as long as
+    /// the event. Its memory must be this process's, and writable for devices. Such an event cannot be
+    /// exported.
     fn doca_sync_event_set_doca_buf(event: Handle<Event>, buf: Handle<Buf>) {
         let (event, buf) = (event.get()?, buf.get()?);
         event.require_configurable()?;
@@ -92,14 +94,14 @@ c_calls! {
         let addr = buf.local_data().ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?;
         let addr = NonNull::new(ptr::with_exposed_provenance_mut::<u64>(addr));
         let addr = addr.filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
-        // SAFETY: 8 bytes of memory registered for writing. The program keeps the buffer as long as the
-        // event.
+        // SAFETY: the address has 8 bytes of memory registered for writing, and is aligned. The program keeps
+        // the buffer as long as the event.
         event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
     }
     /// Starts an event that is not a context. `BAD_STATE` unless it has a publisher and a subscriber.
     fn doca_sync_event_start(event: Handle<Event>) { event.get()?.start_alone() }
     fn doca_sync_event_stop(event: Handle<Event>) { event.get()?.stop_alone() }
-    /// A descriptor for the other side, which stays the event's.
+    /// Makes a descriptor for the other side. The event owns the descriptor.
     fn doca_sync_event_export_to_remote_pci | doca_sync_event_export_to_dpu(
         event: Handle<Event>,
         dev: Handle<Dev>,
@@ -118,7 +120,7 @@ c_calls! {
     ) {
         supported(&devinfo)
     }
-    /// Writes the previous number.
+    /// Adds to the number, and writes the previous number.
     fn doca_sync_event_update_add(event: Handle<Event>, value: u64, fetched: Out<u64>) {
         fetched.make(|| event.get()?.add(value))
     }
@@ -127,7 +129,7 @@ c_calls! {
     fn doca_sync_event_wait_gt(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Greater, value, mask, hint::spin_loop)
     }
-    /// Blocks, giving other threads the processor, until the masked number is greater than the value;
+    /// Blocks until the masked number is greater than the value, and yields the processor while it waits;
     /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_gt_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Greater, value, mask, std::thread::yield_now)
@@ -136,8 +138,8 @@ c_calls! {
     fn doca_sync_event_wait_eq(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Equal, value, mask, hint::spin_loop)
     }
-    /// Blocks, giving other threads the processor, until the masked number is equal to the value; `IO_FAILED`
-    /// if the other side is gone.
+    /// Blocks until the masked number is equal to the value, and yields the processor while it waits;
+    /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_eq_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Equal, value, mask, std::thread::yield_now)
     }
@@ -173,7 +175,7 @@ fn elsewhere(event: &Handle<Event>, complete: bool) -> Outcome {
 
 type RemoteNet = *const c::doca_sync_event_remote_net;
 
-/// No event of a network is ever made, so none can be passed.
+/// Network events are never created, so a program cannot pass one.
 fn no_net_event(event: RemoteNet, complete: bool) -> Code {
     if event.is_null() || !complete { INVALID } else { c::DOCA_ERROR_NOT_SUPPORTED }
 }

@@ -10,7 +10,8 @@ use crate::ctx::{Context, Ctx, State};
 use crate::pe::Ready;
 use crate::task::{Head, Submit, Task};
 
-/// Poll interval while the program sleeps, because nothing signals a change by another process.
+/// Poll interval while the program sleeps. Changes by another process are not signaled, so they
+/// must be polled.
 pub(crate) const POLL: Duration = Duration::from_micros(100);
 
 impl Event {
@@ -28,7 +29,7 @@ impl Event {
         })
     }
 
-    /// Result of a task in flight that has ended.
+    /// Result of a task in flight; `None` if it has not ended.
     fn result(&self, kind: Kind, job: &Job) -> Option<Code> {
         if self.ctx.state() == State::Stopping {
             return Some(if kind.waits() { c::DOCA_ERROR_IO_FAILED } else { job.status.get() });
@@ -86,7 +87,7 @@ impl Context for Event {
         let (kind, job) = found.ok_or(INVALID)?;
         require(!kind.waits() || is_mask(job.mask.get()), INVALID)?;
         let value = self.value();
-        // Tasks other than waits are done now. Progress reports them.
+        // Tasks other than waits are executed now. Progress reports them.
         let checked = if kind.waits() { Ok(()) } else { value.check() };
         let number = value.number();
         let result = match kind {

@@ -1,4 +1,4 @@
-//! An event, as an object that threads call and as a context.
+//! An event, which is an object that threads call, and a context.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::dev::Dev;
 use crate::log::sdk_log;
 use crate::task::Tasks;
 
-/// Rounds of a busy wait between checks that the other side lives.
+/// Rounds of a busy wait between two checks that the other side is alive.
 const ROUNDS: u32 = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +48,13 @@ pub(crate) struct Event {
     pub(super) ctx: Ctx,
     /// Locked, because one thread may set the place of the number while others wait.
     value: Mutex<Arc<Value>>,
-    /// Imported: it can be neither configured nor exported.
+    /// An imported event can be neither configured nor exported.
     imported: bool,
     pub(super) usage: Cell<Use>,
     publishers: Cell<u32>,
     subscribers: Cell<u32>,
     devs: RefCell<Vec<Arc<Dev>>>,
-    /// By card. C may read the descriptors until the event is destroyed.
+    /// Exports, one for each card. C may read the descriptors until the event is destroyed.
     exports: RefCell<Vec<Exported>>,
     pub(super) tasks: Kinds<Tasks<Job>>,
     /// Tasks in flight, in the order of the next polls.
@@ -92,7 +92,7 @@ impl Event {
     pub(super) fn import(dev: Arc<Dev>, descriptor: &[u8]) -> Outcome<Rc<Self>> {
         let descriptor = Descriptor::parse(descriptor).filter(|descriptor| descriptor.kind == Export::Event);
         let descriptor = descriptor.ok_or_else(|| {
-            sdk_log!(ERROR, "sync event: the export descriptor is truncated, altered or none");
+            sdk_log!(ERROR, "sync event: the export descriptor is truncated, altered or of another kind");
             INVALID
         })?;
         if descriptor.serial != dev.card().config.serial {
@@ -100,7 +100,7 @@ impl Event {
             return Err(INVALID);
         }
         let value = Value::import(&descriptor.remote).inspect_err(|_| {
-            sdk_log!(ERROR, "sync event: what the other process exported is gone");
+            sdk_log!(ERROR, "sync event: the other process has destroyed the exported event");
         })?;
         let event = Self::with(value, true);
         event.devs.borrow_mut().push(dev);
@@ -187,12 +187,12 @@ impl Event {
     pub(super) fn close(&self) -> Outcome {
         require(self.usage.get() != Use::Alone { started: true }, c::DOCA_ERROR_IN_USE)?;
         self.ctx.disconnect()?;
-        // Importers notice it.
+        // Revoke the exports, so that calls on imported events fail.
         self.exports.borrow().iter().for_each(|export| _ = export.revoke());
         Ok(())
     }
 
-    /// A descriptor for the other side, valid until the event is destroyed.
+    /// Makes a descriptor for the other side, valid until the event is destroyed.
     pub(super) fn export(&self, dev: &Dev) -> Outcome<(*const u8, usize)> {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
@@ -234,7 +234,7 @@ impl Event {
         Ok(())
     }
 
-    /// The end of a wait; `None` while it goes on.
+    /// Result of a wait; `None` while it lasts.
     pub(crate) fn waited(&self, compare: Compare, threshold: u64, mask: u64) -> Option<Code> {
         let value = self.value();
         if compare.holds(value.number().load(Ordering::SeqCst), mask, threshold) {
@@ -243,7 +243,7 @@ impl Event {
         value.check().err()
     }
 
-    /// Blocks until the comparison holds or the other side is gone.
+    /// Blocks until the comparison holds, or the other side has ended.
     pub(super) fn wait(&self, compare: Compare, threshold: u64, mask: u64, pause: impl Fn()) -> Outcome {
         self.require_started()?;
         let value = self.value();

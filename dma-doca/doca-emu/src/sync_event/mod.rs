@@ -1,6 +1,7 @@
-//! Sync events: a number of 64 bits that both sides of a card count with and wait for.
+//! Sync events: 64-bit numbers that both sides of a card change and wait for.
 //!
-//! The number lies in memory of its own, which the other side maps too, or in memory of the program.
+//! The number is in memory of the event's own, which the other side maps too, or in memory of the
+//! program.
 
 mod calls;
 mod context;

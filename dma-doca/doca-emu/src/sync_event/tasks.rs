@@ -15,7 +15,7 @@ pub(super) enum Kind {
     NotifyAdd,
     WaitEq,
     WaitNeq,
-    /// Calls of DOCA 2.5.
+    /// Only DOCA 2.5 has calls of this kind.
     WaitGt,
 }
 
@@ -78,7 +78,7 @@ impl Job {
     }
 }
 
-/// A mask that devices accept: 0, 1, 2, 4 or 8 bytes of ones in a row.
+/// Returns true for a mask that devices accept: 0, 1, 2, 4 or 8 consecutive bytes of ones.
 pub(crate) fn is_mask(mask: u64) -> bool {
     let bytes = mask.to_le_bytes();
     let ones = bytes.iter().filter(|&&byte| byte == 0xff).count();
@@ -102,7 +102,7 @@ fn configure(
     tasks: u32,
 ) -> Outcome {
     let event = event.get()?;
-    // Other contexts return BAD_STATE here.
+    // For other kinds of contexts, the error is BAD_STATE.
     event.ctx.require_idle().map_err(|_| c::DOCA_ERROR_NOT_PERMITTED)?;
     event.tasks.of(kind).configure(completed, failed, tasks, 0..=MAX_TASKS)
 }
@@ -154,8 +154,8 @@ kinds! {
         doca_sync_event_task_wait_gt_as_doca_task;
 }
 
-/// Declares the calls of tasks that wait. Masks are 0, 1, 2, 4 or 8 bytes of ones in a row; the submission
-/// refuses others.
+/// Declares the calls of tasks that wait. Masks are 0, 1, 2, 4 or 8 consecutive bytes of ones; the
+/// submission refuses other masks.
 macro_rules! waits {
     ($($kind:ident: $alloc:ident, $set_val:ident, $get_val:ident, $set_mask:ident, $get_mask:ident;)*) => {
         c_calls! {
@@ -200,7 +200,7 @@ waits! {
 }
 
 c_calls! {
-    /// Takes a task that reads the number; `NO_MEMORY` if all are taken.
+    /// Takes a task that reads the number; `NO_MEMORY` if all tasks are in use.
     fn doca_sync_event_task_get_alloc_init(
         event: Handle<Event>,
         ret_val_ptr: Out<u64>,
@@ -210,7 +210,7 @@ c_calls! {
         ret_val_ptr.check()?;
         task.make(|| event.get()?.alloc(Kind::Get, user_data, |job| job.out.set(ret_val_ptr)))
     }
-    /// Takes a task that sets the number; `NO_MEMORY` if all are taken.
+    /// Takes a task that sets the number; `NO_MEMORY` if all tasks are in use.
     fn doca_sync_event_task_notify_set_alloc_init(
         event: Handle<Event>,
         set_val: u64,
