@@ -1,4 +1,4 @@
-//! Tasks, the pools that they come from, and the calls of `doca_pe.h` that take them.
+//! Tasks, their pools, and the calls of `doca_pe.h` that take tasks.
 #![expect(unsafe_code, reason = "functions that C calls by name, and its callbacks")]
 
 use std::cell::{Cell, Ref, RefCell};
@@ -16,9 +16,9 @@ pub(crate) enum Holder {
     Pool,
     Program,
     Device,
-    /// The device. The program has freed the task.
+    /// The device has the task, and the program has freed it.
     Freed,
-    /// The device. A graph submitted the task.
+    /// The device has the task, and a graph submitted it.
     Graph,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Head {
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
-    /// Receives the end of the task if a graph, and not the program, submitted it.
+    /// Receives the end of the task if a graph submitted it, and not the program.
     follower: RefCell<Option<(Rc<Instance>, usize)>>,
 }
 
@@ -57,7 +57,7 @@ impl Head {
         matches!(self.holder.get(), Holder::Device | Holder::Freed | Holder::Graph)
     }
 
-    /// Gives the task back to the program. `tell` calls the program's callback.
+    /// Returns the task to the program. `tell` calls the program's callback.
     #[inline]
     pub(crate) fn end(&self, status: Code, tell: impl FnOnce()) {
         self.status.set(status);
@@ -99,7 +99,7 @@ impl Head {
     }
 }
 
-/// A task. C's pointer to it is also one to its head.
+/// A task. C's pointer to a task is also a pointer to its head.
 #[repr(C)]
 pub(crate) struct Task<B> {
     pub(crate) head: Head,
@@ -140,7 +140,7 @@ impl<B> Pool<B> {
         Self { tasks: (0..count).map(task).collect(), free: RefCell::new((0..count).rev().collect()) }
     }
 
-    /// Gives a task to the program; `None` if all are taken.
+    /// Gives a task to the program; `None` if all tasks are in use.
     fn take(&self, user_data: c::doca_data) -> Option<&Task<B>> {
         let task = &self.tasks[self.free.borrow_mut().pop()? as usize];
         task.head.user_data.set(user_data);
@@ -168,7 +168,8 @@ impl<B> Pool<B> {
     }
 }
 
-/// Receives the end of a task. The SDK's types of it differ only in the first argument, the task's pointer.
+/// Receives the end of a task. The SDK's callback types differ only in the first argument, the pointer to the
+/// task.
 pub(crate) type TaskCallback = unsafe extern "C" fn(*mut c::doca_task, c::doca_data, c::doca_data);
 
 #[derive(Clone, Copy)]
@@ -211,7 +212,7 @@ impl<B: Default> Tasks<B> {
         require(self.conf.get().is_some(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Makes tasks up to the configured number.
+    /// Makes the configured number of tasks.
     pub(crate) fn prepare(&self) {
         let count = self.conf.get().map_or(0, |conf| conf.tasks);
         if self.pool().len() != count as usize {
@@ -232,7 +233,7 @@ impl<B> Tasks<B> {
         self.pool.borrow()
     }
 
-    /// Gives a task to the program, once `set_up` has filled it in; `NO_MEMORY` if all are taken.
+    /// Takes a task for the program, and calls `set_up` to fill it in; `NO_MEMORY` if all tasks are in use.
     pub(crate) fn alloc(&self, user_data: c::doca_data, set_up: impl FnOnce(&B)) -> Outcome<Handle<Task<B>>> {
         let pool = self.pool();
         let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
@@ -240,7 +241,8 @@ impl<B> Tasks<B> {
         Ok(Handle::of(task))
     }
 
-    /// Puts a task, which the device must not have, back into the pool; `false` if it is of another pool.
+    /// Returns a task to the pool; `false` if the task is from another pool. The device must not have the
+    /// task.
     pub(crate) fn put(&self, head: &Head) -> bool {
         let pool = self.pool();
         let own = pool.find(head).is_some();
@@ -250,7 +252,7 @@ impl<B> Tasks<B> {
         own
     }
 
-    /// Nothing is left to report, and all tasks are in the pool.
+    /// Returns true if all ended tasks are reported and all tasks are in the pool.
     pub(crate) fn is_drained(&self) -> bool {
         self.ended.borrow().is_empty() && self.borrow().taken() == 0
     }
@@ -273,7 +275,7 @@ impl<B> Tasks<B> {
         })
     }
 
-    /// Ends a task that the device had, after `last` got it.
+    /// Passes a task that the device had to `last`, and then reports its end.
     pub(crate) fn report(&self, ctx: &Ctx, index: u32, status: Code, last: impl FnOnce(&B)) {
         let pool = self.pool();
         let Some(task) = pool.at(index).filter(|task| task.head.is_submitted()) else { return };
@@ -287,12 +289,12 @@ impl<B> Tasks<B> {
         let Some(conf) = self.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         let (this, user_data) = (Handle::of(task).cast(), task.head.user_data.get());
-        // SAFETY: the program gave the function to be called with a task of this context.
+        // SAFETY: the program registered this function for tasks of this context.
         task.head.end(status, || unsafe { callback(this, user_data, ctx_user_data) });
     }
 }
 
-/// The handle of a task as a task of any kind; NULL for none.
+/// Converts a handle of one kind of task to `doca_task`; NULL for an invalid handle.
 pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
     task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
 }
@@ -320,7 +322,7 @@ macro_rules! fields {
 }
 pub(crate) use fields;
 
-/// Changes a task that the device does not have.
+/// Changes a task. Does nothing while the device has it.
 pub(crate) fn set<B>(task: &Handle<Task<B>>, set: impl FnOnce(&B)) {
     if let Ok(task) = task.get()
         && !task.head.is_submitted()
@@ -352,7 +354,7 @@ fn free(task: Handle<Head>) -> Outcome {
     Ok(())
 }
 
-/// No context of these headers makes batches, so no batch can be passed.
+/// No context of these headers makes batches, so a program has no batch to pass.
 fn no_batch(batch: *const c::doca_task_batch) -> Code {
     if batch.is_null() { INVALID } else { c::DOCA_ERROR_NOT_SUPPORTED }
 }
@@ -362,7 +364,7 @@ c_calls! {
     fn doca_task_submit(task: Handle<Head>) {
         submit(task, Submit { flush: true, coalesce: false, validate: false })
     }
-    /// Submits a task with flags. Any other bits are an invalid value.
+    /// Submits a task with flags; `INVALID_VALUE` for unknown flags.
     fn doca_task_submit_ex(task: Handle<Head>, flags: u32) {
         require(flags & !FLAGS == 0, INVALID)?;
         let flush = flags & c::DOCA_TASK_SUBMIT_FLAG_FLUSH != 0;
@@ -370,12 +372,12 @@ c_calls! {
         submit(task, Submit { flush, coalesce, validate: false })
     }
     fn doca_task_batch_submit(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
-    /// Submits a task as `doca_task_submit` does, but also validates it before the device gets it.
+    /// Submits a task as `doca_task_submit` does, and validates it before that.
     fn doca_task_try_submit(task: Handle<Head>) {
         submit(task, Submit { flush: true, coalesce: false, validate: true })
     }
     fn doca_task_batch_try_submit(batch: *const c::doca_task_batch) -> Code { no_batch(batch) }
-    /// Puts a task back into its pool. If the device has the task, that happens after its callback.
+    /// Returns a task to its pool. If the device has the task, it returns to the pool after its callback.
     fn doca_task_free(task: Handle<Head>) -> () { _ = free(task) }
     fn doca_task_batch_free(_batch: *const c::doca_task_batch) -> () {}
     /// Result of the last submission; success if there was none.

@@ -1,4 +1,4 @@
-/* Functions with any number of arguments, which Rust cannot define. They format and call Rust. */
+/* Variadic functions, which stable Rust cannot define. They format the message and call Rust. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ void doca_emu_log(uint32_t level, const char *file, int line, const char *functi
 
 enum { SUCCESS = 0, INVALID_VALUE = 6, NO_MEMORY = 7 };
 
-/* Formats and logs a message that some backend shows. */
+/* Formats and logs a message that a backend will show. */
 static doca_error_t publish(uint32_t level, const char *file, int line, const char *function, const char *format, va_list args)
 {
 	char usual[1024];
@@ -59,7 +59,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *file, int line, co
 	LOG_IF(shown, file, function);
 }
 #else
-/* The place of a message is its source. */
+/* Log lines of these generations name the source instead of the file and function. */
 const char *doca_emu_log_source(int source);
 doca_error_t doca_emu_log_bucket(int source, int bucket, bool *shown);
 
@@ -90,7 +90,7 @@ doca_error_t doca_log_rate_limit(uint32_t level, int source, int line, int bucke
 }
 #endif
 
-/* Calls a logger of doca_argp with the arguments as it takes them. */
+/* Calls a logger of doca_argp, which takes a va_list. */
 doca_error_t doca_emu_argp_call_logger(doca_error_t (*logger)(uint32_t level, const char *format, va_list args),
 	uint32_t level, const char *format, ...)
 {

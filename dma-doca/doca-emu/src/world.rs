@@ -1,4 +1,4 @@
-//! The devices of the configuration, and where the configuration comes from.
+//! The configured devices, and the sources of the configuration.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Errors: Names a card that cannot be made, and says why.
+    /// Errors: The number of a card that cannot be made, with the reason.
     pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
         for (card, number) in config.cards.into_iter().zip(1..) {
@@ -36,11 +36,11 @@ thread_local! {
 }
 
 /// Makes this thread's calls of `doca_devinfo_create_list` list new devices of the configuration `text`,
-/// instead of those of the environment; `None` ends that. Open devices and lists stay valid.
+/// instead of the environment's; `None` ends that. Open devices and lists stay valid.
 ///
 /// # Errors
 ///
-/// The text is not a valid configuration; says why.
+/// The text is not a valid configuration. The error has the reason.
 pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     let world = text
         .map(|text| {
@@ -52,8 +52,8 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The devices. They stay the same as long as the environment does.
-/// Errors: The configuration is not valid; says why.
+/// The devices. They stay the same as long as the environment variables do. Errors: The configuration is
+/// not valid. The error has the reason.
 pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
     static LAST: Mutex<Option<(String, Arc<World>)>> = Mutex::new(None);
     if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
@@ -73,8 +73,8 @@ pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
     }
 }
 
-/// Time of the card that has a function at this address, among the devices that this thread lists: by the
-/// machine's clock, or by the card's own if that is virtual. `None` if there is no such device.
+/// Time of the card that has a function at this address. It is the machine's time, or the card's own if
+/// its clock is virtual. `None` if this thread lists no device with this address.
 #[must_use]
 pub fn model_time(pci: &str) -> Option<std::time::Duration> {
     let (world, address) = (world().ok()?, crate::config::whole_address(pci)?);
@@ -83,7 +83,7 @@ pub fn model_time(pci: &str) -> Option<std::time::Duration> {
 }
 
 pub(crate) fn version() -> &'static CStr {
-    // The string is never freed, so the first answer stays.
+    // The string is never freed, so the version of the first call stays valid.
     static STATED: OnceLock<CString> = OnceLock::new();
     STATED.get_or_init(|| {
         world().map_or_else(|_| CString::new(VERSION).unwrap_or_default(), |world| world.version.clone())
@@ -105,23 +105,24 @@ c_calls! {
         nb_devs.put(world.infos.len() as u32)?;
         dev_list.put(LISTS.create(world.infos.clone()))
     }
-    /// Destroys a list. Open devices stay.
+    /// Destroys a list. Open devices stay valid.
     fn doca_devinfo_destroy_list
         | doca_devinfo_list_destroy(dev_list: *const Handle<Info>) { LISTS.destroy(dev_list) }
-    /// The version that the configuration states, or that of the headers.
+    /// The configured version, or the version of the headers.
     fn doca_version_runtime() -> *const c_char { version().as_ptr() }
 }
 
-/// The lists of one kind that C has not destroyed.
+/// All lists of one kind that C has not destroyed.
 pub(crate) struct Lists<T>(Mutex<Vec<List<T>>>);
 
 struct List<T> {
-    /// The handles, and a NULL after them, so that no list is empty and no two lists have one address.
+    /// The handles, and a NULL after them. So no list is empty, and all lists have different addresses.
     array: Box<[Handle<T>]>,
     _alive: Vec<Arc<T>>,
 }
 
-// SAFETY: the pointers lead to objects that the list keeps alive, and are not dereferenced here.
+// SAFETY: the list owns references to the objects that its handles point to. These objects may be used by
+// any thread.
 unsafe impl<T: Send + Sync> Send for List<T> {}
 
 impl<T> Lists<T> {
@@ -129,7 +130,7 @@ impl<T> Lists<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// An array of handles of `objects`, which lives until it is destroyed.
+    /// Makes an array of handles of `objects`. It lives until C destroys it.
     pub(crate) fn create(&self, objects: Vec<Arc<T>>) -> *const Handle<T> {
         let handles = objects.iter().map(|object| Handle::of(&**object));
         let array: Box<[_]> = handles.chain([Handle::null()]).collect();
@@ -138,7 +139,7 @@ impl<T> Lists<T> {
         address
     }
 
-    /// Errors: There is no such list.
+    /// Errors: `INVALID_VALUE` if `array` is not a list of this kind.
     pub(crate) fn destroy(&self, array: *const Handle<T>) -> Outcome {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = lists.iter().position(|list| std::ptr::eq(list.array.as_ptr(), array)).ok_or(INVALID)?;

@@ -1,4 +1,4 @@
-//! A task that is used again allocates nothing.
+//! Reusing a task does not allocate memory.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[path = "../../../tests/counting/mod.rs"]
@@ -19,7 +19,7 @@ fn copies_allocate_nothing_once_warm() {
         ok!(doca_ctx_start(rig.ctx));
         let tasks: Vec<_> = (0..64)
             .map(|i| {
-                // Some of them with lists.
+                // Every eighth task copies from a list.
                 let (src, dst) = (rig.from(i * 64, 32), rig.to(i * 64, 64));
                 if i % 8 == 0 {
                     ok!(doca_buf_chain_list(src, rig.from(i * 64 + 32, 32)));

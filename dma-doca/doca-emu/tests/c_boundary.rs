@@ -1,5 +1,5 @@
-//! Exported functions are `unsafe`: only C, whose part of the contract no compiler checks, may call them
-//! freely. All of them are declared by macros, which make them so.
+//! Exported functions are `unsafe`, so safe Rust cannot call them. Macros declare all of them, and add
+//! the `unsafe`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ struct Found {
     /// Functions in calls of `c_calls!`, except those that other macros pass to it.
     declared: usize,
     elsewhere: Vec<String>,
-    /// Names of the macros, or of the macros called, that have an exporting attribute in their text.
+    /// Macros, defined or called, that have an exporting attribute in their text.
     exporting: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Found {
         for item in items {
             match item {
                 Item::Fn(function) if function.sig.abi.is_some() => {
-                    // Callbacks are not exported.
+                    // A function without attributes is a callback, which is not exported.
                     let marked = function.attrs.iter().any(|attribute| !attribute.path().is_ident("doc"));
                     if !matches!(function.sig.safety, syn::Safety::Unsafe(_)) || marked {
                         self.elsewhere.push(function.sig.ident.to_string());
@@ -62,7 +62,7 @@ impl Found {
     }
 }
 
-/// The Rust files in `dir` and below.
+/// The Rust files in `dir` and its subdirectories.
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries

@@ -1,4 +1,5 @@
-//! The C programs of `tests/c`, built against the installed stand-in as a program for the SDK is, and run.
+//! Builds the C programs of `tests/c` with the installed stand-in, as programs are built with the SDK, and
+//! runs them.
 
 #[path = "../../../tests/stand_ins/mod.rs"]
 mod support;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Strict, as the programs are: nothing in the headers may warn.
+/// The headers must compile without warnings, because programs are built with strict flags.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 struct Sdk {
@@ -53,7 +54,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"))
 }
 
-/// Builds a program; a failure is the test's.
+/// Builds a program. Panics if the build fails.
 fn build(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let program = binary(&name.replace('/', "-"), how);
     let built = Command::new(compiler)
@@ -74,7 +75,7 @@ fn build(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) -> Pa
     program
 }
 
-/// A command that runs a program on the SDK.
+/// Makes a command that runs a program with the SDK.
 fn run(sdk: &Sdk, program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", &sdk.libraries).env_remove("DOCA_EMU").env_remove("DOCA_EMU_CONFIG");
@@ -82,7 +83,7 @@ fn run(sdk: &Sdk, program: &Path) -> Command {
     command
 }
 
-/// Builds a program and runs it; the failure of either is the test's.
+/// Builds and runs a program. Panics if either fails.
 fn build_and_run(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) {
     let program = build(sdk, name, how, compiler, flags);
     let ran = run(sdk, &program).output().expect("the program starts");

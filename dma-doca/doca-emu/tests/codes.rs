@@ -1,4 +1,4 @@
-//! A program causes each result code of the core.
+//! A program can cause each result code of the core calls.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -13,7 +13,8 @@ use rig::{Rig, name};
 
 const CHILD: &str = "DOCA_EMU_TEST_CODES";
 
-/// With the configuration of the environment; nothing unless it is run for that.
+/// Lists the devices of the environment's configuration. Does nothing unless another test starts it
+/// as a process.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -23,7 +24,7 @@ fn child() {
     println!("> {}", name(code!(doca_devinfo_create_list(&mut list, &mut count))));
 }
 
-/// Result and output of a process with this environment.
+/// Returns the result and the error output of a process with this environment.
 fn run(variables: &[(&str, &str)]) -> (String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture", "--test-threads=1"]).env(CHILD, "1");
@@ -77,7 +78,7 @@ fn all_are_reached() {
     let mut lid = 0;
     note(code!(doca_devinfo_get_lid(info, &mut lid)));
 
-    // A file that cannot be written cannot be mapped for a device.
+    // A file that is open read-only cannot be mapped for a device.
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let at = ptr::without_provenance_mut(0x1000);
     note(code!(doca_mmap_set_dmabuf_memrange(mmap, file.as_raw_fd(), at, 0, 8)));
@@ -105,7 +106,7 @@ fn all_are_reached() {
     rig.free(second);
     rig.close();
 
-    // A task that fails, on a device that is gone by then and has no address.
+    // A task fails on a device that has vanished. The device has no address.
     let card = "card = [{ faults = \"gone@1\", function = [{ pci = \"0000:03:00.0\", side = \"dpu\" }] }]";
     let rig = Rig::new(card, 1);
     let info = code!(doca_dev_as_devinfo(rig.dev));

@@ -66,7 +66,7 @@ fn a_context_is_connected_configured_started_and_stopped() {
     assert_eq!(as_number(code!(doca_task_get_user_data(task))), 9);
     fails!(DOCA_ERROR_INVALID_VALUE, doca_task_submit(task));
 
-    // Tasks that are not freed keep it from being idle.
+    // A context with tasks that are not freed does not become idle.
     fails!(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(ctx));
     assert_eq!(get!(doca_ctx_get_state(ctx)), STOPPING);
     assert_eq!(code!(doca_pe_progress(pe)), 0);
@@ -80,7 +80,7 @@ fn a_context_is_connected_configured_started_and_stopped() {
     assert_eq!(code!(doca_pe_progress(pe)), 1);
     assert_eq!(get!(doca_ctx_get_state(ctx)), IDLE);
 
-    // Configured anew.
+    // The context is configured again.
     ok!(doca_dma_task_memcpy_set_conf(dma, Some(on_end), Some(on_end), 1));
     ok!(doca_ctx_start(ctx));
     ok!(doca_ctx_stop(ctx));
@@ -88,7 +88,7 @@ fn a_context_is_connected_configured_started_and_stopped() {
     ok!(doca_dma_destroy(dma));
     ok!(doca_pe_destroy(pe));
     ok!(doca_dev_close(dev));
-    // Nothing to close.
+    // Closing NULL succeeds.
     ok!(doca_dev_close(ptr::null_mut()));
 }
 
@@ -199,7 +199,7 @@ fn one_call_of_progress_does_one_thing() {
             assert_eq!(rig.seen.ended.borrow().len(), round * each);
         }
         assert_eq!(code!(doca_pe_progress(rig.pe)), 0);
-        // The contexts take turns.
+        // The contexts make progress in turn.
         let users: Vec<_> = rig.seen.take().into_iter().map(|(user, _)| user).collect();
         let sides: Vec<_> = users.iter().map(|user| *user < 3).collect();
         assert!(sides.windows(2).all(|pair| pair[0] != pair[1]), "{users:?}");
@@ -228,7 +228,7 @@ fn a_full_queue_says_again() {
 
 #[test]
 fn stopping_flushes_what_is_in_flight() {
-    // Real time: nothing ends before the stop.
+    // With the real clock, no task ends before the stop.
     let rig = Rig::new("profile = \"bluefield3\"\nfaults = \"slow:for=1000s\"", 8);
     let tasks: Vec<_> = (0..4).map(|i| rig.copy(i * 64, 64, i as u64)).collect();
     let bufs: Vec<_> = (tasks.iter())
@@ -252,7 +252,7 @@ fn stopping_flushes_what_is_in_flight() {
     assert_eq!(rig.state(), STOPPING);
     assert_eq!(code!(doca_pe_progress(rig.pe)), 1);
     assert_eq!(rig.seen.states.take(), [STOPPING, IDLE]);
-    // Buffers are the program's.
+    // The program still owns the buffers.
     assert_eq!(get!(doca_mmap_get_num_bufs(rig.src_map)), 4);
     bufs.iter().for_each(|buf| ok!(doca_buf_dec_refcount(*buf, ptr::null_mut())));
     rig.close();
@@ -265,7 +265,7 @@ thread_local! {
 unsafe extern "C" fn resubmit(task: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
     let left = ROUNDS.get();
     let (task, memcpy) = (code!(doca_dma_task_memcpy_as_task(task)), task);
-    // SAFETY: set to this by the test.
+    // SAFETY: the test set the user data to this pointer.
     let other = unsafe { ctx.ptr }.cast::<c::doca_task>();
     ROUNDS.set(left.saturating_sub(1));
     if left > 1 {
@@ -273,7 +273,7 @@ unsafe extern "C" fn resubmit(task: *mut c::doca_dma_task_memcpy, _: c::doca_dat
         ok!(doca_buf_reset_data_len(dst));
         ok!(doca_task_submit(task));
     } else if left == 1 {
-        // Another task, from the callback of this one.
+        // Submit another task from this task's callback.
         ok!(doca_task_submit(other));
     }
 }
@@ -298,7 +298,7 @@ fn callbacks_submit_their_own_task_and_others() {
         assert_eq!((ROUNDS.get(), rig.in_flight()), (0, 0));
         rig.free(task);
         rig.free(other);
-        // Its states have other user data now, so no callback must look at it.
+        // Restore the user data, which the state callback uses.
         rig.seen.states.take();
         ok!(doca_ctx_set_user_data(rig.ctx, rig::pointer(&*rig.seen)));
         rig.close();
@@ -366,7 +366,7 @@ fn a_sleeper_is_woken_and_no_completion_is_lost() {
         for before in [true, false].repeat(10) {
             let dst = code!(doca_dma_task_memcpy_get_dst(task.cast()));
             ok!(doca_buf_reset_data_len(dst));
-            // Armed before or after the submission: both wake.
+            // The handle wakes if it was armed before or after the submission.
             if before {
                 ok!(doca_task_submit(task));
                 ok!(doca_pe_request_notification(rig.pe));
@@ -378,7 +378,7 @@ fn a_sleeper_is_woken_and_no_completion_is_lost() {
             }
             while rig.seen.ended.borrow().is_empty() {
                 assert!(readable(handle, LONG));
-                // As NVIDIA's samples call it.
+                // NVIDIA's samples pass 0 as the handle.
                 ok!(doca_pe_clear_notification(rig.pe, 0));
                 rig.drain();
                 ok!(doca_pe_request_notification(rig.pe));
@@ -410,7 +410,7 @@ fn freeing_the_last_task_wakes_who_waits_for_idle() {
 
 #[test]
 fn the_end_of_the_device_wakes_all() {
-    // The second context's task ends the device; the first one's would take until tomorrow.
+    // The second context's task makes the device vanish. The first context's task would take a day.
     let rig = Rig::new("profile = \"bluefield3\"\nfaults = \"slow:ch=0:for=100000s+gone:ch=1\"", 1);
     let other = Rig::on(rig::open("03:00.1"), 1);
     let handle = get!(doca_pe_get_notification_handle(rig.pe));

@@ -219,8 +219,8 @@ c_calls! {
     ) {
         task.make(|| event.get()?.alloc(Kind::NotifySet, user_data, |job| job.operand.set(set_val)))
     }
-    /// Takes a task that adds to the number, and writes the previous one if there is an address; `NO_MEMORY`
-    /// if all are taken.
+    /// Takes a task that adds to the number, and writes the previous number unless the address is NULL;
+    /// `NO_MEMORY` if all tasks are in use.
     fn doca_sync_event_task_notify_add_alloc_init(
         event: Handle<Event>,
         inc_val: u64,

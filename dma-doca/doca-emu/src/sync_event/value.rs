@@ -12,7 +12,7 @@ use crate::c_abi::{INVALID, Outcome, c};
 const LEN: usize = size_of::<u64>();
 
 pub(super) enum Value {
-    /// In memory of its own, which other processes can map.
+    /// In memory of the event's own, which other processes can map.
     Own(SharedMemory),
     /// In memory of the process that exported the event.
     Imported(Import, UserNumber),
@@ -20,21 +20,21 @@ pub(super) enum Value {
     User(UserNumber),
 }
 
-/// The address of a number that the program keeps.
+/// The address of a number that the program owns.
 pub(super) struct UserNumber(NonNull<u64>);
 
 impl UserNumber {
     /// # Safety
     ///
-    /// The address is aligned and the number stays there as long as the event, touched atomically only.
+    /// The address is aligned. The number stays there as long as the event, and is only accessed atomically.
     pub(super) unsafe fn new(address: NonNull<u64>) -> Self {
         Self(address)
     }
 }
 
-// SAFETY: the memory is only touched atomically, from any thread.
+// SAFETY: the number is only accessed atomically, so any thread may access it.
 unsafe impl Send for UserNumber {}
-// SAFETY: the memory is only accessed atomically, so threads may share it.
+// SAFETY: the number is only accessed atomically, so threads may share it.
 unsafe impl Sync for UserNumber {}
 
 impl Value {
@@ -61,12 +61,14 @@ impl Value {
             Self::Own(memory) => memory.ptr().cast(),
             Self::Imported(_, number) | Self::User(number) => number.0,
         };
-        // SAFETY: mapped as long as the value, or as `new` was promised; both sides touch it atomically only,
-        // and its maker uses it for nothing else after an importer lost it.
+        // SAFETY: the number is mapped as long as this value; the caller of `new` promised that for a number
+        // of the program. Both sides access it only atomically. The exporter does not reuse the memory after
+        // it revoked an import.
         unsafe { AtomicU64::from_ptr(address.as_ptr()) }
     }
 
-    /// `IO_FAILED` if the number is another process's and that has ended or destroyed the event.
+    /// `IO_FAILED` if the number is in another process, and that process has ended or has destroyed the
+    /// event.
     pub(super) fn check(&self) -> Outcome {
         match self {
             Self::Imported(import, _) => import.check().map_err(|_| c::DOCA_ERROR_IO_FAILED),

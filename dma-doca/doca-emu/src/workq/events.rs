@@ -48,12 +48,12 @@ struct WaitGreater {
     mask: u64,
 }
 
-/// Returns whether a type of jobs is one of sync events.
+/// Returns true if this type of job is for sync events.
 pub(super) fn is_job(kind: c_int) -> bool {
     (WAIT_GT..=ADD).contains(&(kind as u32))
 }
 
-/// Does a job, which waits until it is retrieved; or begins to wait.
+/// Executes a job and queues its result, or adds a job that waits to the queue's waits.
 pub(super) fn submit(queue: &WorkQueue, event: Rc<Event>, base: Base, job: In<Base>) -> Outcome {
     let done = match base.kind as u32 {
         WAIT_GT => {
@@ -97,12 +97,12 @@ impl Waits {
         self.0.borrow().is_empty()
     }
 
-    /// Returns whether a job waits for this event.
+    /// Returns true if a job waits for this event.
     pub(super) fn has(&self, event: &Weak<Event>) -> bool {
         self.0.borrow().iter().any(|wait| std::ptr::eq(Rc::as_ptr(&wait.event), event.as_ptr()))
     }
 
-    /// Ends the first job whose condition holds, or whose other side has gone. Returns whether there is one.
+    /// Ends the first job whose condition holds or whose other side has ended. Returns true if a job ended.
     pub(super) fn progress(&self, queue: &WorkQueue) -> bool {
         let mut waits = self.0.borrow_mut();
         let ended = waits.iter().enumerate().find_map(|(at, wait)| {
@@ -120,7 +120,7 @@ c_calls! {
         let can = devinfo.get()?.function().sync_event && is_job(job_type as c_int);
         require(can, c::DOCA_ERROR_NOT_SUPPORTED)
     }
-    /// `NOT_SUPPORTED`: for other machines.
+    /// `NOT_SUPPORTED`, because this export is for other machines.
     fn doca_sync_event_export_remote(event: Handle<Event>, handle: *mut [u64; 2]) {
         event.get()?;
         require(!handle.is_null(), INVALID)?;

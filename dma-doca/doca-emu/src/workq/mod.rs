@@ -1,22 +1,23 @@
-//! The calls of DOCA 1.5 to 2.2 on the same objects. Calls that were only renamed stand with the later ones.
+//! The calls of DOCA 1.5 to 2.2, on the objects of later versions. Calls that were only renamed are next to
+//! the later names.
 //!
-//! Choices where nothing public says how a real library answers:
+//! Choices of ours, where no public source describes the real library:
 //!
-//! - A job that fails ends all others of its work queue and context with `IO_FAILED`. Submissions are
+//! - When a job fails, all other jobs of its work queue and context end with `IO_FAILED`. Submissions return
 //!   `BAD_STATE` until the work queue was removed from the context and added again.
-//! - A context copies with the first of its devices.
-//! - Lists need no extension of the inventory.
+//! - A context with several devices copies with the first one.
+//! - Lists of buffers also work without the inventory's extension for linked lists.
 //! - 1.5: a map that was stopped keeps its chunks and devices. Memory is registered when the first buffer or
-//!   export needs it, as the devices may come later.
-//! - 1.5: buffers can be made in a map without devices. While there are any, no device can be added.
-//! - 2.2: a job of a sync event that does not wait has been done when its submission returns. Jobs that wait
-//!   end in any order, and with `IO_FAILED` once the event's maker has destroyed it or died.
-//! - `doca_buf_refcount_add` is `NOT_SUPPORTED`, as the header of 1.5 says.
-//! - A line of the log names its source instead of the file. Limited rates begin with 10 messages
-//!   a second. Immutable limits are strict ones: they can still show less. 1.5: `doca_log_global_level_set`
-//!   is for all backends, as in 2.2.
+//!   export needs it, because devices may be added later.
+//! - 1.5: buffers can be made in a map without devices. While a map has buffers, no device can be added.
+//! - 2.2: a job of a sync event that does not wait is executed before its submission returns. Jobs that wait
+//!   end in any order. They end with `IO_FAILED` if the exporter has destroyed the event or has died.
+//! - `doca_buf_refcount_add` returns `NOT_SUPPORTED`, as the header of 1.5 says.
+//! - A log line names its source instead of the file. The default rate limit is 10 messages a second.
+//!   Immutable limits behave as strict limits: they can still be changed to show less. 1.5:
+//!   `doca_log_global_level_set` changes all backends, as in 2.2.
 //! - Command lines: `--sdk-log-level` is accepted.
-//! - Codes of later generations, such as `ALREADY_EXIST`, are `INVALID_VALUE` where 1.5 has none.
+//! - If 1.5 lacks a code of later generations, such as `ALREADY_EXIST`, the stand-in returns `INVALID_VALUE`.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 mod events;
@@ -38,11 +39,11 @@ pub(crate) use queue::Context;
 /// True for the generation of DOCA 1.5, false for that of 2.2.
 pub(crate) const FIRST: bool = cfg!(feature = "generation-1-5");
 
-/// All extensions: `DOCA_BUF_EXTENSION_LINKED_LIST`.
+/// Mask of all extensions. The only one is `DOCA_BUF_EXTENSION_LINKED_LIST`.
 const EXTENSIONS: u32 = 1;
 
 c_calls! {
-    /// Returns `NOT_SUPPORTED` if `it` is a buffer.
+    /// Returns `NOT_SUPPORTED`, or `INVALID_VALUE` for an invalid buffer.
     fn doca_buf_refcount_add(it: Handle<Buf>, _refcount: Out<u16>) {
         it.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
@@ -63,7 +64,7 @@ c_calls! {
     }
 }
 
-/// The bus in the lowest 8 bits, the device in 5 above, the function in 3.
+/// Packs the PCI address: the bus in bits 0 to 7, the device in bits 8 to 12, the function in bits 13 to 15.
 fn bdf(function: &FunctionConfig) -> Outcome<u16> {
     let part = |at: std::ops::Range<usize>| {
         function.pci.get(at).and_then(|digits| u16::from_str_radix(digits, 16).ok()).ok_or(INVALID)
@@ -80,7 +81,7 @@ c_calls! {
     }
 }
 
-/// Rate limiter: the maximum number of log messages per source and interval.
+/// Rate limiter of a source: counts its messages since the interval began.
 struct Bucket {
     source: c_int,
     since: Option<Instant>,
@@ -88,7 +89,8 @@ struct Bucket {
 }
 
 struct Log {
-    /// Names of sources, indexed by their numbers. They are kept, because messages may be underway.
+    /// Names of sources, indexed by their numbers. They are never freed, because another thread may be
+    /// logging with them.
     names: Vec<&'static CStr>,
     buckets: Vec<Bucket>,
     bucket_time: u16,
@@ -101,7 +103,7 @@ fn lock() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A string that lives as long as the process: the known one, if there is one.
+/// Returns a copy of the name that is never freed. Reuses a known copy.
 fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
     let found = known.iter().copied().find(|other| *other == name);
     found.unwrap_or_else(|| Box::leak(CString::from(name).into_boxed_c_str()))
@@ -110,10 +112,10 @@ fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
 c_calls! {
     /// Makes the first backend, which writes to standard error, write to a stream. The stream must stay open.
     fn doca_log_stream_redirect(stream: *mut c::FILE) {
-        // SAFETY: the program keeps the stream open as long as the backend, which is never destroyed.
+        // SAFETY: the program keeps the stream open as long as the backend exists, which is never destroyed.
         unsafe { log::redirect(stream) }
     }
-    /// A source, whose name is in its lines.
+    /// Registers a source. Its log lines contain its name.
     fn doca_log_source_register(name: Text, source: Out<c_int>) {
         let text = name.get()?;
         if FIRST {
@@ -142,12 +144,12 @@ c_calls! {
             c_int::try_from(buckets.len() - 1).map_err(|_| c::DOCA_ERROR_NO_MEMORY)
         })
     }
-    /// For `variadic.c`: the name of a source.
+    /// For `variadic.c`: returns the name of a source.
     fn doca_emu_log_source(source: c_int) -> *const c_char {
         let log = lock();
         usize::try_from(source).ok().and_then(|place| log.names.get(place)).unwrap_or(&c"").as_ptr()
     }
-    /// For `variadic.c`: counts a message, and says whether the bucket has room for it.
+    /// For `variadic.c`: counts a message, and sets `shown` to false if the rate limit is exceeded.
     fn doca_emu_log_bucket(source: c_int, bucket: c_int, shown: Out<bool>) {
         let mut log = lock();
         let (limit, time) = (log.quantity, Duration::from_secs(log.bucket_time.into()));

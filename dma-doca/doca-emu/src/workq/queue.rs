@@ -1,7 +1,8 @@
 //! `doca_ctx.h` and `doca_dma.h`: contexts, work queues and their jobs.
 //!
-//! A work queue has a progress engine. For each DMA context that it is added to, the engine has a DMA context
-//! of later versions, whose tasks are the jobs. Jobs of sync events need no engine: `events.rs` does them.
+//! A work queue has a progress engine of later versions. For each DMA context that the work queue is added
+//! to, the engine has a DMA context of later versions, whose tasks are the jobs. Jobs of sync events need no
+//! engine: `events.rs` executes them.
 #![expect(unsafe_code, reason = "functions that C calls by name, and a callback")]
 
 use std::cell::{Cell, RefCell};
@@ -23,10 +24,10 @@ use crate::pe::Pe;
 use crate::sync_event::{Event, POLL};
 use crate::task::Head;
 
-/// Maximum number of contexts, as the call reports it. The stand-in itself has no limit.
+/// Maximum number of contexts that the capability call reports. The stand-in itself has no limit.
 const CONTEXTS: u32 = 512;
 
-/// A context: `struct doca_ctx`, and `struct doca_dma`.
+/// A context: `struct doca_ctx`, and for copies also `struct doca_dma`.
 pub(crate) struct Context {
     mark: Mark,
     kind: Kind,
@@ -36,7 +37,7 @@ pub(crate) struct Context {
 
 enum Kind {
     Dma(RefCell<Vec<Arc<Dev>>>),
-    /// The event has the context.
+    /// A weak reference, because the event owns this context.
     Event(Weak<Event>),
 }
 
@@ -44,7 +45,7 @@ object!(Context, 0xd3_a1_00_01);
 
 struct Joined {
     queue: *const WorkQueue,
-    /// For a DMA context.
+    /// The DMA context of later versions; `None` for a sync event.
     dma: Option<Rc<dma::Dma>>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct WorkQueue {
     mark: Mark,
     pe: Rc<Pe>,
     depth: Cell<u32>,
-    /// Jobs whose end was not retrieved.
+    /// Number of jobs whose end was not retrieved.
     in_flight: Cell<u32>,
     contexts: Cell<u32>,
     event_driven: Cell<bool>,
@@ -77,7 +78,7 @@ pub(super) struct Ended {
     pub(super) status: Code,
 }
 
-/// The start of every job.
+/// The first fields of every job.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Base {
@@ -106,7 +107,7 @@ impl WorkQueue {
         self.events.borrow_mut().push_back(ended);
     }
 
-    /// Runs until there is an event, or nothing happens.
+    /// Makes progress until an ended job can be retrieved, or until no more work is left.
     fn progress(&self) {
         while self.events.borrow().is_empty() && (self.waits.progress(self) || self.pe.progress()) {}
     }
@@ -156,7 +157,7 @@ impl Context {
         }
     }
 
-    /// The context that stands for this one on a work queue.
+    /// The DMA context of later versions that this context has on a work queue.
     fn on(&self, queue: &WorkQueue) -> Outcome<Option<Rc<dma::Dma>>> {
         let joined = self.joined.borrow();
         let found = joined.iter().find(|joined| std::ptr::eq(joined.queue, queue));
@@ -170,7 +171,8 @@ impl Context {
             Kind::Event(event) => {
                 let event = event.upgrade().ok_or(INVALID)?;
                 if event.ctx().pe().is_none() {
-                    // It has no tasks of later versions, but must run.
+                    // Calls on the event need a running context of later versions, though that context has no
+                    // tasks.
                     event.ctx().connect(&Rc::new(Pe::new()))?;
                 }
                 event.ctx().start()?;
@@ -223,11 +225,13 @@ impl Context {
 }
 
 unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx: c::doca_data) {
-    // SAFETY: `join` set the pointer.
+    // SAFETY: `join` set the user data to a pointer.
     let queue = unsafe { ctx.ptr }.cast::<WorkQueue>();
-    // SAFETY: the work queue, which outlives its contexts.
+    // SAFETY: the pointer is that of the work queue, which cannot be destroyed before its contexts are
+    // removed.
     let queue = unsafe { &*queue };
-    // SAFETY: the head of the task that ended.
+    // SAFETY: the pointer is that of the ended task, which begins with its head and lives until it is freed
+    // below.
     let head = unsafe { &*task.cast::<Head>() };
     let kind = old::DOCA_DMA_JOB_MEMCPY as c_int;
     queue.ended(Ended { kind, user_data, status: head.status.get() });
@@ -240,7 +244,7 @@ c_calls! {
     fn doca_dma_create(dma: Out<Handle<Context>>) {
         dma.make(|| Ok(Handle::give_rc(Context::new(Kind::Dma(RefCell::default())))))
     }
-    /// `IN_USE` while work queues have it.
+    /// `IN_USE` while work queues have the context.
     fn doca_dma_destroy(dma: Handle<Context>) {
         let ctx = dma.get()?;
         ctx.devs().map_err(|_| INVALID)?;
@@ -259,14 +263,14 @@ c_calls! {
             Handle::of(&**event.on_work_queues.get_or_init(make)).cast()
         })
     }
-    /// Success, or `NOT_SUPPORTED`.
+    /// Success if the device can copy, or `NOT_SUPPORTED`.
     fn doca_dma_job_get_supported(devinfo: Handle<Info>, job_type: u32) {
         let info = devinfo.get()?;
         let can = info.function().dma && job_type == old::DOCA_DMA_JOB_MEMCPY;
         require(can, c::DOCA_ERROR_NOT_SUPPORTED)
     }
     fn doca_ctx_get_max_num_ctx(max_num_ctx: Out<u32>) { max_num_ctx.put(CONTEXTS) }
-    /// `NOT_SUPPORTED` for an event, which has the devices of its locations.
+    /// `NOT_SUPPORTED` for an event, which gets its devices from its locations.
     fn doca_ctx_dev_add(ctx: Handle<Context>, dev: Handle<Dev>) {
         let (ctx, dev) = (ctx.get()?, dev.arc()?);
         let mut devs = ctx.devs()?.borrow_mut();
@@ -285,7 +289,7 @@ c_calls! {
         Ok(())
     }
     fn doca_ctx_start(ctx: Handle<Context>) { ctx.get()?.start() }
-    /// `NOT_PERMITTED` while work queues have it.
+    /// `NOT_PERMITTED` while work queues have the context.
     fn doca_ctx_stop(ctx: Handle<Context>) { ctx.get()?.stop() }
     fn doca_ctx_workq_add(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.join(workq.get()?) }
     /// `NOT_PERMITTED` while jobs are in flight or not retrieved.
@@ -308,7 +312,7 @@ c_calls! {
             }))
         })
     }
-    /// `IN_USE` while contexts have it.
+    /// `IN_USE` while contexts have the work queue.
     fn doca_workq_destroy(workq: Handle<WorkQueue>) {
         require(workq.get()?.contexts.get() == 0, c::DOCA_ERROR_IN_USE)?;
         workq.take_rc().map(drop)
@@ -328,7 +332,7 @@ c_calls! {
         require(status == c::DOCA_SUCCESS, c::DOCA_ERROR_IO_FAILED)
     }
     fn doca_workq_get_depth(workq: Handle<WorkQueue>, depth: Out<u32>) { depth.put(workq.get()?.depth.get()) }
-    /// `BAD_STATE` while contexts have it.
+    /// `BAD_STATE` while contexts have the work queue.
     fn doca_workq_set_depth(workq: Handle<WorkQueue>, depth: u32) {
         let queue = workq.get()?;
         require(depth > 0, INVALID)?;
@@ -339,7 +343,7 @@ c_calls! {
     fn doca_workq_get_event_driven_enable(workq: Handle<WorkQueue>, enabled: Out<u8>) {
         enabled.put(workq.get()?.event_driven.get().into())
     }
-    /// `BAD_STATE` while contexts have it.
+    /// `BAD_STATE` while contexts have the work queue.
     fn doca_workq_set_event_driven_enable(workq: Handle<WorkQueue>, enable: u8) {
         let queue = workq.get()?;
         require(enable <= 1, INVALID)?;
@@ -350,13 +354,13 @@ c_calls! {
         queue.event_driven.set(enable == 1);
         Ok(())
     }
-    /// The file descriptor to sleep on, which the work queue closes.
+    /// The file descriptor to sleep on. The work queue owns and closes it.
     fn doca_workq_get_event_handle(workq: Handle<WorkQueue>, handle: Out<c::doca_event_handle_t>) {
         let queue = workq.get()?;
         require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;
         handle.put(queue.pe.notifier()?.fd().as_raw_fd())
     }
-    /// Makes the event handle readable when there is something to retrieve, at once if there is already.
+    /// Makes the event handle readable when an ended job can be retrieved, or at once if one can be.
     fn doca_workq_event_handle_arm(workq: Handle<WorkQueue>) {
         let queue = workq.get()?;
         require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;

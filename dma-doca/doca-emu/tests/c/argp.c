@@ -1,4 +1,4 @@
-/* doca_argp.h: command lines, JSON files, commands, and what is wrong with them. */
+/* doca_argp.h: command lines, JSON files, commands, and mistakes in them. */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ static struct doca_argp_param *param(const char *shorter, const char *longer, do
 
 enum { MANDATORY = 1, MULTIPLE = 2, SINGULAR = 4, CLI_ONLY = 8 };
 
-/* A parser with three flags; of the text's. */
+/* Makes a parser with three flags. `how` selects options of the flags "text" and "number". */
 static void begin(int how)
 {
 	struct doca_argp_param *text;
@@ -110,7 +110,7 @@ static void begin(int how)
 	OK(doca_argp_register_logger_callback(on_say));
 }
 
-/* Starts with the words of a line, and destroys the parser. */
+/* Parses a command line, and destroys the parser. */
 static doca_error_t line(const char *words)
 {
 	char copy[256];
@@ -174,7 +174,7 @@ static void lifetimes(void)
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_register_version_callback(NULL));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_start(-1, NULL));
 
-	/* Incomplete, or with a name that is taken; they are the parser's all the same. */
+	/* Flags that are incomplete or whose name is taken. The parser owns them even though their registration fails. */
 	OK(doca_argp_param_create(&made));
 	IS(DOCA_ERROR_INITIALIZATION, doca_argp_register_param(made));
 	IS(DOCA_ERROR_BAD_STATE, doca_argp_param_destroy(made));
@@ -186,7 +186,7 @@ static void lifetimes(void)
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_register_param(param("x", "log-level", on_text, DOCA_ARGP_TYPE_STRING)));
 	OK(doca_argp_register_param(param("x", "xx", on_text, DOCA_ARGP_TYPE_STRING)));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_register_param(param("x", "yy", on_text, DOCA_ARGP_TYPE_STRING)));
-	/* Never registered: the program's. */
+	/* The program destroys objects that were never registered. */
 	OK(doca_argp_param_create(&made));
 	OK(doca_argp_param_destroy(made));
 	OK(doca_argp_cmd_create(&cmd));
@@ -373,7 +373,7 @@ int main(void)
 	commands();
 	help();
 
-	/* DPDK's words come before two dashes. */
+	/* DPDK's arguments come before two dashes. */
 	begin(0);
 	doca_argp_set_dpdk_program(on_dpdk);
 	OK(line("-a03:00.0 -c3 -- --flag"));

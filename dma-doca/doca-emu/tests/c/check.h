@@ -1,4 +1,4 @@
-/* Shared by the programs here: checks that end the program with a message, and the default devices. */
+/* Shared by the programs here: checks that print a message and end the program, and the default devices. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -32,7 +32,7 @@ static inline void check_code(doca_error_t want, doca_error_t got, const char *c
 	}
 }
 
-/* The device with that address, which must be there. */
+/* Opens the device with this address, which must exist. */
 static inline struct doca_dev *open_device(const char *address)
 {
 	struct doca_devinfo **list = NULL;
@@ -52,7 +52,7 @@ static inline struct doca_dev *open_device(const char *address)
 	return dev;
 }
 
-/* The representor of that function of the host. */
+/* Opens the representor of the host's function with this address. */
 static inline struct doca_dev_rep *open_representor(struct doca_dev *dev, const char *address)
 {
 	struct doca_devinfo_rep **list = NULL;

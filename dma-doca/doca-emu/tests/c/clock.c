@@ -19,7 +19,7 @@ static uint64_t now(clockid_t id)
 
 int main(void)
 {
-	/* Clocks of the device and of the host, with those of the system that they are. */
+	/* Clocks of the device and of the host, with the system clocks behind them. */
 	static const struct {
 		uint64_t type;
 		clockid_t id;

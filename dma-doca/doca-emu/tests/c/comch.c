@@ -73,10 +73,10 @@ static void on_consumer(struct doca_comch_event_consumer *event, struct doca_com
 	(void)event;
 	(void)connection;
 	(void)id;
-	CHECK(!"no consumer comes here");
+	CHECK(!"no consumer is created in this test");
 }
 
-/* Progresses until it holds, for ten seconds at most. */
+/* Makes progress until the condition holds, for at most ten seconds. */
 #define UNTIL(pe, condition) \
 	do { \
 		const struct timespec pause = { 0, 200000 }; \
@@ -148,7 +148,7 @@ static void serve(void)
 	IS(DOCA_ERROR_BAD_STATE, doca_comch_server_set_max_msg_size(server, 1));
 	IS(DOCA_ERROR_IN_USE, doca_comch_server_destroy(server));
 
-	/* The name is taken. */
+	/* A second server with the same name cannot start. */
 	OK(doca_comch_server_create(dev, rep, name, &second));
 	OK(doca_comch_server_task_send_set_conf(second, on_sent, on_not_sent, 1));
 	OK(doca_pe_connect_ctx(pe, doca_comch_server_as_ctx(second)));
@@ -163,7 +163,7 @@ static void serve(void)
 	UNTIL(pe, received == MESSAGES);
 	CHECK(last_len == 10 && memcmp(last, "number 299", 10) == 0);
 
-	/* What the client did not take in stays here; all tasks are given out at some time. */
+	/* Take and submit all send tasks. A further task is not available. */
 	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_task_send_alloc_init(server, peer, reply, max + 1, &task));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_task_send_alloc_init(server, peer, reply, 0, &task));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_task_send_alloc_init(server, NULL, reply, 1, &task));
@@ -181,13 +181,13 @@ static void serve(void)
 	IS(DOCA_ERROR_INVALID_VALUE,
 		doca_comch_connection_get_counter(peer, (enum doca_comch_counter)5, &counter));
 
-	/* The client goes in order, then another one dies, then a third is thrown out. */
+	/* The first client disconnects. The second one dies. The server disconnects the third one. */
 	UNTIL(pe, disconnects == 1);
 	UNTIL(pe, disconnects == 2 && connects == 2);
 	UNTIL(pe, connects == 3);
 	OK(doca_comch_server_disconnect(server, peer));
 	UNTIL(pe, disconnects == 3);
-	/* The last is there when the server stops. */
+	/* The fourth client is still connected when the server stops. */
 	UNTIL(pe, connects == 4);
 	IS(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(ctx));
 	UNTIL(pe, state == DOCA_CTX_STATE_IDLE);
@@ -250,7 +250,7 @@ static void be_client(const char *name)
 	for (int i = 0; i < MESSAGES; i++) {
 		int len = snprintf(messages[i], sizeof(messages[i]), "number %d", i);
 
-		/* No task left: some have to end first. */
+		/* Without a free task, make progress until a task ends. */
 		while ((result = doca_comch_client_task_send_alloc_init(client, peer, messages[i], (uint32_t)len, &task)) ==
 		       DOCA_ERROR_NO_MEMORY)
 			(void)doca_pe_progress(pe);
@@ -264,7 +264,7 @@ static void be_client(const char *name)
 	CHECK(result == DOCA_SUCCESS || result == DOCA_ERROR_IN_PROGRESS);
 	close_client(client, pe);
 
-	/* One that dies. */
+	/* A client that is killed. */
 	fflush(NULL);
 	child = fork();
 	CHECK(child >= 0);
@@ -277,7 +277,7 @@ static void be_client(const char *name)
 
 	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
 
-	/* One that is thrown out, with a task in hand, and one whose server stops. */
+	/* The server disconnects the first of these clients, and stops with the second. Each client holds a task at that time. */
 	for (int i = 0; i < 2; i++) {
 		client = connect_to(dev, name, &pe);
 		UNTIL(pe, state == DOCA_CTX_STATE_RUNNING);
@@ -292,8 +292,8 @@ static void be_client(const char *name)
 		close_client(client, pe);
 	}
 
-	/* Nobody answers: the client gives up. */
-	client = connect_to(dev, "nobody has this name", &pe);
+	/* No server has this name, so the client gives up. */
+	client = connect_to(dev, "no server has this name", &pe);
 	UNTIL(pe, state == DOCA_CTX_STATE_IDLE);
 	close_client(client, pe);
 	OK(doca_dev_close(dev));

@@ -62,7 +62,7 @@ static void on_went(struct doca_comch_event_consumer *event, struct doca_comch_c
 	went = id;
 }
 
-/* Progresses until it holds, for twenty seconds at most. */
+/* Makes progress until the condition holds, for at most twenty seconds. */
 #define UNTIL(pe, condition) \
 	do { \
 		const struct timespec pause = { 0, 200000 }; \
@@ -92,7 +92,7 @@ static struct doca_mmap *map(struct doca_dev *dev, void *memory, size_t len, uin
 	return mmap;
 }
 
-/* The producers' side. */
+/* The side of the producers. */
 
 static doca_error_t last_status;
 static int ended;
@@ -125,7 +125,7 @@ static struct doca_comch_producer *produce(struct doca_pe *pe, uint32_t id)
 	return producer;
 }
 
-/* Submits, without progress of anything, until a buffer waits for it. */
+/* Submits again until the consumer has a buffer posted. Does not make progress meanwhile. */
 static doca_error_t submit(struct doca_task *task)
 {
 	const struct timespec pause = { 0, 100000 };
@@ -136,7 +136,7 @@ static doca_error_t submit(struct doca_task *task)
 	return result;
 }
 
-/* A task of those arguments: submitted, ended, freed; how it ended. */
+/* Submits a task with these arguments, waits for its end and frees it. Returns its result. */
 static doca_error_t send_to(struct doca_comch_producer *producer, struct doca_pe *pe, struct doca_buf *buf, const char *imm,
 	uint32_t consumer)
 {
@@ -149,7 +149,7 @@ static doca_error_t send_to(struct doca_comch_producer *producer, struct doca_pe
 	if (imm != NULL)
 		memcpy(bytes, imm, len);
 	OK(doca_comch_producer_task_send_alloc_init(producer, buf, bytes, len, consumer, &task));
-	/* The task has a copy. */
+	/* The task has its own copy of the immediate data. */
 	memset(bytes, 0, sizeof(bytes));
 	CHECK(doca_comch_producer_task_send_get_buf(task) == buf);
 	CHECK(doca_comch_producer_task_send_get_consumer_id(task) == consumer);
@@ -170,7 +170,7 @@ struct stream {
 	uint32_t consumer;
 };
 
-/* A producer of a thread's own, which sends pages as fast as they are taken. */
+/* A producer on a thread of its own. It sends pages as fast as the consumer posts buffers. */
 static void *stream(void *argument)
 {
 	struct stream *it = (struct stream *)argument;
@@ -264,7 +264,7 @@ static void serve(const char *name)
 	IS(DOCA_ERROR_INVALID_VALUE,
 		doca_comch_producer_task_send_alloc_init(producer, buf, imm, sizeof(imm), came, &held));
 
-	/* Longer than the buffer that waits, which stays there for the next. */
+	/* Messages that are longer than the posted buffer fail. The buffer stays posted for the next message. */
 	OK(doca_buf_set_data(buf, text, 65));
 	IS(DOCA_ERROR_INVALID_VALUE, send_to(producer, pe2, buf, NULL, came));
 	OK(doca_buf_dec_refcount(buf, NULL));
@@ -276,7 +276,7 @@ static void serve(const char *name)
 	IS(DOCA_ERROR_INVALID_VALUE, send_to(producer, pe2, NULL, NULL, came));
 	OK(send_to(producer, pe2, buf, "now", came));
 
-	/* A list into a list, cut at other places. */
+	/* A list is sent into a list whose buffers have other lengths. */
 	OK(doca_buf_set_data(buf, text, 6));
 	OK(doca_buf_inventory_buf_get_by_data(inventory, mmap, text + 6, 14, &rest));
 	OK(doca_buf_chain_list(buf, rest));
@@ -290,7 +290,7 @@ static void serve(const char *name)
 
 	UNTIL(pe, went == 1);
 	IS(DOCA_ERROR_NOT_CONNECTED, send_to(producer, pe2, buf, NULL, 1));
-	/* The client may take the number again now, and does before it goes; there is a task in hand then. */
+	/* After this message, the client makes a consumer that gets the same number, and then disconnects. The producer holds a task at that time. */
 	OK(doca_comch_server_task_send_alloc_init(server, peer, "go", 2, &message));
 	OK(doca_task_submit(doca_comch_task_send_as_task(message)));
 	UNTIL(pe, control_sent == 1);
@@ -314,7 +314,7 @@ static void serve(const char *name)
 	OK(doca_dev_close(dev));
 }
 
-/* The consumer's side. */
+/* The side of the consumer. */
 
 static int arrived, flushed, streaming;
 static uint32_t last_producer, last_imm_len;
@@ -352,7 +352,7 @@ static void on_flush(struct doca_comch_consumer_task_post_recv *task, union doca
 	flushed++;
 }
 
-/* Both progress engines have to turn until a consumer runs. */
+/* Both progress engines must make progress until a consumer runs. */
 static struct doca_comch_consumer *consume(struct doca_mmap *mmap, struct doca_pe *control, struct doca_pe *pe, uint32_t imm)
 {
 	struct doca_comch_consumer *consumer;
@@ -436,7 +436,7 @@ static void be_client(const char *name)
 	consumer = consume(mmap, pe, pe2, 8);
 	IS(DOCA_ERROR_BAD_STATE, doca_comch_consumer_set_imm_data_len(consumer, 1));
 	IS(DOCA_ERROR_IN_USE, doca_comch_consumer_destroy(consumer));
-	/* Peers write there. */
+	/* The map cannot be stopped, because peers write to it. */
 	IS(DOCA_ERROR_NOT_PERMITTED, doca_mmap_stop(mmap));
 
 	OK(doca_buf_inventory_create(TASKS + 3, &inventory));
@@ -487,7 +487,7 @@ static void be_client(const char *name)
 	UNTIL(pe2, arrived == STREAM);
 	CHECK(last_producer == 2);
 
-	/* What nothing came for is flushed, also where the program has freed it already. */
+	/* Tasks without a message are flushed, even if the program has freed them already. */
 	OK(doca_ctx_get_num_inflight_tasks(doca_comch_consumer_as_ctx(consumer), &len));
 	CHECK(len == TASKS);
 	for (int i = 0; i < TASKS; i++) {
@@ -500,7 +500,7 @@ static void be_client(const char *name)
 	OK(doca_comch_consumer_destroy(consumer));
 	OK(doca_buf_inventory_destroy(inventory));
 
-	/* Its number is free again; with its connection a consumer is over. */
+	/* The consumer's number is free again. A consumer stops when its connection ends. */
 	UNTIL(pe, control_received == 1);
 	consumer = consume(mmap, pe, pe2, 0);
 	(void)doca_ctx_stop(ctx);

@@ -66,7 +66,7 @@ int main(void)
 	OK(doca_dev_close(dev));
 	OK(doca_dev_close(NULL));
 
-	/* Representors: on the DPU only. */
+	/* Only the DPU has representors. */
 	dev = open_device(HOST);
 	IS(DOCA_ERROR_NOT_SUPPORTED, doca_devinfo_rep_create_list(dev, DOCA_DEVINFO_REP_FILTER_NET, &reps, &nb_reps));
 	OK(doca_dev_close(dev));
@@ -90,7 +90,7 @@ int main(void)
 	CHECK(strcmp(address, HOST) == 0);
 	OK(doca_dev_rep_close(rep));
 
-	/* A map holds its device. */
+	/* A device cannot be closed while a map has it. */
 	struct doca_mmap *mmap;
 
 	OK(doca_mmap_create(&mmap));

@@ -101,7 +101,7 @@ int main(void)
 	}
 	IS(DOCA_ERROR_NO_MEMORY, doca_dma_task_memcpy_alloc_init(dma, from[0], to[0], data, &none));
 
-	/* A batch with one doorbell, reports together but for the last. */
+	/* A batch with one doorbell. Only the last task must be reported by itself. */
 	for (int i = 0; i < TASKS; i++)
 		OK(doca_task_submit_ex(doca_dma_task_memcpy_as_task(tasks[i]),
 			i + 1 < TASKS ? (uint32_t)DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS : (uint32_t)DOCA_TASK_SUBMIT_FLAG_FLUSH));
@@ -113,10 +113,10 @@ int main(void)
 	CHECK(memcmp(source, target, sizeof(source)) == 0);
 	CHECK(doca_pe_progress(pe) == 0);
 
-	/* A destination appends; without a reset there is no room. */
+	/* A copy appends to the destination's data, so without a reset the destination has no room. */
 	IS(DOCA_ERROR_INVALID_VALUE, doca_task_try_submit(doca_dma_task_memcpy_as_task(tasks[0])));
 
-	/* The same task again and again from its callback, sleeping in between. */
+	/* A task is submitted again from its callback, and the program sleeps in between. */
 	memset(target, 0, sizeof(target));
 	completed = 0;
 	resubmits = 99;
@@ -134,7 +134,7 @@ int main(void)
 	}
 	CHECK(completed == 100 && memcmp(source + SIZE, target + SIZE, SIZE) == 0 && target[0] == 0);
 
-	/* Overlapping: each byte is read before its place is written. */
+	/* Overlapping ranges: each byte is read before it is overwritten. */
 	memcpy(target, source, 2 * SIZE);
 	OK(doca_buf_inventory_buf_get_by_data(inventory, mmaps[1], target, SIZE, &near));
 	OK(doca_buf_inventory_buf_get_by_addr(inventory, mmaps[1], target + 1000, SIZE, &nearer));
@@ -150,7 +150,7 @@ int main(void)
 	OK(doca_buf_dec_refcount(nearer, NULL));
 	completed = 100;
 
-	/* No data: accepted, and fatal in the engine. All others fail too, and the context becomes idle by itself. */
+	/* A copy without data is accepted, and is fatal in the engine. All other tasks fail too, and the context becomes idle by itself. */
 	OK(doca_buf_reset_data_len(from[0]));
 	for (int i = 0; i < TASKS; i++) {
 		OK(doca_buf_reset_data_len(to[i]));
@@ -158,7 +158,7 @@ int main(void)
 	}
 	for (int i = 0; i < 1000000 && last_state != DOCA_CTX_STATE_IDLE; i++) {
 		(void)doca_pe_progress(pe);
-		/* Those that completed before are ours to free. */
+		/* The program frees the tasks that completed before the failure. */
 		if (last_state == DOCA_CTX_STATE_STOPPING && completed + failed == 100 + TASKS)
 			for (int t = 0; t < TASKS; t++)
 				if (doca_task_get_status(doca_dma_task_memcpy_as_task(tasks[t])) == DOCA_SUCCESS)
@@ -166,7 +166,7 @@ int main(void)
 	}
 	CHECK(failed >= 1 && last_state == DOCA_CTX_STATE_IDLE);
 
-	/* And can be started again. */
+	/* The context can be started again. */
 	OK(doca_ctx_start(ctx));
 	completed = failed = 0;
 	OK(doca_buf_set_data(from[0], source, SIZE));

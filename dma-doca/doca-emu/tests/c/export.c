@@ -118,7 +118,7 @@ static void dpu(int to, int from)
 			OK(doca_buf_reset_data_len(remote));
 			OK(doca_dma_task_memcpy_alloc_init(dma, here, remote, data, &task));
 		} else {
-			/* The last time from memory that is gone. */
+			/* In the last round, the memory no longer exists. */
 			OK(doca_buf_set_data(remote, (void *)(uintptr_t)talk.addr, talk.len));
 			OK(doca_buf_reset_data_len(here));
 			OK(doca_dma_task_memcpy_alloc_init(dma, remote, here, data, &task));

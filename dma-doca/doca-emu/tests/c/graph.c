@@ -16,13 +16,13 @@ static uint8_t memory[(STAGES + 1) * BYTES];
 static int completed, failed, called, advised;
 static doca_error_t wanted = DOCA_SUCCESS;
 
-/* A task of a graph has no callbacks of its own. */
+/* The callbacks of a task are not called when a graph submits it. */
 static void on_task(struct doca_dma_task_memcpy *task, union doca_data task_data, union doca_data ctx_data)
 {
 	(void)task;
 	(void)task_data;
 	(void)ctx_data;
-	CHECK(!"a graph is told, not the program");
+	CHECK(!"the graph gets the end of a task, not the program");
 }
 
 static void on_completed(struct doca_graph_instance *instance, union doca_data instance_data, union doca_data graph_data)
@@ -37,7 +37,7 @@ static void on_failed(struct doca_graph_instance *instance, union doca_data inst
 	failed++;
 }
 
-/* The first two copies are there, and the one that waits for this is not. */
+/* The first two copies are done. The copy that waits for this function is not. */
 static doca_error_t between(void *cookie)
 {
 	CHECK(cookie == memory);
@@ -62,7 +62,7 @@ static struct doca_mmap *mmap;
 static struct doca_buf_inventory *inventory;
 static struct doca_dma *dma;
 
-/* Copies the first piece of the memory to another one. */
+/* Makes a task that copies the first piece of the memory to the piece `stage`. */
 static struct doca_task *copy_to(int stage)
 {
 	struct doca_dma_task_memcpy *task;
@@ -75,7 +75,7 @@ static struct doca_task *copy_to(int stage)
 	return doca_dma_task_memcpy_as_task(task);
 }
 
-/* A destination is appended to. */
+/* Empties the destination, because a copy appends to its data. */
 static void rewind_task(struct doca_task *task)
 {
 	OK(doca_buf_reset_data_len(doca_dma_task_memcpy_get_dst((struct doca_dma_task_memcpy *)task)));
@@ -139,7 +139,7 @@ static void graphs(void)
 	for (int i = 1; i <= STAGES; i++)
 		tasks[i] = copy_to(i);
 
-	/* Two copies, a function that waits for both, a copy that waits for it. */
+	/* Two copies, a function that waits for both, and a copy that waits for the function. */
 	graph = make();
 	IS(DOCA_ERROR_BAD_STATE, doca_graph_start(graph));
 	OK(doca_graph_node_create_from_user(graph, between, &user));
@@ -184,7 +184,7 @@ static void graphs(void)
 			rewind_task(tasks[k]);
 	}
 
-	/* What waits for a node that failed does not begin. */
+	/* Nodes that wait for a failed node do not begin. */
 	reset();
 	wanted = DOCA_ERROR_UNEXPECTED;
 	OK(doca_graph_instance_submit(instance));
@@ -194,7 +194,7 @@ static void graphs(void)
 	rewind_task(tasks[1]);
 	rewind_task(tasks[2]);
 
-	/* All that as one node of another graph. */
+	/* The whole graph is one node of another graph. */
 	OK(doca_graph_create(pe, &whole));
 	OK(doca_graph_set_conf(whole, on_completed, on_failed, 1));
 	union doca_data data;
@@ -221,7 +221,7 @@ static void graphs(void)
 	for (int k = 1; k <= 4; k++)
 		rewind_task(tasks[k]);
 
-	/* A task whose room is gone takes its context down, and the graph with it. */
+	/* A task whose destination is too small stops its context, and the graph instance fails. */
 	reset();
 	OK(doca_buf_set_data(doca_dma_task_memcpy_get_dst((struct doca_dma_task_memcpy *)tasks[2]), memory + 2 * BYTES, 1));
 	OK(doca_graph_instance_submit(instance));
@@ -271,7 +271,7 @@ static void invalidate(void)
 
 int main(void)
 {
-	/* A context takes one task at a time: what finds it busy is tried again. */
+	/* The context accepts one task at a time. The graph submits a refused task again. */
 	CHECK(setenv("DOCA_EMU", "queue_depth = 1", 1) == 0);
 	dev = open_device(DPU);
 	OK(doca_pe_create(&pe));

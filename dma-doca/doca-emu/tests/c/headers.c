@@ -94,11 +94,11 @@ int main(void)
 		CHECK(strncmp(doca_error_get_name((doca_error_t)i), "DOCA_", 5) == 0);
 		CHECK(strlen(doca_error_get_descr((doca_error_t)i)) > 0);
 	}
-	/* What a newer library may return. */
+	/* Codes that only a newer library returns. */
 	CHECK(doca_error_get_name((doca_error_t)9999) != NULL);
 	CHECK(doca_error_get_descr((doca_error_t)9999) != NULL);
 
-	/* Without a backend nobody sees it; the compiler checks the arguments. */
+	/* Without a backend, the messages are not shown. The compiler checks their arguments. */
 	DOCA_LOG_CRIT("%s", "critical");
 	DOCA_LOG_ERR("no arguments");
 	DOCA_LOG_WARN("%d of %zu", 1, sizeof(int));

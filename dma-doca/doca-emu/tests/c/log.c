@@ -1,4 +1,4 @@
-/* doca_log.h: who sees what, and how a line looks. */
+/* doca_log.h: which backends show which messages, and the format of lines. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static void take(char *buf)
 	CHECK(buf == line);
 	CHECK(lines < 16);
 	strcpy(seen[lines++], buf);
-	/* Logging from a handler reaches the others, and ends. */
+	/* A message that a handler logs reaches the other backends, and does not recurse. */
 	if (deep)
 		DOCA_LOG_ERR("from the handler");
 }
@@ -54,7 +54,7 @@ int main(void)
 	CHECK(doca_log_level_get_global_upper_limit() == DOCA_LOG_LEVEL_CRIT);
 	CHECK(doca_log_level_get_global_sdk_limit() == DOCA_LOG_LEVEL_INFO);
 
-	/* What cannot be. */
+	/* Invalid arguments. */
 	IS(DOCA_ERROR_INVALID_VALUE, doca_log_backend_create_with_file(NULL, &file));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_log_backend_create_with_file(stream, NULL));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_log_backend_create_with_fd(-1, &fd));
@@ -87,7 +87,7 @@ int main(void)
 	CHECK(count(stream, "[main] outer\n") == 1);
 	CHECK(count(stream, "[take] from the handler\n") == 1);
 
-	/* Limits: from the gravest to the most talkative. */
+	/* Limits: the most severe and the most verbose level. */
 	OK(doca_log_backend_set_level_lower_limit(buf, DOCA_LOG_LEVEL_ERROR));
 	DOCA_LOG_WARN("not in the buffer");
 	CHECK(lines == 3 && count(stream, "not in the buffer") == 1);
@@ -124,7 +124,7 @@ int main(void)
 	DOCA_LOG_ERR("of the program");
 	CHECK(count(other, "of the program") == 0);
 
-	/* Threads: every line whole. */
+	/* Several threads log. Every line is complete. */
 	pthread_t threads[4];
 
 	for (int i = 0; i < 4; i++)

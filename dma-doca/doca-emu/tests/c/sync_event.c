@@ -120,7 +120,7 @@ static void own_memory(struct doca_dev *dev)
 
 	IS(DOCA_ERROR_INVALID_VALUE, doca_sync_event_set_addr(event, NULL));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_sync_event_set_addr(event, (uint64_t *)(void *)((char *)numbers + 1)));
-	/* Exported before: the other side would find the number's former place. */
+	/* The event was exported before, so the other side would find the number's previous address. */
 	OK(doca_sync_event_start(event));
 	OK(doca_sync_event_export_to_remote_pci(event, dev, &blob, &size));
 	OK(doca_sync_event_stop(event));
@@ -219,7 +219,7 @@ static void tasks(struct doca_dev *dev)
 		;
 	CHECK(completed == 5 && failed == 0 && fetched == 7 && value == 10);
 
-	/* Stopping ends what waits. */
+	/* A stop ends tasks that wait. */
 	IS(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(ctx));
 	while (doca_pe_progress(pe))
 		;
@@ -229,7 +229,7 @@ static void tasks(struct doca_dev *dev)
 	OK(doca_pe_destroy(pe));
 }
 
-/* The other side: counts along, until the event is destroyed. */
+/* The other process: answers each change by the next one, until the event is destroyed. */
 static void importer(const uint8_t *blob, size_t size)
 {
 	struct doca_dev *dev = open_device(DPU);
@@ -251,7 +251,7 @@ static void importer(const uint8_t *blob, size_t size)
 		OK(doca_sync_event_wait_eq_yield(event, 2 * i + 1, UINT64_MAX));
 		OK(doca_sync_event_update_add(event, 1, &value));
 	}
-	/* The other side destroys it, so this will never be. */
+	/* The other process destroys the event, so this wait fails. */
 	IS(DOCA_ERROR_IO_FAILED, doca_sync_event_wait_eq_yield(event, 0, UINT64_MAX));
 	IS(DOCA_ERROR_IO_FAILED, doca_sync_event_get(event, &value));
 	IS(DOCA_ERROR_IO_FAILED, doca_sync_event_update_set(event, 1));

@@ -1,5 +1,5 @@
 /* DOCA 2.5: its comm channel of contexts (doca_cc.h) with producers and consumers, its sync events, its log and command lines.
- * Server and client are in one process, on a progress engine each. */
+ * Server and client are in one process, each on its own progress engine. */
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -87,7 +87,7 @@ static void on_consumer_gone(struct doca_cc_event_consumer *event, struct doca_c
 	side_of(connection)->consumer = 0;
 }
 
-/* Both sides progress until it holds, for twenty seconds at most. */
+/* Makes progress on both sides until the condition holds, for at most twenty seconds. */
 #define UNTIL(condition) \
 	do { \
 		for (int tries = 0; !(condition) && tries < 100000; tries++) \
@@ -259,7 +259,7 @@ static void channel(struct doca_dev *dpu, struct doca_dev *host)
 	OK(doca_cc_server_event_msg_recv_register(server, on_message));
 	OK(doca_cc_server_event_connection_register(server, on_connect, on_disconnect));
 	OK(doca_cc_server_event_consumer_register(server, on_consumer, on_consumer_gone));
-	/* Too large by their upper halves. */
+	/* These values are valid in their lower 32 bits, but not as a whole. */
 	IS(DOCA_ERROR_INVALID_VALUE, doca_cc_server_set_max_msg_size(server, ((size_t)1 << 32) + 1));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_cc_server_set_recv_queue_size(server, ((size_t)1 << 32) + 1));
 	OK(doca_cc_server_set_max_msg_size(server, max));
@@ -338,7 +338,7 @@ static void on_greater(struct doca_sync_event_task_wait_gt *task, union doca_dat
 	waited++;
 }
 
-/* The host's event, which the DPU has imported, and a task that waits for it. */
+/* An event of the host that the DPU has imported, and a task that waits for it. */
 static void events(struct doca_dev *dpu, struct doca_dev *host)
 {
 	struct doca_sync_event_task_wait_gt *task;
@@ -375,7 +375,7 @@ static void events(struct doca_dev *dpu, struct doca_dev *host)
 	CHECK(doca_sync_event_task_wait_gt_get_mask(task) == 0xff);
 	OK(doca_task_submit(doca_sync_event_task_wait_gt_as_doca_task(task)));
 	for (uint64_t number = 5; number <= 7; number++) {
-		/* Beyond the mask, it does not count. */
+		/* Bits outside of the mask are ignored. */
 		OK(doca_sync_event_update_set(imported, 0x100 + number));
 		for (int tries = 0; tries < 10; tries++)
 			doca_pe_progress(pe);

@@ -1,4 +1,4 @@
-/* ../check.h for DOCA 1.5 and 2.2 too, under the names of later versions. */
+/* Makes ../check.h usable with DOCA 1.5 and 2.2, whose calls get the names of later versions. */
 #ifndef WORKQ_CHECK_H
 #define WORKQ_CHECK_H
 

@@ -1,5 +1,5 @@
 /* DOCA 1.5, 2.2 and 2.5: the comm channel between two processes: limits, messages, full queues, waiting by file descriptor, ends.
- * With arguments it is one side of a pair whose other side is of another generation: serve NAME, or connect NAME. */
+ * With the arguments serve NAME or connect NAME, it is one side of a pair whose other side has another generation. */
 #include <poll.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ enum { SIZE = 1000, MESSAGES = 300, MOST = 1000000, PATIENCE = 60000 };
 static char buffer[SIZE], name[64];
 static int heard, told;
 
-/* One process waits for a word of the other. */
+/* A process signals the other one by a word, and waits for a word. */
 static void tell(int word)
 {
 	CHECK(write(told, &word, sizeof(word)) == (ssize_t)sizeof(word));
@@ -70,7 +70,7 @@ static ep_t *endpoint(struct doca_dev *dev)
 	return ep;
 }
 
-/* Sleeps until a message is there. Its end, if the connection has ended. */
+/* Sleeps until a message arrives. Returns an error if the connection has ended. */
 static doca_error_t receive(ep_t *ep, size_t *len, peer_t **peer)
 {
 	doca_event_channel_t channel;
@@ -114,7 +114,7 @@ static peer_t *connect_to(ep_t *ep)
 	return peer;
 }
 
-/* Message number n. */
+/* Makes message number n. */
 static size_t message(char *to, unsigned n)
 {
 	size_t len = 1 + n * 37 % SIZE;
@@ -236,7 +236,7 @@ static void serve(void)
 		OK(receive(ep, &len, &from));
 		CHECK(from == peer && len == want && memcmp(buffer, wanted, len) == 0);
 		bytes += len;
-		/* A message without room stays. */
+		/* A message that does not fit into the buffer stays in the queue. */
 		if (n + 1 == MESSAGES / 2) {
 			want = message(wanted, n + 1);
 			room = want - 1;
@@ -259,12 +259,12 @@ static void serve(void)
 	send_all(ep, peer, "thanks", 6);
 	tell(0);
 
-	/* The client sends until nothing more goes, and waits for room. */
+	/* The client sends until the queue is full, and waits for room. */
 	for (int left = hear(); left >= 0; left--)
 		OK(receive(ep, &len, &from));
 	CHECK(len == 3 && memcmp(buffer, "end", 3) == 0);
 
-	/* Another client. Then the first goes, with messages unread. */
+	/* Another client connects. Then the first one disconnects with unread messages. */
 	tell(0);
 	OK(receive(ep, &len, &from));
 	CHECK(from != peer && len == 6);
@@ -285,7 +285,7 @@ static void serve(void)
 	OK(doca_comm_channel_ep_disconnect(ep, peer));
 	IS(DOCA_ERROR_NOT_CONNECTED, doca_comm_channel_ep_disconnect(ep, NULL));
 
-	/* The service goes while the other client waits. */
+	/* The service ends while the other client waits. */
 	hear();
 	send_all(ep, from, "last", 4);
 	OK(doca_comm_channel_ep_destroy(ep));
@@ -359,7 +359,7 @@ static void be_client(void)
 	OK(doca_dev_close(dev));
 }
 
-/* One side of a mixed pair: the client sends numbered messages, which come back. */
+/* One side of a mixed pair: the client sends numbered messages, and the service returns them. */
 static void one_side(int is_service)
 {
 	struct doca_dev *dev = open_device(is_service ? DPU : HOST);
@@ -386,7 +386,7 @@ static void one_side(int is_service)
 		if (is_service)
 			send_all(ep, peer, buffer, len);
 	}
-	/* The client goes first. */
+	/* The client disconnects first. */
 	if (is_service)
 		while (doca_comm_channel_peer_addr_update_info(peer) == DOCA_SUCCESS) {
 			doca_event_channel_t changes;

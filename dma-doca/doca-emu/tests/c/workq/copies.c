@@ -36,9 +36,9 @@ static struct doca_mmap *map(struct doca_dev *dev, void *memory, size_t len, int
 	OK(doca_mmap_set_max_num_chunks(mmap, 2));
 	OK(doca_mmap_start(mmap));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_mmap_populate(mmap, memory, len, 1000, free_cb, &freed));
-	/* Memory first, its device later. */
+	/* The memory is added before its device. */
 	OK(doca_mmap_populate(mmap, memory, len, 4096, free_cb, &freed));
-	/* Buffers need no device, but keep others from being added. */
+	/* Buffers can be made without a device, but while they exist, no device can be added. */
 	{
 		struct doca_buf_inventory *inventory;
 		struct doca_buf *buf;
@@ -201,7 +201,7 @@ int main(void)
 	OK(doca_buf_get_data_len(dst[0], &data_len));
 	CHECK(data_len == SIZE);
 
-	/* Sleeping. */
+	/* Sleeps on the event handle. */
 	OK(doca_workq_get_event_handle(workq, &handle));
 	OK(copy(workq, ctx, src[1], dst[0], 1));
 	OK(doca_workq_event_handle_arm(workq));
@@ -211,14 +211,14 @@ int main(void)
 		CHECK(poll(&waits, 1, 10000) == 1);
 	}
 	OK(doca_workq_event_handle_clear(workq, handle));
-	/* The destination had data, which were replaced. */
+	/* The destination had data, which the copy replaced. */
 	OK(next(workq, &event));
 	CHECK(event.user_data.u64 == 1 && event.result.u64 == DOCA_SUCCESS);
 	CHECK(memcmp(source + SIZE, target, SIZE) == 0);
 	OK(doca_buf_get_data_len(dst[0], &data_len));
 	CHECK(data_len == SIZE);
 
-	/* The destination has less room than the source has data: the device fails the job, and the context with it. */
+	/* The destination has less room than the source has data: the device fails the job, and the context stops. */
 	OK(doca_buf_inventory_buf_by_addr(inventory, to, target, SIZE / 2, &near));
 	OK(copy(workq, ctx, src[1], near, 1));
 	IS(DOCA_ERROR_IO_FAILED, next(workq, &event));
@@ -235,7 +235,7 @@ int main(void)
 	OK(next(workq, &event));
 	CHECK(memcmp(source, target, SIZE) == 0);
 
-	/* Overlapping: each byte is read before its place is written. */
+	/* Overlapping ranges: each byte is read before it is overwritten. */
 	OK(doca_buf_inventory_buf_by_data(inventory, to, target, SIZE, &near));
 	OK(doca_buf_inventory_buf_by_addr(inventory, to, target + 1000, SIZE, &nearer));
 	OK(copy(workq, ctx, near, nearer, 4));

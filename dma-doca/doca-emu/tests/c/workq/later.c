@@ -1,4 +1,4 @@
-/* DOCA 3: the other side of comm_channel.c in a mixed pair: serve NAME, or connect NAME. */
+/* DOCA 3: the other side of comm_channel.c in a mixed pair. Its arguments are serve NAME or connect NAME. */
 #include <poll.h>
 
 #include <doca_comch.h>
@@ -15,7 +15,7 @@ static struct doca_comch_connection *peer;
 static struct doca_pe *pe;
 static unsigned received, ended;
 
-/* Message number n. */
+/* Makes message number n. */
 static size_t message(uint8_t *to, unsigned n)
 {
 	size_t len = 1 + n * 37 % SIZE;
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
 				wait_for_progress();
 		}
 	}
-	/* What was sent may not have been reported. */
+	/* Sent messages may not have been reported yet. */
 	if (doca_ctx_stop(ctx) == DOCA_ERROR_IN_PROGRESS)
 		do {
 			wait_for_progress();

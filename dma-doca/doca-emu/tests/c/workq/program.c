@@ -95,7 +95,7 @@ static void arguments(void)
 	CHECK(number == DOCA_LOG_LEVEL_DEBUG);
 	OK(doca_argp_destroy());
 
-	/* The callback's code comes back, and mistakes are named on standard error. */
+	/* The call returns the callback's code, and prints mistakes on standard error. */
 	OK(doca_argp_init("program", &words));
 	param("n", "number", DOCA_ARGP_TYPE_INT, on_number);
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_start(3, bad));
@@ -112,7 +112,7 @@ int main(void)
 	ssize_t len;
 
 #if DOCA_VER_MAJOR < 2
-	/* There is a backend from the start. */
+	/* A backend exists from the start. */
 	FILE *first = tmpfile();
 
 	CHECK(first != NULL);
@@ -121,7 +121,7 @@ int main(void)
 	DOCA_LOG_WARN("to the %s", "first");
 	CHECK(ftell(first) > 20);
 #else
-	/* Nobody hears it. */
+	/* No backend shows this message. */
 	DOCA_LOG_CRIT("to none");
 #endif
 	CHECK(doca_log_global_level_get() == DOCA_LOG_LEVEL_INFO);
@@ -145,7 +145,7 @@ int main(void)
 	DOCA_LOG_WARN("too much");
 	CHECK(lines == 3);
 
-	/* At most so many in a time, and any number again after it. */
+	/* A bucket limits the messages in an interval. After the interval, further messages are shown. */
 	doca_log_set_bucket_time(UINT16_MAX);
 	doca_log_set_quantity(4);
 	CHECK(doca_log_get_bucket_time() == UINT16_MAX && doca_log_get_quantity() == 4);

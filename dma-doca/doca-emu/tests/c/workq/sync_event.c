@@ -21,7 +21,7 @@ static struct doca_job base(enum doca_sync_event_job_types type, struct doca_ctx
 	return job;
 }
 
-/* The end of the next job, which must be of that type. */
+/* Returns the result of the next ended job, which must have this type. */
 static doca_error_t next(struct doca_workq *workq, enum doca_sync_event_job_types type)
 {
 	struct doca_event event;
@@ -96,7 +96,7 @@ int main(void)
 	OK(doca_sync_event_get(event, &number));
 	CHECK(number == 7);
 
-	/* One wait whose condition holds ends, and one goes on. */
+	/* The wait whose condition holds ends. The other one goes on. */
 	OK(doca_workq_submit(workq, &wait.base));
 	wait.value = 8;
 	OK(doca_workq_submit(workq, &wait.base));
@@ -107,7 +107,7 @@ int main(void)
 	IS(DOCA_ERROR_NOT_PERMITTED, doca_ctx_stop(ctx));
 	IS(DOCA_ERROR_IN_USE, doca_sync_event_destroy(event));
 
-	/* The other side ends it, while this one sleeps. */
+	/* The other side fulfils the condition while this side sleeps. */
 	OK(doca_sync_event_export_to_dpu(event, host, &desc, &len));
 	CHECK(len > 0 && len <= 150);
 	remote = imported(dpu, desc, len);
@@ -140,7 +140,7 @@ int main(void)
 	IS(DOCA_ERROR_INVALID_VALUE, doca_workq_submit(workq, &get.base));
 	IS(DOCA_ERROR_AGAIN, next(workq, DOCA_SYNC_EVENT_JOB_GET));
 
-	/* A wait for an event whose maker destroys it. */
+	/* A wait for an imported event that its exporter destroys. */
 	waiting = imported(dpu, desc, len);
 	far = doca_sync_event_as_ctx(waiting);
 	OK(doca_ctx_start(far));
