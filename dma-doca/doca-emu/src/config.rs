@@ -230,7 +230,8 @@ fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
 fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     let whole = crate::config::whole_address(&text);
-    whole.ok_or_else(|| D::Error::custom(format!("`{text}` is not a PCI address; write it as `0000:03:00.0`")))
+    whole
+        .ok_or_else(|| D::Error::custom(format!("`{text}` is not a PCI address; write it as `0000:03:00.0`")))
 }
 
 fn mac<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[u8; 6]>, D::Error> {
