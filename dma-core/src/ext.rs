@@ -1,4 +1,4 @@
-//! [`DmaEngineExt`]: the methods that users call on an engine.
+//! [`DmaEngineExt`]: the methods that programs call on an engine.
 
 use crate::memory;
 use crate::memory::region::{Range, Region};
@@ -7,8 +7,8 @@ use crate::{
     MemoryRequest, Place, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
-/// The methods that users call on a [`DmaEngine`]. Every engine and trait object has them, and no engine can
-/// override them.
+/// The methods that programs call on a [`DmaEngine`]. Every engine and trait object has these methods, and no
+/// engine can override them.
 pub trait DmaEngineExt: DmaEngine {
     /// Allocates `len` zeroed bytes of host memory that the device can reach. May block while the system maps
     /// and pins them.
@@ -20,24 +20,24 @@ pub trait DmaEngineExt: DmaEngine {
         self.allocate_with(&MemoryRequest::new(len))
     }
 
-    /// Allocates host memory as `request` says. May block while the system maps and pins it.
+    /// Allocates host memory for `request`. May block while the system maps and pins it.
     ///
-    /// For a NUMA [node](MemoryRequest::node), registers [`PageMemory`](crate::PageMemory) of that node. If
-    /// peers may import the memory, the engine allocates it; during that call, the thread's memory policy
-    /// takes pages from the node.
+    /// For a NUMA [node](MemoryRequest::node), this registers [`PageMemory`](crate::PageMemory) on that node.
+    /// Exception: exportable memory is allocated by the engine. During that call, the thread's memory policy
+    /// makes the kernel take pages from the node.
     ///
     /// # Errors
     ///
-    /// See [`allocate`](Self::allocate); also `InvalidArgument` for another [place](Place) than the host. For
-    /// a node: `NotFound` if it does not exist, `OutOfMemory` if it has too little memory, `InvalidArgument`
-    /// if the process may not use its memory, `PermissionDenied` if a sandbox forbids memory policies, and
-    /// `Unsupported` without [`Capabilities::REGISTER`].
+    /// The errors of [`allocate`](Self::allocate), and `InvalidArgument` for a [place](Place) other than the
+    /// host. For a node: `NotFound` if the node does not exist, `OutOfMemory` if it has too little memory,
+    /// `InvalidArgument` if the process may not use its memory, `PermissionDenied` if a sandbox forbids
+    /// memory policies, and `Unsupported` without [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
         let fail = |e: Error| e.with_operation("allocate").with_backend(self.info().backend);
         if request.place != Place::Host {
             return Err(fail(
                 Error::new(ErrorKind::InvalidArgument, format!("{} memory as a buffer", request.place))
-                    .with_hint("use `allocate_window`, and move the bytes by DMA"),
+                    .with_hint("use `allocate_window`, and access the memory by DMA"),
             ));
         }
         let range = memory::allocate(self, request)?;
@@ -50,8 +50,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(BufferMut(range))
     }
 
-    /// Allocates memory that is accessed by DMA and by copying in and out only: host memory to export, or
-    /// memory of the device ([`MemoryRequest::with_place`]).
+    /// Allocates memory as a window: host memory to export, or device memory ([`MemoryRequest::with_place`]).
+    /// A window's bytes are accessed only by DMA and by copying, and never borrowed.
     ///
     /// # Errors
     ///
@@ -81,8 +81,9 @@ pub trait DmaEngineExt: DmaEngine {
         self.allocate_window(&MemoryRequest::new(len).with_place(Place::Device))
     }
 
-    /// Registers existing memory ([`HostMemory::from_owner`]): a `Vec<u8>`, a `Box<[u8]>`, a mapping.
-    /// [`Region::deregister`] returns it. Never copies; may block while the system pins the memory.
+    /// Registers existing memory, such as a `Vec<u8>`, a `Box<[u8]>` or a mapping
+    /// ([`HostMemory::from_owner`]). [`Region::deregister`] returns the memory. Never copies. May block while
+    /// the system pins the memory.
     ///
     /// # Errors
     ///
@@ -96,16 +97,16 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// See [`DmaEngine::register_raw`]; also `InvalidArgument` for no rights, and for memory that is
-    /// read-only or [shared](HostMemory::from_shared); the memory is dropped.
+    /// The errors of [`DmaEngine::register_raw`], and `InvalidArgument` if `request` has no rights, or if the
+    /// memory is read-only or [shared](HostMemory::from_shared). The memory is dropped.
     fn register_with(&self, memory: HostMemory, request: &MemoryRequest) -> Result<BufferMut> {
         memory::register_buffer(self, memory, request)
     }
 
     /// Registers existing memory as a window, with the rights of `request` (its length and alignment are
-    /// ignored). It is the way to register memory that others access
-    /// ([`HostMemory::from_shared`]). If the request allows no writing, the bytes are read-only: neither the
-    /// device nor [`Window::write_at`] writes them. Never copies; may block while the system pins the memory.
+    /// ignored). Use this for memory that other code accesses at the same time ([`HostMemory::from_shared`]).
+    /// If `request` does not grant writing, the bytes are read-only: neither the device nor
+    /// [`Window::write_at`] writes them. Never copies. May block while the system pins the memory.
     ///
     /// ```
     /// # use dma_core::{DmaEngineExt, HostMemory, MemoryRequest};
@@ -114,21 +115,21 @@ pub trait DmaEngineExt: DmaEngine {
     /// // SAFETY: the caller's array of `len` bytes stays mapped until `deregister` has succeeded.
     /// let memory = unsafe { HostMemory::from_shared(array, len, ()) };
     /// let window = engine.register_window(memory, &MemoryRequest::new(0))?;
-    /// // Copy from and to the window, or slices of it.
-    /// window.deregister().map_err(|(_, e)| e)?;
+    /// // Copy from and to the window, or slices of the window. window.deregister().map_err(|(_, e)| e)?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// See [`DmaEngine::register_raw`]; also `InvalidArgument` for no rights; the memory is dropped.
+    /// The errors of [`DmaEngine::register_raw`], and `InvalidArgument` if `request` has no rights. The
+    /// memory is dropped.
     fn register_window(&self, memory: HostMemory, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(memory::register_window(self, memory, request)?))
     }
 
-    /// Registers read-only memory: [`bytes::Bytes`], `Arc<[u8]>`, a mapping without the right to write. The
-    /// buffer can only be a source. Clones of `owner` may be read at the same time. [`Buffer::into_owner`]
-    /// returns the owner. Never copies; may block while the system pins it.
+    /// Registers read-only memory, such as [`bytes::Bytes`], `Arc<[u8]>` or a mapping without the right to
+    /// write. The buffer can only be a source. Clones of `owner` may be read at the same time.
+    /// [`Buffer::into_owner`] returns the owner. Never copies. May block while the system pins the memory.
     ///
     /// ```
     /// # use dma_core::{Buffer, DmaEngineExt};
@@ -154,15 +155,15 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// See [`DmaEngine::register_raw`]; also `InvalidArgument` if the device maps memory for
-    /// writing only and the system refuses that; the memory is dropped.
+    /// The errors of [`DmaEngine::register_raw`], and `InvalidArgument` if the device always maps memory for
+    /// writing and the system refuses that. The memory is dropped.
     fn register_read_only_memory(&self, memory: HostMemory) -> Result<Buffer> {
         memory::register_read_only(self, memory)
     }
 
-    /// Registers device memory that others have allocated, by its address ([`DeviceMemory::from_raw`]) or by
-    /// its dma-buf ([`Window::dmabuf`], [`DeviceMemory::from_dmabuf`]). Never copies; may block.
-    /// [`Window::into_owner`] returns the owner.
+    /// Registers device memory that another library has allocated, by its address
+    /// ([`DeviceMemory::from_raw`]) or by its dma-buf ([`Window::dmabuf`], [`DeviceMemory::from_dmabuf`]).
+    /// Never copies. May block. [`Window::into_owner`] returns the owner.
     ///
     /// # Errors
     ///
@@ -176,13 +177,14 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// See [`register_device`](Self::register_device); also `InvalidArgument` for no rights.
+    /// The errors of [`register_device`](Self::register_device), and `InvalidArgument` if `request` has no
+    /// rights.
     fn register_device_with(&self, memory: DeviceMemory, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(Range::whole(memory::register_device(self, memory, request)?)))
     }
 
-    /// Imports a peer's exported memory, so that it can be a source and destination for this engine's queues.
-    /// May block for a bounded time while the peer answers.
+    /// Imports a peer's exported memory, so that operations of this engine's queues can read and write it.
+    /// May block for a bounded time while the peer responds.
     ///
     /// # Errors
     ///
@@ -207,13 +209,14 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Queue::new(raw, self.info(), options, bounce))
     }
 
-    /// Opens a queue that any number of threads and tasks can use. It has one or more device queues, each
-    /// with a thread.
+    /// Opens a queue that any number of threads and tasks can use. It has one or more lanes. Each lane is a
+    /// device queue with its own thread.
     ///
     /// # Errors
     ///
-    /// See [`DmaEngine::open_queue_raw`]; also `InvalidArgument` for no lanes, or cores that no thread may
-    /// run on; `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be started.
+    /// The errors of [`DmaEngine::open_queue_raw`]; `InvalidArgument` for 0 lanes, or for cores on which the
+    /// process may not run; `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be
+    /// started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
         options.check().map_err(|e| e.with_backend(self.info().backend))?;
         let mut lanes = Vec::new();
@@ -226,11 +229,11 @@ pub trait DmaEngineExt: DmaEngine {
 
 impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
 
-/// A raw queue, and a bounce buffer for operations that the device lacks.
+/// A raw queue, and a bounce buffer to emulate operations that the device lacks.
 type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);
 
 fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Opened> {
-    /// Length of the bounce buffer in bytes: long enough that operations need few descriptors.
+    /// Length of the bounce buffer in bytes. It is long enough that emulated operations need few descriptors.
     const BOUNCE_BUFFER_LEN: usize = 64 * 1024;
 
     let info = engine.info();
@@ -239,7 +242,7 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
         return Err(fail(
             Error::new(ErrorKind::OutOfRange, format!("a depth of {}", options.depth))
                 .with_numbers(options.depth as u64, info.limits.max_queue_depth as u64)
-                .with_hint("open a queue of at most the allowed depth, or several queues"),
+                .with_hint("open a queue with at most the allowed depth, or open several queues"),
         ));
     }
     let options = options.clone().with_depth(options.depth_on(&info.limits));
@@ -250,7 +253,7 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
     let raw = engine.open_queue_raw(&options).map_err(fail)?;
     let has = |capabilities| info.capabilities.contains(capabilities);
     let answers = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
-    // The CPU may not reach imported memory and device memory.
+    // The CPU may be unable to reach imported memory and device memory.
     let unreachable = Capabilities::IMPORT
         | Capabilities::ALLOCATE_DEVICE
         | Capabilities::REGISTER_DEVICE

@@ -1,4 +1,4 @@
-//! The contract that DMA engines implement, and the safe API on it.
+//! The contract that DMA engines implement, and the safe API on top of the contract.
 //!
 //! | layer | contents | users |
 //! |---|---|---|
@@ -8,24 +8,25 @@
 //!
 //! Design choices:
 //!
-//! - **Ownership moves with the bytes.** A buffer moves into an operation and comes back with its completion.
-//!   During the operation no reference to its bytes exists, even if handles are dropped or forgotten. If a
-//!   device never completes the operation, the memory is leaked rather than reused.
-//! - **Unique, shared, or by copy.** [`BufferMut`] is the only view of its bytes; [`Buffer`] is one of many,
-//!   read-only; [`Window`] is memory that a peer may write, and that is accessed only by copies. An
+//! - **An operation owns its buffers.** A buffer moves into an operation, and the completion returns it.
+//!   During the operation, no reference to the buffer's bytes exists, even if handles are dropped or
+//!   forgotten. If a device never completes the operation, the memory is leaked and never reused.
+//! - **Three types of memory.** A [`BufferMut`] is the only view of its bytes. A [`Buffer`] is one of many
+//!   read-only views. A [`Window`] is memory that a peer may write, so it is accessed only by copies. An
 //!   operation's source and destination must not overlap.
-//! - **Back-pressure is a value.** A full queue returns the operands. Waiting has a deadline; polling never
-//!   blocks.
-//! - **Outcomes are not errors of polling.** The [`Outcome`] of an operation is done, failed, or aborted by a
-//!   reset.
-//! - **Dispatch per batch.** One virtual call submits many descriptors, and one returns many completions.
-//! - **The library handles the device's limits.** Long copies and lists are split. Operations that the device
-//!   lacks are made from copies or by the CPU, and missing fences by waiting.
-//! - **Nothing is allocated per copy** once a queue is warm, except to keep the operands of a transfer that
-//!   is dropped early.
+//! - **Back-pressure is a return value.** A full queue returns the operands. A wait has a deadline, and
+//!   polling never blocks.
+//! - **A failed operation is not a failed poll.** A poll reports the [`Outcome`] of each operation: done,
+//!   failed, or aborted by a reset.
+//! - **Few virtual calls.** One virtual call submits many descriptors, and one virtual call returns many
+//!   completions.
+//! - **The library handles the device's limits.** It splits long copies and lists. It emulates operations
+//!   that the device lacks by copies or by the CPU, and missing fences by waiting.
+//! - **Copies do not allocate.** After the first operations, a queue allocates only to keep the operands of a
+//!   transfer that is dropped early.
 //!
-//! The engine crates (`dma-sim` and the hardware backends) implement the contract; the `dma` crate opens them
-//! by name.
+//! The engine crates (`dma-sim` and the hardware backends) implement the contract. The `dma` crate opens
+//! engines by name.
 //!
 #![doc = include_str!("../docs/compile_time_checks.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -10,16 +10,16 @@ use crate::memory::region::{Range, Region, view_methods};
 
 /// A unique, writable view of local registered memory.
 ///
-/// It is the only view of its bytes. It splits into disjoint views without copying. It moves into an
-/// operation, and the completion returns it. So no slice exists of bytes that a device may be writing.
+/// A `BufferMut` is the only view of its bytes. It can be split into disjoint views without copying. It moves
+/// into an operation, and the completion returns it. Therefore no slice of bytes exists while a device may
+/// write them.
 ///
 /// ```
 /// # fn demo(buffer: dma_core::BufferMut) {
 /// let mut head = buffer;
-/// let tail = head.split_off(16);     // no copy: two views of one region
-/// head.fill(1);                      // a slice like any other
-/// let shared = tail.freeze();        // read-only from here on, cheap to clone
-/// let bytes: bytes::Bytes = shared.into();
+/// let tail = head.split_off(16);     // two views of one region, without a copy head.fill(1);
+/// // a buffer is a slice let shared = tail.freeze();        // now read-only and cheap to clone let bytes:
+/// bytes::Bytes = shared.into();
 /// # }
 /// ```
 pub struct BufferMut(pub(crate) Range);
@@ -27,7 +27,7 @@ pub struct BufferMut(pub(crate) Range);
 view_methods!(BufferMut: split);
 
 impl BufferMut {
-    /// Makes the only view of a new region that the CPU can reach.
+    /// Makes the only view of a new region, which the CPU must be able to reach.
     pub(crate) fn sole(region: Region) -> Self {
         debug_assert!(region.is_cpu_visible());
         Self(Range::whole(region))
@@ -37,7 +37,7 @@ impl BufferMut {
     ///
     /// # Errors
     ///
-    /// `next`, unchanged, if it does not.
+    /// `next`, unchanged, if it does not begin where `self` ends.
     pub fn unsplit(&mut self, next: Self) -> Result<(), Self> {
         if self.0.touches(&next.0) {
             self.0.len += next.0.len;
@@ -60,18 +60,18 @@ impl BufferMut {
     }
 }
 
-/// Defines `into_owner` of both kinds of buffer.
+/// Defines `into_owner` for both buffer types.
 macro_rules! into_owner {
     ($view:ident) => {
         impl $view {
-            /// Deregisters the region and returns the owner of its memory, if the owner is an `M` and this is
-            /// the last view of the region. The view may be a part of the region. May block while the system
-            /// unpins it.
+            /// Deregisters the region and returns the owner of its memory, if the owner's type is `M` and
+            /// this is the last view of the region. The view may be a part of the region. May block while the
+            /// system unpins the memory.
             ///
             /// # Errors
             ///
-            /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region, the
-            /// owner is of another type, or the memory belongs to the engine or to a pool.
+            /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region, if
+            /// the owner is of another type, or if the memory belongs to the engine or to a pool.
             pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
                 let Range { region, addr, len } = self.0;
                 region.into_owner().map_err(|region| Self(Range { region, addr, len }))
@@ -86,16 +86,17 @@ impl Deref for BufferMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies in a CPU-visible region that it keeps alive, whose bytes are initialized,
-        // and this is the only view of them: a transfer that writes them would own it.
+        // SAFETY: the range keeps its region alive. The CPU can reach the region, and its bytes are
+        // initialized. This is the only view of them, so no transfer writes them: the transfer would own this
+        // view.
         unsafe { std::slice::from_raw_parts(self.0.addr.as_ptr(), self.0.len) }
     }
 }
 
 impl DerefMut for BufferMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the range lies in a CPU-visible region that it keeps alive, whose bytes are initialized.
-        // This is the only view of them, and it is borrowed exclusively.
+        // SAFETY: the range keeps its region alive. The CPU can reach the region, and its bytes are
+        // initialized. This is the only view of them, and `&mut self` borrows it exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.0.addr.as_ptr(), self.0.len) }
     }
 }
@@ -112,9 +113,10 @@ impl AsMut<[u8]> for BufferMut {
     }
 }
 
-/// A shared, read-only view of local registered memory. Cloning and slicing copy nothing.
+/// A shared, read-only view of local registered memory. Cloning and slicing do not copy bytes.
 ///
-/// It can be the source of any number of operations at once, and becomes a [`bytes::Bytes`] without a copy.
+/// A `Buffer` can be the source of several operations at the same time. It can be converted into a
+/// [`bytes::Bytes`] without a copy.
 #[derive(Clone)]
 pub struct Buffer(pub(crate) Range);
 
@@ -137,7 +139,7 @@ impl Buffer {
     }
 
     /// Returns true for memory that was registered by
-    /// [`register_read_only`](crate::DmaEngineExt::register_read_only). It never becomes writable.
+    /// [`register_read_only`](crate::DmaEngineExt::register_read_only). Such memory never becomes writable.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.0.region.is_read_only()
@@ -148,8 +150,8 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies in a CPU-visible region that it keeps alive, whose bytes are initialized;
-        // all views of them are read-only, so no operation can have them as its destination.
+        // SAFETY: the range keeps its region alive. The CPU can reach the region, and its bytes are
+        // initialized. All views of them are read-only, so no operation writes them.
         unsafe { std::slice::from_raw_parts(self.0.addr.as_ptr(), self.0.len) }
     }
 }

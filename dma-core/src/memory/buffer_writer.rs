@@ -1,4 +1,4 @@
-//! [`BufferWriter`]: a buffer that is filled from its beginning.
+//! [`BufferWriter`]: writes into a buffer, from its beginning.
 #![expect(unsafe_code, reason = "implements `BufMut`")]
 
 use std::fmt;
@@ -9,8 +9,9 @@ use bytes::buf::UninitSlice;
 
 use crate::BufferMut;
 
-/// A [`BufferMut`] that is filled from its beginning, by [`std::io::Write`] or [`bytes::BufMut`]. Made by
-/// [`BufferMut::writer`]. To read a buffer, use `&buffer[..]`, or [`std::io::Cursor`] around it.
+/// A writer that fills a [`BufferMut`] from its beginning, by [`std::io::Write`] or [`bytes::BufMut`].
+/// [`BufferMut::writer`] makes it. To read a buffer, use `&buffer[..]`, or a [`std::io::Cursor`] of the
+/// buffer.
 ///
 /// ```
 /// use bytes::BufMut;
@@ -38,7 +39,8 @@ impl BufferWriter {
         &self.buffer[..self.filled]
     }
 
-    /// Returns the written part and the rest, without copying. [`BufferMut::unsplit`] joins them again.
+    /// Returns the written part and the remaining part, without copying. [`BufferMut::unsplit`] joins both
+    /// parts again.
     #[must_use]
     pub fn into_parts(self) -> (BufferMut, BufferMut) {
         let mut filled = self.buffer;
@@ -48,7 +50,7 @@ impl BufferWriter {
 }
 
 impl Write for BufferWriter {
-    /// Writes the part of `bytes` that fits, and returns its length; 0 if the buffer is full.
+    /// Writes the part of `bytes` that fits, and returns the part's length; 0 if the buffer is full.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = &mut self.buffer[self.filled..];
         let n = bytes.len().min(room.len());
@@ -62,8 +64,8 @@ impl Write for BufferWriter {
     }
 }
 
-// SAFETY: `chunk_mut` returns the whole room that `remaining_mut` counts, at a fixed address, and
-// `advance_mut` does not go beyond it.
+// SAFETY: `chunk_mut` returns all `remaining_mut` bytes at a fixed address, and `advance_mut` panics if it
+// would go beyond them.
 unsafe impl BufMut for BufferWriter {
     fn remaining_mut(&self) -> usize {
         self.buffer.len() - self.filled
@@ -124,7 +126,7 @@ mod tests {
     fn no_more_is_put_than_fits() {
         let engine = ReferenceEngine::new(ReferenceOptions::default());
         let mut writer = engine.allocate(8).unwrap().writer();
-        // SAFETY: the bytes are initialized; the call panics because there is too little room.
+        // SAFETY: all bytes of a buffer are initialized. The call panics, because fewer bytes remain.
         unsafe { writer.advance_mut(9) };
     }
 }

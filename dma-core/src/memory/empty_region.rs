@@ -1,4 +1,4 @@
-//! [`NoBytes`]: memory of 0 bytes, which is valid everywhere, so that callers need no special case.
+//! [`NoBytes`]: memory of 0 bytes. All operations accept it, so callers need no special case.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::ptr::NonNull;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::region::{Region, Registered};
 use crate::{Access, DeviceAddr, EngineId, RawExport, RawRegion, RegionInfo, RegionKey, Result};
 
-/// A region of 0 bytes. The engine is not involved: no descriptor names the region, because operations of 0
-/// bytes complete without the device.
+/// A region of 0 bytes. The engine does not know this region. Operations of 0 bytes complete without the
+/// device, so the region is in no descriptor.
 #[derive(Debug)]
 struct NoBytes(RegionInfo);
 
@@ -31,7 +31,7 @@ pub(super) fn region(
     Region::new(Box::new(NoBytes(info)), memory, backend)
 }
 
-// SAFETY: nothing changes, and the key is new. Every address is valid for 0 bytes.
+// SAFETY: `info` never changes, and no other region has the key. Every address is valid for 0 bytes.
 unsafe impl RawRegion for NoBytes {
     fn info(&self) -> &RegionInfo {
         &self.0
@@ -42,7 +42,7 @@ unsafe impl RawRegion for NoBytes {
     }
 }
 
-/// The export of 0 bytes. A peer imports it without an engine, so revoking it does nothing.
+/// An export of 0 bytes. A peer imports it without calling an engine, so revoking has no effect.
 #[derive(Debug)]
 pub(super) struct NothingGranted;
 

@@ -1,51 +1,51 @@
-//! Checks that the system has the memory for an allocation.
-#![expect(unsafe_code, reason = "maps memory, and unmaps it")]
+//! Checks that the system has enough memory for an allocation.
+#![expect(unsafe_code, reason = "maps and unmaps memory")]
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Additional headroom in bytes, for smaller allocations and to start a thread.
+/// Additional headroom in bytes, for smaller allocations and for the start of a thread.
 const SMALL: usize = 1 << 20;
 /// Stack size, in bytes, of a thread that the standard library starts.
 const STACK: usize = 2 << 20;
 
-/// Fails if the system cannot provide `bytes` of memory and 1 MiB more. An engine calls it before it opens a
-/// queue, because Rust's collections end the process when memory is short.
+/// Checks that the system can provide `bytes` plus 1 MiB of memory. An engine calls this before it opens a
+/// queue, because Rust's collections end the process when an allocation fails.
 ///
-/// Reserves nothing: other threads may allocate the memory in the meantime.
+/// The memory is not reserved: other threads may allocate it after the check.
 ///
 /// # Errors
 ///
-/// `OutOfMemory`.
+/// `OutOfMemory` if the system cannot provide the memory.
 pub fn check_headroom(bytes: usize) -> Result<()> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     let len = bytes.saturating_add(SMALL);
     let out_of_memory = |_| {
-        Error::new(ErrorKind::OutOfMemory, format!("the system has no {len} bytes more")).with_hint(
+        Error::new(ErrorKind::OutOfMemory, format!("the system cannot provide {len} more bytes")).with_hint(
             "free some memory, raise the limit of the address space, or open fewer or shallower queues",
         )
     };
-    // The probe bypasses the allocator, because allocators adapt to the sizes of requests.
-    // SAFETY: the kernel chooses an unused place for the new mapping.
+    // The probe maps memory directly, because large requests change the behaviour of allocators. SAFETY: the
+    // kernel chooses unused addresses for the new mapping.
     let probe = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.map_err(out_of_memory)?;
-    // SAFETY: this function has just made the mapping, and nothing else refers to it.
+    // SAFETY: this function has just made the mapping, and no pointer to it exists elsewhere.
     unsafe { munmap(probe, len) }.map_err(out_of_memory)
 }
 
-/// Starts a thread, or fails if the system lacks the resources.
+/// Starts a thread. Returns an error if the system lacks the resources.
 ///
 /// # Errors
 ///
-/// `OutOfMemory`; `OutOfResources` if the system starts no more threads.
+/// `OutOfMemory`; `OutOfResources` if the system cannot start another thread.
 pub fn spawn_thread(
     name: String,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<std::thread::JoinHandle<()>> {
-    // If a thread runs out of memory while it starts, the process aborts, so check first.
+    // The process aborts if a starting thread cannot allocate memory, so check this first.
     check_headroom(STACK)?;
     std::thread::Builder::new().name(name).spawn(body).map_err(|e| {
-        Error::new(ErrorKind::OutOfResources, format!("the system starts no thread: {e}"))
-            .with_hint("raise the limits of threads and of the address space")
+        Error::new(ErrorKind::OutOfResources, format!("the system cannot start another thread: {e}"))
+            .with_hint("raise the limits on threads and on address space")
     })
 }

@@ -1,4 +1,4 @@
-//! [`Location`]: the address space and address of a region's bytes, to detect whether two ranges overlap.
+//! [`Location`]: the address space and the address of a region's bytes, to detect whether two ranges overlap.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,20 +7,21 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::{DeviceAddr, ExportDescriptor};
 
-/// The address space of a region's bytes, and the offset from an address in descriptors to one in that space.
+/// The address space of a region's bytes, and the offset that converts an address in descriptors to an
+/// address in that space.
 ///
-/// An address alone does not show whether two ranges overlap. Some devices name a peer's memory by its
-/// address in the peer, where this process may have other memory. And an import of this process's own memory
-/// may have an address that differs from that of the memory. Once the export is gone, that import no longer
-/// reaches the memory, whose addresses other memory may have then.
+/// Addresses alone do not tell whether two ranges overlap. In descriptors of some devices, imported memory
+/// has its address in the peer. This process may have other memory at the same address. If this process
+/// imports its own export, the import may have another address than the memory. After the export is revoked,
+/// the import no longer reaches the memory, and other memory may be at these addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
     /// 0 for this process's memory; otherwise [`number_of`] the export.
     space: u64,
-    /// The offset that, added to an address in descriptors, gives the address in the space.
+    /// The sum of this offset and an address in descriptors is the address in the space.
     shift: u64,
-    /// The export of this process that was imported. While the export exists, the import has the
-    /// same bytes.
+    /// The export of this process that was imported, if any. While the export exists, the import contains the
+    /// exported bytes.
     own: Option<Arc<Listed>>,
 }
 
@@ -32,7 +33,7 @@ static EXPORTS: LazyLock<Mutex<HashMap<u64, Arc<Listed>>>> = LazyLock::new(Mutex
 struct Listed {
     space: u64,
     start: u64,
-    /// The number of exports with the same blob that exist.
+    /// Number of existing exports with the same blob.
     count: AtomicUsize,
 }
 
@@ -40,26 +41,27 @@ fn exports() -> MutexGuard<'static, HashMap<u64, Arc<Listed>>> {
     EXPORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of an export, which is not 0. Two exports have the same number with a probability of
-/// 2^-63.
+/// Returns the number of an export, which is a hash and not 0. Two exports have the same number with a
+/// probability of 2^-63.
 fn number_of(descriptor: &ExportDescriptor) -> u64 {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     HASHER.hash_one((descriptor.backend(), descriptor.native())) | 1
 }
 
 impl Location {
-    /// Memory of this process, or of a device whose addresses differ from those of this process.
+    /// The location of this process's memory, and of device memory, whose addresses differ from all addresses
+    /// of this process's memory.
     pub(crate) const HERE: Self = Self { space: 0, shift: 0, own: None };
 
     /// Returns the location of imported memory whose first byte is at `addr` in descriptors. If this process
-    /// has exported the memory, it is that of the exported bytes, as long as the export exists.
+    /// has exported the memory, and as long as the export exists, this is the location of the exported bytes.
     pub(crate) fn of_import(descriptor: &ExportDescriptor, addr: DeviceAddr) -> Self {
         let number = number_of(descriptor);
         let own = exports().get(&number).cloned();
         Self { space: number, shift: 0_u64.wrapping_sub(addr.0), own }
     }
 
-    /// Returns the address space, and the address of a byte in it.
+    /// Returns the address space and the byte's address in that space.
     #[inline]
     pub(crate) fn of(&self, addr: DeviceAddr) -> (u64, u64) {
         let address = addr.0.wrapping_add(self.shift);
@@ -72,12 +74,12 @@ impl Location {
     }
 }
 
-/// An entry in the list of this process's exports, which exists as long as this value.
+/// An entry in the list of this process's exports. Dropping this value removes the entry.
 #[derive(Debug)]
 pub(crate) struct ListedExport(u64);
 
 impl ListedExport {
-    /// Lists an export whose first byte has this [address](Location::of).
+    /// Adds an export whose first byte has this [address](Location::of).
     pub(crate) fn new(descriptor: &ExportDescriptor, (space, start): (u64, u64)) -> Self {
         let number = number_of(descriptor);
         let listed = || Arc::new(Listed { space, start, count: AtomicUsize::new(0) });
@@ -112,12 +114,19 @@ mod tests {
             Location::of_import(descriptor, DeviceAddr(addr)).of(DeviceAddr(addr + 7))
         };
         let listed = ListedExport::new(&own, Location::HERE.of(DeviceAddr(5000)));
-        assert_eq!(at(&own, 80), (0, 5007), "whatever address the import has");
+        assert_eq!(
+            at(&own, 80),
+            (0, 5007),
+            "an import has the location of the export, whatever its address is"
+        );
         let (space, offset) = at(&peers, 5000);
-        assert!(space != 0 && offset == 7, "the peer's address is not one of this process");
-        assert_eq!(at(&peers, 80), (space, 7), "two imports of one export");
+        assert!(
+            space != 0 && offset == 7,
+            "a peer's address is in another address space than this process's memory"
+        );
+        assert_eq!(at(&peers, 80), (space, 7), "two imports of one export have the same location");
         assert_ne!(at(&descriptor(b"another"), 5000).0, space);
-        // The entry stays as long as one of the two exports exists.
+        // The entry is kept as long as one of the two exports exists.
         let again = ListedExport::new(&own, Location::HERE.of(DeviceAddr(5000)));
         drop(listed);
         assert_eq!(at(&own, 80), (0, 5007));
@@ -125,6 +134,10 @@ mod tests {
         assert_eq!(import.of(DeviceAddr(87)), (0, 5007));
         drop(again);
         assert_ne!(at(&own, 80).0, 0);
-        assert_ne!(import.of(DeviceAddr(87)).0, 0, "other memory may have the addresses now");
+        assert_ne!(
+            import.of(DeviceAddr(87)).0,
+            0,
+            "an import of a revoked export does not have the location of this process's memory"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Operands of operations: one view, or several for scatter-gather.
+//! Operands of operations: one view, or several views for scatter-gather.
 
 use crate::memory::region::Range;
 use crate::{Buffer, BufferMut, Window};
@@ -18,11 +18,11 @@ pub(crate) mod sealed {
         #[expect(private_interfaces, reason = "the trait is sealed: no other crate can name or call this")]
         fn each(&self, f: &mut dyn FnMut(&Range));
 
-        /// The only view, if [`SINGLE`](Self::SINGLE).
+        /// Returns the only view. Called only if [`SINGLE`](Self::SINGLE).
         #[expect(private_interfaces, reason = "the trait is sealed: no other crate can name or call this")]
         fn single(&self) -> &Range;
 
-        /// Returns whether it is known that the operand names no byte twice, and that no other operand
+        /// Returns true if it is certain that no byte is in the operand twice, and that no other operand
         /// overlaps it.
         fn is_disjoint(&self) -> bool {
             Self::UNIQUE
@@ -46,24 +46,25 @@ use sealed::{Operand, View};
 pub(crate) struct RowList {
     /// Offsets in the view and lengths, in bytes.
     pub(crate) rows: Vec<(usize, usize)>,
-    /// Sum of the lengths. It saturates, because rows may repeat and exceed the size of memory.
+    /// Sum of the lengths. The sum saturates, because repeated rows may exceed the size of the address space.
     pub(crate) len: usize,
     /// Length of the longest row.
     pub(crate) longest: usize,
-    /// True if no row begins before the end of an earlier one.
+    /// True if no row begins before the end of an earlier row.
     pub(crate) is_ascending: bool,
 }
 
 impl RowList {
-    /// Returns whether no two rows share a byte. False if it is not known: with more than 512 rows that do
-    /// not ascend, or with empty rows inside others.
+    /// Returns true if it is certain that no two rows share a byte. Returns false if it is uncertain: with
+    /// more than 512 rows that are not ascending, or with empty rows inside other rows.
     pub(crate) fn is_disjoint(&self) -> bool {
         self.is_ascending || self.is_disjoint_when_sorted()
     }
 
     fn is_disjoint_when_sorted(&self) -> bool {
         const INDEX_BITS: u32 = 9;
-        // On the stack, because rows are checked at each submission, which does not allocate.
+        // An array on the stack, because rows are checked at each submission, and submissions do not
+        // allocate.
         let mut keys = [0_u64; 1 << INDEX_BITS];
         let Some(keys) = keys.get_mut(..self.rows.len()) else { return false };
         for ((key, index), row) in keys.iter_mut().zip(0_u64..).zip(&self.rows) {
@@ -82,24 +83,26 @@ impl RowList {
     }
 }
 
-/// Memory that an operation can read: [`BufferMut`], [`Buffer`], [`Window`]; for a gather, a `Vec`, boxed
-/// slice, array or tuple of up to eight of those, which are read in order, or [`Rows`](crate::Rows) of one.
+/// Memory that an operation can read: a [`BufferMut`], [`Buffer`] or [`Window`]. For a gather: a `Vec`, boxed
+/// slice, array or tuple of up to eight of these views, which are read in order, or [`Rows`](crate::Rows) of
+/// one view.
 ///
-/// It moves into the operation, and the completion returns it.
+/// The memory moves into the operation, and the completion returns it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not memory that a device can read",
+    message = "`{Self}` is not memory that an operation can read",
     label = "not registered memory",
     note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
     note = "a borrowed slice may be freed while the device reads it: copy it into a `BufferMut`"
 )]
 pub trait Source: Operand {}
 
-/// Memory that an operation can write: [`BufferMut`], [`Window`]; for a scatter, a `Vec`, boxed slice, array
-/// or tuple of up to eight of those, which are written in order, or [`Rows`](crate::Rows) of one.
+/// Memory that an operation can write: a [`BufferMut`] or [`Window`]. For a scatter: a `Vec`, boxed slice,
+/// array or tuple of up to eight of these views, which are written in order, or [`Rows`](crate::Rows) of one
+/// view.
 ///
-/// It moves into the operation, and the completion returns it.
+/// The memory moves into the operation, and the completion returns it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not memory that a device can write",
+    message = "`{Self}` is not memory that an operation can write",
     label = "not registered writable memory",
     note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
     note = "a borrowed slice may be freed while the device writes it, and a `Buffer` is shared: `try_into_mut` makes it writable"
@@ -138,7 +141,7 @@ macro_rules! list {
                 self.iter().for_each(|part| part.each(f));
             }
             fn single(&self) -> &Range {
-                unreachable!("a list is not single")
+                unreachable!("a list is not a single view")
             }
         }
         impl<T: Source, $($generics)*> Source for $list {}
@@ -153,13 +156,13 @@ macro_rules! tuple {
         impl<$($part: Operand),+> Operand for ($($part,)+) {
             const SINGLE: bool = false;
             const UNIQUE: bool = $($part::UNIQUE &&)+ true;
-            #[expect(non_snake_case, reason = "one name for the type and its value")]
+            #[expect(non_snake_case, reason = "the macro uses one name for the type and its value")]
             fn each(&self, f: &mut dyn FnMut(&Range)) {
                 let ($($part,)+) = self;
                 $($part.each(f);)+
             }
             fn single(&self) -> &Range {
-                unreachable!("a tuple is not single")
+                unreachable!("a tuple is not a single view")
             }
         }
         impl<$($part: Source),+> Source for ($($part,)+) {}

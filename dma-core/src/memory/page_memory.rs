@@ -1,4 +1,4 @@
-//! [`PageMemory`]: zeroed memory of whole pages, on a NUMA node.
+//! [`PageMemory`]: zeroed memory of whole pages, optionally on a NUMA node.
 #![expect(unsafe_code, reason = "maps memory")]
 
 use std::ptr::{self, NonNull};
@@ -10,7 +10,7 @@ use super::numa::{self, NumaNodes};
 use crate::contract::HUGE_PAGE;
 use crate::{Error, MemoryRequest, Result};
 
-/// Zeroed, private memory of whole pages. It is resident, so copies cause no page faults.
+/// Zeroed, private memory of whole pages. The pages are resident, so copies cause no page faults.
 ///
 /// To register it, pass it to [`HostMemory::from_owner`](crate::HostMemory::from_owner).
 #[derive(Debug)]
@@ -22,20 +22,20 @@ pub struct PageMemory {
     size: usize,
 }
 
-// SAFETY: this value owns the mapping, and nothing about it depends on a thread.
+// SAFETY: this value owns the mapping, and any thread may access and unmap it.
 unsafe impl Send for PageMemory {}
-// SAFETY: a shared reference gives no access to the bytes, apart from a pointer whose use is unsafe.
+// SAFETY: a shared reference only returns a pointer, and access through the pointer is unsafe.
 unsafe impl Sync for PageMemory {}
 
 impl PageMemory {
-    /// Maps memory with the length, alignment, page size and NUMA node of `request`. Ignores the rights of
-    /// `request`. Blocks while the system clears the pages.
+    /// Maps memory with the length, alignment, page size and NUMA node of `request`. Ignores its rights.
+    /// Blocks while the system clears the pages.
     ///
     /// # Errors
     ///
-    /// See [`MemoryRequest::validate_for_host`]; also `InvalidArgument` for a node whose memory the process
-    /// may not use; `NotFound` for a node that does not exist; `OutOfMemory`; `PermissionDenied` if a sandbox
-    /// forbids to choose a node.
+    /// The errors of [`MemoryRequest::validate_for_host`]; `InvalidArgument` for a node whose memory the
+    /// process may not use; `NotFound` for a node that does not exist; `OutOfMemory`; `PermissionDenied` if a
+    /// sandbox forbids memory policies.
     pub fn new(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
         match request.node {
@@ -44,7 +44,7 @@ impl PageMemory {
         }
     }
 
-    /// Maps memory as [`new`](Self::new) does, on a machine with these nodes.
+    /// Maps memory as [`new`](Self::new) does, but `nodes` describes the machine.
     pub(crate) fn on_node_of(nodes: &NumaNodes, request: &MemoryRequest) -> Result<Self> {
         let Some(node) = request.node else { return Self::map(request, |_| Ok(())) };
         nodes.check_room(node, request.len)?;
@@ -63,7 +63,7 @@ impl PageMemory {
         let size = request.len.checked_next_multiple_of(page).and_then(|size| size.checked_add(slack));
         let size = size.ok_or_else(|| request.out_of_memory())?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let start =
             unsafe { mmap_anonymous(ptr::null_mut(), size, access, MapFlags::PRIVATE) }.map_err(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| request.out_of_memory())?;
@@ -78,29 +78,30 @@ impl PageMemory {
     /// Populates the pages.
     fn populate(&self, huge: bool) -> Result<(), Errno> {
         let page = rustix::param::page_size();
-        // Alignments below a page leave the start of the mapping as it is.
+        // With an alignment below a page, `base` is the start of the mapping.
         let len = self.len.next_multiple_of(page);
         if huge {
-            // SAFETY: the advice covers this mapping only, which starts at a page, and changes no contents.
+            // SAFETY: the advice covers only this mapping, which starts at a page. It does not change the
+            // content.
             let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
-        // SAFETY: the advice covers this mapping only, and nothing else refers to the mapping yet.
+        // SAFETY: the advice covers only this mapping, to which no other pointer exists yet.
         match unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
             Ok(()) => return Ok(()),
             Err(Errno::NOMEM) => return Err(Errno::NOMEM),
-            // Linux before 5.14 does not have this advice.
+            // Linux before 5.14 does not have `MADV_POPULATE_WRITE`, so write to each page.
             Err(_) => {}
         }
         for at in (0..self.len).step_by(page) {
-            // SAFETY: the byte lies in the mapping, to which nothing else refers yet. The write is volatile
-            // because it changes no value and the compiler might remove it.
+            // SAFETY: the byte lies in the mapping, to which no other pointer exists yet. The write is
+            // volatile, because the compiler might remove a write that does not change the value.
             unsafe { self.base.as_ptr().wrapping_add(at).write_volatile(0) };
         }
         Ok(())
     }
 
-    /// Returns a pointer to the first byte, which has the requested alignment. It is valid until this value
-    /// is dropped. Meant for an owner that keeps this value and makes no reference to its bytes.
+    /// Returns a pointer to the first byte, with the requested alignment. The pointer is valid until this
+    /// value is dropped. It is for an owner that keeps this value and makes no reference to its bytes.
     #[must_use]
     pub const fn as_ptr(&self) -> NonNull<u8> {
         self.base
@@ -109,14 +110,16 @@ impl PageMemory {
 
 impl AsRef<[u8]> for PageMemory {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: mapped with this length, zeroed by the system, and written through `&mut` only.
+        // SAFETY: the memory is mapped with this length. The system zeroed it, and it is written only through
+        // `&mut`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
 
 impl AsMut<[u8]> for PageMemory {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped with this length, zeroed by the system, and borrowed exclusively.
+        // SAFETY: the memory is mapped with this length. The system zeroed it, and `&mut self` borrows it
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 }
@@ -125,6 +128,6 @@ impl Drop for PageMemory {
     fn drop(&mut self) {
         // SAFETY: `map` made the mapping, and no reference into it outlives this value.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
-        debug_assert!(unmapped.is_ok(), "this value made the mapping: {unmapped:?}");
+        debug_assert!(unmapped.is_ok(), "the mapping of this value cannot be unmapped: {unmapped:?}");
     }
 }

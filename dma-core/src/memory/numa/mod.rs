@@ -1,4 +1,4 @@
-//! NUMA nodes and cores, as Linux describes them, and the memory policies that name a node.
+//! NUMA nodes and cores, as Linux describes them, and memory policies.
 
 mod policy;
 #[cfg(all(test, not(loom)))]
@@ -21,19 +21,19 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 #[derive(Clone, Debug)]
 pub struct NumaNodes {
     dir: PathBuf,
-    /// The cores of each node, as the system lists them.
+    /// The list of each node's cores, in the system's format.
     nodes: BTreeMap<u32, String>,
 }
 
 impl NumaNodes {
-    /// Reads the nodes of this machine, which takes some tens of microseconds.
+    /// Reads the nodes of this machine. This takes some tens of microseconds.
     #[must_use]
     pub fn of_system() -> Self {
         Self::read(NODES)
     }
 
-    /// Reads a directory that is laid out as Linux's `/sys/devices/system/node`: `nodeN/cpulist`,
-    /// `nodeN/meminfo`. If it contains no node, the result is that of a kernel that reports none.
+    /// Reads a directory with the layout of Linux's `/sys/devices/system/node`: `nodeN/cpulist`,
+    /// `nodeN/meminfo`. If it contains no node, the result is node 0 with all cores and all memory.
     #[must_use]
     pub fn read(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().to_path_buf();
@@ -53,16 +53,17 @@ impl NumaNodes {
         Self { dir, nodes }
     }
 
-    /// Returns the nodes' numbers in ascending order, at least one.
+    /// Returns the numbers of the nodes in ascending order. There is at least one node.
     pub fn numbers(&self) -> impl ExactSizeIterator<Item = u32> {
         self.nodes.keys().copied()
     }
 
-    /// Returns the cores of a node as the system writes them, such as `0-3,8`; empty if it has none.
+    /// Returns the list of a node's cores in the system's format, such as `0-3,8`; an empty text if the node
+    /// has no cores.
     ///
     /// # Errors
     ///
-    /// `NotFound` for a node that does not exist. The hint names the existing ones.
+    /// `NotFound` for a node that does not exist. The hint names the existing nodes.
     pub fn core_list(&self, node: u32) -> Result<&str> {
         self.nodes.get(&node).map(String::as_str).ok_or_else(|| {
             let known: Vec<u32> = self.numbers().collect();
@@ -81,11 +82,17 @@ impl NumaNodes {
     pub fn cores(&self, node: u32) -> Result<Vec<usize>> {
         let list = self.core_list(node)?;
         if list.is_empty() {
-            return Err(Error::new(ErrorKind::NotFound, format!("NUMA node {node} has memory and no cores"))
-                .with_hint("name the cores of a node nearby"));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("NUMA node {node} has memory, but no cores"),
+            )
+            .with_hint("give the cores of another node"));
         }
         parse_cores(list).map_err(|_| {
-            Error::new(ErrorKind::Malformed, format!("the cores of NUMA node {node} are given as {list:?}"))
+            Error::new(
+                ErrorKind::Malformed,
+                format!("the system's list of the cores of NUMA node {node} cannot be parsed: {list:?}"),
+            )
         })
     }
 
@@ -93,24 +100,27 @@ impl NumaNodes {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a node that does not exist; `OutOfMemory`, with both numbers.
+    /// `NotFound` for a node that does not exist; `OutOfMemory`, with `len` and the number of available
+    /// bytes.
     pub(crate) fn check_room(&self, node: u32, len: usize) -> Result<()> {
         self.core_list(node)?;
         match self.available(node) {
-            Some(available) if len as u64 > available => {
-                Err(Error::new(ErrorKind::OutOfMemory, format!("{len} bytes on NUMA node {node}"))
-                    .with_numbers(len as u64, available)
-                    .with_hint("ask for less, name another node, or leave the node to the system"))
-            }
+            Some(available) if len as u64 > available => Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("NUMA node {node} does not have {len} bytes of free memory"),
+            )
+            .with_numbers(len as u64, available)
+            .with_hint("ask for less, name another node, or let the system choose the node")),
             _ => Ok(()),
         }
     }
 
-    /// Returns the bytes of a node that are free or reclaimable; `None` if the system does not report them.
+    /// Returns the number of a node's bytes that are free or reclaimable; `None` if the system does not
+    /// report it.
     fn available(&self, node: u32) -> Option<u64> {
         let info = std::fs::read_to_string(self.dir.join(format!("node{node}/meminfo"))).ok()?;
         let kib = |name: &str| {
-            // `Node 0 MemFree:         3307788 kB`
+            // A line is, for example, `Node 0 MemFree:         3307788 kB`.
             let value = info.lines().find_map(|line| line.split_once(name)?.1.strip_prefix(':'))?;
             value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
         };
@@ -124,7 +134,7 @@ impl NumaNodes {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for any other text, or a range of more than 65536 cores.
+/// `InvalidArgument` for any other text, and for a range of more than 65536 cores.
 pub fn parse_cores(list: &str) -> Result<Vec<usize>> {
     let read = || {
         let mut cores = Vec::new();
@@ -140,12 +150,12 @@ pub fn parse_cores(list: &str) -> Result<Vec<usize>> {
         Some(cores)
     };
     read().ok_or_else(|| {
-        Error::new(ErrorKind::InvalidArgument, format!("{list:?} is no list of cores"))
+        Error::new(ErrorKind::InvalidArgument, format!("{list:?} is not a list of cores"))
             .with_hint("write numbers and ranges, such as 0,2-3")
     })
 }
 
-/// Restricts the calling thread to these cores; an empty list changes nothing.
+/// Restricts the calling thread to these cores. An empty list does not restrict the thread.
 pub(crate) fn run_on(cores: &[usize]) -> Result<()> {
     if cores.is_empty() {
         return Ok(());
@@ -156,7 +166,7 @@ pub(crate) fn run_on(cores: &[usize]) -> Result<()> {
     sched_setaffinity(None, &set).map_err(|errno| {
         Error::new(
             ErrorKind::InvalidArgument,
-            format!("no thread of this process may run on cores {cores:?}"),
+            format!("threads of this process may not run on cores {cores:?}"),
         )
         .with_source(std::io::Error::from(errno))
         .with_hint("name cores that the machine has and the process may use: `taskset -p PID`, `nproc`")

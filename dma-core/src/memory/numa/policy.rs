@@ -1,4 +1,4 @@
-//! Linux's memory policies, used to take pages from one node.
+//! Linux's memory policies, to allocate pages on one node.
 #![expect(unsafe_code, reason = "memory policies have no safe wrapper")]
 
 use std::ptr::NonNull;
@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use super::NumaNodes;
 use crate::{Error, ErrorKind, Result};
 
-/// Makes the kernel take the pages of a mapping only from `node`, if the machine has several nodes. Pages
-/// that are already resident move. `start` is the start of a page.
+/// Makes the kernel allocate the pages of a mapping only on `node`, if the machine has several nodes. Pages
+/// that are already resident are moved. `start` must be the start of a page.
 ///
 /// # Errors
 ///
@@ -21,8 +21,8 @@ pub(crate) fn bind(nodes: &NumaNodes, node: u32, start: NonNull<u8>, len: usize)
     system::bind(node, start, len).map_err(|e| refused(node, e))
 }
 
-/// Runs `allocate` with a memory policy for the calling thread that takes pages only from `node`, if the
-/// machine has several nodes.
+/// Runs `allocate`. If the machine has several nodes, the calling thread's memory policy allocates pages only
+/// on `node` during the call.
 ///
 /// # Errors
 ///
@@ -50,11 +50,11 @@ fn refused(node: u32, e: std::io::Error) -> Error {
         ),
         Io::PermissionDenied => (
             ErrorKind::PermissionDenied,
-            "name no node, or allow mbind and set_mempolicy: a container's seccomp profile may forbid them",
+            "leave the node out, or allow mbind and set_mempolicy: a container's seccomp profile may forbid them",
         ),
-        _ => (ErrorKind::Os, "name no node"),
+        _ => (ErrorKind::Os, "leave the node out"),
     };
-    Error::new(kind, format!("the system takes no memory from NUMA node {node}"))
+    Error::new(kind, format!("the system does not allocate on NUMA node {node}"))
         .with_source(e)
         .with_hint(hint)
 }
@@ -64,7 +64,7 @@ mod system {
     use std::io::{Error, Result};
     use std::ptr::NonNull;
 
-    /// Number of nodes that a set can hold: the maximum of Linux.
+    /// Maximum number of nodes in a set: the maximum of Linux.
     const MAX_NODES: usize = 1024;
     const BITS: usize = c_ulong::BITS as usize;
 
@@ -77,13 +77,13 @@ mod system {
         Ok(set)
     }
 
-    /// `linux/mempolicy.h`: moves the pages that are resident.
+    /// From `linux/mempolicy.h`: moves the pages that are resident.
     const MPOL_MF_MOVE: std::ffi::c_uint = 1 << 1;
-    /// `linux/mempolicy.h`: asks for the policy of an address.
+    /// From `linux/mempolicy.h`: returns the policy of an address.
     #[cfg(all(test, not(loom)))]
     const MPOL_F_ADDR: std::ffi::c_uint = 1 << 1;
 
-    /// The number of bits that is passed to Linux, which uses one fewer.
+    /// The number of bits that is passed to Linux, which uses one bit fewer.
     const MAX_NODE: usize = MAX_NODES + 1;
 
     fn checked(answer: std::ffi::c_long) -> Result<()> {
@@ -92,14 +92,14 @@ mod system {
 
     pub(super) fn bind(node: u32, start: NonNull<u8>, len: usize) -> Result<()> {
         let (set, at, flags) = (only(node)?, start.as_ptr(), MPOL_MF_MOVE);
-        // SAFETY: the kernel reads the set during the call only. Moving a page to another node does not
-        // change its address or contents.
+        // SAFETY: the kernel reads the set only during the call. Moving a page to another node does not
+        // change its address or content.
         checked(unsafe {
             libc::syscall(libc::SYS_mbind, at, len, libc::MPOL_BIND, set.as_ptr(), MAX_NODE, flags)
         })
     }
 
-    /// The previous memory policy of the calling thread, which dropping this value restores.
+    /// The previous memory policy of the calling thread. Dropping this value restores it.
     pub(super) struct Policy {
         mode: c_int,
         set: NodeSet,
@@ -109,8 +109,8 @@ mod system {
         pub(super) fn set(node: u32) -> Result<Self> {
             let mut before = Self { mode: 0, set: NodeSet::default() };
             let (mode, set) = (&raw mut before.mode, before.set.as_mut_ptr());
-            // SAFETY: the kernel writes a mode and a set of the given number of bits, and both variables are
-            // that large.
+            // SAFETY: the kernel writes a mode and a set of `MAX_NODE` bits at most, and both variables are
+            // large enough.
             checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, set, MAX_NODE, 0, 0) })?;
             set_policy(libc::MPOL_BIND, &only(node)?)?;
             Ok(before)
@@ -125,19 +125,19 @@ mod system {
     }
 
     fn set_policy(mode: c_int, set: &NodeSet) -> Result<()> {
-        // SAFETY: the kernel reads the set during the call only.
+        // SAFETY: the kernel reads the set only during the call.
         checked(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, set.as_ptr(), MAX_NODE) })
     }
 
-    /// Returns the memory policy of an address, or of the calling thread, and the first 64 nodes that it
-    /// names.
+    /// Returns the memory policy of an address, or of the calling thread, and the first 64 nodes of the
+    /// policy.
     #[cfg(all(test, not(loom)))]
     pub(in crate::memory::numa) fn policy_of(start: Option<NonNull<u8>>) -> Result<(c_int, c_ulong)> {
         let (mut mode, mut set) = (0, NodeSet::default());
         let to = set.as_mut_ptr();
         let (at, flags) = start.map_or((std::ptr::null_mut(), 0), |start| (start.as_ptr(), MPOL_F_ADDR));
-        // SAFETY: the kernel writes a mode and a set of the given number of bits, and both variables are that
-        // large.
+        // SAFETY: the kernel writes a mode and a set of `MAX_NODE` bits at most, and both variables are large
+        // enough.
         checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, to, MAX_NODE, at, flags) })?;
         Ok((mode, set[0]))
     }

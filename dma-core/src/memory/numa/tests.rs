@@ -2,7 +2,7 @@ use super::policy::policy_of;
 use super::*;
 use crate::{MemoryRequest, PageMemory};
 
-/// Makes a directory like Linux's. Each node has a number, a list of cores and a text about its memory.
+/// Makes a directory with Linux's layout. Each node has a number, a list of cores and its free memory in KiB.
 fn tree(nodes: &[(u32, &str, u64)]) -> (tempfile::TempDir, NumaNodes) {
     let dir = tempfile::tempdir().expect("a directory");
     for (node, list, kib) in nodes {
@@ -48,7 +48,7 @@ fn a_kernel_without_nodes_has_one_with_everything() {
     assert_eq!(nodes.numbers().collect::<Vec<_>>(), [0]);
     assert!(!nodes.cores(0).expect("cores").is_empty());
     let request = MemoryRequest::new(5000).with_node(Some(0));
-    PageMemory::on_node_of(&nodes, &request).expect("all memory is available");
+    PageMemory::on_node_of(&nodes, &request).expect("node 0 has all memory");
     let error = PageMemory::on_node_of(&nodes, &request.with_node(Some(1))).expect_err("none");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
@@ -74,11 +74,11 @@ fn a_node_that_cannot_give_memory_is_an_error_with_a_remedy() {
     };
     assert_eq!(error(2, 1).kind(), ErrorKind::NotFound);
     assert!(error(2, 1).hint().contains("[0, 1023, 5000]"));
-    // Free memory and the page cache count.
+    // Free memory and the page cache are available.
     let too_much = error(0, (4000 << 10) + 1);
     assert_eq!((too_much.requested(), too_much.limit()), (Some((4000 << 10) + 1), Some(4000 << 10)));
     assert_eq!(too_much.kind(), ErrorKind::OutOfMemory, "{too_much}");
-    // The test invents these nodes; the system does not have them.
+    // These nodes exist only in the test's directory, not in the system.
     for node in [1023, 5000] {
         let error = error(node, 1);
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The number of forks between the program's start and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Identifies a process among those that were forked from it. A check costs one load, whereas `getpid` is a
-/// system call.
+/// Distinguishes a process from its forked children. The check costs one load, whereas `getpid` is a system
+/// call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Generation(u32);
 
@@ -19,8 +19,8 @@ impl Generation {
             FORKS.fetch_add(1, Ordering::Relaxed);
         }
         WATCH.call_once(|| {
-            // SAFETY: the handler only adds to an atomic, which POSIX permits in a child. (If the
-            // registration fails for lack of memory, forks are not detected.)
+            // SAFETY: the handler only increments an atomic, which POSIX permits in a child. If the
+            // registration fails because memory is exhausted, forks are not detected.
             _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         });
         Self(FORKS.load(Ordering::Relaxed))

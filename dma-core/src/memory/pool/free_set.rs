@@ -1,10 +1,11 @@
-//! [`FreeSet`]: the free blocks of one size, and the tasks that wait for one, in FIFO order.
+//! [`FreeSet`]: the free blocks of one size, and the FIFO list of the tasks that wait for a block.
 //!
-//! Each free block is one bit. The bits are spread over words in different cache lines. Every thread first
-//! takes from a word of its own, and a released block returns to its word. Two flags in every word force a
-//! release to take the lock: tasks wait, or the set is closed. A task sets the first flag before it reads the
-//! word for the last time. So either the task sees a released block, or the release takes the lock and passes
-//! the block to the first waiting task. Different words need no order between them.
+//! Each free block is one bit. The bits are spread over words in different cache lines. Every thread takes
+//! blocks first from a word of its own, and a released block returns to its word. Every word has two flags:
+//! one means that tasks wait, the other that the set is closed. If either flag is set, a release takes the
+//! lock. A task sets the first flag before it reads the word for the last time. Therefore either the task
+//! sees a released block, or the release takes the lock and passes the block to the first waiting task.
+//! Accesses to different words need no order.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,28 +17,28 @@ use crossbeam_utils::CachePadded;
 
 use crate::memory::sync::{AtomicU64, Mutex, Ordering};
 
-/// Tasks wait.
+/// Flag of a word: tasks wait.
 const WAITED: u64 = 1 << 62;
-/// The set is closed.
+/// Flag of a word: the set is closed.
 const CLOSED: u64 = 1 << 63;
-/// The other bits, one for each block.
+/// The bits of a word that stand for blocks.
 const BLOCKS: u64 = WAITED - 1;
 /// Minimum number of words, so that threads take from different words even in a small set.
 const MIN_WORDS: usize = 8;
 
-/// Number of low bits in a block's number that give its position in the word.
+/// Number of low bits of a block's number that are its position in the word.
 const POSITION: u32 = u64::BITS.trailing_zeros();
 
-/// The free blocks of one size, by number. A number is below [`numbers`](Self::numbers).
+/// The free blocks of one size, by number. Numbers are below [`numbers`](Self::numbers).
 pub(super) struct FreeSet {
-    /// Their number is a power of two.
+    /// The number of words is a power of two.
     words: Box<[CachePadded<AtomicU64>]>,
     waiting: Mutex<Waiting>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// Tasks without a block.
+    /// Number of waiting tasks without a block.
     waiters_without_block: usize,
     /// The next task's number.
     next: u64,
@@ -53,13 +54,13 @@ struct WaitingTask {
     state: TaskState,
 }
 
-/// The tasks that wait.
+/// The state of a wait list.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Waits {
     pub(super) tasks: usize,
-    /// The number of the task that has waited longest, and its wait so far.
+    /// The number of the task that has waited longest, and the duration of its wait so far.
     pub(super) oldest: Option<(u64, Duration)>,
-    /// The longest wait so far, whether it has ended or not.
+    /// The longest wait so far, including waits that have not ended.
     pub(super) longest: Duration,
 }
 
@@ -70,7 +71,7 @@ enum TaskState {
 
 /// The result of releasing a block.
 pub(super) enum Released {
-    /// The block is free, or was passed to a task, which the caller must wake.
+    /// The block is free, or was passed to a task. The caller must wake the task.
     Kept(Option<Waker>),
     /// The set is closed, and the caller owns the block.
     Closed,
@@ -91,7 +92,8 @@ fn thread_number() -> usize {
 }
 
 impl FreeSet {
-    /// Makes a set of up to `count` blocks, at least 1 and far below 2^32, none of which is free yet.
+    /// Makes a set for up to `count` blocks, none of which is free yet. `count` must be at least 1 and far
+    /// below 2^32.
     pub(super) fn new(count: usize) -> Self {
         let words =
             count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(MIN_WORDS)).next_power_of_two();
@@ -101,13 +103,12 @@ impl FreeSet {
         }
     }
 
-    /// Returns the number of the block that is made as the `index`th. Consecutive blocks go to different
-    /// words.
+    /// Returns the number of the block with this index. Consecutive indexes are in different words.
     pub(super) fn number(&self, index: usize) -> u32 {
         ((index % self.words.len()) as u32) << POSITION | (index / self.words.len()) as u32
     }
 
-    /// Returns the bound of the blocks' numbers.
+    /// Returns the bound of the block numbers.
     pub(super) fn numbers(&self) -> usize {
         self.words.len() << POSITION
     }
@@ -123,7 +124,7 @@ impl FreeSet {
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Returns the tasks that wait.
+    /// Returns the state of the wait list.
     pub(super) fn waits(&self) -> Waits {
         self.with(|waiting| {
             let oldest = waiting.tasks.iter().find(|task| matches!(task.state, TaskState::Waiting(_)));
@@ -147,7 +148,7 @@ impl FreeSet {
             let mut seen = word.load(Ordering::Relaxed);
             while seen & BLOCKS != 0 {
                 let position = seen.trailing_zeros();
-                // Acquire pairs with the release ordering in `give`.
+                // The acquire ordering pairs with the release ordering in `give`.
                 match word.compare_exchange_weak(
                     seen,
                     seen & !(1 << position),
@@ -209,21 +210,21 @@ impl FreeSet {
         }
     }
 
-    /// Takes a free block, or joins the wait list and sets `task` to its number there; `task` is `None` in
-    /// the first call. A task in the list must call this again, or [`leave`](Self::leave).
+    /// Takes a free block, or joins the wait list and sets `task` to the task's number in the list. `task` is
+    /// `None` in the first call. A task in the list must call this again, or call [`leave`](Self::leave).
     pub(super) fn poll_take(&self, task: &mut Option<u64>, waker: &Waker) -> Poll<u32> {
         if task.is_none()
             && let Some(block) = self.take()
         {
             return Poll::Ready(block);
         }
-        // Wakers are cloned and dropped without the lock, because that may run user code.
+        // Clone and drop wakers without the lock, because cloning and dropping may run user code.
         let mut waker = Some(waker.clone());
         let mut old = None;
         let polled = self.with(|waiting| {
             if let Some(number) = *task {
                 let at = waiting.tasks.binary_search_by_key(&number, |task| task.number);
-                let at = at.expect("a task with a number waits");
+                let at = at.expect("a task with a number is in the wait list");
                 match &mut waiting.tasks[at].state {
                     TaskState::Has(block) => {
                         let block = *block;
@@ -238,7 +239,7 @@ impl FreeSet {
                 }
             }
             self.set_waited(true);
-            // A block released from now on takes the lock; one released before is visible here.
+            // A release after this takes the lock. A block that was released before is visible here.
             if let Some(block) = self.take() {
                 if waiting.waiters_without_block == 0 {
                     self.set_waited(false);
@@ -258,7 +259,8 @@ impl FreeSet {
         polled
     }
 
-    /// Leaves the wait list. Returns the block that the task already has, which the caller must release.
+    /// Leaves the wait list. If the task already has a block, returns the block, and the caller must release
+    /// it.
     pub(super) fn leave(&self, task: u64) -> Option<u32> {
         let left = self.with(|waiting| {
             let at = waiting.tasks.binary_search_by_key(&task, |task| task.number).ok()?;
@@ -311,7 +313,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Releases a block as the pool does.
+    /// Releases a block in the same way as the pool.
     fn give_back(set: &FreeSet, block: u32) -> bool {
         let (word, bit) = set.place(block);
         if give(word, bit) {
@@ -331,7 +333,7 @@ mod loom_tests {
         std::future::poll_fn(|context| set.poll_take(&mut task, context.waker())).await
     }
 
-    /// Threads share one block, and none of them waits without end.
+    /// Several threads use one block. No thread waits forever.
     #[test]
     fn loom_no_wake_up_is_lost() {
         loom::model(|| {
@@ -343,7 +345,7 @@ mod loom_tests {
                     let set = Arc::clone(&set);
                     loom::thread::spawn(move || {
                         let block = loom::future::block_on(get(&set));
-                        assert_eq!(set.take(), None, "two threads have one block");
+                        assert_eq!(set.take(), None, "two threads have the same block");
                         assert!(give_back(&set, block));
                     })
                 })
@@ -353,7 +355,7 @@ mod loom_tests {
         });
     }
 
-    /// A task that leaves passes its block on.
+    /// A task that leaves passes its block to the next task.
     #[test]
     fn loom_a_task_that_leaves_keeps_no_block() {
         loom::model(|| {
@@ -374,7 +376,8 @@ mod loom_tests {
         });
     }
 
-    /// A block that is released while the set closes goes to exactly one side.
+    /// A block that is released while the set closes is returned by either the release or the close, and not
+    /// by both.
     #[test]
     fn loom_closing_loses_no_block() {
         loom::model(|| {

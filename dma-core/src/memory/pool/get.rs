@@ -1,4 +1,4 @@
-//! [`PoolGet`]: a future that takes a buffer of a pool.
+//! [`PoolGet`]: a future that takes a buffer from a pool.
 
 use std::fmt;
 use std::future::Future;
@@ -12,9 +12,9 @@ use crate::memory::region::Range;
 use crate::memory::sync::deadline;
 use crate::{BufferMut, Result};
 
-/// A future of a buffer, made by [`BufferPool::get`]. Dropping it stops waiting. It keeps the pool alive, as
-/// a clone does.
-#[must_use = "it does nothing unless it is awaited"]
+/// A future that takes a buffer from a pool; made by [`BufferPool::get`]. Dropping the future ends the wait.
+/// The future keeps the pool alive, as a clone of the pool does.
+#[must_use = "a future does nothing unless it is awaited"]
 #[derive(Debug)]
 pub struct PoolGet(pub(super) Take);
 
@@ -30,7 +30,7 @@ impl Future for PoolGet {
 pub(super) struct Take {
     pool: BufferPool,
     len: usize,
-    /// The size class and the task's number in its wait list, once it waits.
+    /// The size class, and the task's number in the wait list of the class while the task waits.
     waits: Option<(Arc<SizeClass>, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Take {
         Self { pool, len, waits: None }
     }
 
-    /// Blocks the thread until the future is ready; returns `None` after `timeout`.
+    /// Blocks the thread until the future is ready. Returns `None` after `timeout`.
     pub(super) fn wait(mut self, timeout: Duration) -> Option<Result<Range>> {
         let until = deadline(timeout);
         let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -99,7 +99,7 @@ impl Drop for Take {
             && !class.process.is_over()
             && let Some(block) = class.free.leave(task)
         {
-            // The block returns to the free set, or goes to the next task.
+            // The block becomes free, or is passed to the next task.
             drop(class.handle(block));
         }
     }

@@ -1,4 +1,4 @@
-//! [`Growth`]: more buffers of a size when all are in use.
+//! [`Growth`]: adds buffers of a size when all buffers are in use.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,16 +8,16 @@ use super::{PoolOptions, SizeClass};
 use crate::memory::region::RegionHandle;
 use crate::{DmaEngine, Result};
 
-/// Time between two attempts, if the first one fails.
+/// Minimum time between a failed attempt and the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Makes more buffers of one size.
+/// Adds buffers of one size.
 pub(super) struct Growth {
     engine: Arc<dyn DmaEngine>,
     /// The number of buffers that are added at a time.
     step: usize,
     options: PoolOptions,
-    /// The last attempt that failed.
+    /// The time of the last attempt, if it failed.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -27,8 +27,8 @@ impl Growth {
         Self { engine, step, options, failed: Mutex::new(None) }
     }
 
-    /// Adds buffers and takes one of them. `None` if the class has its maximum, or if the memory cannot be
-    /// had.
+    /// Adds buffers and takes one of them. Returns `None` if the class has its maximum number of buffers, or
+    /// if the allocation fails.
     pub(super) fn grow(&self, class: &Arc<SizeClass>) -> Option<u32> {
         if class.made() == class.max {
             return None;
@@ -45,17 +45,17 @@ impl Growth {
         *failed = added.is_err().then(Instant::now);
         drop(failed);
         match added {
-            // The others are released here, without the lock, because that wakes tasks.
+            // Release the other blocks here, without the lock, because a release wakes tasks.
             Ok((block, _others)) => block,
             Err(error) => {
                 let (len, made) = (class.len, class.made());
-                tracing::warn!(%error, len, made, "a pool does not grow");
+                tracing::warn!(%error, len, made, "a pool cannot grow");
                 None
             }
         }
     }
 
-    /// Makes buffers: one for the caller, and others.
+    /// Makes buffers. Returns one for the caller, and the others.
     fn add(&self, class: &Arc<SizeClass>) -> Result<(Option<u32>, Vec<RegionHandle>)> {
         let first = class.made();
         let count = self.step.min(class.max - first);
@@ -69,7 +69,8 @@ impl Growth {
             (0..count).map(|i| class.block(&slab, first + i, i * stride, backend)).collect();
         class.slabs.lock().unwrap_or_else(PoisonError::into_inner).push(slab.region().clone());
         class.made.store(first + count, Ordering::Relaxed);
-        // The class holds the handle of the caller's block as a pointer, as it does for all taken blocks.
+        // The class already has a pointer to the handle of each taken block, so forget the handle of the
+        // caller's block.
         _ = blocks.swap_remove(0).into_ptr();
         Ok((Some(class.free.number(first)), blocks))
     }

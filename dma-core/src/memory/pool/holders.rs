@@ -1,10 +1,10 @@
-//! [`Holders`]: who took each buffer, and when.
+//! [`Holders`]: the names under which buffers were taken, and the times.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The names of a pool's holders. Their numbers count from 1.
+/// The names of a pool's holders. Holders are numbered from 1.
 #[derive(Default)]
 pub(super) struct Names(Mutex<Vec<String>>);
 
@@ -26,7 +26,7 @@ impl Names {
     }
 }
 
-/// The last holder of each block of a size. It costs nothing until a buffer is taken under a name.
+/// The last holder of each block of a size. This costs no time until the first buffer is taken under a name.
 pub(super) struct Holders {
     numbers: usize,
     begin: Instant,
@@ -46,7 +46,7 @@ impl Holders {
         Self { numbers, begin: Instant::now(), of_blocks: OnceLock::new() }
     }
 
-    /// Notes that a block is taken.
+    /// Records the holder that takes a block, and the time.
     #[inline]
     pub(super) fn set(&self, block: u32, holder: u32) {
         if holder != 0 || self.of_blocks.get().is_some() {
@@ -63,8 +63,8 @@ impl Holders {
         of_block.since.store(since, Ordering::Relaxed);
     }
 
-    /// Returns the number of a block's holder, and the time for which it has held the block. The time is zero
-    /// if no buffer was taken under a name before.
+    /// Returns the number of a block's holder, and for how long it has held the block. The time is zero if no
+    /// buffer has been taken under a name yet.
     pub(super) fn of(&self, block: u32) -> (u32, Duration) {
         let Some(of_block) = self.of_blocks.get().map(|of_blocks| &of_blocks[block as usize]) else {
             return (0, Duration::ZERO);

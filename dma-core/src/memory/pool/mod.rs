@@ -1,5 +1,5 @@
 //! [`BufferPool`]: registered buffers that are reused.
-#![expect(unsafe_code, reason = "hands out blocks of one registration, and takes them back")]
+#![expect(unsafe_code, reason = "converts handles of blocks to pointers and back")]
 
 mod fork;
 mod free_set;
@@ -36,10 +36,10 @@ pub use windows::WindowPool;
 
 /// Maximum number of buffers of one size.
 const MAX_COUNT: usize = 1 << 24;
-/// Buffers start at multiples of a cache line, so that two buffers never share one.
+/// Buffers start at multiples of a cache line, so that two buffers never share a cache line.
 const LINE: usize = 64;
 
-/// The sizes of a pool, and the rights of its memory.
+/// Pool options: the size classes, and the export rights, NUMA node, name and warnings.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub(crate) classes: Vec<ClassOptions>,
@@ -54,9 +54,9 @@ pub struct PoolOptions {
 pub(crate) struct ClassOptions {
     /// The length of each buffer, in bytes.
     pub(crate) len: usize,
-    /// The number of buffers that the pool begins with.
+    /// The initial number of buffers.
     pub(crate) count: usize,
-    /// The number of buffers that the pool grows to; 0 for `count`.
+    /// The number of buffers that the pool may grow to; 0 means `count`.
     pub(crate) max: usize,
 }
 
@@ -67,7 +67,7 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Makes options without sizes.
+    /// Makes options without size classes.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -80,32 +80,33 @@ impl PoolOptions {
     }
 
     crate::contract::setters::setters! {
-        /// Allows the buffers to be exported with at most these rights, by
+        /// Allows exports of the buffers with at most these rights, by
         /// [`BufferMut::share`](crate::BufferMut::share) and [`Window::export`](crate::Window::export). A
         /// buffer returns to the pool after its export. Default: no rights.
         exportable(export: Access);
-        /// Takes the memory from a NUMA node, such as the engine's
+        /// Allocates the memory on a NUMA node, such as the engine's
         /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node). By default, and with `None`, the system
         /// chooses.
         with_node(node: Option<u32>);
         /// Sets the pool's name in metrics, warnings and [`pools`](crate::pools). Default: its number in the
         /// process.
         with_label(label: impl Into<String>);
-        /// Sets the wait for a buffer after which a warning is logged (by `tracing`, from a thread that
-        /// exists only while tasks wait). Default: 5 s. 0: no warning.
+        /// Sets the time after which a task that waits for a buffer causes a warning, which is logged with
+        /// `tracing`. Default: 5 s. 0: no warning. A thread that exists only while tasks wait logs it.
         with_wait_warning(wait_warning: Duration);
     }
 
-    /// Adds `count` buffers of up to `len` bytes, both at least 1. Adding a size again increases its number
-    /// of buffers.
+    /// Adds `count` buffers of up to `len` bytes; both must be at least 1. Adding the same size again
+    /// increases its number of buffers.
     #[must_use]
     pub fn with_class(mut self, len: usize, count: usize) -> Self {
         self.classes.push(ClassOptions { len, count, max: 0 });
         self
     }
 
-    /// Adds `count` buffers of up to `len` bytes, as [`with_class`](Self::with_class). When all are in use,
-    /// the pool grows by up to `count` at a time, to at most `max`. Only for [`BufferPool::growing`].
+    /// Adds `count` buffers of up to `len` bytes, as [`with_class`](Self::with_class) does. When all of them
+    /// are in use, the pool adds up to `count` more at a time, up to `max` in total. Only for
+    /// [`BufferPool::growing`].
     #[must_use]
     pub fn with_growing_class(mut self, len: usize, count: usize, max: usize) -> Self {
         self.classes.push(ClassOptions { len, count, max });
@@ -113,26 +114,28 @@ impl PoolOptions {
     }
 }
 
-/// Registered buffers that are reused. Allocation and registration, which take microseconds for each buffer,
-/// happen once.
+/// Registered buffers that are reused. Allocation and registration take microseconds for each buffer, and
+/// happen only once.
 ///
-/// A pool has a fixed number of buffers of each size of its [`PoolOptions`], unless it is made by
-/// [`growing`](Self::growing). They are ordinary [`BufferMut`]s of the engine: they split, freeze and move
-/// into operations. A buffer returns to the pool when its last view is dropped, on any thread, even if that
-/// is a [`bytes::Bytes`]. A request takes a buffer of the smallest size that fits, and never one of a larger
-/// size.
+/// A pool has a fixed number of buffers of each size of its [`PoolOptions`], unless
+/// [`growing`](Self::growing) made it. The buffers are ordinary [`BufferMut`]s of the engine: they can be
+/// split, frozen and moved into operations. A buffer returns to the pool when its last view is dropped, on
+/// any thread, even if this view is a [`bytes::Bytes`]. A request takes a buffer of the smallest size that
+/// fits, and never a larger buffer.
 ///
-/// - A reused buffer holds the bytes that its last user left; new buffers are zeroed.
-/// - Taking and returning a buffer take no lock and allocate nothing, unless a task waits.
-/// - Memory of an abandoned operation, or of an export that a peer does not release, never returns and stays
-///   [in use](PoolClass::in_use).
-/// - Clones share the buffers. When the last clone is dropped, free buffers are freed at once, and others
-///   when they return. The memory of one size is deregistered when all buffers of that size have been freed.
-/// - A forked process cannot take buffers from the pool, and leaks those that it has.
-/// - [`classes`](Self::classes) and [`pools`](crate::pools) have the numbers of an exhausted pool: buffers in
-///   use, tasks that wait, and their waits. [`explain`](Self::explain) lists who holds the buffers. Tasks
-///   that hold buffers while they wait for more can wait without end: take the buffers that a task needs
-///   before it works, or give the pool one more than there are tasks.
+/// - A reused buffer contains the bytes of its last user. New buffers are zeroed.
+/// - Taking and returning a buffer need no lock and no allocation, unless a task waits.
+/// - Memory of an abandoned operation, or of an export that a peer does not release, never returns to the
+///   pool and stays [in use](PoolClass::in_use).
+/// - Clones share the buffers. When the last clone is dropped, free buffers are freed immediately, and the
+///   others when they are dropped. The memory of one size is deregistered when all buffers of that size have
+///   been freed.
+/// - A forked process cannot take buffers from the pool, and leaks the buffers that it has.
+/// - To find out why a pool is exhausted, read [`classes`](Self::classes) or [`pools`](crate::pools): they
+///   return the number of buffers in use, the number of waiting tasks, and their waits.
+///   [`explain`](Self::explain) lists the holders of the buffers. Tasks that hold buffers while they wait for
+///   more can deadlock. To avoid this, take all buffers that a task needs before it works, or give the pool
+///   one buffer more than there are tasks.
 ///
 /// ```
 /// use dma_core::{BufferPool, DmaEngineExt, PoolOptions, QueueOptions};
@@ -145,14 +148,14 @@ impl PoolOptions {
 /// let (_, dst) = queue.copy(src, pool.try_get(1000)?)?.wait()?;
 /// let bytes: bytes::Bytes = dst.freeze().into();
 /// assert_eq!(bytes[..], [7; 1000]);
-/// drop(bytes); // the last buffer goes back
-/// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
+/// drop(bytes); // the last buffer returns to the pool assert_eq!(pool.classes().map(|class|
+/// class.in_use).sum::<usize>(), 0);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct BufferPool {
     inner: Arc<PoolInner>,
-    /// The holder of buffers that are taken by this handle: 0 for none.
+    /// The holder of the buffers that are taken by this handle; 0 for no holder.
     holder: u32,
 }
 
@@ -171,13 +174,13 @@ struct PoolInner {
 struct SizeClass {
     /// The length of each buffer, in bytes.
     len: usize,
-    /// The most buffers that there will be.
+    /// The maximum number of buffers.
     max: usize,
     /// The number of buffers that have been made.
     made: AtomicUsize,
-    /// The number of buffers that the pool began with.
+    /// The initial number of buffers.
     began_with: usize,
-    /// The engine that they are registered with.
+    /// The engine that the buffers are registered with.
     engine: EngineId,
     place: Place,
     /// The process that made the pool.
@@ -193,7 +196,7 @@ struct SizeClass {
     exhausted: AtomicU64,
 }
 
-/// A block's place in its pool.
+/// The position of a block in its pool.
 pub(crate) struct PoolSlot {
     class: Arc<SizeClass>,
     block: u32,
@@ -206,11 +209,11 @@ impl PoolSlot {
         let ptr = last.into_ptr();
         // `FreeSet::give` gets no reference to the block or its class, because both may be freed as soon as
         // the block is free.
-        // SAFETY: the last handle kept the block alive, and the block has not been
-        // released yet.
+        // SAFETY: the handle kept the block alive, and the block is released only below.
         let Some(pool_slot) = &unsafe { ptr.as_ref() }.pool_slot else { unreachable!("a block of a pool") };
         if pool_slot.class.process.is_over() {
-            // Leak the block, because a lock may be held by a thread that this forked process does not have.
+            // Leak the block. A lock of the pool may be held by a thread that does not exist in this forked
+            // process.
             return;
         }
         let (word, bit) = pool_slot.class.free.place(pool_slot.block);
@@ -226,11 +229,10 @@ impl SizeClass {
         match self.free.give_with_lock(block) {
             Released::Kept(waker) => waker.into_iter().for_each(std::task::Waker::wake),
             Released::Closed => {
-                // SAFETY: `last` was converted to this pointer, and the closed set did not take the block, so
-                // it is converted back once.
+                // SAFETY: the last handle was converted to this pointer, and only this line converts it back,
+                // because the closed set did not accept the block.
                 let last = unsafe { RegionHandle::from_ptr(ptr) };
-                // SAFETY: the handle of a block outside the free set that was just converted back is the only
-                // one.
+                // SAFETY: the block is not in the free set, so `last` is its only handle.
                 unsafe { last.free() };
             }
         }
@@ -240,9 +242,9 @@ impl SizeClass {
     #[inline]
     fn handle(&self, block: u32) -> RegionHandle {
         let ptr = self.blocks[block as usize].load(Ordering::Relaxed);
-        let ptr = NonNull::new(ptr).expect("a block that is free has been made");
-        // SAFETY: the handle was converted to this pointer when the block was made or returned, and the free
-        // set gives each block to one caller.
+        let ptr = NonNull::new(ptr).expect("a free block has a handle");
+        // SAFETY: the handle was converted to this pointer when the block was made or returned. The free set
+        // gives a block to only one caller, so it is converted back once.
         unsafe { RegionHandle::from_ptr(ptr) }
     }
 
@@ -262,7 +264,7 @@ impl SizeClass {
         Range::whole(empty_region::region(id, addr, Access::all(), self.place == Place::Host, None))
     }
 
-    /// Returns a block for a request that found none free: a new one, if the class may grow.
+    /// Returns a new block for a request that found no free block, if the class may grow.
     #[cold]
     fn grown(self: &Arc<Self>) -> Option<u32> {
         self.exhausted.fetch_add(1, Ordering::Relaxed);
@@ -275,14 +277,14 @@ impl SizeClass {
             format!("all {} buffers of {} bytes are in use", self.made(), self.len),
             backend,
         )
-        .with_hint("drop buffers, await `get`, or give the pool more of this size")
+        .with_hint("drop buffers, await `get`, or give the pool more buffers of this size")
     }
 
     fn made(&self) -> usize {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Returns the distance between two blocks.
+    /// Returns the distance between the starts of two blocks, in bytes.
     fn stride<E: DmaEngine + ?Sized>(engine: &E, len: usize) -> Option<usize> {
         len.checked_next_multiple_of(engine.info().limits.preferred_alignment.max(LINE))
     }
@@ -354,7 +356,8 @@ impl SizeClass {
         Ok(class)
     }
 
-    /// Makes the block with this index, of the memory at `offset` of `slab`. It is free once it is dropped.
+    /// Makes the block with this index from the memory at `offset` of `slab`. Dropping the handle makes the
+    /// block free.
     fn block(
         self: &Arc<Self>,
         slab: &Window,
@@ -368,12 +371,12 @@ impl SizeClass {
         let region = Region::of_pool(Box::new(block), backend, pool_slot);
         let ptr = region.0.into_ptr();
         self.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
-        // SAFETY: the handle was converted to this pointer just above, and is converted back once.
+        // SAFETY: the handle was converted to this pointer just above, and only this line converts it back.
         unsafe { RegionHandle::from_ptr(ptr) }
     }
 }
 
-/// The raw region of a block: a part of the region of its size.
+/// The raw region of a block: a part of the region of its size class.
 struct PoolBlock {
     slab: Region,
     offset: usize,
@@ -391,15 +394,15 @@ impl PoolBlock {
 }
 
 // SAFETY: the block is a part of a region of the engine and keeps that region alive. `segment` has checked
-// that the part lies inside it.
+// that the part lies inside the region.
 unsafe impl RawRegion for PoolBlock {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: the offset selects the same bytes in the larger region, for which the caller meets the
-        // requirements.
+        // SAFETY: the offset selects the same bytes in the larger region. The caller meets the requirements
+        // for these bytes.
         unsafe { self.slab.as_raw().export(self.offset + offset, len, rights) }
     }
 
@@ -423,34 +426,34 @@ fn fail(kind: ErrorKind, message: String, backend: &'static str) -> Error {
 }
 
 impl BufferPool {
-    /// Allocates the pool's memory from `engine`: one region for each size, in huge pages if the system has
-    /// them. May block while the system maps and pins it.
+    /// Makes a pool, and allocates its memory from `engine`: one region for each size, in huge pages if the
+    /// system has huge pages. May block while the system maps and pins the memory.
     ///
     /// # Errors
     ///
-    /// See [`DmaEngineExt::allocate_with`]; also `InvalidArgument` for no sizes, a size of 0 bytes, 0 buffers
-    /// of a size, or more than 2^24 of them.
+    /// The errors of [`DmaEngineExt::allocate_with`], and `InvalidArgument` for options without a size, a
+    /// size of 0 bytes, 0 buffers of a size, or more than 2^24 buffers of a size.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
         Self::in_place(engine, options, Place::Host, None)
     }
 
-    /// Makes a pool as [`new`](Self::new), whose [growing
-    /// classes](PoolOptions::with_growing_class) grow. It keeps the engine open.
+    /// Makes a pool as [`new`](Self::new) does, but with [classes that
+    /// grow](PoolOptions::with_growing_class). The pool keeps the engine open.
     ///
-    /// A request that finds no free buffer then allocates and registers more of them, and may block
-    /// meanwhile, as `new`. If that fails, a warning is logged, and the pool serves requests with the buffers
-    /// that it has. Growth is tried again after a second. A pool does not shrink.
+    /// A request that finds no free buffer allocates and registers more buffers, and may block like `new`. If
+    /// that fails, a warning is logged, and the pool continues with its existing buffers. A later request
+    /// tries again, at the earliest after 1 s. A pool does not shrink.
     ///
     /// # Errors
     ///
-    /// As `new`; `InvalidArgument` for a class that cannot grow to more than 2^24 buffers.
+    /// The errors of `new`, and `InvalidArgument` for a maximum of more than 2^24 buffers of a size.
     pub fn growing(engine: impl DmaEngine + 'static, options: &PoolOptions) -> Result<Self> {
         let engine: Arc<dyn DmaEngine> = Arc::new(engine);
         Self::in_place(&engine, options, Place::Host, Some(&engine))
     }
 
-    /// Returns another handle of this pool. [`explain`](Self::explain) lists the buffers that are taken by it
-    /// under this name, and the time since when.
+    /// Returns another handle of this pool, with a name. [`explain`](Self::explain) lists the buffers that
+    /// are taken by this handle under the name, and for how long.
     #[must_use]
     pub fn held_by(&self, name: &str) -> Self {
         Self { inner: Arc::clone(&self.inner), holder: self.inner.holders.number(name) }
@@ -474,13 +477,13 @@ impl BufferPool {
             if max < count {
                 return bad(
                     format!("{count} buffers of {len} bytes that grow to {max}"),
-                    "let the pool grow to at least the number of buffers that it begins with",
+                    "let the pool grow to at least its initial number of buffers",
                 );
             }
             if max > count && growing.is_none() {
                 return bad(
                     format!("{count} buffers of {len} bytes that grow to {max}"),
-                    "make the pool by `growing`, which keeps the engine open",
+                    "make the pool with `growing`, which keeps the engine open",
                 );
             }
             let sum = sizes.entry(len).or_insert(ClassOptions { len, count: 0, max: 0 });
@@ -488,7 +491,7 @@ impl BufferPool {
             sum.max = sum.max.saturating_add(max);
         }
         if sizes.is_empty() {
-            return bad("no buffers".to_owned(), "name a size by `PoolOptions::with_class`");
+            return bad("no buffers".to_owned(), "add a size with `PoolOptions::with_class`");
         }
         let mut classes = Vec::new();
         for class in sizes.into_values() {
@@ -503,13 +506,13 @@ impl BufferPool {
         Ok(Self { inner, holder: 0 })
     }
 
-    /// Takes a buffer of `len` bytes, if one of the smallest size that holds them is free. Never blocks. A
-    /// buffer of 0 bytes is always free.
+    /// Takes a buffer of `len` bytes, if a buffer of the smallest size that fits is free. Does not wait for a
+    /// buffer. A buffer of 0 bytes is always free.
     ///
     /// # Errors
     ///
-    /// `OutOfResources` if all buffers of the size are in use; `OutOfRange` if no size holds `len` bytes;
-    /// `Unsupported` in a process that was forked after the pool was made.
+    /// `OutOfResources` if all buffers of the size are in use; `OutOfRange` if `len` is longer than every
+    /// size; `Unsupported` in a process that was forked after the pool was made.
     #[inline]
     pub fn try_get(&self, len: usize) -> Result<BufferMut> {
         self.try_take(len).map(BufferMut)
@@ -527,25 +530,25 @@ impl BufferPool {
         }
     }
 
-    /// Takes a buffer of `len` bytes as [`try_get`](Self::try_get) does, and waits until one is free. Tasks
-    /// that wait for a size are served in FIFO order.
+    /// Takes a buffer of `len` bytes as [`try_get`](Self::try_get) does, but waits until a buffer is free.
+    /// Tasks that wait for a size are served in FIFO order.
     ///
-    /// Waiting polls no queue. Operations complete, and their buffers return, only if another task or thread
-    /// waits for them.
+    /// This wait polls no queue. Operations complete, and their buffers return, only if another task or
+    /// thread waits for the operations.
     ///
     /// # Errors
     ///
-    /// The future fails as [`try_get`](Self::try_get), but never with `OutOfResources`.
+    /// The future fails with the errors of [`try_get`](Self::try_get), but never with `OutOfResources`.
     pub fn get(&self, len: usize) -> PoolGet {
         PoolGet(Take::new(self.clone(), len))
     }
 
-    /// Waits up to `timeout` for a buffer of `len` bytes, in one wait list with the tasks of
+    /// Takes a buffer of `len` bytes, and waits up to `timeout` for it, in the same wait list as the tasks of
     /// [`get`](Self::get). Blocks the calling thread, which polls no queue during that time.
     ///
     /// # Errors
     ///
-    /// See [`try_get`](Self::try_get); `TimedOut` takes the place of `OutOfResources`.
+    /// The errors of [`try_get`](Self::try_get), with `TimedOut` instead of `OutOfResources`.
     pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
         self.take_timeout(len, timeout).map(BufferMut)
     }
@@ -562,20 +565,20 @@ impl BufferPool {
             let message =
                 format!("all {} buffers of {} bytes were in use for {timeout:?}", class.made(), class.len);
             Err(fail(ErrorKind::TimedOut, message, self.inner.backend).with_hint(
-                "drop buffers, poll the queues that have some, or give the pool more of this size",
+                "drop buffers, poll the queues that use buffers, or give the pool more buffers of this size",
             ))
         })
     }
 
-    /// Returns the regions that the buffers are parts of: one for each size, and those that were added by
-    /// growth. None in a process that was forked after the pool was made.
+    /// Returns the regions that contain the buffers: one for each size, and the regions that growth added.
+    /// Returns no regions in a process that was forked after the pool was made.
     #[must_use]
     pub fn regions(&self) -> Vec<Region> {
         let classes = self.inner.classes.iter().filter(|class| !class.process.is_over());
         classes.flat_map(|class| class.slabs.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
     }
 
-    /// Returns the length of the longest buffers, in bytes.
+    /// Returns the length of the pool's longest buffers, in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.inner.classes.last().map_or(0, |class| class.len)
     }
@@ -585,7 +588,7 @@ impl BufferPool {
         self.inner.classes.first().map(|class| class.engine)
     }
 
-    /// Returns the smallest size that holds `len` bytes.
+    /// Returns the smallest size class whose buffers have at least `len` bytes.
     #[inline]
     fn class(&self, len: usize) -> Result<&Arc<SizeClass>> {
         match self.inner.classes.iter().find(|class| len <= class.len) {
@@ -603,8 +606,12 @@ impl BufferPool {
                 .with_numbers(len as u64, longest as u64)
                 .with_hint("give the pool a larger size, or allocate the buffer from the engine")
         } else {
-            fail(ErrorKind::Unsupported, "the pool is of the process before the fork".to_owned(), backend)
-                .with_hint("open the engine and make the pool after the fork")
+            fail(
+                ErrorKind::Unsupported,
+                "the pool was made before this process was forked".to_owned(),
+                backend,
+            )
+            .with_hint("open the engine and make the pool in the forked process")
         }
     }
 }
@@ -613,8 +620,7 @@ impl Drop for PoolInner {
     fn drop(&mut self) {
         for class in self.classes.iter().filter(|class| !class.process.is_over()) {
             for block in class.free.close() {
-                // SAFETY: `close` returns each free block once, and the handle of a free block is the only
-                // one.
+                // SAFETY: `close` returns each free block once, and a free block has only one handle.
                 unsafe { class.handle(block).free() };
             }
         }

@@ -1,4 +1,4 @@
-//! The state of pools, for operators.
+//! Reports of the state of pools, for operators.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,18 +18,18 @@ pub(super) fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Adds a pool to those that [`pools`] returns.
+/// Adds a pool to the list that [`pools`] returns.
 pub(super) fn add(pool: &Arc<PoolInner>) {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     pools.retain(|pool| pool.strong_count() > 0);
     pools.push(Arc::downgrade(pool));
 }
 
-/// Returns the state of all pools of this process, of buffers and of windows.
+/// Returns the state of all pools of this process: pools of buffers and pools of windows.
 #[must_use]
 pub fn pools() -> Vec<PoolReport> {
     let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // A pool may be dropped here, which runs an engine's code: without the lock.
+    // Do this without the lock, because it may drop a pool, which runs code of an engine.
     let pools = pools.iter().filter_map(Weak::upgrade);
     pools
         .filter(|pool| pool.classes.iter().all(|class| !class.process.is_over()))
@@ -42,15 +42,16 @@ pub fn pools() -> Vec<PoolReport> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PoolReport {
-    /// The pool's number in this process. Pools are numbered from 1, and no number is used again.
+    /// The pool's number in this process. Pools are numbered from 1, and numbers are not reused.
     pub number: u64,
-    /// The pool's name: [`PoolOptions::with_label`](crate::PoolOptions::with_label), or else its number.
+    /// The pool's name from [`PoolOptions::with_label`](crate::PoolOptions::with_label), or its number if it
+    /// has no name.
     pub label: String,
     /// The backend of the pool's engine.
     pub backend: &'static str,
     /// The place of the memory.
     pub place: Place,
-    /// Warnings of long waits that were logged: see
+    /// Number of logged warnings about long waits: see
     /// [`PoolOptions::with_wait_warning`](crate::PoolOptions::with_wait_warning).
     pub warnings: u64,
     /// The buffers of each size, in the order of the sizes.
@@ -70,8 +71,8 @@ impl PoolReport {
     }
 }
 
-/// The state of the buffers of one size, from [`BufferPool::classes`]. While other threads use the pool, the
-/// numbers are not of exactly the same moment.
+/// The state of the buffers of one size, from [`BufferPool::classes`]. If other threads use the pool, the
+/// numbers are from slightly different times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -82,23 +83,23 @@ pub struct PoolClass {
     pub count: usize,
     /// The number of buffers that the pool may grow to.
     pub max: usize,
-    /// Buffers that are in use.
+    /// Number of buffers in use.
     pub in_use: usize,
-    /// Tasks that wait for a buffer.
+    /// Number of tasks that wait for a buffer.
     pub waiting: usize,
-    /// The longest wait of a task that is waiting; zero if none is.
+    /// The longest wait so far of the tasks that are waiting; zero if no task waits.
     pub current_wait: Duration,
-    /// The longest wait of a task so far, whether it has ended or not.
+    /// The longest wait of any task so far, including waits that have not ended.
     pub longest_wait: Duration,
-    /// Requests that found no free buffer, so far, by any method.
+    /// Number of requests so far, by any method, that found no free buffer.
     pub exhausted: u64,
-    /// Buffers that were added when all were in use.
+    /// Number of buffers that growth has added.
     pub grown: usize,
 }
 
 impl PoolClass {
     fn of(class: &SizeClass) -> Self {
-        // Only the process that made the pool may take its locks.
+        // In a forked process, a lock of the pool may be held by a thread that does not exist there.
         let waits = if class.process.is_over() { Default::default() } else { class.free.waits() };
         let count = class.made();
         Self {
@@ -121,9 +122,10 @@ impl BufferPool {
         self.inner.classes.iter().map(|class| PoolClass::of(class))
     }
 
-    /// Returns a text for people: for each size the buffers in use, the tasks that wait and for how long, and
-    /// who holds the buffers since when, by the names of [`held_by`](Self::held_by). Looks at each buffer, so
-    /// it takes microseconds for thousands.
+    /// Returns a text that lists, for each size, the buffers in use, the waiting tasks and their waits, and
+    /// the holders with the times for which they have held buffers. [`held_by`](Self::held_by) sets a
+    /// holder's name. The call reads the state of each buffer, which takes microseconds for thousands of
+    /// buffers.
     #[must_use]
     pub fn explain(&self) -> String {
         let pool = &self.inner;
@@ -137,7 +139,10 @@ impl BufferPool {
             }
             if exhausted > 0 {
                 let longest = rounded(state.longest_wait);
-                _ = write!(text, "; {exhausted} requests found none free, the longest wait was {longest}");
+                _ = write!(
+                    text,
+                    "; {exhausted} requests found no free buffer, the longest wait was {longest}"
+                );
             }
             for (holder, (held, longest)) in class.held() {
                 let name = pool.holders.name(holder);
@@ -153,7 +158,8 @@ impl BufferPool {
 }
 
 impl SizeClass {
-    /// Returns the number of buffers that each holder has, and for how long it has held the first of them.
+    /// Returns the number of buffers that each holder has, and the longest time for which it has held a
+    /// buffer.
     fn held(&self) -> BTreeMap<u32, (usize, Duration)> {
         let mut held = BTreeMap::<u32, (usize, Duration)>::new();
         for block in (0..self.made()).map(|index| self.free.number(index)).filter(|b| !self.free.has(*b)) {
@@ -166,7 +172,7 @@ impl SizeClass {
     }
 }
 
-/// Writes a duration to the millisecond.
+/// Writes a duration in whole milliseconds.
 fn rounded(time: Duration) -> String {
     format!("{:?}", Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }

@@ -15,7 +15,7 @@ fn in_use(pool: &BufferPool) -> usize {
     pool.classes().map(|class| class.in_use).sum()
 }
 
-/// Counts its wake-ups.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -112,13 +112,13 @@ fn requests_that_cannot_be_served_are_refused_with_a_remedy() {
     assert_eq!(
         e.to_string(),
         "pool on reference: out of device resources: all 2 buffers of 100 bytes are in use; drop buffers, await \
-         `get`, or give the pool more of this size"
+         `get`, or give the pool more buffers of this size"
     );
     assert_eq!(e.retry(), Retry::Later);
     assert_eq!(pool.classes().next().expect("a size").exhausted, 1);
     drop(held);
     assert_eq!(pool.try_get(101).expect_err("too long").kind(), ErrorKind::OutOfRange);
-    assert!(pool.try_get(0).expect("no block is needed").is_empty());
+    assert!(pool.try_get(0).expect("a buffer of 0 bytes needs no block").is_empty());
 }
 
 #[test]
@@ -136,13 +136,15 @@ fn tasks_are_served_in_order() {
     drop(buffer);
     let woken = || counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
     assert_eq!(woken(), [1, 0, 0]);
-    assert!(pool.try_get(64).is_err(), "it is the first task's");
+    assert!(pool.try_get(64).is_err(), "the buffer belongs to the first task in the list");
     assert!(poll(&mut gets[1], &counts[1]).is_pending());
-    // A task that leaves passes its block on.
+    // A task that is dropped passes its block to the next task.
     drop(gets.remove(0));
     assert_eq!(woken(), [1, 1, 0]);
-    let Poll::Ready(Ok(buffer)) = poll(&mut gets[0], &counts[1]) else { panic!("it has the buffer") };
-    // A task that stops waiting does the same.
+    let Poll::Ready(Ok(buffer)) = poll(&mut gets[0], &counts[1]) else {
+        panic!("the buffer was passed to the second task")
+    };
+    // A waiting task that is dropped leaves the list.
     drop(gets.remove(1));
     drop(buffer);
     assert_eq!((in_use(&pool), woken()), (0, vec![1, 1, 0]));
@@ -159,7 +161,7 @@ fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
     assert_eq!(
         e.to_string(),
         "pool on reference: timed out: all 1 buffers of 64 bytes were in use for 1ms; drop buffers, poll the \
-         queues that have some, or give the pool more of this size"
+         queues that use buffers, or give the pool more buffers of this size"
     );
     assert_eq!(pool.get_timeout(65, Duration::MAX).expect_err("too long").kind(), ErrorKind::OutOfRange);
     assert_eq!(pool.classes().next().expect("a size").waiting, 0, "a waiter that gave up is not counted");
@@ -196,7 +198,7 @@ fn a_pool_grows_to_its_maximum_and_no_further() {
     }
     assert!(
         held.iter().enumerate().all(|(i, buffer)| buffer[..] == [i as u8 + 1; 64]),
-        "they share no bytes"
+        "the buffers do not overlap"
     );
     assert_eq!(pool.try_get(64).expect_err("the maximum").kind(), ErrorKind::OutOfResources);
     let count = Arc::new(Count::default());
@@ -251,13 +253,13 @@ fn an_exhausted_pool_says_who_holds_what() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.contains("1 requests found none free"), "{text}");
+    assert!(text.contains("1 requests found no free buffer"), "{text}");
     drop(held);
     let Poll::Ready(Ok(buffer)) = poll(&mut get, &Arc::default()) else { panic!("one is free") };
     let text = pool.explain();
     assert!(text.contains("held by reader: 1") && !text.contains("writer"), "{text}");
     drop((buffer, plain));
-    // A buffer that is taken without a name has no holder any more.
+    // A buffer that is taken again without a name no longer has a holder.
     let all: Vec<_> = (0..3).map(|_| pool.try_get(64).expect("a buffer")).collect();
     assert!(!pool.explain().contains("reader"), "{}", pool.explain());
     drop(all);
@@ -286,7 +288,7 @@ fn a_long_wait_is_seen_and_warned_of() {
     assert_eq!((class.waiting, class.current_wait), (0, Duration::ZERO));
     assert!(class.longest_wait >= Duration::from_millis(1), "{class:?}");
     drop((pool, get));
-    // The thread that watches may hold the pool for a moment.
+    // The watch thread may keep the pool alive for a moment.
     while pools().iter().any(|pool| pool.label == label) {
         std::thread::yield_now();
     }
@@ -298,7 +300,7 @@ fn a_pool_may_go_before_its_buffers() {
     let class = Arc::clone(&pool.inner.classes[0]);
     let mut held: Vec<_> = (0..3).map(|_| pool.try_get(64).expect("a buffer")).collect();
     drop(pool);
-    // Each block that has not been freed holds a reference to its class.
+    // Each block that has not been freed keeps a reference to its class.
     assert_eq!(Arc::strong_count(&class), 1 + 3);
     let last = held.pop();
     drop(held);
@@ -310,8 +312,7 @@ fn a_pool_may_go_before_its_buffers() {
     assert_eq!(Arc::strong_count(&class), 1);
 }
 
-/// Threads take buffers at random, with and without waiting, and return them. No two threads ever have the
-/// same buffer.
+/// Several threads take and return buffers, with and without waiting. Two threads never have the same buffer.
 #[test]
 fn threads_share_a_pool() {
     share(&pool(64, 5));
@@ -344,7 +345,7 @@ fn share(pool: &BufferPool) {
                     }
                     if held.len() > 1 + (i % 3) as usize || i % 7 == u32::from(thread) {
                         let buffer = held.pop_front().expect("at least one");
-                        assert_eq!(buffer[..], [thread; 64], "another user has written to it");
+                        assert_eq!(buffer[..], [thread; 64], "another user has written to the buffer");
                     }
                 }
             });
@@ -366,8 +367,8 @@ impl Wake for Unpark {
 fn a_forked_process_gets_no_buffers() {
     let pool = pool(64, 2);
     let held = pool.try_get(64).expect("a buffer");
-    // SAFETY: the child makes only calls that the pool permits in a forked process, and exits without running
-    // destructors.
+    // SAFETY: the child calls only pool methods that are permitted in a forked process, and exits without
+    // running destructors.
     match unsafe { libc::fork() } {
         -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
         0 => {
@@ -381,7 +382,7 @@ fn a_forked_process_gets_no_buffers() {
             let mut status = 0;
             // SAFETY: the status is a local variable.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child got a buffer, gave one back, or died");
+            assert_eq!(status, 0, "the child took a buffer, returned a buffer, or was killed");
         }
     }
     drop(held);

@@ -1,4 +1,4 @@
-//! [`WaitWatch`]: a warning when a task waits too long for a buffer.
+//! [`WaitWatch`]: logs a warning when a task waits too long for a buffer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use super::{BufferPool, PoolInner};
 
-/// Watches the waits of one pool, by a thread that exists only while tasks wait.
+/// Watches the waits for buffers of one pool, with a thread that exists only while tasks wait.
 pub(super) struct WaitWatch {
     limit: Duration,
     /// True while the thread exists.
     watching: AtomicBool,
-    /// Warnings that were logged.
+    /// Number of warnings that were logged.
     warnings: AtomicU64,
 }
 
 impl WaitWatch {
-    /// `limit` is the wait after which a warning is logged; 0 for none.
+    /// Makes the watch. `limit` is the wait after which a warning is logged; 0 for no warning.
     pub(super) const fn new(limit: Duration) -> Self {
         Self { limit, watching: AtomicBool::new(false), warnings: AtomicU64::new(0) }
     }
@@ -26,17 +26,17 @@ impl WaitWatch {
         self.warnings.load(Ordering::Relaxed)
     }
 
-    /// Watches the waits from now on. Called by a task that begins to wait.
+    /// Starts the thread if it does not exist. A task that begins to wait calls this.
     pub(super) fn begin(&self, pool: &Arc<PoolInner>) {
-        // Sequentially consistent, as in `run`: the thread that ends sees the waiting task, or the task sees
-        // that no thread watches.
+        // These accesses and the ones in `run` are sequentially consistent. Therefore either a thread that is
+        // about to end sees the waiting task, or the task sees that no thread watches.
         if self.limit.is_zero() || self.watching.swap(true, Ordering::SeqCst) {
             return;
         }
         let (pool, limit) = (Arc::downgrade(pool), self.limit);
         if let Err(error) = crate::spawn_thread("dma-pool-waits".to_owned(), move || run(&pool, limit)) {
             self.watching.store(false, Ordering::SeqCst);
-            tracing::debug!(%error, "the waits of a pool are not watched");
+            tracing::debug!(%error, "cannot watch the waits for buffers of a pool");
         }
     }
 }
@@ -68,7 +68,7 @@ fn run(pool: &Weak<PoolInner>, limit: Duration) {
                     pool.watch.warnings.fetch_add(1, Ordering::Relaxed);
                     let holders = BufferPool { inner: Arc::clone(&pool), holder: 0 }.explain();
                     let (label, len) = (&pool.label, class.len);
-                    tracing::warn!(%label, len, ?wait, "a task waits for a buffer of a pool: {holders}");
+                    tracing::warn!(%label, len, ?wait, "a task waits too long for a buffer of a pool: {holders}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! [`WindowPool`]: device memory that is reused.
+//! [`WindowPool`]: windows of device memory that are reused.
 
 use std::fmt;
 use std::future::Future;
@@ -9,11 +9,11 @@ use super::get::Take;
 use super::{BufferPool, PoolClass, PoolOptions};
 use crate::{DmaEngine, Place, Result, Window};
 
-/// Windows of the device's own memory that are reused, like the buffers of a [`BufferPool`]. Allocating
-/// device memory, which waits for the device, happens once.
+/// Windows of the device's own memory that are reused, like the buffers of a [`BufferPool`]. Device memory is
+/// allocated only once, because an allocation waits for the device.
 ///
-/// A window returns to the pool when its last view is dropped and no operation uses it. It holds the bytes
-/// that its last user left; new windows are zeroed.
+/// A window returns to the pool when its last view is dropped and no operation uses it. A reused window
+/// contains the bytes of its last user. New windows are zeroed.
 ///
 /// ```
 /// use dma_core::{DmaEngineExt, PoolOptions, QueueOptions, WindowPool};
@@ -22,49 +22,47 @@ use crate::{DmaEngine, Place, Result, Window};
 /// let pool = WindowPool::new(engine, &PoolOptions::new().with_class(1 << 20, 4))?;
 /// let queue = engine.open_queue(&QueueOptions::new())?;
 /// let (_, vram) = queue.copy(engine.allocate(1000)?, pool.try_get(1000)?)?.wait()?;
-/// drop(vram); // goes back
-/// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
+/// drop(vram); // returns to the pool assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct WindowPool(BufferPool);
 
 impl WindowPool {
-    /// Allocates the pool's memory from `engine`, one region for each size. May block while the device clears
-    /// it.
+    /// Makes a pool, and allocates its memory from `engine`, one region for each size. May block while the
+    /// device clears the memory.
     ///
     /// # Errors
     ///
-    /// See [`BufferPool::new`]; also `Unsupported` if the engine has no device memory, `InvalidArgument` for
-    /// a NUMA node.
+    /// The errors of [`BufferPool::new`], `Unsupported` if the engine has no device memory, and
+    /// `InvalidArgument` if the options name a NUMA node.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
         BufferPool::in_place(engine, options, Place::Device, None).map(Self)
     }
 
-    /// Makes a pool as [`new`](Self::new) does. Its classes grow in the same way as in
-    /// [`BufferPool::growing`].
+    /// Makes a pool as [`new`](Self::new) does, but with classes that grow as in [`BufferPool::growing`].
     ///
     /// # Errors
     ///
-    /// As `new` and `BufferPool::growing`.
+    /// The errors of `new` and of `BufferPool::growing`.
     pub fn growing(engine: impl DmaEngine + 'static, options: &PoolOptions) -> Result<Self> {
         let engine: Arc<dyn DmaEngine> = Arc::new(engine);
         BufferPool::in_place(&engine, options, Place::Device, Some(&engine)).map(Self)
     }
 
-    /// Returns another handle of this pool, as [`BufferPool::held_by`].
+    /// Returns another handle of this pool, with a name, as [`BufferPool::held_by`] does.
     #[must_use]
     pub fn held_by(&self, name: &str) -> Self {
         Self(self.0.held_by(name))
     }
 
-    /// Returns who holds the windows, as [`BufferPool::explain`].
+    /// Returns a text that lists the holders of the windows, as [`BufferPool::explain`] does.
     #[must_use]
     pub fn explain(&self) -> String {
         self.0.explain()
     }
 
-    /// Takes a window of `len` bytes like [`BufferPool::try_get`].
+    /// Takes a window of `len` bytes, if one is free, as [`BufferPool::try_get`] does.
     ///
     /// # Errors
     ///
@@ -73,17 +71,17 @@ impl WindowPool {
         self.0.try_take(len).map(Window::new)
     }
 
-    /// Takes a window of `len` bytes like [`BufferPool::get`], and waits until one is free.
+    /// Takes a window of `len` bytes, and waits until one is free, as [`BufferPool::get`] does.
     ///
     /// # Errors
     ///
-    /// The future fails as [`BufferPool::get`] does.
+    /// The future fails with the errors of [`BufferPool::get`].
     pub fn get(&self, len: usize) -> impl Future<Output = Result<Window>> + Send + use<> {
         let take = Take::new(self.0.clone(), len);
         async { take.await.map(Window::new) }
     }
 
-    /// Waits up to `timeout` for a window of `len` bytes like [`BufferPool::get_timeout`].
+    /// Takes a window of `len` bytes, and waits up to `timeout` for it, as [`BufferPool::get_timeout`] does.
     ///
     /// # Errors
     ///

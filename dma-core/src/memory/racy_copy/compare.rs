@@ -1,19 +1,19 @@
-//! Comparison of bytes that others may access at the same time.
+//! Comparison of bytes that other code may write at the same time.
 #![expect(unsafe_code, reason = "reads bytes at raw addresses")]
 
-/// Number of bytes that are compared at a time.
+/// Number of bytes in one comparison step.
 const PIECE: usize = 16 << 10;
-/// Number of bytes that are copied to the stack at a time.
+/// Number of bytes that are copied to the stack in one step.
 const CHUNK: usize = 1024;
 
-/// Returns the offset of the first byte in which the `len` bytes at `a` differ from those at `b`, if any
-/// does. The ranges may overlap.
+/// Compares the `len` bytes at `a` with the `len` bytes at `b`. Returns the offset of the first byte that
+/// differs, if any. The ranges may overlap.
 ///
-/// If others write the bytes at the same time, the result is that of unspecified bytes.
+/// If other code writes the bytes at the same time, the result is the result for unspecified bytes.
 ///
 /// # Safety
 ///
-/// Both are mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
+/// Both ranges are mapped for reads, and no exclusive reference to their bytes is used during the call.
 pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
     // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them.
     let equal_blocks = unsafe { equal_blocks(a, b, len) };
@@ -30,8 +30,8 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
     None
 }
 
-/// Returns a number of equal bytes at the beginning, in whole blocks that the CPU compares faster than
-/// [`equal`] does.
+/// Compares whole blocks by instructions that are faster than [`equal`], and returns the number of equal
+/// bytes at the beginning.
 ///
 /// # Safety
 ///
@@ -41,11 +41,13 @@ const unsafe fn equal_blocks(_: *const u8, _: *const u8, _: usize) -> usize {
     0
 }
 
-/// Returns the number of equal bytes at the beginning, in whole blocks of 256 bytes; 0 without AVX-512.
+/// Compares whole blocks of 256 bytes, and returns the number of equal bytes at the beginning. Returns 0
+/// without AVX-512.
 ///
-/// The C library's `memcmp` has vectors of 32 bytes, and takes 1.1 times as long for bytes in the level-2
-/// cache, 1.3 times in the level-1 cache (a Xeon with 2 MiB of the former). The code uses registers above the
-/// first 16, which need no `vzeroupper`; that instruction would clear registers of the caller.
+/// The C library's `memcmp` uses vectors of 32 bytes. It takes 1.1 times as long for bytes in the level-2
+/// cache, and 1.3 times as long in the level-1 cache (measured on a Xeon with a level-2 cache of 2 MiB). This
+/// code uses vector registers above the first 16, because these need no `vzeroupper`, which would clear
+/// registers of the caller.
 ///
 /// # Safety
 ///
@@ -57,8 +59,8 @@ unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
         return 0;
     }
     let mut at = 0_usize;
-    // SAFETY: the code reads whole blocks within both ranges, which the caller has mapped for reads, and the
-    // CPU has the instructions.
+    // SAFETY: the code reads whole blocks within both ranges, which the caller has mapped for reads. The CPU
+    // supports the instructions.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -127,7 +129,7 @@ unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
     unsafe { place(a, b, len) }.is_none()
 }
 
-/// Compares by the C library's `memcmp`, which the compiler does not see (see the parent module).
+/// Compares by the C library's `memcmp`. The call is hidden from the compiler: see the parent module.
 ///
 /// # Safety
 ///
@@ -146,7 +148,7 @@ unsafe fn equal(a: *const u8, b: *const u8, len: usize) -> bool {
     }
     let order: c_int;
     // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them. The stack
-    // is aligned for a call, and every register that a C function may change is declared.
+    // is aligned for a call, and all registers that a C function may change are declared as outputs.
     unsafe {
         asm!(
             "call qword ptr [rip + {compare}@GOTPCREL]",
@@ -184,7 +186,7 @@ mod tests {
             }
             let expected = a[from..].iter().zip(&b[to..]).position(|(a, b)| a != b);
             let (left, right) = (a.as_ptr().wrapping_add(from), b.as_ptr().wrapping_add(to));
-            // SAFETY: the pointers and the length are those of the rest of both vectors.
+            // SAFETY: the pointers and the length describe the ends of both vectors, which are initialized.
             prop_assert_eq!(unsafe { first_difference(left, right, len) }, expected);
         }
     }

@@ -1,4 +1,4 @@
-//! CRC-32C by instructions of aarch64: folds of 16 bytes by `pmull`, which is part of the AES extension.
+//! CRC-32C by aarch64 instructions: folds 16 bytes at a time by `pmull`, which is part of the AES extension.
 
 use std::arch::aarch64::{
     __crc32cb, __crc32cd, uint64x2_t, vcombine_u64, vcreate_u64, vdupq_n_u64, veorq_u64, vgetq_lane_u64,
@@ -9,7 +9,8 @@ use std::arch::asm;
 use super::fold::{factors, folds};
 use super::{NOWHERE, buffered};
 
-/// Returns the CRC after `len` bytes, and copies them as `TO` says. All stores go to the cache.
+/// Returns the CRC after `len` bytes, and copies them to the destination that `TO` selects. All stores go
+/// through the cache.
 ///
 /// # Safety
 ///
@@ -17,26 +18,25 @@ use super::{NOWHERE, buffered};
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     use std::arch::is_aarch64_feature_detected as has;
     if !(has!("crc") && has!("aes")) {
-        // SAFETY: the ranges are those of the caller, which meets the requirements.
+        // SAFETY: the caller meets the requirements for both ranges.
         return unsafe { buffered::<TO>(crc, dst, src, len) };
     }
     if len < 16 {
-        // SAFETY: the ranges are those of the caller, which meets the requirements. The processor has the
-        // instructions.
+        // SAFETY: the caller meets the requirements for both ranges. The CPU supports the instructions.
         return !unsafe { short::<TO>(!crc, dst, src, len) };
     }
-    // SAFETY: the caller ensures access to both ranges, which are at least as long as a vector. The
-    // processor has the instructions.
+    // SAFETY: the caller ensures access to both ranges, which are at least as long as a vector. The CPU
+    // supports the instructions.
     !unsafe { run::<TO>(!crc, dst, src, len) }
 }
 
 folds!(16, "neon,aes,crc");
 
-/// Loads a vector, and stores it to the destination if `TO` says so.
+/// Loads a vector, and stores it to the destination unless `TO` is [`NOWHERE`].
 ///
 /// # Safety
 ///
-/// See [`run`], for one vector.
+/// The requirements of [`run`], for the 16 bytes of one vector.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn next<const TO: u8>(dst: *mut u8, src: *const u8) -> uint64x2_t {
@@ -79,17 +79,17 @@ fn reduce(sum: uint64x2_t) -> u32 {
     __crc32cd(__crc32cd(0, vgetq_lane_u64::<0>(sum)), vgetq_lane_u64::<1>(sum))
 }
 
-/// Does nothing, because the processor prefetches by itself.
+/// Does nothing, because the CPU prefetches by itself.
 const fn prefetch(_: *const u8) {}
 
-/// Does nothing, for the same reason.
+/// Does nothing, because the CPU prefetches by itself.
 const fn prefetch_next<const TO: u8, const LEN: usize>(_: *mut u8, _: *const u8) {}
 
-/// Processes bytes that do not fill a vector: 8 at a time, then one at a time.
+/// Processes bytes that do not fill a vector: 8 bytes at a time, then one byte at a time.
 ///
 /// # Safety
 ///
-/// See [`crc()`]. The processor has the CRC extension.
+/// See [`crc()`]. The CPU has the CRC extension.
 #[inline]
 #[target_feature(enable = "crc")]
 unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, len: usize) -> u32 {

@@ -1,14 +1,15 @@
-//! CRC-32C by folds of carry-less products, which are as fast as a copy of cached bytes.
+//! CRC-32C by folding with carry-less multiplication, which is as fast as a copy of cached bytes.
 //!
-//! The method is that of "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
-//! 2009) for bit-reflected polynomials. A vector holds the bytes read so far, as a polynomial modulo that of
-//! the CRC. A fold by `n` bytes multiplies the vector by x^8n, and adds the product to the vector that is `n`
-//! bytes further on.
+//! The method is described in "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"
+//! (Intel, 2009), in the section on bit-reflected polynomials. A vector contains the bytes read so far, as a
+//! polynomial modulo the CRC polynomial. A fold by `n` bytes multiplies the vector by x^8n, and adds the
+//! product to the vector that is `n` bytes later in the data.
 
-/// Returns the two factors that fold 16 bytes over a distance of `bytes`: for the first 8 and the last 8.
+/// Returns the two factors that fold 16 bytes over a distance of `bytes`: one for the first 8 bytes, one for
+/// the last 8.
 ///
-/// The product of two reflected words of 64 bits has 127 bits. The exponents are one less to compensate for
-/// that.
+/// The product of two reflected 64-bit words has 127 bits, not 128. Exponents that are one less compensate
+/// for this.
 pub(super) const fn factors(bytes: usize) -> [u64; 2] {
     [power(8 * bytes + 63), power(8 * bytes - 1)]
 }
@@ -25,14 +26,14 @@ pub(super) const fn power(n: usize) -> u64 {
     (value as u64) << 32
 }
 
-/// Declares `run`, for vectors of `width` bytes. The surrounding module provides the processor's
-/// instructions: `next` (loads a vector, and stores it to the destination), `spread` (puts factors into each
-/// 16 bytes), `start` (adds the CRC to the first bytes), `fold`, `reduce` (to a CRC), `prefetch` (lines of
-/// four pages), `prefetch_next` (lines of both ranges), and `short` (processes bytes that do not fill a
-/// vector).
+/// Declares `run`, for vectors of `width` bytes. The surrounding module must define these functions for its
+/// CPU: `next` loads a vector, and stores it to the destination. `spread` puts factors into each 16 bytes.
+/// `start` adds the CRC to the first bytes. `fold` folds a vector. `reduce` reduces a vector to a CRC.
+/// `prefetch` prefetches lines of four pages. `prefetch_next` prefetches lines of both ranges. `short`
+/// processes bytes that do not fill a vector.
 macro_rules! folds {
     ($width:literal, $features:literal) => {
-        /// Returns the register of the CRC after `len` bytes, of at least one vector. `TO` selects the
+        /// Returns the CRC register after `len` bytes, which fill at least one vector. `TO` selects the
         /// destination of the copy.
         ///
         /// Long ranges are processed in four chains of one page each, so that the hardware prefetcher follows
@@ -40,8 +41,8 @@ macro_rules! folds {
         ///
         /// # Safety
         ///
-        /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`]. The processor has the
-        /// features. A destination past the cache is aligned to 64 bytes.
+        /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`]. The CPU has the
+        /// features. If the copy bypasses the cache, the destination is aligned to 64 bytes.
         #[target_feature(enable = $features)]
         pub(super) unsafe fn run<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
             const WIDTH: usize = $width;
@@ -50,7 +51,8 @@ macro_rules! folds {
             const AHEAD: usize = 512;
             let next = |at: usize| {
                 debug_assert!(at + WIDTH <= len);
-                // SAFETY: the vector lies within both ranges, as the conditions of the loops below ensure.
+                // SAFETY: the vector lies within both ranges, because the loops below check the remaining
+                // length.
                 unsafe { next::<TO>(dst.wrapping_add(at), src.wrapping_add(at)) }
             };
             let by_one = spread(const { factors(WIDTH) });
@@ -65,7 +67,7 @@ macro_rules! folds {
                 let mut d = next(at + 3 * PAGE);
                 for i in (at + WIDTH..at + PAGE).step_by(WIDTH) {
                     if (i - at) % 64 == 0 {
-                        // The last lines of a page prefetch the first ones of the next block.
+                        // At the last lines of a page, prefetch the first lines of the next block.
                         let over = if i - at < PAGE - AHEAD { 0 } else { 3 * PAGE };
                         prefetch(src.wrapping_add(i + AHEAD + over));
                     }
@@ -101,7 +103,8 @@ macro_rules! folds {
                 sum = fold(sum, by_one, next(at));
                 at += WIDTH;
             }
-            // SAFETY: these are the rest of both ranges, and the processor has the features.
+            // SAFETY: the pointers and the length describe the rest of both ranges, and the CPU has the
+            // features.
             unsafe { short::<TO>(reduce(sum), dst.wrapping_add(at), src.wrapping_add(at), len - at) }
         }
     };

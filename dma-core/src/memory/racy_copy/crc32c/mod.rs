@@ -1,8 +1,7 @@
-//! CRC-32C of bytes that others may access at the same time, alone or while they are copied.
+//! CRC-32C of bytes that other code may write at the same time. The CRC is computed alone or during a copy.
 //!
-//! The bytes are read once, by special instructions of the processor (`x86_64.rs`, `aarch64.rs`). On other
-//! processors, and for sanitizers and Miri, the bytes are copied to a buffer and looked up in tables
-//! (`portable.rs`).
+//! The bytes are read once, by special CPU instructions (`x86_64.rs`, `aarch64.rs`). On other CPUs, and for
+//! sanitizers and Miri, the bytes are copied to a buffer, and tables give their CRC (`portable.rs`).
 #![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
 
 #[cfg(all(target_arch = "aarch64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
@@ -26,20 +25,20 @@ use buffered as crc;
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 use x86_64::crc;
 
-/// The destination of the copy: none.
+/// Destination of the copy: none, because only the CRC is computed.
 const NOWHERE: u8 = 0;
-/// Copies through the cache.
+/// Destination of the copy: memory, written through the cache.
 const CACHE: u8 = 1;
-/// Copies whole cache lines past the cache, if the processor can.
+/// Destination of the copy: memory, with whole cache lines written past the cache if the CPU can.
 const MEMORY: u8 = 2;
 
 /// Computes the CRC-32C of the `len` bytes at `src`. `crc` is the CRC-32C of the preceding bytes, or 0.
 ///
-/// If others write the bytes at the same time, the result is that of unspecified bytes.
+/// If other code writes the bytes at the same time, the result is the CRC of unspecified bytes.
 ///
 /// # Safety
 ///
-/// `src` is mapped for reads of `len` bytes, and no exclusive reference to them is in use while this runs.
+/// The `len` bytes at `src` are mapped for reads, and no exclusive reference to them is used during the call.
 #[inline]
 pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller has mapped `src`, and nothing is written.
@@ -49,7 +48,7 @@ pub unsafe fn crc32c(crc: u32, src: *const u8, len: usize) -> u32 {
 /// Copies `len` bytes from `src` to `dst`, and returns their CRC-32C as [`crc32c()`] does. Reads the source
 /// from memory once, and writes through the cache.
 ///
-/// If others write the source at the same time, the result may differ from the CRC of the destination.
+/// If other code writes the source at the same time, the result may differ from the CRC of the destination.
 ///
 /// # Safety
 ///
@@ -60,8 +59,8 @@ pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) ->
     unsafe { self::crc::<CACHE>(crc, dst, src, len) }
 }
 
-/// Copies as [`copy_crc32c`] does, but writes whole cache lines past the cache if the CPU can, for memory
-/// that is not read soon. All bytes are ordered before later stores of this thread.
+/// Copies as [`copy_crc32c`] does, but writes whole cache lines past the cache if the CPU can. Use this for
+/// memory that is not read soon. All bytes are ordered before later stores of this thread.
 ///
 /// # Safety
 ///
@@ -72,14 +71,14 @@ pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len
     unsafe { self::crc::<MEMORY>(crc, dst, src, len) }
 }
 
-/// Computes the CRC of copies of the bytes in a buffer on the stack, and copies them on unless `TO` is
-/// [`NOWHERE`].
+/// Copies the bytes to a buffer on the stack and computes the CRC there. Then copies them to the destination,
+/// unless `TO` is [`NOWHERE`].
 ///
 /// # Safety
 ///
 /// See [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
 unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    /// The buffer is short enough for the level-1 cache.
+    /// The buffer fits into the level-1 cache.
     const CHUNK: usize = 4096;
     let mut bytes = [0; CHUNK];
     for at in (0..len).step_by(CHUNK) {
@@ -113,7 +112,7 @@ mod tests {
             let expected = crc32c::crc32c_append(seed, &src[from..]);
             prop_assert_eq!(portable::append(seed, &src[from..]), expected);
             let start = src.as_ptr().wrapping_add(from);
-            // SAFETY: the pointer and the length are those of the rest of the vector.
+            // SAFETY: the pointer and the length describe the end of the vector, which is initialized.
             prop_assert_eq!(unsafe { crc32c(seed, start, len) }, expected);
             let mut dst = vec![0xA5; to + len + 70];
             let end = dst.as_mut_ptr().wrapping_add(to);

@@ -1,9 +1,9 @@
-//! CRC-32C by tables, for processors without instructions for it.
+//! CRC-32C by tables, for CPUs without CRC instructions.
 
-/// The polynomial, with its bits reversed.
+/// The CRC-32C polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// `TABLES[n][byte]` is the CRC register of the byte and `n` zero bytes behind it.
+/// `TABLES[n][byte]` is the CRC register after the byte and `n` zero bytes.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
