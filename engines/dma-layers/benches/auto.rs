@@ -1,12 +1,12 @@
-//! Compares `AutoEngine` with the faster of its two engines, for each size, depth and footprint, and over a
+//! Compares `AutoEngine` with the faster of its two engines, for each size, depth and footprint, and for a
 //! mix of sizes.
 //!
-//! `cargo bench -p dma-layers --bench auto [-- dsa|bluefield3|timer]` prints, for each device, nanoseconds a
-//! copy of the CPU alone, of the device alone and of both, the share of copies that the device had, and the
-//! time of both divided by that of the better one. Contenders run in turns; a figure is the median over the
-//! rounds. The devices are models of published figures in real time, whose copies cost CPU time, as a
-//! device's do not; and a timer, which completes copies after 1.5 us and at 30 GB/s and moves no byte. It
-//! stands for a device that is faster than the CPU.
+//! `cargo bench -p dma-layers --bench auto [-- dsa|bluefield3|timer]` prints for each device: the nanoseconds
+//! per copy of the CPU alone, of the device alone and of `AutoEngine`; the share of copies that the device
+//! executed; and the time of `AutoEngine` divided by that of the faster engine. The three run in turns, and
+//! each figure is the median over the rounds. Two devices are models with published times in real time.
+//! Unlike real devices, they use CPU time for each copy. The third device is a timer: it completes copies
+//! after 1.5 us and at 30 GB/s without moving bytes. It represents a device that is faster than the CPU.
 #![expect(unsafe_code, reason = "drives raw queues, and is one")]
 
 use std::collections::VecDeque;
@@ -22,17 +22,18 @@ use dma_layers::auto::{AutoEngine, AutoOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
 
 const SIZES: [usize; 6] = [64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 2 << 20];
-/// Bytes on each side of cold copies, and of hot ones unless they are longer.
+/// Bytes of memory for the sources and for the destinations: of cold copies (`COLD`), and of hot copies
+/// unless one copy is longer (`HOT`).
 const COLD: usize = 256 << 20;
 const HOT: usize = 256 << 10;
 const LATENCY: Duration = Duration::from_nanos(1500);
 const BYTES_PER_NS: u64 = 30;
 
-/// The queues of a simulated engine complete by the clock alone.
+/// A simulated engine whose queues complete copies by the clock alone.
 #[derive(Debug)]
 struct Timer(SimEngine);
 
-// SAFETY: the regions are the simulator's, and queues access none of them.
+// SAFETY: the regions are the simulator's, and the queues never access them.
 unsafe impl DmaEngine for Timer {
     fn info(&self) -> &EngineInfo {
         self.0.info()
@@ -68,7 +69,7 @@ struct TimerQueue {
     doorbells: u64,
 }
 
-// SAFETY: each descriptor is reported once, and no memory is accessed.
+// SAFETY: each descriptor is reported once, and the queue accesses no memory.
 unsafe impl RawQueue for TimerQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -112,7 +113,7 @@ unsafe impl RawQueue for TimerQueue {
     }
 }
 
-/// An engine with memory and a queue.
+/// An engine with its memory and a queue.
 struct Contender {
     src: Box<dyn RawRegion>,
     dst: Box<dyn RawRegion>,
@@ -126,11 +127,11 @@ impl Contender {
     fn new(engine: &dyn DmaEngine, len: usize) -> Self {
         let memory = || engine.allocate_raw(&MemoryRequest::new(len)).expect("memory");
         let (src, dst) = (memory(), memory());
-        // Also write the destinations, because the first access to a page costs more than a copy.
+        // The destinations are written as well, because the first access to a page costs more than a copy.
         for (region, word) in [(&src, 0_u64), (&dst, u64::MAX)] {
             for at in 0..len / 8 {
                 let place = region.info().segment(at * 8, 8).addr.as_ptr().cast::<u64>();
-                // SAFETY: the CPU reaches it, and nothing is in flight.
+                // SAFETY: the CPU reaches the region, and no operation is in flight.
                 unsafe { place.write_unaligned(at as u64 ^ word) };
             }
         }
@@ -138,8 +139,8 @@ impl Contender {
         Self { src, dst, queue, batch: Vec::new(), at: 0, token: 0 }
     }
 
-    /// Keeps `depth` copies in flight, of lengths taken in turn, for `time` and at least `least` copies.
-    /// Returns nanoseconds a copy.
+    /// Keeps `depth` copies in flight, with each of the lengths in turn, for `time` and for at least `least`
+    /// copies. Returns the nanoseconds per copy.
     fn run(&mut self, lens: &[usize], depth: usize, span: usize, time: Duration, least: u64) -> f64 {
         let (mut submitted, mut done) = (0_u64, 0_u64);
         let mut completions = [Completion::done(0); 32];
@@ -160,8 +161,8 @@ impl Contender {
                 self.token += 1;
             }
             if !self.batch.is_empty() {
-                // SAFETY: ranges of this engine's regions, which outlive the queue's work; copies of the same
-                // bytes from the same place may overlap.
+                // SAFETY: the ranges are within this engine's regions, which outlive the queue's work.
+                // Overlapping copies write the same bytes.
                 let taken = unsafe { self.queue.submit(&self.batch) }.expect("taken");
                 assert_eq!(taken, self.batch.len(), "there is room");
                 submitted += taken as u64;
@@ -175,11 +176,11 @@ impl Contender {
         begin.elapsed().as_nanos() as f64 / done as f64
     }
 
-    /// Compares what was copied within the first `len` bytes.
+    /// Compares the first `len` bytes of the destination with the source.
     fn verify(&self, len: usize) {
         let bytes = |region: &dyn RawRegion| {
             let base = region.info().cpu.expect("the CPU reaches it");
-            // SAFETY: the region has these bytes, and nothing is in flight.
+            // SAFETY: the bytes are within the region, and no operation is in flight.
             unsafe { std::slice::from_raw_parts(base.as_ptr(), len) }
         };
         assert!(bytes(&*self.src) == bytes(&*self.dst), "a copy is wrong");
@@ -235,7 +236,8 @@ fn main() {
                 for lens in each.chain([&SIZES[..]]) {
                     let span = span.max(*lens.iter().max().expect("not empty"));
                     let least = if test { 2 } else { depth as u64 };
-                    // `auto` learns which engine to use, and all contenders warm their memory up.
+                    // A warm-up: `AutoEngine` learns which engine to use, and all contenders touch their
+                    // memory.
                     let warm = if test { 2 } else { 150 * lens.len() as u64 };
                     for contender in &mut contenders {
                         contender.run(lens, depth, span, slice * 6, warm);
@@ -262,7 +264,7 @@ fn main() {
             }
         }
         if moves {
-            // The longest copies began at the first byte, hot.
+            // The longest hot copies began at the first byte.
             let copied = SIZES[SIZES.len() - 1];
             contenders.iter().for_each(|contender| contender.verify(copied));
         }

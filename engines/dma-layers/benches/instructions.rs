@@ -1,12 +1,12 @@
-//! Instructions per copy on the CPU engine alone and within wrappers: through the safe API, and on raw
-//! queues, in batches and one at a time, also of `AutoEngine`.
+//! Instructions per copy on the CPU engine alone, within wrappers and within `AutoEngine`: through the safe
+//! API and on raw queues, in batches and one at a time.
 //!
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
-//! numbers of batches for each engine, and prints the cost of one more copy in each, and the ratio to the
-//! engine alone, by its queue as the wrappers use it: without the executor of short operations, which
-//! wrappers do not offer because they must see every operation. The device beside the CPU has no copies but
-//! those of its trials. Above the limits it exits with 1, unless run with `--test`. Valgrind has no vDSO:
-//! reading the clock is a system call there, whose instructions within the kernel do not count.
+//! numbers of batches for each engine, and prints the cost of each additional copy and the ratio to the CPU
+//! engine alone. The reference is the engine's queue without the executor of short operations, because
+//! wrappers must see every operation and do not offer it. In `AutoEngine` the device executes only the copies
+//! of its trials. If a ratio exceeds its limit, the bench exits with 1, unless run with `--test`. Valgrind
+//! has no vDSO: reading the clock is a system call, whose instructions in the kernel are not counted.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
 mod callgrind;
@@ -27,8 +27,8 @@ use dma_sim::sim::{SimEngine, SimOptions};
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
-/// Engines, and their maximum ratio of instructions. It is relative to the last engine above with a ratio of
-/// 1.
+/// Engines, and the maximum ratio of their instructions to those of the last engine before them that has a
+/// ratio of 1.
 const ENGINES: [(&str, f64); 9] = [
     ("cpu by its queue", 1.0),
     ("meter+cpu", 1.3),
@@ -37,7 +37,7 @@ const ENGINES: [(&str, f64); 9] = [
     // The distances between the copies differ, so a trace has an entry for each copy.
     ("record+cpu scattered", 4.0),
     ("raw cpu", 1.0),
-    // Trials of the device take more or less, by its clock.
+    // The length of the device's trials depends on the clock.
     ("raw auto", 1.3),
     ("raw cpu alone", 1.0),
     ("raw auto alone", 1.5),
@@ -51,7 +51,7 @@ struct ByQueue(CpuEngine);
 #[derive(Debug)]
 struct SeenQueue(Box<dyn RawQueue>);
 
-// SAFETY: every call goes to the CPU engine. Its queues' capabilities and limits do not depend on an
+// SAFETY: every call goes to the CPU engine. The capabilities and limits of its queues do not depend on the
 // executor.
 unsafe impl DmaEngine for ByQueue {
     fn info(&self) -> &EngineInfo {
@@ -68,7 +68,7 @@ unsafe impl DmaEngine for ByQueue {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { self.0.register_raw(memory, request) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -88,7 +88,7 @@ unsafe impl RawQueue for SeenQueue {
         self.0.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { self.0.submit(batch) }
     }
     fn flush(&mut self) {
@@ -145,7 +145,7 @@ fn pieces(engine: &dyn DmaEngine) -> Vec<BufferMut> {
     pieces
 }
 
-/// The measured loop of a raw queue, with `in_batch` descriptors in a batch.
+/// Runs the measured loop on a raw queue, with `in_batch` descriptors in a batch.
 fn raw_copies(engine: &dyn DmaEngine, in_batch: usize, rounds: u64) {
     let memory = || engine.allocate_raw(&MemoryRequest::new(BATCH * SIZE)).expect("memory");
     let (src, dst) = (memory(), memory());
@@ -155,7 +155,8 @@ fn raw_copies(engine: &dyn DmaEngine, in_batch: usize, rounds: u64) {
     let all: Vec<_> = (0..BATCH).map(copy).collect();
     let mut completions = [Completion::done(0); BATCH];
     for batch in (0..rounds).flat_map(|_| all.chunks(in_batch)) {
-        // SAFETY: ranges of this engine's regions, which outlive the queue's work and overlap nowhere.
+        // SAFETY: the ranges are within this engine's regions, which outlive the queue's work, and do not
+        // overlap.
         let mut left = unsafe { queue.submit(batch) }.expect("accepted");
         assert_eq!(left, batch.len(), "there is room");
         queue.flush();
@@ -165,7 +166,7 @@ fn raw_copies(engine: &dyn DmaEngine, in_batch: usize, rounds: u64) {
     }
 }
 
-/// The loop that is measured.
+/// Runs the measured loop.
 fn copies(name: &str, rounds: u64) {
     let engine = open(name);
     if name.starts_with("raw") {
@@ -176,7 +177,7 @@ fn copies(name: &str, rounds: u64) {
     if name.ends_with("reversed") {
         dst.reverse();
     } else if name.ends_with("scattered") {
-        // Each distance differs from the one before.
+        // Each distance differs from the previous one.
         (0..BATCH).for_each(|i| dst.swap(i, i * i % BATCH));
     }
     let pairs = src.into_iter().zip(dst);
@@ -213,7 +214,7 @@ fn main() {
         above |= ratio > limit;
         println!("{name}: {each:.1} instructions per copy of {SIZE} bytes, ratio {ratio:.3}");
     }
-    // Run as a test, it does not check the ratio, which depends on the compiler.
+    // As a test, the bench does not check the ratio, because it depends on the compiler.
     if above && !args.iter().any(|arg| arg == "--test") {
         eprintln!("a ratio is above its limit of {ENGINES:?}");
         std::process::exit(1);

@@ -1,8 +1,9 @@
-//! The time and doorbells of a replayed trace beside the recorded run, on the engine that it was recorded on.
+//! Compares the time and doorbells of a replayed trace with the recorded run, on the engine that it was
+//! recorded on.
 //!
 //! `cargo bench -p dma-layers --bench replay` records mixed runs on the CPU and on simulated devices in real
-//! time, replays each, and prints the median ratio of times, because runs of a busy machine differ. If it is
-//! apart by more than 10 %, or the doorbells of any run are, it exits with 1, unless run with `--test`.
+//! time, replays each, and prints the median ratio of times, because runs of a busy machine differ. If this
+//! ratio, or the doorbells of any run, differ by more than 10 %, it exits with 1, unless run with `--test`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +16,9 @@ use dma_sim::sim::{SimEngine, SimOptions};
 
 const ENGINES: [&str; 4] =
     ["cpu", "cpu:threads=0", "sim:profile=dsa,clock=real", "sim:profile=bluefield3,clock=real"];
-/// Each side of the copies.
+/// Bytes of memory for the sources, and for the destinations.
 const MEMORY: usize = 16 << 20;
-/// Runs of each engine.
+/// Number of runs of each engine.
 const RUNS: usize = 15;
 
 fn open(name: &str) -> Arc<dyn DmaEngine> {
@@ -29,8 +30,8 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     }
 }
 
-/// Batches of 1 to 32 copies of like lengths, from 64 B to 4 MiB, each at a place of its own; up to two
-/// batches in flight, and work of some microseconds between them.
+/// Submits batches of 1 to 32 copies of similar lengths, from 64 B to 4 MiB, each at its own offset. Up to
+/// two batches are in flight, with some microseconds of work between them.
 fn mixed(engine: &dyn DmaEngine, time: Duration) {
     let queue = engine.open_queue(&QueueOptions::new().with_depth(64)).expect("a queue");
     let memory = || engine.allocate_window(&MemoryRequest::new(MEMORY)).expect("memory");
@@ -44,7 +45,7 @@ fn mixed(engine: &dyn DmaEngine, time: Duration) {
     let (mut at, mut before) = (0, Vec::new());
     while begin.elapsed() < time {
         let len = 64 << random(17);
-        // Two batches fit.
+        // The memory has room for two batches.
         let count = (1 + random(32)).min(MEMORY / 2 / len.max(1)).max(1);
         if at + len * count > MEMORY {
             before.drain(..).for_each(|copy: dma_core::Transfer<_>| drop(copy.wait().expect("done")));
@@ -106,7 +107,7 @@ fn main() {
         );
         apart |= !(0.9..=1.1).contains(&time);
     }
-    // Run as a test, it does not check the figures, because others may use the machine.
+    // As a test, the bench does not check the figures, because other programs may use the machine.
     if apart && !test {
         eprintln!("a replay is apart by more than 10 %, or in doorbells");
         std::process::exit(1);

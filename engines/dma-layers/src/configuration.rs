@@ -14,8 +14,8 @@ use crate::verify::VerifyOptions;
 
 configuration! {
     VerifyOptions, "options of verified copies", VerifyOptions::new(), requires [],
-    sample: u64, "Copies of a queue for each one that is verified; at least 1.";
-    sample_bytes: Bytes, "Bytes of a queue for each copy that is verified; at least 1.";
+    sample: u64, "Copies from one verified copy of a queue to the next; at least 1.";
+    sample_bytes: Bytes, "Bytes from one verified copy of a queue to the next; at least 1.";
 }
 
 configuration! {
@@ -45,7 +45,7 @@ configuration! {
     stall: Time, "Time without a completion after which the engine counts as hanging.";
 }
 
-/// A maximum in bytes. It is left out if there is none, which is `u64::MAX` in the options.
+/// A maximum in bytes. The key is omitted if there is no maximum, which the options express as `u64::MAX`.
 #[derive(Clone, Copy, Debug)]
 struct ByteLimit(Option<Bytes>);
 

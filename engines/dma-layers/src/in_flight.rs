@@ -4,28 +4,28 @@ use dma_core::{Completion, Descriptor, Outcome};
 
 /// Descriptors in flight in the order of submission, each with a state.
 ///
-/// Most devices report in that order, so the descriptor is usually the oldest one. Otherwise the search
-/// starts behind the descriptor that was found last, because a device with several channels keeps the order
-/// within each channel. Several descriptors may have one token; then the first that the search finds is
-/// taken.
+/// Most devices report in this order, so the reported descriptor is usually the oldest one. Otherwise the
+/// search starts after the descriptor that was found last, because a device with several channels keeps the
+/// order within each channel. Several descriptors may have the same token; then the first one that the search
+/// finds is removed.
 #[derive(Debug)]
 pub(crate) struct InFlight<S> {
-    /// Rings: the entry of position `p` is at `p & (len - 1)`.
+    /// Rings: the entry of position `p` has the index `p & (len - 1)`.
     tokens: Box<[u64]>,
     states: Box<[S]>,
-    /// Marks holes: entries that were taken before older ones.
+    /// Marks holes: entries that were removed before older entries.
     taken: Box<[bool]>,
     /// The number of holes.
     holes: usize,
     /// The position of the oldest entry.
     head: usize,
-    /// The position behind the youngest entry.
+    /// The position after the youngest entry.
     tail: usize,
-    /// The position behind the entry that was found last by a search.
+    /// The position after the entry that the last search found.
     near: usize,
 }
 
-/// Descriptors with the same state and outcome that were reported one after the other.
+/// Consecutively reported descriptors with the same state and outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<S> {
     pub(crate) state: S,
@@ -61,9 +61,10 @@ fn matching<A, B>(a: &[A], b: &[B], same: impl Fn(&A, &B) -> bool) -> usize {
 }
 
 impl<S: Copy + Default + PartialEq> InFlight<S> {
-    /// Makes room for `depth` descriptors. Nothing is allocated later.
+    /// Allocates room for `depth` descriptors. Later calls do not allocate.
     pub(crate) fn new(depth: usize) -> Self {
-        // Twice the depth, so that when a batch does not fit, many entries are holes.
+        // Twice the depth. So when a batch does not fit, many entries are holes, and closing them is
+        // worthwhile.
         let len = (2 * depth.max(1)).next_power_of_two();
         let (tokens, states, taken) = (vec![0; len], vec![S::default(); len], vec![false; len]);
         let (tokens, states, taken) = (tokens.into(), states.into(), taken.into());
@@ -94,7 +95,7 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
         self.tail = self.tail.wrapping_add(batch.len());
     }
 
-    /// Removes the descriptors that were reported, and calls `ended` with them in the order of the reports.
+    /// Removes the reported descriptors, and calls `ended` with them in the order of the reports.
     #[inline]
     pub(crate) fn take(&mut self, completions: &[Completion], mut ended: impl FnMut(Ended<S>)) {
         let mut rest = completions;
@@ -203,7 +204,7 @@ mod tests {
                     });
                     continue;
                 }
-                // In order from one of them on, or in reverse order.
+                // In order from some descriptor on, or in reverse order.
                 let first = if reference.is_empty() { 0 } else { which.index(reference.len()) };
                 let mut ended: Vec<_> = reference[first..].iter().take(count).map(|(token, _)| Completion::done(*token)).collect();
                 if token == 0 {
@@ -218,7 +219,7 @@ mod tests {
                 });
                 prop_assert_eq!(seen.len() + 1, ended.len());
                 for (state, completion) in seen.into_iter().zip(ended) {
-                    // If several have one token, any of them is right.
+                    // If several descriptors have the same token, each of them is a correct result.
                     let at = reference.iter().position(|other| *other == (completion.token, state));
                     reference.remove(at.expect("it is in flight"));
                 }

@@ -15,7 +15,7 @@ use dma_core::{
     RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
 };
 
-/// A call that opens or closes something.
+/// A call that opens or closes a queue or a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Allocate { len: usize },
@@ -32,14 +32,14 @@ pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
     /// The state of one queue.
     type Queue: QueueHook;
 
-    /// Makes the state of a queue that was opened with `options` and has room for `depth` descriptors.
+    /// Makes the state of a queue that was opened with `options` and has the depth `depth`.
     ///
     /// # Errors
     ///
-    /// Errors of the wrapper. Then the inner queue is closed.
+    /// Errors of the wrapper. After an error, the inner queue is closed.
     fn open(this: &Arc<Self>, options: &QueueOptions, depth: usize) -> Result<Self::Queue>;
 
-    /// Returns the wrapper's part of [`DmaEngine::explain`], in whole lines.
+    /// Returns the wrapper's part of [`DmaEngine::explain`], in complete lines.
     fn explain(&self) -> String {
         String::new()
     }
@@ -50,7 +50,7 @@ pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
         run()
     }
 
-    /// Called after a region was opened in `place`. Imported memory counts as host memory.
+    /// Called after a region was opened. `place` is its place; imported memory counts as host memory.
     fn region_opened(&self, region: &RegionInfo, place: Place) {
         let _ = (region, place);
     }
@@ -65,7 +65,8 @@ pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
 ///
 /// # Safety
 ///
-/// These are the calls of a [`RawQueue`]. An implementer keeps its promises, as long as `inner` keeps them.
+/// The methods stand for those of a [`RawQueue`]. An implementer keeps the promises of `RawQueue`, provided
+/// that `inner` keeps them.
 pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
     /// See [`RawQueue::submit`].
     ///
@@ -87,8 +88,8 @@ pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
         inner.stop();
     }
 
-    /// Returns true if the hook ever has work for [`poll`](Self::poll) that the inner queue's events do not
-    /// signal. Constant.
+    /// Returns true if the hook can ever have work for [`poll`](Self::poll) that the inner queue's events do
+    /// not signal. The result never changes.
     fn may_need_polls(&self) -> bool {
         false
     }
@@ -104,14 +105,13 @@ pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
         None
     }
 
-    /// Called before the queue is closed. `stats` are the device counters of the inner queue.
+    /// Called before the queue is closed. `stats` contains the device counters of the inner queue.
     fn closing(&mut self, stats: QueueStats) {
         let _ = stats;
     }
 }
 
-/// An inner engine with a wrapper. Regions and queues are those of the inner engine, with an engine id of
-/// their own.
+/// An inner engine with a wrapper. Regions and queues are the inner engine's, but have the id of this engine.
 pub(crate) struct Layered<L> {
     inner: Arc<dyn DmaEngine>,
     info: EngineInfo,
@@ -120,7 +120,7 @@ pub(crate) struct Layered<L> {
 }
 
 impl<L: Wrapper> Layered<L> {
-    /// Makes an engine of `inner`. `info` describes it: the `info` of `inner`, or one with fewer
+    /// Makes an engine from `inner`. `info` describes it: the `info` of `inner`, possibly with fewer
     /// capabilities.
     pub(crate) fn new(inner: Arc<dyn DmaEngine>, info: EngineInfo, wrapper: L) -> Self {
         Self { inner, info, id: EngineId::unique(), wrapper: Arc::new(wrapper) }
@@ -139,8 +139,8 @@ impl<L: Wrapper> Layered<L> {
     }
 }
 
-// SAFETY: queues and regions are the inner engine's, and `info` promises no more than the inner engine's. All
-// of them have the id of this engine, so no queue gets a region of the inner engine itself.
+// SAFETY: queues and regions are the inner engine's, and `info` promises no more than the inner engine's
+// `info`. All of them have the id of this engine, so no queue gets a region of the inner engine itself.
 unsafe impl<L: Wrapper> DmaEngine for Layered<L> {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -229,8 +229,8 @@ impl<L: Wrapper> Drop for WrappedRegion<L> {
     }
 }
 
-// SAFETY: all but the engine's id is the inner region's, which is kept until the drop. Each region has an
-// inner region of its own, so keys are unique.
+// SAFETY: everything except the engine id is the inner region's, which is kept until the drop. Each region
+// has its own inner region, so keys are unique.
 unsafe impl<L: Wrapper> RawRegion for WrappedRegion<L> {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -238,8 +238,8 @@ unsafe impl<L: Wrapper> RawRegion for WrappedRegion<L> {
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let inner = self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?;
-        // SAFETY: the caller promises that nothing holds references to these bytes, which are the inner
-        // region's.
+        // SAFETY: the caller promises that no references to these bytes exist, which belong to the inner
+        // region.
         self.wrapper.instrument(Call::Export { len }, || unsafe { inner.export(offset, len, rights) })
     }
 
@@ -253,7 +253,7 @@ struct HookedQueue<L: Wrapper> {
     hook: L::Queue,
     /// `None` only while this is being dropped.
     inner: Option<Box<dyn RawQueue>>,
-    /// The descriptor of the inner queue's events, if the hook may need polls.
+    /// A duplicate of the file descriptor of the inner queue's events, if the hook may need polls.
     event_fd: Option<Result<OwnedFd>>,
     engine: EngineId,
     wrapper: Arc<L>,
@@ -277,8 +277,8 @@ impl<L: Wrapper> Drop for HookedQueue<L> {
     }
 }
 
-// SAFETY: each call goes through the hook to the inner queue. `QueueHook` promises to keep the promises of
-// the inner queue.
+// SAFETY: each call goes through the hook to the inner queue, and implementers of `QueueHook` keep the
+// promises of the inner queue.
 unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -323,7 +323,7 @@ unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
     }
 }
 
-/// The events of the inner queue, for a hook that may need polls.
+/// The inner queue's events, for a hook that may need polls.
 impl<L: Wrapper> QueueEvents for HookedQueue<L> {
     fn fd(&self) -> Result<BorrowedFd<'_>> {
         match &self.event_fd {
@@ -348,7 +348,7 @@ impl<L: Wrapper> QueueEvents for HookedQueue<L> {
     }
 }
 
-/// Returns another descriptor of the file that signals the events of `queue`, if it has one.
+/// Returns a duplicate of the file descriptor that signals the events of `queue`, if it has events.
 fn event_fd(queue: &mut dyn RawQueue) -> Option<Result<OwnedFd>> {
     let of = |fd: BorrowedFd<'_>| {
         fd.try_clone_to_owned().map_err(|errno| Error::of_system_call("fcntl(F_DUPFD_CLOEXEC)", errno))
@@ -363,7 +363,7 @@ pub(crate) struct Count(AtomicU64);
 impl Count {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        // There is one writer, so no atomic read-modify-write is needed.
+        // No atomic read-modify-write is needed, because there is only one writer.
         self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
     }
 
@@ -372,9 +372,9 @@ impl Count {
     }
 }
 
-/// Cuts both sides into parts that lie in one segment each, and calls `look` for each part until it returns
-/// `Some`. Its arguments are the offset of the part from the start, the source, the destination and the
-/// length.
+/// Divides both sides into parts, each within one segment of the source and one of the destination. Calls
+/// `look` for each part until it returns `Some`. Its arguments are the offset of the part from the start, the
+/// source, the destination and the length.
 pub(crate) fn for_each_pair<T>(
     pairs: &[(&[Segment], &[Segment])],
     mut look: impl FnMut(usize, Option<*const u8>, *mut u8, usize) -> Option<T>,

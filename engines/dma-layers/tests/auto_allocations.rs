@@ -1,5 +1,5 @@
-//! Once an `AutoEngine` is warm, copies do not allocate: on the CPU, on the device, or when the CPU repeats
-//! them.
+//! Tests that copies of a warm `AutoEngine` do not allocate: on the CPU, on the device, and when the CPU
+//! repeats them.
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;
@@ -11,7 +11,7 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::auto::{AutoEngine, AutoOptions, AutoReport, Prefer};
 use dma_sim::sim::{SimEngine, SimOptions};
 
-/// Copies single ones and batches, and returns what this thread allocated after the first round.
+/// Makes single copies and batches. Returns the number of this thread's allocations after the first round.
 fn allocations_when_warm(device: &str, prefer: Prefer) -> (u64, AutoReport) {
     let cpu = CpuOptions::from_name(&"cpu:threads=0".parse().unwrap()).unwrap();
     let cpu = Arc::new(CpuEngine::open(&cpu).unwrap());

@@ -1,4 +1,4 @@
-//! The conformance suite on `AutoEngine`, over the CPU and simulated devices of many kinds.
+//! Runs the conformance suite on `AutoEngine`, with the CPU and simulated devices of many kinds.
 
 use std::sync::Arc;
 

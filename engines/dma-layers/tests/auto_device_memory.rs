@@ -1,5 +1,5 @@
-//! Memory of the device in an `AutoEngine`: the device allocates it and copies it, and its failures reach the
-//! caller.
+//! Tests device memory in an `AutoEngine`: the device allocates and copies it, and the device's failures
+//! reach the caller.
 #![expect(unsafe_code, reason = "implements `DmaEngine`")]
 
 mod engines;
@@ -30,7 +30,7 @@ fn queue(engine: &AutoEngine) -> Queue {
     engine.open_queue(&QueueOptions::new()).unwrap()
 }
 
-/// Copies within the host, so that the queue has chosen the CPU for the next copies of this length.
+/// Copies within host memory, so that the queue chooses the CPU for the next copies of this length.
 fn copy_on_host(engine: &AutoEngine, queue: &Queue, times: usize) {
     let (mut src, mut dst) = (filled(engine, 3), filled(engine, 0));
     for _ in 0..times {
@@ -113,11 +113,12 @@ fn exports_and_imports_are_refused_for_device_memory() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }
 
-/// An engine that registers no memory of the host.
+/// An engine that refuses to register host memory.
 #[derive(Debug)]
 struct Picky(Arc<dyn DmaEngine>);
 
-// SAFETY: each call goes to one engine, which keeps the promises, except one that is refused.
+// SAFETY: each call goes to the same engine, which keeps the promises. Only registrations of host memory are
+// refused.
 unsafe impl DmaEngine for Picky {
     fn info(&self) -> &EngineInfo {
         self.0.info()

@@ -1,5 +1,5 @@
-//! Many copies on `AutoEngine` whose device fails, resets, loses copies, hangs or vanishes in mid-run: each
-//! is accounted for, and its bytes arrive.
+//! Tests many copies on an `AutoEngine` whose device fails, resets, loses copies, hangs or disappears during
+//! the run: each copy must be reported, and its bytes must arrive.
 
 mod engines;
 
@@ -15,7 +15,7 @@ const BATCH: usize = 32;
 const IN_FLIGHT: usize = 4;
 const LENGTHS: [usize; 4] = [64, 100, 512, 3000];
 
-/// Makes every byte of the destination wrong, and gives the source another content.
+/// Makes every byte of the destination wrong, and changes the source.
 fn prepare(batch: &mut Batch<BufferMut, BufferMut>, round: u8) {
     for (src, dst) in batch.iter_mut() {
         src[0] = round;
@@ -25,7 +25,7 @@ fn prepare(batch: &mut Batch<BufferMut, BufferMut>, round: u8) {
     }
 }
 
-/// Makes `count` copies. Returns the longest time in which nothing ended.
+/// Makes `count` copies. Returns the longest time between two completions.
 fn copies(faults: &str, count: usize) -> Duration {
     let device = sim(&format!("sim:profile=dsa,faults={faults}"));
     let options = AutoOptions::new().with_prefer(Prefer::Device);
@@ -63,7 +63,7 @@ fn copies(faults: &str, count: usize) -> Duration {
     assert_eq!((counters.submitted, counters.completed), (all, all), "{faults}: {counters:?}");
     let report = engine.report();
     assert_eq!(report.cpu + report.device - report.repeated, all, "{faults}: {report}");
-    // A descriptor that the device refuses was never its own.
+    // A descriptor that the device refuses does not count as accepted or repeated.
     let had_faults = report.repeated > 0 || faults.starts_with("refuse") && report.device < all;
     assert!(report.device > 0 && had_faults, "{faults}: the device had its faults: {report}");
     println!(

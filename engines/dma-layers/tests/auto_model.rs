@@ -1,5 +1,5 @@
-//! Random batches on `AutoEngine` over a device with faults. An oracle knows what each engine was given, what
-//! it reported, and which bytes the memory must have.
+//! Random batches on `AutoEngine` with a faulty device. An oracle knows the descriptors that each engine got,
+//! its reports, and the expected bytes of the memory.
 #![expect(unsafe_code, reason = "spies on raw queues, and drives one")]
 
 use std::collections::BTreeMap;
@@ -15,21 +15,21 @@ use dma_layers::auto::{AutoEngine, AutoOptions, AutoReport, Prefer};
 use dma_sim::sim::{SimEngine, SimOptions};
 use proptest::prelude::*;
 
-/// A descriptor's destination: address and length. Each operation of a test has one of its own.
+/// The destination of a descriptor: address and length. It is different for each operation of a test.
 type Bytes = (u64, usize);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Number of descriptors with that destination, for each engine.
+    /// Number of descriptors with a destination, for each engine.
     given: [BTreeMap<Bytes, u32>; 2],
-    /// Descriptors of the device in flight by token, and those that it ended without success.
+    /// The device's descriptors in flight, by token, and its descriptors that ended without success.
     on_device: BTreeMap<u64, Bytes>,
     failed: BTreeMap<Bytes, u32>,
-    /// A destination was with both engines at once.
+    /// True if a destination was with both engines at the same time.
     twice: bool,
 }
 
-/// An engine that tells what its queues are given.
+/// An engine that records the descriptors of its queues.
 #[derive(Debug)]
 struct Spy<E> {
     inner: E,
@@ -37,7 +37,7 @@ struct Spy<E> {
     seen: Arc<Mutex<Seen>>,
 }
 
-// SAFETY: all of it is the inner engine's.
+// SAFETY: all calls go to the inner engine.
 unsafe impl<E: DmaEngine> DmaEngine for Spy<E> {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
@@ -80,7 +80,7 @@ fn destination(descriptor: &Descriptor<'_>) -> Bytes {
     }
 }
 
-// SAFETY: all of it is the inner queue's.
+// SAFETY: all calls go to the inner queue, with the same descriptors.
 unsafe impl RawQueue for SpyQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -89,7 +89,8 @@ unsafe impl RawQueue for SpyQueue {
         self.inner.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: the caller promises for the unchanged descriptors what the inner queue asks for.
+        // SAFETY: the descriptors are unchanged, and the caller meets the requirements of the inner queue for
+        // them.
         let taken = unsafe { self.inner.submit(batch) }?;
         let mut seen = self.seen.lock().unwrap();
         for descriptor in &batch[..taken] {
@@ -135,7 +136,7 @@ unsafe impl RawQueue for SpyQueue {
 const SLOTS: usize = 64;
 const SLOT: usize = 8192;
 
-/// Runs batches of copies and fills of these lengths; true for a fill. Checks all bytes and descriptors.
+/// Runs batches of copies and fills with these lengths (`true` is a fill). Checks all bytes and descriptors.
 fn run(faults: &str, prefer: Prefer, depth: usize, batches: &[Vec<(usize, bool)>]) -> AutoReport {
     run_beside(None, faults, prefer, depth, batches)
 }
@@ -145,8 +146,8 @@ fn simulated(options: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name).unwrap()).unwrap()
 }
 
-/// Does what [`run`] does, with another device of these faults in addition to both engines. The operations
-/// that it gets are not known here, and so neither is how often the others do an operation.
+/// Does the same as [`run`], with a second device that has these faults. The oracle does not see the
+/// operations of this device, so it does not check how often the other engines execute an operation.
 fn run_beside(
     other: Option<&str>,
     faults: &str,
@@ -159,8 +160,8 @@ fn run_beside(
     let cpu = Spy { inner, engine_index: 0, seen: Arc::clone(&seen) };
     let inner = simulated(&format!("faults={faults}"));
     let device = Spy { inner, engine_index: 1, seen: Arc::clone(&seen) };
-    // So short that a test does not take long. If it expires too early, that changes the engine of a copy,
-    // and not the bytes.
+    // The timeout is short, so that tests are short. If it expires too early, another engine executes the
+    // copy, but the bytes are the same.
     let options = AutoOptions::new().with_prefer(prefer).with_stall_timeout(Duration::from_millis(8));
     let pair = Arc::new(AutoEngine::new(Arc::new(cpu), Arc::new(device), &options).unwrap());
     let engine = Arc::clone(&pair) as Arc<dyn DmaEngine>;
@@ -170,7 +171,7 @@ fn run_beside(
     let (src, dst) = (memory(SLOT), memory(SLOTS * SLOT));
     let byte = |info: &dma_core::RegionInfo, at: usize| info.segment(at, 1).addr.as_ptr();
     for at in 0..SLOT {
-        // SAFETY: the CPU reaches it, and nothing is in flight.
+        // SAFETY: the CPU reaches the region, and no operation is in flight.
         unsafe { byte(src.info(), at).write(at as u8 ^ (at >> 8) as u8) };
     }
     let mut q = engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).unwrap();
@@ -179,7 +180,7 @@ fn run_beside(
         *seen.lock().unwrap() = Seen::default();
         let batch = &batch[..batch.len().min(depth)];
         for at in 0..SLOTS * SLOT {
-            // SAFETY: within regions that outlive the queue.
+            // SAFETY: the addresses are within regions that outlive the queue.
             unsafe { byte(dst.info(), at).write(0xee) };
         }
         let places: Vec<_> =
@@ -193,7 +194,8 @@ fn run_beside(
                 false => Descriptor::copy(token + i as u64, src.info().segment(0, *len), to[0]),
             })
             .collect();
-        // SAFETY: ranges of the engine's regions, which outlive the queue; destinations are apart.
+        // SAFETY: the ranges are within the engine's regions, which outlive the queue, and destinations do
+        // not overlap.
         let taken = unsafe { q.submit(&descriptors) }.unwrap();
         assert_eq!(taken, batch.len(), "there is room for {depth}");
         q.flush();
@@ -217,7 +219,7 @@ fn run_beside(
                     (true, true) => b"patterns"[at % 8],
                     (true, false) => at as u8 ^ (at >> 8) as u8,
                 };
-                // SAFETY: within regions that outlive the queue.
+                // SAFETY: the addresses are within regions that outlive the queue.
                 let found = unsafe { byte(dst.info(), i * SLOT + at).read() };
                 assert_eq!(found, expected, "byte {at} of operation {i} of {len} B, fill: {fill}");
             }
@@ -310,7 +312,7 @@ fn each_fault_moves_work_to_the_cpu() {
     assert_eq!(report.costs.len(), 1, "{report}");
 }
 
-/// An owner that sleeps is woken to look after a device that hangs.
+/// A sleeping owner is woken to check a device that hangs.
 #[cfg(target_os = "linux")]
 #[test]
 fn sleepers_are_woken_when_the_device_hangs() {
@@ -327,7 +329,8 @@ fn sleepers_are_woken_when_the_device_hangs() {
     let copy =
         |i: usize| Descriptor::copy(i as u64, src.info().segment(0, 64), dst.info().segment(i * 64, 64));
     let copies: Vec<_> = (0..8).map(copy).collect();
-    // SAFETY: ranges of the engine's regions, which outlive the queue; destinations are apart.
+    // SAFETY: the ranges are within the engine's regions, which outlive the queue, and destinations do not
+    // overlap.
     assert_eq!(unsafe { q.submit(&copies) }.unwrap(), 8);
     q.flush();
     let mut completions = [Completion::done(0); 8];
@@ -350,7 +353,7 @@ fn sleepers_are_woken_when_the_device_hangs() {
     );
 }
 
-/// A device that hung is opened again, and takes copies again.
+/// A device that hung is opened again, and gets copies again.
 #[test]
 fn a_device_that_was_left_is_tried_again() {
     let cpu = CpuEngine::open(&CpuOptions::new()).unwrap();
@@ -365,7 +368,8 @@ fn a_device_that_was_left_is_tried_again() {
     let mut before = None;
     loop {
         let copy = Descriptor::copy(1, src.info().segment(0, 64), dst.info().segment(0, 64));
-        // SAFETY: ranges of the engine's regions, which outlive the queue; one copy at a time.
+        // SAFETY: the ranges are within the engine's regions, which outlive the queue, and only one copy is
+        // in flight at a time.
         assert_eq!(unsafe { q.submit(&[copy]) }.unwrap(), 1);
         q.flush();
         let mut completions = [Completion::done(0)];

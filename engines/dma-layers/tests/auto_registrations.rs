@@ -1,4 +1,4 @@
-//! Bytes that are registered several times: each registration is of its own, for the device as well.
+//! Tests bytes that are registered several times: the registrations are independent, on the device as well.
 
 mod engines;
 
@@ -18,7 +18,7 @@ fn auto() -> (AutoEngine, Queue) {
     (auto, queue)
 }
 
-/// Returns how many of 20 copies of `source` the device made.
+/// Makes 20 copies of `source`. Returns the number of copies that the device made.
 fn by_device(auto: &AutoEngine, queue: &Queue, source: &dma_core::Buffer) -> u64 {
     let before = auto.report().device;
     let mut dst: BufferMut = auto.allocate(source.len()).expect("memory");
@@ -49,7 +49,7 @@ fn the_device_keeps_memory_whose_twin_comes_and_goes() {
     assert_eq!(by_device(&auto, &queue, &second), 20, "after the first one was dropped");
 }
 
-/// The simulator reports a region that is deregistered while a descriptor names it as a breach of the
+/// If a region is deregistered while a descriptor names it, the simulator reports a violation of the
 /// contract, and the copy fails.
 #[test]
 fn a_registration_that_goes_takes_no_key_of_a_copy_in_flight() {
@@ -68,7 +68,7 @@ fn a_registration_that_goes_takes_no_key_of_a_copy_in_flight() {
         let transfer = queue.copy(source, auto.allocate(LEN).expect("memory")).expect("accepted");
         queue.flush();
         drop(idle);
-        // It may be given the address and the key of the one that went.
+        // The new region may get the address and the key of the dropped one.
         let other = register(&Arc::new(vec![1; LEN]));
         let (_, dst) = transfer.wait().expect("done");
         assert!(dst.iter().all(|byte| *byte == 7), "{}", dst[0]);

@@ -1,4 +1,5 @@
-//! Devices that die while they are opened, or are smaller than a copy: the copies of `AutoEngine` arrive.
+//! Tests that copies of `AutoEngine` succeed with devices that fail while they are opened, or whose limits
+//! are smaller than a copy.
 
 mod engines;
 
@@ -30,7 +31,7 @@ fn a_device_that_dies_while_it_is_opened_costs_no_copy() {
     let (src, dst) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
     let _ = queue.copy(src, dst).unwrap().wait();
     drop(queue);
-    // Opened by name before, with its queue after; and all of it after.
+    // The device is lost between opening the engine and opening its queue, and before both.
     for engine in [before, auto(device)] {
         copy(&engine, 5000);
         let report = engine.report();

@@ -1,4 +1,5 @@
-//! Memory of an engine within another one is refused by the outer engine, and the reverse.
+//! Tests that an outer engine refuses memory of its inner engine, and the inner engine refuses memory of the
+//! outer one.
 
 mod engines;
 
@@ -9,7 +10,7 @@ use dma_core::conformance::inner_memory_is_rejected;
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 use engines::{cpu, meter, record, sim, verify};
 
-/// Returns an engine of both, for each choice between them.
+/// Returns an engine made of both, for each value of `Prefer`.
 fn autos(cpu: &Arc<dyn DmaEngine>, device: &Arc<dyn DmaEngine>) -> [AutoEngine; 2] {
     [Prefer::Measured, Prefer::Device].map(|prefer| {
         let options = AutoOptions::new().with_prefer(prefer);

@@ -1,4 +1,4 @@
-//! The conformance suite on `MeterEngine`, over the CPU, simulated devices and other wrappers.
+//! Runs the conformance suite on `MeterEngine` around the CPU, simulated devices and other wrappers.
 
 mod engines;
 

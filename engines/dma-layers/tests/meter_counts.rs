@@ -1,4 +1,4 @@
-//! A meter's counts are those of the safe API, and counting costs no allocation.
+//! Tests that a meter's counts equal those of the safe API, and that counting does not allocate.
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;
@@ -9,8 +9,8 @@ use engines::{cpu, meter, sim};
 use proptest::prelude::*;
 
 proptest! {
-    /// Copies of any lengths, in batches of any size, on devices that fail some copies, cut some, and reset
-    /// sometimes.
+    /// Makes copies of any lengths, in batches of any size, on devices that fail some copies, split some, and
+    /// sometimes reset.
     #[test]
     fn counts_are_those_of_the_queue(
         device in prop_oneof![
@@ -31,7 +31,7 @@ proptest! {
                 let (src, dst) = (engine.allocate(len).unwrap(), engine.allocate(len).unwrap());
                 match queue.copy(src, dst) {
                     Ok(transfer) => waiting.push((transfer, len)),
-                    // A full queue refuses.
+                    // A full queue refuses the copy.
                     Err(_) => break,
                 }
             }
@@ -54,7 +54,7 @@ proptest! {
             let found = report.sizes.quantile(1.0);
             prop_assert!(found >= largest && found.unwrap_or(0) as f64 <= largest.unwrap_or(0) as f64 * 1.032 + 1.0);
         }
-        // The next queue takes its number, and counts on.
+        // The next queue gets the same number, and adds to its counts.
         drop(queue);
         let queue = engine.open_queue(&QueueOptions::new()).unwrap();
         let (src, dst) = (engine.allocate(8).unwrap(), engine.allocate(8).unwrap());

@@ -1,4 +1,5 @@
-//! A meter's spans. Alone in its process, because `tracing` caches for all threads who listens.
+//! Tests a meter's spans. The test has a process of its own, because `tracing` caches the subscribers'
+//! interest for all threads.
 
 mod engines;
 

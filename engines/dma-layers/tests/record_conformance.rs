@@ -1,4 +1,4 @@
-//! The conformance suite on `RecordEngine`, over the CPU, simulated devices and other wrappers.
+//! Runs the conformance suite on `RecordEngine` around the CPU, simulated devices and other wrappers.
 
 mod engines;
 
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use engines::{auto, cpu, meter, record, sim, verify};
 
-/// The folder of all traces; each replaces the one before.
+/// The folder of all traces. Each trace replaces the previous one.
 fn folder() -> &'static Path {
     static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
     FOLDER.path()

@@ -1,4 +1,5 @@
-//! A trace has what was submitted, is small, costs no allocation, and is refused if it is damaged.
+//! Tests that a trace contains the submitted operations, is small, is recorded without allocations, and is
+//! refused if it is damaged.
 #![expect(unsafe_code, reason = "submits descriptors to see which calls are recorded")]
 
 #[path = "../../../tests/counting/mod.rs"]
@@ -13,7 +14,7 @@ use dma_layers::replay::{ReplayOptions, replay};
 use engines::{cpu, record, sim};
 use proptest::prelude::*;
 
-/// Records copies of pieces of two regions, each by source, destination and length, in batches.
+/// Records copies within two regions, given by source, destination and length, in batches.
 fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, Trace, u64) {
     let folder = tempfile::tempdir().unwrap();
     let engine = record(if device.starts_with("cpu") { cpu(device) } else { sim(device) }, folder.path());
@@ -37,7 +38,7 @@ fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, T
     (std::fs::read(&path).unwrap(), Trace::load(&path).unwrap(), doorbells)
 }
 
-/// Returns whether the bytes are refused, or read as a partial trace of the first events of `whole`.
+/// Returns true if the bytes are refused, or are read as a partial trace with the first events of `whole`.
 fn is_part(bytes: &[u8], whole: &Trace) -> bool {
     let Ok(part) = Trace::parse(bytes) else { return true };
     let is_prefix = |queue| part.events(queue).zip(whole.events(queue)).all(|(one, other)| one == other);
@@ -50,7 +51,7 @@ fn is_part(bytes: &[u8], whole: &Trace) -> bool {
 fn batches() -> impl Strategy<Value = Vec<Vec<(usize, usize, usize)>>> {
     let copy = (0_usize..1 << 19, 0_usize..1 << 19, 1_usize..5000);
     let scattered = proptest::collection::vec(copy, 1..40);
-    // At equal distances, which may be negative or 0 in the source.
+    // Copies at equal distances, which may be negative, or 0 for the sources.
     let spread = (1_usize..2000, 1_usize..40, 0_usize..9000, any::<[bool; 2]>());
     // Two copies are swapped on one side.
     let swap = any::<(bool, [prop::sample::Index; 2])>();
@@ -87,7 +88,8 @@ proptest! {
         prop_assert_eq!(queue.operations, copies.len() as u64);
         prop_assert_eq!(queue.bytes, copies.iter().map(|(.., len)| *len as u64).sum::<u64>());
         prop_assert_eq!((queue.doorbells, queue.hint), (doorbells, CacheHint::Cold));
-        // The planner has one for operations that the device lacks.
+        // The planner may have its own region, for operations that the device lacks. The test's regions are
+        // the last two.
         let regions = &trace.recorded().regions;
         let first = regions.len() - 2;
         prop_assert_eq!(&regions[first..], [1 << 20; 2]);
@@ -121,7 +123,7 @@ proptest! {
     }
 }
 
-/// Allocations of a warm round, and the bytes of the trace for each operation.
+/// Returns the allocations of a warm round, and the bytes of the trace per operation.
 fn cost(batched: bool) -> (u64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.trace");
@@ -206,7 +208,7 @@ fn foreign_files_are_refused() {
         std::fs::write(&path, bytes).unwrap();
         path
     };
-    // With holes: no memory has all of it, and none holds it twice.
+    // A sparse file of 8 TiB, which does not fit into memory.
     let long = written("long.trace", b"");
     std::fs::File::options().write(true).open(&long).unwrap().set_len(1 << 43).unwrap();
     for (path, kind) in [
@@ -256,7 +258,8 @@ fn explain_tells_the_state_of_the_trace() {
     assert!(explained(&engine).contains(&format!("lost: {error}")), "{}", explained(&engine));
 }
 
-/// Records until it ends by what END names: see [`a_trace_of_a_program_that_ends_early_is_read`].
+/// Records until the process ends in the way that END names: see
+/// [`a_trace_of_a_program_that_ends_early_is_read`].
 #[test]
 #[ignore = "a program that another test starts"]
 fn records_until_it_ends() {
@@ -266,7 +269,7 @@ fn records_until_it_ends() {
     let first = engine.open_queue(&QueueOptions::new().with_depth(8).with_hint(CacheHint::Hot)).unwrap();
     let written = || std::fs::metadata(path.with_extension("trace.partial")).unwrap().len();
     for round in 0_usize.. {
-        // Queues and regions that the first checkpoint does not have.
+        // Queues and regions that the first checkpoint does not contain.
         let len = 64 + round;
         let later = (round % 50 == 49).then(|| engine.open_queue(&QueueOptions::new()).unwrap());
         let queue = later.as_ref().unwrap_or(&first);
@@ -322,7 +325,7 @@ fn a_trace_of_a_program_that_ends_early_is_read() {
         );
         assert_eq!((queues[0].depth, queues[0].hint), (8, CacheHint::Hot), "{end}");
         assert!(queues.len() > 3 && recorded.time >= queues[0].closed, "{end}: {queues:?}");
-        // 20,000 bytes, at most 30 for an operation with its events.
+        // The trace has at least 20,000 bytes by then, and an operation with its events takes at most 30.
         assert!(queues[0].operations > 500 && queues[0].doorbells > 500, "{end}: {queues:?}");
         let replayed =
             replay(&trace, &cpu("cpu:threads=0"), &ReplayOptions::new().with_repetitions(1)).unwrap();
@@ -342,13 +345,13 @@ fn a_partial_trace_ends_with_a_complete_call() {
     let engine = record(sim("sim:clock=manual"), folder.path());
     let memory = engine.allocate_raw(&dma_core::MemoryRequest::new(1 << 20)).unwrap();
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4096)).unwrap();
-    // At irregular distances, so that no two are encoded as one.
+    // The distances are irregular, so that copies are not encoded as repetitions.
     let copy = |token: u64| {
         let at = (token * token * 7919 % 1000 * 512) as usize;
         Descriptor::copy(token, memory.info().segment(at, 64), memory.info().segment((1 << 19) + at, 64))
     };
     let mut reports = [Completion::done(0); 16];
-    // One call is longer than the buffer, the earlier ones are not.
+    // One call is longer than the buffer; the earlier calls are not.
     for tokens in [0..4_u64, 4..8, 8..2008] {
         let batch: Vec<_> = tokens.map(copy).collect();
         // SAFETY: the access lies within the region, and only this queue uses it until it is stopped.

@@ -1,4 +1,5 @@
-//! A trace makes the same calls on any engine, its bytes are compared, and what cannot run is refused.
+//! Tests that a replay makes the same calls on any engine and checks all bytes, and that a trace that cannot
+//! run is refused.
 #![expect(unsafe_code, reason = "implements an engine that does nothing")]
 
 mod engines;
@@ -16,9 +17,9 @@ use dma_layers::replay::{CopyTimes, ReplayOptions, Replayed, replay};
 use engines::{auto, cpu, meter, record, sim};
 use proptest::prelude::*;
 
-/// Bytes of an operation's own part of each side.
+/// Number of bytes of each side that belong to one operation.
 const SLOT: usize = 8192;
-/// Operations between two waits at most.
+/// Maximum number of operations between two waits.
 const SLOTS: usize = 24;
 
 fn open(name: &str) -> Arc<dyn DmaEngine> {
@@ -29,7 +30,7 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     }
 }
 
-/// Records what `run` does with an engine, and returns the trace and the doorbells of all its queues.
+/// Records the calls of `run` on an engine. Returns the trace, and the doorbells of all its queues.
 fn recorded(device: &str, run: impl FnOnce(&Arc<RecordEngine>) -> u64) -> (Trace, u64) {
     let folder = tempfile::tempdir().unwrap();
     let engine = record(open(device), folder.path());
@@ -38,7 +39,7 @@ fn recorded(device: &str, run: impl FnOnce(&Arc<RecordEngine>) -> u64) -> (Trace
     (Trace::load(&folder.path().join("a.trace")).unwrap(), doorbells)
 }
 
-/// An operation: its kind, and its length.
+/// The kind and length of an operation.
 type Step = (u8, usize);
 
 fn submit(queue: &Queue, src: &Window, dst: &Window, at: usize, (kind, len): Step) {
@@ -129,7 +130,7 @@ proptest! {
     }
 }
 
-/// Records copies to device memory, within it and back, and fills of it.
+/// Records copies to device memory, within it and back, and fills of device memory.
 fn on_device(engine: &RecordEngine, steps: &[Vec<Step>]) -> u64 {
     let queue = engine.open_queue(&QueueOptions::new().with_depth(64)).unwrap();
     let host = engine.allocate_window(&MemoryRequest::new(SLOTS * SLOT)).unwrap();
@@ -167,7 +168,7 @@ fn device_memory_is_replayed_in_device_memory() {
     assert!(refused.hint().contains("sim:device_memory="), "{refused}");
 }
 
-/// A trace of `count` copies of 64 bytes, each waited for.
+/// Records a trace of `count` copies of 64 bytes. Each is waited for before the next.
 fn copies(device: &str, count: usize) -> Trace {
     recorded(device, |engine| rounds(engine, &vec![vec![(9, 64)]; count])).0
 }
@@ -190,11 +191,12 @@ fn queues_run_beside_each_other_and_one_after_another() {
     assert!(times.wait > Duration::ZERO && times.cpu > Duration::ZERO, "{times:?}");
 }
 
-/// An engine that makes each queue's first copy, and reports the others as done without making them.
+/// An engine that makes only the first copy of each queue, and reports the others as done without making
+/// them.
 #[derive(Debug)]
 struct Idle(Arc<dyn DmaEngine>);
 
-// SAFETY: regions are the inner engine's, and its queues access nothing after a call.
+// SAFETY: regions are the inner engine's, and its queues access no memory after a call.
 unsafe impl DmaEngine for Idle {
     fn info(&self) -> &EngineInfo {
         self.0.info()
@@ -220,7 +222,7 @@ unsafe impl DmaEngine for Idle {
 #[derive(Debug)]
 struct IdleQueue(Box<dyn RawQueue>, Vec<u64>, bool);
 
-// SAFETY: nothing is accessed after a call.
+// SAFETY: the queue accesses no memory after a call.
 unsafe impl RawQueue for IdleQueue {
     fn engine_id(&self) -> EngineId {
         self.0.engine_id()
@@ -262,7 +264,7 @@ fn wrong_bytes_are_found_at_their_place() {
     let mismatch = replayed.mismatch.expect("the fifth copy is wrong");
     assert_eq!((mismatch.queue, mismatch.operation, replayed.verified), (0, 4, 4));
     assert!(mismatch.offset.is_some_and(|offset| offset < 64), "{mismatch:?}");
-    // A copy that is not done is found, even if the one before left the same bytes.
+    // The replay detects a missing copy, even if an earlier copy left the same bytes.
     let wrong = replay(&trace, &(Arc::new(Idle(cpu("cpu:threads=0"))) as _), &options()).unwrap();
     assert_eq!(wrong.mismatch.map(|wrong| (wrong.operation, wrong.offset)), Some((1, Some(0))));
 }

@@ -1,4 +1,4 @@
-//! The conformance suite on `VerifyEngine`, over the CPU, simulated devices and `AutoEngine`.
+//! Runs the conformance suite on `VerifyEngine` around the CPU, simulated devices and `AutoEngine`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Wrong copies are found by a `VerifyEngine`, at the right byte, and right ones are not. Once warm, a copy
-//! allocates nothing.
+//! Tests that a `VerifyEngine` reports wrong copies, with the right byte, and no correct copies, and that
+//! copies of a warm queue do not allocate.
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;
@@ -16,7 +16,7 @@ fn sim(name: &str) -> Arc<dyn DmaEngine> {
     Arc::new(SimEngine::open(&options).unwrap())
 }
 
-/// The offset that an error names.
+/// Returns the offset that an error names.
 fn offset(error: &str) -> usize {
     let (_, rest) = error.split_once("VERIFY_MISMATCH").unwrap_or_else(|| panic!("{error}"));
     let (_, rest) = rest.split_once("byte ").unwrap();
@@ -50,7 +50,7 @@ fn every_wrong_copy_is_an_error_that_names_the_byte() {
 
 #[test]
 fn a_wrong_list_and_a_wrong_second_destination_are_found() {
-    // A bit of any byte of the destinations: over many copies, of each of them.
+    // The fault flips a bit of any byte of the destinations. Over many copies it hits each destination.
     let engine = VerifyEngine::new(sim("sim:faults=corrupt,max_segments=4,seed=3"), &VerifyOptions::new());
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let memory = |len: usize| engine.allocate(len).unwrap();
@@ -141,7 +141,7 @@ fn copies_of_device_memory_are_verified() {
     assert!(src[..100_000] == back[0][..] && src[100_000..] == back[1][..]);
     let report = engine.report();
     assert!(report.verified >= 3 && report.mismatches == 0, "{report}");
-    // Memory that the device may only write cannot be compared.
+    // Memory that the device may not read cannot be compared.
     let request = MemoryRequest::new(64).with_access(Access::WRITE).with_place(Place::Device);
     let write_only = engine.allocate_window(&request).unwrap();
     let before = engine.report();
@@ -150,8 +150,8 @@ fn copies_of_device_memory_are_verified() {
     assert_eq!((report.verified, report.mismatches), (before.verified, 0), "{report}");
     assert_eq!(report.unverified, before.unverified + 1, "{report}");
 
-    // The fifth task of each queue is wrong: copies between buffers, which are summed by the CPU, come
-    // before, so that it is a copy to the device.
+    // The fifth copy of each queue is wrong. Copies between buffers, whose checksums the CPU computes, come
+    // before, so that the fifth one is a copy to the device.
     let engine =
         VerifyEngine::new(sim("sim:faults=corrupt@5,device_memory=16M,seed=7"), &VerifyOptions::new());
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();

@@ -1,4 +1,4 @@
-//! Copies of device memory are compared without a wait in a poll.
+//! Tests that a poll does not wait for the comparison of copies of device memory.
 #![expect(unsafe_code, reason = "implements an engine whose second queue reports nothing for a time")]
 
 mod engines;
@@ -13,7 +13,8 @@ use dma_core::{
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use engines::sim;
 
-/// An engine whose second queue, which is that for comparisons, reports nothing while `held` is set.
+/// An engine whose second queue reports nothing while `held` is set. The second queue is the one for
+/// comparisons.
 #[derive(Debug)]
 struct Held {
     inner: Arc<dyn DmaEngine>,
@@ -40,7 +41,7 @@ unsafe impl DmaEngine for Held {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { self.inner.register_raw(memory, request) }
     }
 
@@ -63,7 +64,7 @@ struct HeldQueue {
     held: Arc<AtomicBool>,
 }
 
-// SAFETY: each call goes to the inner queue, except polls, which may come later.
+// SAFETY: each call goes to the inner queue, except polls, which may be delayed.
 unsafe impl RawQueue for HeldQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -74,7 +75,7 @@ unsafe impl RawQueue for HeldQueue {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { self.inner.submit(batch) }
     }
 
@@ -116,7 +117,8 @@ fn a_poll_does_not_wait_for_a_comparison() {
     let host = || engine.allocate(300_000).unwrap();
     let mut staged = queue.copy(host(), engine.allocate_device(300_000).unwrap()).unwrap();
     let later = queue.copy(host(), host()).unwrap();
-    // The copy between buffers is summed by the CPU, and is reported while the other one is compared.
+    // The CPU computes the checksum of the copy between buffers, which is reported while the other copy is
+    // being compared.
     later.wait().unwrap();
     staged.wait_for(std::time::Duration::ZERO).unwrap_err();
     assert_eq!((engine.report().verified, queue.available()), (1, queue.depth() - 1));

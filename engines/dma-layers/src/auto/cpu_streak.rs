@@ -1,21 +1,21 @@
-//! [`CpuStreak`]: the next copies of one class, which go to the CPU on a short path.
+//! [`CpuStreak`]: a number of next copies of one class, which take a short path to the CPU.
 
 use dma_core::Descriptor;
 
 use super::learner::Class;
 
-/// The next copies of a class. They go to the CPU without asking the learner.
+/// A number of next copies of one class. They go to the CPU without a call of the learner.
 #[derive(Debug)]
 pub(super) struct CpuStreak {
     pub(super) class: Class,
-    /// The minimum number of descriptors in flight of the class, and the difference between maximum and
+    /// The class's minimum number of descriptors in flight, and the difference between its maximum and
     /// minimum.
     in_flight: (usize, usize),
-    /// The minimum length of the class, a power of two. A length is of the class if its bits in the mask
-    /// `above` are those of the minimum length.
+    /// The minimum length of the class, a power of two. A length belongs to the class if its bits in the mask
+    /// `above` equal those of the minimum length.
     least: usize,
     above: usize,
-    /// The number of copies that are left.
+    /// The number of copies left in the streak.
     pub(super) remaining: u32,
 }
 
@@ -25,8 +25,8 @@ impl CpuStreak {
         Self { class, in_flight: (fewest, most - fewest), least, above: !(least - 1), remaining }
     }
 
-    /// Returns whether all lengths are of the class.
-    // Not inlined, so that the path of a single copy saves few registers.
+    /// Returns true if all lengths belong to the class.
+    // Not inlined, so that the path of a single copy has to save few registers.
     #[inline(never)]
     fn have_all(&self, batch: &[Descriptor<'_>]) -> bool {
         // True if each length has the highest bit of the minimum length, and none has a higher bit.
@@ -37,7 +37,7 @@ impl CpuStreak {
         any & self.above == self.least && all == self.least
     }
 
-    /// Returns whether the whole batch is of the class and copies are left for it. If so, subtracts them.
+    /// Returns true if the whole batch belongs to the class, and enough copies are left. Then subtracts them.
     #[inline]
     pub(super) fn takes(&mut self, in_flight: usize, batch: &[Descriptor<'_>]) -> bool {
         let (fewest, more) = self.in_flight;

@@ -1,4 +1,4 @@
-//! [`CpuTimes`]: the times of the CPU's copies.
+//! [`CpuTimes`]: measures the CPU's copies.
 
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use super::learner::{Class, Engine, Learner};
 /// Maximum number of copies that are watched at once.
 const WATCHED: usize = 64;
 
-/// Copies on the CPU's queue, some of which are timed. The others are watched because they share the measured
-/// time. Tokens need not be unique: a wrong match only makes a wrong time.
+/// Copies on the CPU's queue, of which some are timed. The others are watched because they share the measured
+/// time. Tokens need not be unique: a wrong match only leads to a wrong time.
 #[derive(Debug)]
 pub(super) struct CpuTimes {
     watched: Vec<Watched>,
@@ -25,7 +25,7 @@ pub(super) struct CpuTimes {
 struct Watched {
     token: u64,
     weight: usize,
-    /// If the copy is timed, its class and the time of its submission.
+    /// The class and the time of submission, if the copy is timed.
     timed: Option<(Class, Instant)>,
 }
 
@@ -67,7 +67,7 @@ impl CpuTimes {
         let (mut known, mut total, mut since) = (0, 0, now);
         for completion in completions {
             let rest = &mut self.watched[known..];
-            // Copies mostly complete in order, so this one is mostly the first.
+            // Copies usually complete in order, so this copy is usually the first.
             let Some(at) = rest.iter().position(|watched| watched.token == completion.token) else {
                 total += weight(0);
                 continue;
@@ -82,7 +82,8 @@ impl CpuTimes {
         for Watched { weight, timed, .. } in self.watched.drain(..known) {
             if let Some((class, _)) = timed {
                 self.timed -= 1;
-                // The costs are known only after the device's run, which follows the CPU's.
+                // No costs are returned here, because a trial ends with the device's run, which follows the
+                // CPU's.
                 let _ = learner.record(class, Engine::Cpu, took * weight as f32 / total as f32);
             }
         }

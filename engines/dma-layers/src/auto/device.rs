@@ -1,4 +1,4 @@
-//! [`DeviceQueue`]: the queue of the device, its copies in flight, and whether the device is healthy.
+//! [`DeviceQueue`]: the queue of the device, its copies in flight, and its health.
 #![expect(unsafe_code, reason = "submits to the device")]
 
 use std::collections::VecDeque;
@@ -19,20 +19,20 @@ use super::{AutoShared, FAILURES};
 
 /// Maximum number of descriptors in a submission, and of completions in a poll.
 const BATCH: usize = 32;
-/// Time without use of a device after its first failure.
+/// Backoff after the first failure: the time in which the device is not used.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
-/// Maximum time without use of a device that keeps failing.
+/// Maximum backoff of a device that fails repeatedly.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// Copies after which a device that is used again counts as healthy.
+/// Number of copies after which a device that is used again counts as healthy.
 const HEALTHY_AFTER: u32 = 1000;
 /// While the device is not used, the clock is read once in this many submissions.
 const PROBE_EVERY: u32 = 64;
 /// One poll adds at most the stall timeout divided by this number to the polled time. Otherwise the time in
 /// which the thread did not run could count as a stall of the device.
 const STALL_CHECKS: u32 = 8;
-/// Number of the device's failure codes that a queue can explain.
+/// Maximum number of the device's failure codes that a queue keeps to explain.
 const CODES: usize = 16;
-/// Fixed cost of a copy, in bytes that could be copied in the same time.
+/// Fixed cost of a copy, as the number of bytes that could be copied in the same time.
 const COPY_OVERHEAD: usize = 512;
 
 /// Returns the weight of a copy of `len` bytes. Copies that end together share the measured time by their
@@ -53,7 +53,8 @@ pub(super) struct Repeat {
 #[derive(Clone, Copy, Debug)]
 struct DeviceWork {
     token: u64,
-    /// The copy, and its class; `None` if the CPU cannot repeat it, because it is in the device's memory.
+    /// The copy and its class. `None` if the CPU cannot repeat it, because an operand is in the device's
+    /// memory.
     copy: Option<(Repeat, Class)>,
     at: Instant,
     /// The queue's `polled` and `completed` at the submission.
@@ -74,7 +75,7 @@ pub(super) struct DeviceQueue {
     options: QueueOptions,
     queue: Option<Box<dyn RawQueue>>,
     state: DeviceState,
-    /// The queue was stopped, or its device was lost. The device can be used only by another queue.
+    /// True if the queue was stopped or its device was lost. Then only a new queue can use the device.
     is_over: bool,
     slots: Box<[Option<DeviceWork>]>,
     free: Vec<usize>,
@@ -86,7 +87,7 @@ pub(super) struct DeviceQueue {
     backoff: Duration,
     submissions: u32,
     failures: u32,
-    /// Copies that the device has done since it is used again.
+    /// Number of copies that the device has completed since it is used again.
     done_since_return: u32,
     last_poll: Instant,
     last_done: Instant,
@@ -96,14 +97,14 @@ pub(super) struct DeviceQueue {
     progress: Duration,
     next_scan: Duration,
     completed: u64,
-    /// Codes that the device has failed work in its memory with: the latest ones.
+    /// The latest codes of failed work in the device's memory.
     codes: ArrayVec<i32, CODES>,
-    /// Counters of the device's queues that were replaced.
+    /// Sum of the counters of the device's replaced queues.
     past: QueueStats,
 }
 
 impl DeviceQueue {
-    /// Opens a queue of the device, or none if the device has no queue left. `cpu` has the CPU queue's
+    /// Opens a queue of the device, or none if the device has no queue left. `cpu` provides the CPU queue's
     /// events.
     pub(super) fn open(
         shared: &Arc<AutoShared>,
@@ -169,7 +170,7 @@ impl DeviceQueue {
         self.slots.len() - self.free.len()
     }
 
-    /// Returns whether the device gets copies.
+    /// Returns true if the device gets copies.
     #[inline]
     pub(super) fn is_used(&self) -> bool {
         self.state == DeviceState::Used
@@ -208,7 +209,7 @@ impl DeviceQueue {
             }
             (self.is_over, self.doorbell_pending) = (false, false);
             if self.timer_set || self.events.is_some() {
-                // Wake a sleeping owner, so that it arms the events of the new queue.
+                // This wakes a sleeping owner, so that it arms the events of the new queue.
                 self.set_timer(Duration::from_nanos(1));
             }
         }
@@ -234,7 +235,7 @@ impl DeviceQueue {
         self.shared.ledger.note_reason(why.to_owned());
     }
 
-    /// Stops using the device for a time.
+    /// Stops using the device for its backoff time.
     fn leave(&mut self, why: &str, learner: &mut Learner, counts: &Counts) {
         if self.state == DeviceState::Used {
             tracing::warn!(why, backoff = ?self.backoff, "copies go to the CPU instead of the device");
@@ -266,7 +267,7 @@ impl DeviceQueue {
         true
     }
 
-    /// Keeps work in a free slot, and returns the slot as the token for the device.
+    /// Stores work in a free slot, and returns the slot number, which is the token for the device.
     fn occupy(&mut self, token: u64, copy: Option<(Repeat, Class)>, now: Instant) -> Option<u64> {
         let slot = self.free.pop()?;
         if self.in_flight() == 1 {
@@ -277,14 +278,14 @@ impl DeviceQueue {
         Some(slot as u64)
     }
 
-    /// Returns whether the operation has an operand that the CPU cannot copy.
+    /// Returns true if the operation has an operand that the CPU cannot copy.
     pub(super) fn is_device_only(&mut self, operation: Operation<'_>) -> bool {
         let keys = &self.shared.keys;
         let mut is = |segment| self.recent.is_device_only(keys, segment);
         match operation {
             Operation::Copy { src, dst } => is(src) || is(dst),
             Operation::Fill { dst, .. } => dst.iter().any(|segment| is(*segment)),
-            // The engine declares neither lists nor other operations if the device has memory.
+            // If the device has memory, the engine declares neither lists nor other operations.
             _ => false,
         }
     }
@@ -293,8 +294,8 @@ impl DeviceQueue {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device cannot reach the other operand; `DeviceLost` while the queue does without
-    /// the device; the device's refusal.
+    /// `Unsupported` if the device cannot reach the other operand; `DeviceLost` while the queue does not use
+    /// the device; the error of a refusal by the device.
     ///
     /// # Safety
     ///
@@ -348,13 +349,13 @@ impl DeviceQueue {
         submitted.map(|_| false)
     }
 
-    /// Explains a code that work in the device's memory has failed with.
+    /// Explains the code of failed work in the device's memory.
     pub(super) fn explain(&self, native: i32) -> Option<NativeError> {
         let queue = self.queue.as_ref().filter(|_| self.codes.contains(&native))?;
         Some(queue.explain(native))
     }
 
-    /// Returns whether [`submit`](Self::submit) has to be called before another copy is accepted.
+    /// Returns true if [`submit`](Self::submit) has to be called before another copy is accepted.
     pub(super) fn is_pending_full(&self) -> bool {
         self.pending.is_full()
     }
@@ -444,7 +445,7 @@ impl DeviceQueue {
         let mut timed = ArrayVec::<(Class, usize), BATCH>::new();
         let (mut failure, mut done) = (None, 0);
         for completion in &polled[..got] {
-            // There is no such copy if the device reports one twice.
+            // The slot is empty if the device reports a copy twice.
             let Some(DeviceWork { token, copy, at, .. }) = self.release(completion.token) else { continue };
             self.completed += 1;
             let is_done = completion.outcome == Outcome::Done;
@@ -492,7 +493,7 @@ impl DeviceQueue {
         n
     }
 
-    /// Keeps a code for [`explain`](Self::explain).
+    /// Stores a code for [`explain`](Self::explain).
     fn keep_code(&mut self, native: i32) {
         if native != 0 && !self.codes.contains(&native) {
             if self.codes.is_full() {
@@ -516,8 +517,7 @@ impl DeviceQueue {
         }
         self.next_scan = self.polled + limit / STALL_CHECKS;
         let stalled = self.polled.saturating_sub(self.progress) > limit;
-        // A copy counts as lost if more later copies have completed than a queue that reorders can account
-        // for.
+        // A copy counts as lost if more later copies have completed than reordering can explain.
         let overtakes = 4 * self.slots.len() as u64;
         let lost = |slot: &DeviceWork| {
             self.polled.saturating_sub(slot.polled) > limit && self.completed - slot.completed > overtakes

@@ -22,7 +22,7 @@ struct Files {
 }
 
 impl Files {
-    /// Opens the files for events of `queues`.
+    /// Opens the descriptor and the timer for events of `queues`.
     fn open<'a>(queues: impl IntoIterator<Item = Result<BorrowedFd<'a>>>) -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(refused("timerfd_create"))?;
@@ -47,12 +47,12 @@ impl Events {
         Self(Files::open(queues))
     }
 
-    /// Adds the descriptor of one more queue. It is removed when it is closed.
-    /// Errors: the system refuses that.
+    /// Adds the descriptor of another queue. Closing a queue removes its descriptor. Errors: the system
+    /// refuses the descriptor.
     pub(super) fn add(&self, fd: Result<BorrowedFd<'_>>) -> Result<()> {
         match &self.0 {
             Ok(files) => files.add(fd?),
-            // The owner cannot sleep in any case.
+            // An earlier descriptor was refused, so the owner cannot sleep anyway.
             Err(_) => Ok(()),
         }
     }

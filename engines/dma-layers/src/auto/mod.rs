@@ -1,30 +1,30 @@
 //! [`AutoEngine`] sends each copy to the faster of the CPU and a device.
 //!
-//! With several devices, the engine made of the CPU and the first device takes the role of the CPU beside the
-//! second one, and so on ([`AutoEngine::with_devices`]).
+//! With several devices, the engine made of the CPU and the first device acts as the CPU for the second
+//! device, and so on ([`AutoEngine::with_devices`]).
 //!
 //! - A queue measures both engines for each class of copies. A class is a range of lengths (powers of two)
 //!   and of descriptors in flight (1; 2 to 7; 8 and more). The faster engine gets the copies of the class
 //!   until the next measurement. A queue has one cache hint, so its measurements are for that hint.
 //! - The device gets copies of one segment. Lists and fills go to the CPU.
-//! - A device's own memory is left to the device: it allocates and registers that memory, and gets all copies
-//!   and fills with an operand in it. They are not repeated: the caller sees the device's failures, and
-//!   [`ErrorKind::DeviceLost`] while the queue does without the device. If several devices have memory of
-//!   their own, that of the first one is used. Such an engine splits lists, and imports nothing, because the
-//!   device could not reach imported memory.
-//! - The CPU repeats any other copy that the device refuses, fails or aborts. That is safe, because the
+//! - Only the device accesses its own memory: it allocates and registers that memory, and gets all copies and
+//!   fills with an operand in it. Such operations are not repeated by the CPU: the caller sees the device's
+//!   failures, and [`ErrorKind::DeviceLost`] while the queue does not use the device. If several devices have
+//!   memory of their own, that of the first one is used. Such an engine splits lists, and imports nothing,
+//!   because the device could not reach imported memory.
+//! - The CPU repeats any other copy that the device refuses, fails or aborts. Repeating is safe, because the
 //!   source does not change and the destination is not read before the copy ends. So the caller does not see
 //!   the device's failures.
 //! - A queue stops using a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
-//!   [`AutoOptions::stall_timeout`]. It tries the device again after 100 ms. Each time that this fails, it
-//!   waits twice as long, up to 10 s.
-//! - A queue stops the device's queue if that stalls, and repeats the copies that the device then reports as
-//!   aborted. A copy that the device never reports is not reported by this queue either, because the device
-//!   may still write its memory. This queue uses the device again only after it has reported all copies.
+//!   [`AutoOptions::stall_timeout`]. It tries the device again after 100 ms. After each failed try it waits
+//!   twice as long, up to 10 s.
+//! - If the device stalls, the queue stops the device's queue, and the CPU repeats the copies that the device
+//!   then reports as aborted. A copy that the device never reports is not reported by this queue either,
+//!   because the device may still write its memory. This queue uses the device again only after it has
+//!   reported all copies.
 //! - Host memory is registered with both engines, once. Only the CPU copies memory that the device refuses,
-//!   imported memory, and exportable memory unless the device has memory of its own. Between device memory
-//!   and host memory that the device refuses, there are no copies: they fail with
-//!   [`ErrorKind::Unsupported`].
+//!   imported memory, and exportable memory unless the device has memory of its own. Copies between device
+//!   memory and host memory that the device refuses fail with [`ErrorKind::Unsupported`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -76,10 +76,10 @@ pub const FAILURES: u32 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Prefer {
-    /// By measured times.
+    /// The engine that is faster by measured times.
     #[default]
     Measured,
-    /// The device, for every copy that it can take.
+    /// The device, for every copy that it can execute.
     Device,
 }
 
@@ -89,8 +89,8 @@ pub enum Prefer {
 pub struct AutoOptions {
     /// The way to choose between the engines. Default [`Prefer::Measured`].
     pub prefer: Prefer,
-    /// Time without a completion of a device that has work of a queue, after which the queue stops using the
-    /// device. Only time in which the queue is polled counts. Default: 400 ms.
+    /// If a device with work of a queue completes nothing for this time, the queue stops using the device.
+    /// Only time in which the queue is polled counts. Default: 400 ms.
     pub stall_timeout: Duration,
 }
 
@@ -119,8 +119,8 @@ struct AutoShared {
     id: EngineId,
     device: Arc<dyn DmaEngine>,
     options: AutoOptions,
-    /// True if this engine's device memory is that of its device. False if the device has none, and the inner
-    /// engine in the CPU's role may have some.
+    /// True if this engine's device memory belongs to its device. False if the device has no memory of its
+    /// own; then the inner engine in the CPU's role may have device memory.
     gives_memory: bool,
     keys: Arc<DeviceKeys>,
     ledger: Ledger,
@@ -128,8 +128,8 @@ struct AutoShared {
 
 /// The CPU and a device as one engine: see the [module](self).
 ///
-/// The CPU engine makes its memory, exports and imports, and gives it the name of its backend. The regions
-/// are those of this engine alone: its queues refuse regions of the CPU engine and of the device, as those of
+/// The CPU engine allocates the memory, makes exports and imports, and determines the backend name. Regions
+/// belong to this engine only: its queues refuse regions of the CPU engine and of the device, like those of
 /// any other engine.
 pub struct AutoEngine {
     cpu: Arc<dyn DmaEngine>,
@@ -147,7 +147,7 @@ impl AutoEngine {
         Self::beside(cpu, "the CPU", device, options)
     }
 
-    /// Makes one engine as [`new`](Self::new) does. Reports call `cpu` by the name `first`.
+    /// Makes one engine as [`new`](Self::new) does. In reports, `cpu` has the name `first`.
     fn beside(
         cpu: Arc<dyn DmaEngine>,
         first: &str,
@@ -177,7 +177,7 @@ impl AutoEngine {
         let may_have =
             Capabilities::ALLOCATE_DEVICE | Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
         let of_first = own.capabilities & may_have;
-        // Fills must hold in all memory. A device without them is left its memory.
+        // Fills must work in all memory, so the memory of a device without fills is not offered.
         let of_device = if other.capabilities.contains(Capabilities::FILL) {
             other.capabilities & may_have
         } else {
@@ -205,7 +205,7 @@ impl AutoEngine {
         Ok(Self { cpu, info, shared: Arc::new(shared) })
     }
 
-    /// Makes one engine of `cpu` and of all `devices`: `cpu` itself if there are none.
+    /// Makes one engine of `cpu` and all `devices`. Without devices, returns `cpu` itself.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -236,13 +236,13 @@ impl AutoEngine {
     }
 
     /// Returns the work of each engine so far, and the measured times. [`explain`](DmaEngine::explain)
-    /// returns them as text, for all devices.
+    /// returns both as text, for all devices.
     #[must_use]
     pub fn report(&self) -> AutoReport {
         self.shared.ledger.report()
     }
 
-    /// Makes a region of device memory, which `open` gets from its engine.
+    /// Makes a region of device memory, which `open` obtains from the device's engine.
     fn on_device(
         &self,
         open: impl FnOnce(&dyn DmaEngine) -> Result<Box<dyn RawRegion>>,
@@ -293,7 +293,7 @@ impl fmt::Debug for AutoEngine {
     }
 }
 
-// SAFETY: `info` is the CPU's with fewer capabilities and lower limits, so the CPU's queues accept all
+// SAFETY: `info` is the CPU's `info` with fewer capabilities and lower limits, so the CPU's queues accept all
 // descriptors. The device gets only copies of one segment within its own limits. Regions and queues have the
 // id of this engine.
 unsafe impl DmaEngine for AutoEngine {

@@ -1,4 +1,4 @@
-//! [`AutoQueue`]: a queue of the CPU and one of the device, as one queue.
+//! [`AutoQueue`]: combines a queue of the CPU and a queue of the device.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::collections::VecDeque;
@@ -18,9 +18,9 @@ use super::learner::{Class, Engine, Learner};
 use super::report::Counts;
 use super::{AutoShared, Prefer};
 
-/// Maximum number of copies that go to the CPU without asking the learner.
+/// Maximum number of copies that go to the CPU without a call of the learner.
 const MAX_STREAK: u32 = 4096;
-/// Maximum number of such copies in memory that the device cannot reach.
+/// Maximum number of such copies if the device cannot reach the memory.
 const MAX_STREAK_UNREACHED: u32 = 256;
 
 #[derive(Debug)]
@@ -30,18 +30,18 @@ pub(super) struct AutoQueue {
     cpu: Box<dyn RawQueue>,
     device: DeviceQueue,
     depth: usize,
-    /// Descriptors in flight on the CPU's queue. They have the caller's tokens.
+    /// Number of descriptors in flight on the CPU's queue. They have the caller's tokens.
     on_cpu: usize,
     learner: Learner,
     streak: CpuStreak,
-    /// Descriptors that are not on the CPU's queue: see [`count_off_cpu`](Self::count_off_cpu).
+    /// Number of descriptors that are not on the CPU's queue: see [`count_off_cpu`](Self::count_off_cpu).
     off_cpu: usize,
     watched: CpuTimes,
     repeats: VecDeque<Repeat>,
-    /// Completions of copies that were to be repeated when the queue was stopped.
+    /// Completions of copies that were waiting to be repeated when the queue was stopped.
     ended: VecDeque<Completion>,
-    /// Polls the device before the CPU. Alternates, so that neither engine's completions wait behind the
-    /// other's.
+    /// True if the next poll polls the device before the CPU. It alternates, so that neither engine's
+    /// completions wait for the other's.
     device_first: bool,
     stopped: bool,
     armed: bool,
@@ -83,10 +83,10 @@ impl AutoQueue {
             return Ok(0);
         }
         // SAFETY: the caller promises valid descriptors of this engine. They have the CPU's keys, and this
-        // engine's limits and capabilities are not beyond the CPU's.
+        // engine's limits and capabilities do not exceed the CPU's.
         let submitted = unsafe { self.cpu.submit(batch) };
         if !matches!(submitted, Ok(taken) if taken == batch.len()) {
-            // Copies that are timed may be among the descriptors that were not accepted.
+            // Some of the descriptors that were not accepted may be timed copies.
             self.watched.clear();
         }
         let taken = submitted?;
@@ -110,16 +110,16 @@ impl AutoQueue {
             self.device.probe_device(&self.counts);
         }
         if self.device.is_used() || self.shared.keys.have_device_only() {
-            // SAFETY: `share` asks for the same promise about `batch` as this function.
+            // SAFETY: `share` has the same requirements for `batch` as this function.
             return unsafe { self.share(batch, in_flight) };
         }
         // SAFETY: `submit_cpu` has the same requirements for `batch` as this function.
         unsafe { self.submit_cpu(batch) }
     }
 
-    /// Submits the descriptors before `at` that were not submitted yet to the CPU, and then the one at `at`,
-    /// which only the device can execute, to the device. If a queue is full,
-    /// returns the number of descriptors of the batch that were accepted.
+    /// Submits the descriptors before `at` to the CPU, unless they were submitted already. Then submits the
+    /// descriptor at `at`, which only the device can execute, to the device. If a queue is full, returns the
+    /// number of descriptors of the batch that were accepted.
     ///
     /// # Safety
     ///
@@ -130,7 +130,7 @@ impl AutoQueue {
         first: usize,
         at: usize,
     ) -> Option<Result<usize>> {
-        // SAFETY: a part of `batch`, for which the caller promises what `submit_cpu` asks for.
+        // SAFETY: this is a part of `batch`, for which the caller meets the requirements of `submit_cpu`.
         match unsafe { self.submit_cpu(&batch[first..at]) } {
             Ok(taken) if taken == at - first => {}
             short => return Some(self.taken(first, short)),
@@ -153,8 +153,8 @@ impl AutoQueue {
         let all = Class::new(in_flight + batch.len(), batch[0].len());
         let (mut settled, mut unreached) = (true, false);
         let mut now = None;
-        // Descriptors before `first` have been submitted. Later ones go to the CPU unless the device accepts
-        // them.
+        // Descriptors before `first` have been submitted. Later descriptors go to the CPU unless the device
+        // accepts them.
         let mut first = 0;
         let have_device_only = self.shared.keys.have_device_only();
         for (at, descriptor) in batch.iter().enumerate() {
@@ -184,8 +184,7 @@ impl AutoQueue {
             }
             // Submit earlier descriptors before the device accepts this one, because the caller is told only
             // how many of the first descriptors were accepted.
-            // SAFETY: a part of `batch`, for which the
-            // caller promises what `submit_cpu` asks for.
+            // SAFETY: this is a part of `batch`, for which the caller meets the requirements of `submit_cpu`.
             first += match unsafe { self.submit_cpu(&batch[first..at]) } {
                 Ok(taken) if taken == at - first => taken,
                 short => return self.taken(first, short),
@@ -203,7 +202,7 @@ impl AutoQueue {
             }
         }
         self.watched.forget_unless_timed();
-        // SAFETY: a part of `batch`, for which the caller promises what `submit_cpu` asks for.
+        // SAFETY: this is a part of `batch`, for which the caller meets the requirements of `submit_cpu`.
         let rest = unsafe { self.submit_cpu(&batch[first..]) };
         if settled {
             self.streak = CpuStreak::new(all, self.learner.reserve_streak(all, MAX_STREAK));
@@ -213,7 +212,7 @@ impl AutoQueue {
         self.taken(first, rest)
     }
 
-    /// Ends a submission. `first` descriptors were accepted, and then those of `rest`.
+    /// Ends a submission. The first `first` descriptors were accepted, and then those of `rest`.
     fn taken(&mut self, first: usize, rest: Result<usize>) -> Result<usize> {
         self.submit_device();
         if !self.repeats.is_empty() {
@@ -295,10 +294,10 @@ impl AutoQueue {
     }
 }
 
-// SAFETY: each accepted descriptor is in exactly one of the CPU's queue, the device's queue, `repeats` and
-// `ended`. It moves to `repeats` only after the device has reported it, so the device does not access its
-// memory any more. A descriptor that the device never reports is never reported here. Both queues keep the
-// other promises.
+// SAFETY: each accepted descriptor is in exactly one of four places: the CPU's queue, the device's queue,
+// `repeats` and `ended`. It moves to `repeats` only after the device has reported it, so the device no longer
+// accesses its memory. A descriptor that the device never reports is never reported here. Both queues keep
+// the other promises.
 unsafe impl RawQueue for AutoQueue {
     fn engine_id(&self) -> EngineId {
         self.shared.id
@@ -337,7 +336,7 @@ unsafe impl RawQueue for AutoQueue {
     }
 
     fn explain(&self, native: i32) -> NativeError {
-        // The CPU repeats what the device fails, except for work in the device's memory.
+        // The CPU repeats copies that the device fails, except for work in the device's memory.
         self.device.explain(native).unwrap_or_else(|| self.cpu.explain(native))
     }
 

@@ -1,4 +1,4 @@
-//! Memory of both engines, and the device's keys for it.
+//! Regions that both engines reach, and the device's keys for them.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::collections::HashMap;
@@ -10,17 +10,16 @@ use dma_core::{
     Access, EngineId, Error, ErrorKind, RawExport, RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
 
-/// A region of the device.
+/// The device's key of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeviceKey {
     pub(super) key: RegionKey,
-    /// The CPU cannot copy the memory.
+    /// True if the CPU cannot copy the memory.
     pub(super) device_only: bool,
 }
 
-/// The device's key of each region that is registered with it, by the CPU's key. No other region of the CPU
-/// has that key. The CPU's key is also the key of the [`AutoRegion`], so that the CPU's descriptors pass
-/// unchanged.
+/// The device's keys of regions that are registered with it, indexed by the CPU's key. The CPU's keys are
+/// unique. A CPU's key is also the key of the [`AutoRegion`], so that descriptors go to the CPU unchanged.
 #[derive(Debug, Default)]
 pub(super) struct DeviceKeys {
     /// Changes when an entry is removed, because the CPU may give its key to another region then.
@@ -42,20 +41,20 @@ impl DeviceKeys {
         self.device_only.fetch_sub(removed.is_some_and(|key| key.device_only).into(), Ordering::Relaxed);
     }
 
-    /// Returns whether a region exists that the CPU cannot copy.
+    /// Returns true if a region exists that the CPU cannot copy.
     #[inline]
     pub(super) fn have_device_only(&self) -> bool {
-        // A thread that submits a descriptor with such a region has received the region, so it also sees
-        // this count.
+        // Relaxed suffices: a thread that submits a descriptor with such a region has received the region, so
+        // it also sees this count.
         self.device_only.load(Ordering::Relaxed) > 0
     }
 }
 
-/// The latest keys that a queue has looked up, which are mostly those of the next copy.
+/// The latest keys that a queue has looked up. The next copy usually has the same keys.
 #[derive(Debug, Default)]
 pub(super) struct RecentKeys {
     version: u64,
-    /// The CPU's key and the device's.
+    /// Pairs of a CPU's key and a device's key.
     entries: [Option<(RegionKey, DeviceKey)>; 2],
     next: usize,
 }
@@ -66,7 +65,7 @@ impl RecentKeys {
         self.find(keys, segment.key).map(|device| Segment { key: device.key, ..segment })
     }
 
-    /// Returns whether the CPU cannot copy the segment.
+    /// Returns true if the CPU cannot copy the segment.
     pub(super) fn is_device_only(&mut self, keys: &DeviceKeys, segment: Segment) -> bool {
         self.find(keys, segment.key).is_some_and(|device| device.device_only)
     }
@@ -90,12 +89,13 @@ impl RecentKeys {
     }
 }
 
-/// Memory that the CPU reaches, and the device if it could be registered there; or memory of the device.
+/// Memory that the CPU reaches, and that the device also reaches if it could be registered; or memory of the
+/// device.
 #[derive(Debug)]
 pub(super) struct AutoRegion {
-    // Deregistered before the CPU's region, which may own the memory.
+    // The device's region. It is dropped before the CPU's region, which may own the memory.
     device: Option<Box<dyn RawRegion>>,
-    /// For memory of the device, a region whose key stands for it.
+    /// The CPU's region. For memory of the device, a placeholder that reserves the key.
     cpu: Box<dyn RawRegion>,
     device_only: bool,
     info: RegionInfo,
@@ -103,8 +103,8 @@ pub(super) struct AutoRegion {
 }
 
 impl AutoRegion {
-    /// Makes one region of both engines' regions of the same memory. `info` has the id of the whole engine,
-    /// and the CPU's key and address. A device that gives the memory another address is left out.
+    /// Makes one region from both engines' regions of the same memory. `info` has the id of the whole engine,
+    /// and the CPU's key and address. The device's region is not used if its address of the memory differs.
     pub(super) fn new(
         cpu: Box<dyn RawRegion>,
         device: Option<Box<dyn RawRegion>>,
@@ -116,8 +116,9 @@ impl AutoRegion {
         Self::insert(cpu, device, false, info, keys)
     }
 
-    /// Makes a region of memory that only the device copies. `key` is a region of the CPU whose bytes nothing
-    /// uses: its key stands for the memory, so that no region of the CPU has the same one.
+    /// Makes a region of memory that only the device copies. `key` is a placeholder region of the CPU, whose
+    /// bytes are never used: it reserves its key for the memory, so that no other region of the CPU gets the
+    /// same key.
     pub(super) fn on_device(
         key: Box<dyn RawRegion>,
         device: Box<dyn RawRegion>,
@@ -150,10 +151,10 @@ impl Drop for AutoRegion {
     }
 }
 
-// SAFETY: the memory is that of the CPU's region, or of the device's region if it is the device's memory.
-// Both regions live as long as this one and meet the other requirements. The key is that of the CPU's region,
-// and no other region of this engine has that key, because each has its own region of the CPU. The device's
-// region is dropped at the same time, when no descriptor names either.
+// SAFETY: the memory belongs to the CPU's region, or to the device's region if it is the device's memory.
+// Both regions live as long as this one and meet the other requirements. The key is the CPU region's key,
+// which is unique in this engine, because each of its regions has its own region of the CPU. The device's
+// region is dropped at the same time, when no descriptor names either region.
 unsafe impl RawRegion for AutoRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -163,8 +164,8 @@ unsafe impl RawRegion for AutoRegion {
         if self.device_only {
             return Err(no_export());
         }
-        // SAFETY: the caller promises for these bytes what the CPU's region of them asks for. The device
-        // accesses them only for descriptors, as the CPU does.
+        // SAFETY: the requirements of the CPU's region for these bytes are those of this method, which the
+        // caller meets. The device accesses them only for descriptors, as the CPU does.
         unsafe { self.cpu.export(offset, len, rights) }
     }
 
@@ -173,7 +174,7 @@ unsafe impl RawRegion for AutoRegion {
     }
 }
 
-/// The error for device memory that is to be exported.
+/// Returns the error of an export of device memory.
 pub(super) fn no_export() -> Error {
     Error::new(ErrorKind::Unsupported, "device memory is not exported by way of the CPU")
         .with_hint("export host memory, or open the device by its own name")

@@ -1,4 +1,4 @@
-//! [`AutoReport`]: the work of each engine, and the measured times that decided it.
+//! [`AutoReport`]: the work of each engine, and the measured times on which the choice was based.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,17 +17,17 @@ pub(super) struct Counts {
 }
 
 /// Descriptors of all queues of an [`AutoEngine`](super::AutoEngine) so far, by engine, and the measured
-/// times by which the engine was chosen.
+/// times on which the choice was based.
 ///
-/// Its [`Display`](fmt::Display) is a table for people.
+/// Its [`Display`](fmt::Display) prints a readable table.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AutoReport {
-    /// Descriptors that the CPU accepted, including repeated ones.
+    /// Descriptors that the CPU accepted, including those that it repeated.
     pub cpu: u64,
     /// Descriptors that the device accepted.
     pub device: u64,
-    /// Descriptors that the device accepted and did not finish. The CPU repeated them.
+    /// Descriptors that the device accepted but did not finish, so that the CPU repeated them.
     pub repeated: u64,
     /// Number of times that a queue stopped using the device, because it failed or stalled.
     pub left: u64,
@@ -37,7 +37,7 @@ pub struct AutoReport {
     pub reason: Option<String>,
     /// Measured times, by descriptors in flight and length.
     pub costs: Vec<AutoCost>,
-    /// The names of the CPU, or of the engine in its role, and of the device.
+    /// The name of the CPU or of the engine in its role, and the name of the device.
     pub engines: [String; 2],
 }
 
@@ -49,14 +49,14 @@ pub struct AutoCost {
     pub in_flight: usize,
     /// The minimum length of this class in bytes. All lengths of the class are less than twice this.
     pub len: u64,
-    /// Time of a descriptor on the CPU, in nanoseconds.
+    /// Time per descriptor on the CPU, in nanoseconds.
     pub cpu_ns: f32,
-    /// Time of a descriptor on the device, in nanoseconds.
+    /// Time per descriptor on the device, in nanoseconds.
     pub device_ns: f32,
 }
 
 impl AutoCost {
-    /// Returns whether copies of this class go to the device.
+    /// Returns true if copies of this class go to the device.
     #[must_use]
     pub fn prefers_device(&self) -> bool {
         self.device_ns < self.cpu_ns
@@ -93,9 +93,9 @@ pub(super) struct Ledger(Mutex<Totals>);
 #[derive(Debug)]
 struct Totals {
     open: Vec<Arc<Counts>>,
-    /// The counts of queues that were dropped, and the reason for the last change.
+    /// The counts of dropped queues, and the reason for the last change.
     rest: AutoReport,
-    /// Nanoseconds of a descriptor on each engine, by class. 0 if unknown.
+    /// Nanoseconds per descriptor on each engine, by class. 0 if unknown.
     costs: Vec<[f32; 2]>,
 }
 
@@ -109,14 +109,14 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the counts of a queue.
+    /// Makes the counts for a new queue.
     pub(super) fn open(&self) -> Arc<Counts> {
         let counts = Arc::<Counts>::default();
         self.totals().open.push(Arc::clone(&counts));
         counts
     }
 
-    /// Adds the counts of a queue that is being dropped to those of earlier ones.
+    /// Adds the counts of a queue that is being dropped to those of earlier dropped queues.
     pub(super) fn close(&self, counts: &Arc<Counts>) {
         let mut totals = self.totals();
         totals.open.retain(|known| !Arc::ptr_eq(known, counts));

@@ -1,13 +1,13 @@
 //! [`MeterEngine`]: latencies, sizes and counts of another engine's descriptors.
 //!
 //! - Each queue has a histogram of latencies, from `submit` to the poll that reports the descriptor, and one
-//!   of lengths, both with an error of at most 3.2 %. Their size is fixed, so that copies do not allocate.
+//!   of lengths, both with an error of at most 3.2 %. Their size is fixed, so copies do not allocate.
 //! - Times are those of the machine's clock, even if a simulated device has a clock of its own.
-//! - [`MeterEngine::report`] can be called at any time from any thread. It does not stop a queue.
+//! - [`MeterEngine::report`] can be called at any time from any thread, and does not stop a queue.
 //! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,
 //!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`.
-//! - With the feature `metrics`, `publish` passes the counts to the recorder of the crate `metrics`, such as
-//!   that for Prometheus.
+//! - With the feature `metrics`, `publish` passes the counts to the recorder of the crate `metrics`, for
+//!   example Prometheus'.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -119,7 +119,7 @@ impl MeterEngine {
     }
 }
 
-// SAFETY: always the engine in the field `layered`, which is never replaced.
+// SAFETY: the result is always the engine in the field `layered`, which is never replaced.
 unsafe impl dma_core::ForwardEngine for MeterEngine {
     type Inner = dyn DmaEngine;
     fn forward_to(&self) -> &Self::Inner {
@@ -132,9 +132,9 @@ dma_core::forward_engine!([] MeterEngine);
 #[derive(Debug)]
 struct Meter {
     label: Arc<str>,
-    /// The counts of each queue number, and whether an open queue has the number. A new queue gets the first
-    /// free number and adds to its counts, so that there are never more numbers than queues that were open at
-    /// once.
+    /// The counts of each queue number, and true if an open queue has the number. A new queue gets the first
+    /// free number and adds to its counts, so the number of entries is the maximum number of queues that were
+    /// open at once.
     queues: Mutex<Vec<(Arc<Counts>, bool)>>,
     #[cfg(feature = "metrics")]
     published: Mutex<MeterReport>,
@@ -191,7 +191,7 @@ impl Wrapper for Meter {
 #[derive(Debug)]
 struct MeterQueue {
     in_flight: InFlight<Start>,
-    /// The device counters that `counts` includes already.
+    /// The device counters that are already included in `counts`.
     stats: QueueStats,
     number: usize,
     counts: Arc<Counts>,
@@ -214,11 +214,11 @@ impl MeterQueue {
     }
 }
 
-// SAFETY: all calls go to the inner queue unchanged.
+// SAFETY: all calls go to the inner queue unchanged, so its promises hold.
 unsafe impl QueueHook for MeterQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         let submitted = os_clock::nanoseconds();
-        // SAFETY: the caller promises for the unchanged `batch` what `inner` asks for.
+        // SAFETY: `batch` is unchanged, and the caller meets the requirements of `inner` for it.
         let n = unsafe { inner.submit(batch) }?;
         let start = |descriptor: &Descriptor<'_>| Start { submitted, len: descriptor.len() as u64 };
         self.in_flight.push(&batch[..n], start);

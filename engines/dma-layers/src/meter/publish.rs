@@ -1,4 +1,4 @@
-//! The counts of all meters, for the recorder of the crate `metrics`.
+//! Publishes the counts of all meters to the recorder of the crate `metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,15 +18,15 @@ const LATENCIES: &[u32] =
 /// Upper bounds of the buckets of sizes, as powers of two: 64 B to 16 GiB.
 const SIZES: &[u32] = &[6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34];
 
-/// Adds a meter to those that [`publish`] reads.
+/// Adds a meter to the meters that [`publish`] reads.
 pub(super) fn add(meter: &Arc<Meter>) {
     let mut meters = METERS.lock().unwrap_or_else(PoisonError::into_inner);
     meters.retain(|meter| meter.strong_count() > 0);
     meters.push(Arc::downgrade(meter));
 }
 
-/// Counts of pools that were published, by the pool's number and the length of the buffers: requests that
-/// found none free, and buffers added.
+/// Published counts of pools, by the pool's number and the length of the buffers: requests that found no free
+/// buffer, and added buffers.
 static PUBLISHED_POOLS: Mutex<BTreeMap<(u64, usize), Published>> = Mutex::new(BTreeMap::new());
 
 #[derive(Default)]
@@ -36,9 +36,9 @@ struct Published {
     grown: u64,
 }
 
-/// Passes the counts of all meters and pools of this process to the recorder of the crate `metrics`. Call it
-/// before metrics are read, for example when Prometheus asks for them. Copies are not delayed. Without a
-/// recorder the counts are lost, so install it first.
+/// Passes the counts of all meters and pools of this process to the recorder of the crate `metrics`. Call
+/// this before metrics are read, for example when Prometheus asks for them. Copies are not delayed. Without a
+/// recorder the counts are lost, so install a recorder first.
 ///
 /// Counters of meters, with the labels `engine` (the [label](super::MeterOptions::label)) and `queue` (a
 /// number):
@@ -49,21 +49,22 @@ struct Published {
 /// | `dma_bytes_total` | bytes of the descriptors done |
 /// | `dma_doorbells_total`, `dma_resets_total` | doorbells rung; device resets |
 /// | `dma_latency_seconds_bucket`, `_count` | latencies up to `le` seconds, as in a histogram |
-/// | `dma_latency_nanoseconds_total` | sum of the latencies: counters are whole numbers |
+/// | `dma_latency_nanoseconds_total` | sum of the latencies in nanoseconds; counters are integers |
 /// | `dma_size_bytes_bucket`, `_sum`, `_count` | lengths up to `le` bytes, as in a histogram |
 ///
-/// The gauge `dma_in_flight` has the descriptors in flight. The buckets are counters, because the recorder's
-/// own histograms would need a call for every descriptor. `histogram_quantile` reads them.
+/// The gauge `dma_in_flight` is the number of descriptors in flight. The buckets are counters, because the
+/// recorder's own histograms would need a call for every descriptor. Prometheus' `histogram_quantile` reads
+/// these counters.
 ///
 /// When a meter is dropped, its remaining counts are published.
 ///
-/// Metrics of each size of each pool, with the labels `pool` (the
-/// [label](dma_core::PoolOptions::with_label), or the pool's number) and `len` (of a buffer, in bytes). Pools
-/// with the same label are added up, apart from waits, of which the longest counts:
+/// Metrics of each buffer size of each pool, with the labels `pool` (the
+/// [label](dma_core::PoolOptions::with_label), or the pool's number) and `len` (the buffer length in bytes).
+/// Pools with the same label are added up. Of their waits, the longest is published:
 ///
 /// | name | is |
 /// |---|---|
-/// | `dma_pool_buffers`, `dma_pool_max_buffers` | buffers; the number that they may grow to |
+/// | `dma_pool_buffers`, `dma_pool_max_buffers` | number of buffers; its maximum |
 /// | `dma_pool_in_use` | buffers in use |
 /// | `dma_pool_waiting` | tasks that wait for a buffer |
 /// | `dma_pool_current_wait_seconds` | the longest wait of a task that is waiting, 0 if none is |
@@ -71,10 +72,10 @@ struct Published {
 /// | `dma_pool_exhausted_total` | requests that found no free buffer |
 /// | `dma_pool_grown_total` | buffers that were added when all were in use |
 ///
-/// `docs/metrics` in the repository has a dashboard for Grafana and alert rules for Prometheus.
+/// `docs/metrics` in the repository contains a dashboard for Grafana and alert rules for Prometheus.
 pub fn publish() {
     let meters = METERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // Call the recorder without holding a lock.
+    // The recorder is called without a lock held.
     meters.iter().filter_map(Weak::upgrade).for_each(|meter| meter.publish());
     publish_pools(&dma_core::pools());
 }
@@ -93,7 +94,7 @@ struct PoolSum {
 }
 
 impl PoolSum {
-    /// Adds a class, of whose counts some were published before.
+    /// Adds a buffer size of a pool, of whose counts a part was published before.
     fn add(&mut self, class: &PoolClass, before: &Published) {
         self.buffers += class.count;
         self.max += class.max;
@@ -113,7 +114,7 @@ fn publish_pools(pools: &[PoolReport]) {
         published.retain(|(number, len), published| {
             let exists = pools.iter().any(|pool| pool.number == *number);
             if !exists {
-                // The gauges of a pool that was dropped go to 0.
+                // The gauges of a dropped pool are set to 0.
                 sums.entry((std::mem::take(&mut published.label), *len)).or_default();
             }
             exists
@@ -193,7 +194,7 @@ fn publish_queue(label: &Arc<str>, number: usize, before: Option<&QueueReport>, 
     let labels = [("engine", label.to_string()), ("queue", number.to_string())];
     let add = |name: &'static str, more: Option<(&'static str, String)>, of: &dyn Fn(&QueueReport) -> u64| {
         let labels: Vec<_> = labels.iter().cloned().chain(more).collect();
-        // Another meter may have the same labels. Then the counter is the sum of both.
+        // If another meter has the same labels, the counter is the sum of both.
         counter!(name, &labels).increment(of(now).saturating_sub(before.map_or(0, of)));
     };
     let ended = |outcome: &str, of: fn(&QueueReport) -> u64| {

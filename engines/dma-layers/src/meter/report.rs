@@ -41,7 +41,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts descriptors that ended at `now`.
+    /// Counts the descriptors that ended at `now`.
     #[inline]
     pub(super) fn count(&self, ended: &Ended<Start>, now: u64) {
         let &Ended { state: Start { submitted, len }, count, .. } = ended;
@@ -91,12 +91,12 @@ impl Counts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution {
     histogram: Histogram,
-    /// Added to the values of the histogram.
+    /// Offset that is added to the histogram's values.
     shift: u64,
 }
 
 impl Distribution {
-    /// Returns the buckets that are not empty, in ascending order: their values, and the number of these.
+    /// Returns the non-empty buckets in ascending order: the range of values, and the number of values.
     pub fn buckets(&self) -> impl Iterator<Item = (RangeInclusive<u64>, u64)> + '_ {
         let values = |range: RangeInclusive<u64>| {
             range.start().saturating_add(self.shift)..=range.end().saturating_add(self.shift)
@@ -105,8 +105,8 @@ impl Distribution {
         buckets.map(move |bucket| (values(bucket.range()), bucket.count()))
     }
 
-    /// Returns the largest value of the bucket below or in which the share `q` of all values lies, at most
-    /// 3.2 % too large. `None` if nothing was counted, or if `q` is not within 0 and 1.
+    /// Returns the quantile `q`: the upper bound of its bucket, which is at most 3.2 % too large. `None` if
+    /// no value was counted, or if `q` is not between 0 and 1.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let bucket = self.histogram.quantile_bucket(q).ok().flatten()?;
@@ -120,12 +120,12 @@ impl Distribution {
     }
 }
 
-/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation is
-/// split into several descriptors if it is beyond the engine's limits. A queue that is opened after another
-/// one was closed gets its number and adds to its counts.
+/// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation that
+/// exceeds the engine's limits is split into several descriptors. A queue that is opened after another queue
+/// was closed gets the number of the closed queue, and adds to its counts.
 ///
-/// The counts are read while the queue is running, so that they may differ by descriptors that end at the
-/// same time.
+/// The counts are read one after the other while the queue is running, so descriptors that end at this time
+/// may be missing in some of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueReport {
@@ -135,7 +135,7 @@ pub struct QueueReport {
     pub done: u64,
     /// Descriptors that failed.
     pub failed: u64,
-    /// Descriptors that a reset or a stop of the device ended.
+    /// Descriptors that ended because the device was reset or stopped.
     pub aborted: u64,
     /// Descriptors that had not been reported when their queue was closed.
     pub lost: u64,
@@ -161,7 +161,7 @@ pub struct QueueReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MeterReport {
-    /// One entry for each number of a queue.
+    /// One entry for each queue number.
     pub queues: Vec<QueueReport>,
 }
 
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// Quantiles are those of the sorted values, within the width of a bucket.
+        /// Quantiles equal those of the sorted values, within the width of a bucket.
         #[test]
         fn quantiles_are_those_of_the_values(values in proptest::collection::vec(1_u64..1 << 40, 1..200), q in 0.0..=1.0_f64) {
             let counts = Counts::default();

@@ -1,4 +1,4 @@
-//! [`Events`]: decodes the events of a queue. Every byte may be wrong.
+//! [`Events`]: decodes the events of a queue. The bytes are untrusted.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use super::trace::{Kind, Span, TraceError, TraceEvent, damaged};
 pub struct Events<'a> {
     input: Decoder<'a>,
     regions: &'a [u64],
-    /// The operations of the current call that were not read yet.
+    /// Number of operations of the current call that were not read yet.
     operations: u64,
-    /// The length of the previous operation, and whether it was a copy.
+    /// The length of the previous operation, and true if it was a copy.
     len: u64,
     copied: bool,
-    /// The repetitions of it that were not read yet, and their distances on both sides.
+    /// The number of its repetitions that were not read yet, and their distances on both sides.
     repeats: u64,
     steps: [u64; 2],
     /// The region and the end of the last segment of each side.
@@ -33,7 +33,7 @@ impl Iterator for Events<'_> {
     type Item = TraceEvent;
 
     fn next(&mut self) -> Option<TraceEvent> {
-        // The events were checked when the trace was read.
+        // This cannot fail, because the events were checked when the trace was read.
         self.advance().ok().flatten()
     }
 }
@@ -62,14 +62,14 @@ impl Events<'_> {
         &self.src
     }
 
-    /// Returns the segments that the last operation writes: two of the operation's length for
-    /// [`Kind::CopyToBoth`]. For a comparison, returns the second side.
+    /// Returns the segments that the last operation writes. For [`Kind::CopyToBoth`], there are two, each as
+    /// long as the operation. For a comparison, returns the second side.
     #[must_use]
     pub fn dst(&self) -> &[Span] {
         &self.dst
     }
 
-    /// Returns whether the current call has operations that were not read yet.
+    /// Returns true if the current call has operations that were not read yet.
     pub(super) const fn in_call(&self) -> bool {
         self.operations > 0
     }
@@ -150,7 +150,7 @@ impl Events<'_> {
             self.len = self.input.number().ok_or_else(cut)?;
         }
         let len = usize::try_from(self.len).ok().filter(|len| *len > 0).ok_or(damaged("a length"))?;
-        // Segments of each side; `None` for a list.
+        // Number of segments of each side; `None` for a list.
         let (kind, src, dst) = match first & KIND {
             COPY => (Kind::Copy, Some(1), Some(1)),
             LISTS => (Kind::CopyLists, None, None),

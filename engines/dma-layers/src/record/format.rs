@@ -1,15 +1,16 @@
-//! The format of traces, version 4, in bytes. Numbers are little-endian, or variable: 7 bits in a byte, the
-//! lowest first, and the highest bit set on all but the last.
+//! The format of traces, version 4, in bytes. Numbers are little-endian or variable. A variable number has 7
+//! bits in each byte, the lowest bits first; the highest bit is set in all bytes except the last.
 //!
-//! A file is [`MAGIC`], the version (2 bytes), and blocks: queue (4), length (4), CRC-32 of the bytes (4),
-//! the bytes. The blocks of a queue, one after the other, are its events. The last block has the queue
-//! [`END`] and the summary: name, times, regions and queues, as `encode_summary` writes them. A block of the
-//! queue [`CHECKPOINT`] has a summary before the end. It precedes the first block that names a new queue or
-//! region, so that a file without an end can be read. Version 2 has no such blocks, and
-//! versions 2 and 3 have no places of regions.
+//! A file consists of [`MAGIC`], the version (2 bytes), and blocks. A block consists of the queue (4 bytes),
+//! the length (4), the CRC-32 of the content (4) and the content. The contents of a queue's blocks, joined,
+//! are its events. The last block has the queue [`END`], and contains the summary: name, times, regions and
+//! queues, as `encode_summary` writes them. A block of the queue [`CHECKPOINT`] contains an earlier summary.
+//! It precedes the first block that names a new queue or region, so that a file without an end can be read.
+//! Version 2 has no checkpoints. Versions 2 and 3 do not store the places of regions.
 //!
-//! An event is a byte, whose lowest 2 bits are the kind, and the others a count. The count [`LONG`] means
-//! that the count follows as a variable number. Times are in units of 8 ns, from the end of the event before.
+//! An event begins with a byte: its lowest 2 bits are the kind, and the others a count. The count [`LONG`]
+//! means that the real count follows as a variable number. Times are in units of 8 ns, and count from the end
+//! of the previous event.
 //!
 //! | kind | after the count |
 //! |---|---|
@@ -19,28 +20,29 @@
 //! | [`DONE`] | time to the first poll, time to the report; the oldest `count` descriptors are done |
 //! | [`ENDED`] | the same, and 0 for done, 1 for failed, 2 for aborted; `count` older ones are in flight |
 //!
-//! An operation is a byte: the kind, and [`FENCE`], [`SAME_LEN`], [`SAME_SRC`], [`SAME_DST`]. Its length
-//! follows, unless it is that of the operation before. Then follows each side that has segments. For
-//! lists, it begins with their number and their lengths. Each segment has its region, unless the previous
-//! segment of that side has the same one, and the distance from the end of that previous segment. The kind
-//! [`REPEAT`] is followed by the number of further copies that are as long as the previous operation, which
-//! is a copy. Each lies right behind the one before on both sides. With [`STRIDE`], two distances follow,
-//! that of the sources and that of the destinations, each from the end of the previous segment.
+//! An operation begins with a byte: the kind, and the flags [`FENCE`], [`SAME_LEN`], [`SAME_SRC`],
+//! [`SAME_DST`]. Its length follows, unless it equals that of the previous operation. Then each side that has
+//! segments follows. A list begins with the number and the lengths of its segments. Each segment has its
+//! region, unless it equals that of the side's previous segment, and the distance from the end of that
+//! previous segment. The kind [`REPEAT`] stands for further copies that are as long as the previous
+//! operation, which must be a copy; their number follows. On both sides, each begins where the previous one
+//! ends. With [`STRIDE`], two distances follow, for the sources and for the destinations, each from the end
+//! of the previous segment.
 
-/// The first bytes of a trace.
+/// The first bytes of a trace file.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
 pub(super) const VERSION: u16 = 4;
-/// The oldest version that is read.
+/// The oldest version that this build reads.
 pub(super) const OLDEST: u16 = 2;
-/// The first version with places of regions.
+/// The first version that stores the places of regions.
 pub(super) const PLACES: u16 = 4;
 pub(super) const HEADER: usize = MAGIC.len() + 2;
 pub(super) const BLOCK: usize = 12;
-/// The queue of the last block.
+/// The queue number of the last block.
 pub(super) const END: u32 = u32::MAX;
-/// The queue of a summary before the end.
+/// The queue number of an earlier summary.
 pub(super) const CHECKPOINT: u32 = u32::MAX - 1;
-/// A unit of time, as the number of bits that nanoseconds are shifted by.
+/// The number of bits by which nanoseconds are shifted to get the unit of time.
 pub(super) const TIME: u32 = 3;
 
 pub(super) const SUBMIT: u8 = 0;
@@ -48,7 +50,7 @@ pub(super) const FLUSH: u8 = 1;
 pub(super) const DONE: u8 = 2;
 pub(super) const ENDED: u8 = 3;
 pub(super) const LONG: u8 = 63;
-/// The count of a [`FLUSH`] event that stands for polls, and not for a doorbell.
+/// The count of a [`FLUSH`] event that stands for polls instead of a doorbell.
 pub(super) const POLL: u8 = 1;
 
 pub(super) const COPY: u8 = 0;
@@ -70,23 +72,23 @@ pub(super) const STRIDE: u8 = 1 << 5;
 /// Maximum number of bytes of a variable number.
 pub(super) const NUMBER: usize = 10;
 
-/// Encodes a signed distance, so that short distances in both directions are small numbers.
+/// Encodes a signed distance, so that short distances in both directions become small numbers.
 #[inline]
 pub(super) const fn zigzag(from: u64, to: u64) -> u64 {
     let distance = to.wrapping_sub(from).cast_signed();
     ((distance << 1) ^ (distance >> 63)).cast_unsigned()
 }
 
-/// Decodes a distance of [`zigzag`].
+/// Decodes a distance that [`zigzag`] encoded.
 pub(super) const fn unzigzag(from: u64, number: u64) -> u64 {
     from.wrapping_add((number >> 1) ^ (number & 1).wrapping_neg())
 }
 
-/// Maximum number of bytes that are written at a time: for an event without operations, an operation without
+/// Maximum number of bytes that are written at a time: an event without operations, an operation without
 /// lists, or a segment of a list.
 pub(super) const ROOM: usize = 64;
 
-/// A place for the bytes of an event.
+/// A buffer for the bytes of an event.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     bytes: &'a mut [u8; ROOM],
@@ -96,7 +98,7 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     #[inline]
     pub(super) fn byte(&mut self, byte: u8) {
-        // Never longer: the remainder spares a check.
+        // The length is never exceeded; the remainder only avoids a bounds check.
         self.bytes[self.len % ROOM] = byte;
         self.len += 1;
     }
@@ -135,7 +137,7 @@ impl Encoder {
         self.len = 0;
     }
 
-    /// Writes at most [`ROOM`] bytes. The caller has made sure that they fit.
+    /// Writes at most [`ROOM`] bytes. The caller has checked that they fit.
     #[inline]
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Place<'_>)) {
         if let Some(bytes) = self.bytes[self.len..].first_chunk_mut() {
@@ -170,7 +172,7 @@ impl Encoder {
     }
 }
 
-/// Bytes to be read. They may be from any source.
+/// Bytes to be read. They are untrusted.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     pub(super) rest: &'a [u8],
@@ -194,7 +196,7 @@ impl<'a> Decoder<'a> {
         for shift in (0..NUMBER as u32 * 7).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // Only one bit of the tenth byte is part of the number.
+            // Only one bit of the tenth byte belongs to the number.
             if shift == 63 && byte > 1 {
                 return None;
             }

@@ -1,18 +1,20 @@
 //! [`RecordEngine`]: writes a trace of another engine's operations, and [`Trace`], which reads it.
 //!
-//! - A trace has each descriptor: operation, length, region and offset, fence; doorbells, cache hints, the
-//!   [places](dma_core::Place) of regions, and the times of calls and reports. It has no bytes of memory and
-//!   no addresses.
-//! - A descriptor takes about 5 bytes in batches of 32, and 12 alone; less in batches of copies side by side.
+//! - A trace contains each descriptor (operation, length, region and offset, fence), doorbells, cache hints,
+//!   the [places](dma_core::Place) of regions, and the times of calls and reports. It contains no bytes of
+//!   memory and no addresses.
+//! - A descriptor takes about 5 bytes in batches of 32, 12 bytes alone, and less in batches of adjacent
+//!   copies.
 //! - Each queue has a buffer. It is written to the file when it is full, when the queue is closed, and by the
-//!   first submission more than a second after the last time. Copies do not allocate once the queues and
+//!   first submission more than a second after the last write. Copies do not allocate once the queues and
 //!   regions are known. A copy that finds the buffer full blocks until it is written.
-//! - The file gets its name when the engine and all its queues are closed. Until then it is called
-//!   `NAME.partial`, and it keeps that name if the program ends before, by a signal or by `exit`. A partial
-//!   trace can be read up to its last whole block.
-//! - Links are followed, and devices and pipes written to: see [`OutputFile`](dma_core::OutputFile).
-//! - An error of the file ends the trace and fails no copy: it is logged, the next queue is refused, and
-//!   [`RecordEngine::finish`] returns it.
+//! - The file gets its name when the engine and all its queues are closed. Until then its name is
+//!   `NAME.partial`. It keeps this name if the program ends earlier, by a signal or by `exit`. A partial
+//!   trace can be read up to its last complete block.
+//! - Symbolic links are followed, and the file may be a device or a pipe: see
+//!   [`OutputFile`](dma_core::OutputFile).
+//! - An error of the file ends the trace, but does not fail a copy: the error is logged, the next queue is
+//!   refused, and [`RecordEngine::finish`] returns the error.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -70,9 +72,9 @@ const BUFFER: (u64, u64) = (4096, 1 << 20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
-    /// The trace. Its folder must exist. An existing file is replaced when the trace is complete.
+    /// The path of the trace. Its folder must exist. An existing file is replaced when the trace is complete.
     pub file: PathBuf,
-    /// Bytes of each queue's buffer, at least 4 KiB. Default 1 MiB.
+    /// Size of each queue's buffer in bytes, at least 4 KiB. Default: 1 MiB.
     pub buffer: u64,
     /// The name of the recorded engine in the trace. Default: empty, which means the name of its backend.
     pub engine: String,
@@ -85,7 +87,7 @@ impl RecordOptions {
         OptionInfo::new("buffer", "BYTES", "1M", "buffer of each queue, at least 4K"),
     ];
 
-    /// Options for a trace in `file`.
+    /// Makes the options for a trace in `file`.
     #[must_use]
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), buffer: BUFFER.1, engine: String::new() }
@@ -100,7 +102,7 @@ impl RecordOptions {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` or `OutOfRange` for an option or value that does not exist, or without `file`.
+    /// `InvalidArgument` or `OutOfRange` for an invalid option or value, or if `file` is missing.
     pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
         let mut read = Self::new("");
         for (key, text) in options {
@@ -130,7 +132,8 @@ impl RecordEngine {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be made; `OutOfRange` for the buffer.
+    /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be created; `OutOfRange` if the buffer is
+    /// too small.
     pub fn new(inner: Arc<dyn DmaEngine>, options: &RecordOptions) -> Result<Self> {
         let buffer = usize::try_from(options.buffer).ok().filter(|_| options.buffer >= BUFFER.0);
         let Some(buffer) = buffer else {
@@ -153,12 +156,12 @@ impl RecordEngine {
         Ok(Self { layered: Layered::new(inner, info, record) })
     }
 
-    /// Completes the trace and gives the file its name. The drop of the engine and its queues also completes
-    /// the trace, but can only log errors. Queues cannot be opened after this call.
+    /// Completes the trace and gives the file its name. Dropping the engine and its queues also completes the
+    /// trace, but can only log errors. Queues cannot be opened after this call.
     ///
     /// # Errors
     ///
-    /// `InUse` while queues are open; `Closed` if it was called before; errors of the file.
+    /// `InUse` while queues are open; `Closed` if the trace was already finished; errors of the file.
     pub fn finish(&self) -> Result<()> {
         let record = &self.layered.wrapper;
         let mut state = record.state();
@@ -179,7 +182,7 @@ impl Drop for RecordEngine {
     }
 }
 
-// SAFETY: always the engine in the field `layered`, which is never replaced.
+// SAFETY: the result is always the engine in the field `layered`, which is never replaced.
 unsafe impl dma_core::ForwardEngine for RecordEngine {
     type Inner = dyn DmaEngine;
     fn forward_to(&self) -> &Self::Inner {
@@ -200,20 +203,20 @@ struct Record {
 
 #[derive(Debug, Default)]
 struct RecordState {
-    /// `None` once it is finished or given up, for this reason.
+    /// `None` once the trace is finished, or has ended because of `error`.
     sink: Option<Sink>,
     error: Option<Error>,
-    /// The text of that error, for callers after the one who got the error itself.
+    /// The text of this error, for later callers: the first caller got the error itself.
     lost: Option<String>,
-    /// True while the engine exists, and the number of its queues.
+    /// True while the engine exists (`engine`), and the number of its open queues (`open`).
     engine: bool,
     open: usize,
     queues: Vec<QueueTrace>,
-    /// The number of queues, and [`Regions::growths`], when a checkpoint was last written.
+    /// The number of queues, and the value of [`Regions::growths`], at the last checkpoint.
     described: (usize, u64),
-    /// When the first queue was opened, and the CPU time until then.
+    /// The time at which the first queue was opened, and the CPU time until then.
     began: Option<(Instant, Duration)>,
-    /// The time and CPU time from then until the last queue was closed.
+    /// Time and CPU time from the opening of the first queue until the closing of the last one.
     time: Duration,
     cpu: Duration,
 }
@@ -223,8 +226,8 @@ impl Record {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a queue's events, behind a checkpoint if they may name a queue or a region that the last one
-    /// does not have.
+    /// Writes a queue's events. Writes a checkpoint before them if they may name a queue or a region that the
+    /// last checkpoint does not contain.
     fn write(&self, queue: u32, bytes: &[u8]) {
         let mut state = self.state();
         let now = (state.queues.len(), self.regions.growths());
@@ -259,7 +262,7 @@ impl Record {
 
     fn finish_if_unused(&self, state: &mut RecordState) {
         if !state.engine && state.open == 0 && state.sink.is_some() {
-            // `finish` has logged it.
+            // `finish` has logged the error.
             let _ = self.finish(state);
         }
     }

@@ -1,4 +1,4 @@
-//! [`RecordQueue`]: encodes one queue's events.
+//! [`RecordQueue`]: encodes the events of one queue.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::in_flight::InFlight;
 use crate::os_clock;
 use crate::wrapper::QueueHook;
 
-/// Maximum number of writes before room is made again.
+/// Maximum number of writes between two checks for room.
 const WRITES: usize = 4;
 
-/// Returns the time, in units of a trace.
+/// Returns the current time, in the unit of traces.
 #[inline]
 fn now() -> u64 {
     os_clock::nanoseconds() >> TIME
 }
 
-/// Time after which the next submission writes the buffer: 1 s.
+/// Time after the last write at which the next submission writes the buffer: 1 s.
 const WRITE_EVERY: u64 = 1_000_000_000 >> TIME;
 
 /// Number of descriptors that one unrolled step compares.
 const STEP: usize = 4;
 
-/// A queue's events.
+/// Encodes the events of a queue.
 #[derive(Debug)]
 pub(super) struct RecordQueue {
     number: u32,
@@ -39,13 +39,13 @@ pub(super) struct RecordQueue {
     known: Known,
     src: TracedSide,
     dst: TracedSide,
-    /// The length of the last operation, and whether it was a copy.
+    /// The length of the last operation, and true if it was a copy.
     len: u64,
     copied: bool,
-    /// The end of the last event, and the first poll since.
+    /// The end of the last event, and the time of the first poll since then.
     time: u64,
     polled: Option<u64>,
-    /// When the buffer was last written.
+    /// The time of the last write of the buffer.
     written: u64,
     record: Arc<Record>,
 }
@@ -89,7 +89,7 @@ impl RecordQueue {
         now.saturating_sub(std::mem::replace(&mut self.time, now))
     }
 
-    /// Encodes that the queue was polled, and had nothing to report.
+    /// Encodes polls that reported nothing.
     #[inline]
     fn end_polls(&mut self) {
         if let Some(polled) = self.polled.take() {
@@ -121,8 +121,8 @@ impl RecordQueue {
         });
     }
 
-    /// Encodes copies that are as long as the last operation, and each at the same distance from the one
-    /// before. Returns their number.
+    /// Encodes copies that are as long as the last operation and lie at equal distances. Returns their
+    /// number.
     #[inline]
     fn repeats(&mut self, rest: &[Descriptor<'_>]) -> usize {
         let Some(Operation::Copy { src, dst }) = rest.first().map(Descriptor::operation) else { return 0 };
@@ -133,11 +133,12 @@ impl RecordQueue {
             ([self.src.step(&src), self.dst.step(&dst)], [self.src.stride(&src), self.dst.stride(&dst)]);
         let alike = Expected { src, dst, strides }.row(rest);
         let behind = steps == [0; 2];
-        // A run of one copy is longer in the trace than an operation, unless it continues the last one.
+        // For one copy, a repetition is longer in the trace than an operation, unless the copy begins where
+        // the last one ends.
         if alike < if behind { 1 } else { 2 } {
             return 0;
         }
-        // None of them may leave the region, because another region may begin there.
+        // No copy may leave the region, because another region may begin at its end.
         let count = alike.min(self.src.room(&src, strides[0])).min(self.dst.room(&dst, strides[1]));
         if count > 0 {
             self.src.advance(&src, strides[0], count);
@@ -159,7 +160,7 @@ impl RecordQueue {
         if std::mem::replace(&mut self.len, len) == len { SAME_LEN } else { 0 }
     }
 
-    /// Any operation but a plain copy.
+    /// Encodes any operation except a plain copy.
     #[cold]
     fn other(&mut self, operation: Operation<'_>, len: u64, fence: u8) {
         let one = std::slice::from_ref::<Segment>;
@@ -171,7 +172,7 @@ impl RecordQueue {
             Operation::CopyCrc32c { src, dst, .. } => (COPY_CRC, one(src), one(dst)),
             Operation::CopyToBoth { src, dst } => (BOTH, one(src), dst.as_slice()),
             Operation::Copy { src, dst } => (COPY, one(src), one(dst)),
-            // An operation that this format does not know is recorded as a fill of nothing.
+            // The format has no kind for this operation, so it is recorded as an empty fill.
             _ => (FILL, &[], &[]),
         };
         self.copied = false;
@@ -211,7 +212,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// Returns whether a descriptor is the expected copy, without a fence. Then expects the next copy.
+    /// Returns true if a descriptor is the expected copy, without a fence. Then expects the next copy.
     #[inline]
     fn is(&mut self, descriptor: &Descriptor<'_>) -> bool {
         let Self { src: from, dst: to, .. } = *self;
@@ -223,7 +224,7 @@ impl Expected {
     }
 
     /// Returns the length of the row at the beginning of a batch.
-    // Not inlined, because it needs nearly all registers.
+    // Not inlined, because it needs almost all registers.
     #[inline(never)]
     fn row(mut self, batch: &[Descriptor<'_>]) -> usize {
         let mut count = 0;
@@ -238,7 +239,7 @@ impl Expected {
     }
 }
 
-/// Encodes a segment's place.
+/// Encodes the location of a segment.
 #[inline]
 fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
     if !same {
@@ -247,11 +248,11 @@ fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
     out.number(zigzag(placed.end, placed.offset));
 }
 
-// SAFETY: all calls go to the inner queue unchanged.
+// SAFETY: all calls go to the inner queue unchanged, so its promises hold.
 unsafe impl QueueHook for RecordQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         let begin = now();
-        // SAFETY: the caller promises for the unchanged `batch` what `inner` asks for.
+        // SAFETY: `batch` is unchanged, and the caller meets the requirements of `inner` for it.
         let n = unsafe { inner.submit(batch) }?;
         if n == 0 {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! [`Regions`]: the numbers by which a trace names regions.
+//! [`Regions`]: the region numbers in a trace.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -31,13 +31,14 @@ impl TracedRegion {
 struct RegionNumbers {
     /// The registered regions, sorted by key.
     regions: Vec<TracedRegion>,
-    /// For each number, whether a region has it, the maximum length of its regions, and their place.
+    /// For each number: true if a region has it now, the maximum length of its regions, and their place.
     numbers: Vec<(bool, u64, Place)>,
-    /// The number of changes of a maximum length.
+    /// The number of times that a maximum length grew.
     growths: u64,
 }
 
-/// All regions of an engine. A new region gets the first free number that had regions of its place.
+/// All regions of an engine. A new region gets the first free number whose earlier regions were in the same
+/// place.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     table: Mutex<RegionNumbers>,
@@ -91,7 +92,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Updates the copy if regions were opened or closed. Allocates if there are more regions than ever
+    /// Updates the copy if regions were opened or closed. Allocates only if there are more regions than ever
     /// before.
     #[inline]
     pub(super) fn update(&mut self, of: &Regions) -> bool {
@@ -115,14 +116,14 @@ impl Known {
 #[derive(Debug)]
 pub(super) struct TracedSide {
     last: TracedRegion,
-    /// The address behind the last segment.
+    /// The address after the last segment.
     next: u64,
 }
 
 /// A segment in a trace.
 pub(super) struct Placed {
     pub(super) number: u32,
-    /// The region is that of the last segment.
+    /// True if the region is the same as the last segment's.
     pub(super) same: bool,
     /// End of the last segment.
     pub(super) end: u64,
@@ -148,14 +149,14 @@ impl TracedSide {
         segment.addr.0.wrapping_sub(self.next)
     }
 
-    /// Returns the distance of a segment from the beginning of the last one, which is as long.
+    /// Returns the distance of a segment from the beginning of the last one, which has the same length.
     #[inline]
     pub(super) const fn stride(&self, segment: &Segment) -> u64 {
         self.step(segment).wrapping_add(segment.len as u64)
     }
 
-    /// Returns the number of segments in the last one's region, the first of which is this one, and each
-    /// `stride` behind the one before.
+    /// Returns the number of segments that fit into the last segment's region: the first is `first`, and each
+    /// next one is `stride` bytes further.
     #[inline]
     pub(super) fn room(&self, first: &Segment, stride: u64) -> usize {
         let Some(offset) = self.last.offset(first) else { return 0 };
@@ -165,14 +166,14 @@ impl TracedSide {
         bytes.checked_div(stride.unsigned_abs()).map_or(usize::MAX, |more| more as usize + 1)
     }
 
-    /// Moves behind the last of `count` such segments.
+    /// Makes the last of `count` such segments the last segment.
     #[inline]
     pub(super) fn advance(&mut self, first: &Segment, stride: u64, count: usize) {
         let last = first.addr.0.wrapping_add(stride.wrapping_mul(count as u64 - 1));
         self.next = last.wrapping_add(first.len as u64);
     }
 
-    /// Places a segment, and continues behind it.
+    /// Locates a segment, and makes it the last segment.
     #[inline]
     pub(super) fn place(&mut self, known: &Known, segment: &Segment) -> Placed {
         let end = self.next.wrapping_sub(self.last.addr);

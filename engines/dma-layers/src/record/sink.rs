@@ -7,12 +7,13 @@ use dma_core::{Error, ErrorKind, OutputFile, Result};
 
 use super::format::{MAGIC, VERSION};
 
-/// A trace that is being written. Until it is complete, its name is that of [`OutputFile::create_partial`].
+/// A trace that is being written. Until it is complete, it has the name that [`OutputFile::create_partial`]
+/// gives it.
 #[derive(Debug)]
 pub(super) struct Sink {
     file: OutputFile,
     path: PathBuf,
-    /// The file has a block, so that it is worth keeping.
+    /// True if the file contains a block, so that it is worth keeping.
     has_blocks: bool,
 }
 
@@ -31,7 +32,7 @@ impl Sink {
         }
     }
 
-    /// Writes a block. On failure, the sink is of no further use: see [`give_up`](Self::give_up).
+    /// Writes a block. After a failure, the sink must not be used further: see [`give_up`](Self::give_up).
     pub(super) fn block(&mut self, queue: u32, bytes: &[u8]) -> io::Result<()> {
         block(&mut self.file, queue, bytes)?;
         self.has_blocks = true;
@@ -45,7 +46,7 @@ impl Sink {
         file.finish().map_err(|e| kept(failed(&path, e), partial.as_deref()))
     }
 
-    /// Ends the trace because of `error`, which it returns with the place of what was recorded before.
+    /// Ends the trace because of `error`. Returns the error, with the path of the part that was recorded.
     pub(super) fn give_up(self, error: io::Error) -> Error {
         let error = failed(&self.path, error);
         if !self.has_blocks {
@@ -56,7 +57,7 @@ impl Sink {
     }
 }
 
-/// Says where the part of a trace is that was written before `error`.
+/// Adds the path of the part of a trace that was written before `error`.
 fn kept(error: Error, partial: Option<&Path>) -> Error {
     match partial {
         Some(partial) => {
@@ -75,7 +76,7 @@ fn block(file: &mut impl Write, queue: u32, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// The error of a sink that was given up.
+/// Returns the error of a trace that was finished or given up.
 pub(super) fn given_up() -> Error {
     Error::new(ErrorKind::Closed, "the trace was finished or given up before")
         .with_hint("open the engine again")

@@ -27,7 +27,7 @@ pub(super) fn encode_summary(recorded: &Recorded, queues: &[QueueTrace]) -> Vec<
     put(&mut out, u64::from(*cpu_copies));
     put(&mut out, regions.len() as u64);
     for (len, place) in regions.iter().zip(places) {
-        // No region is so long that the highest bit is lost.
+        // Regions are too short to use the highest bit, so it is not lost.
         put(&mut out, len << 1 | u64::from(*place == Place::Device));
     }
     put(&mut out, queues.len() as u64);
@@ -40,7 +40,7 @@ pub(super) fn encode_summary(recorded: &Recorded, queues: &[QueueTrace]) -> Vec<
     out
 }
 
-/// Decodes that of a trace of this version; `None` if it is damaged.
+/// Decodes the summary of a trace of this version. Returns `None` if it is damaged.
 pub(super) fn decode_summary(bytes: &[u8], version: u16) -> Option<(Recorded, Vec<QueueTrace>)> {
     let duration = |input: &mut Decoder<'_>| Some(Duration::from_nanos(input.number()?));
     let mut input = Decoder { rest: bytes };
@@ -48,7 +48,7 @@ pub(super) fn decode_summary(bytes: &[u8], version: u16) -> Option<(Recorded, Ve
     let engine = std::str::from_utf8(input.take(name)?).ok()?.to_owned();
     let (time, cpu) = (duration(&mut input)?, duration(&mut input)?);
     let cpu_copies = input.number()? != 0;
-    // Each entry has bytes of its own, so that the lists grow no longer than the input.
+    // Each entry takes bytes of the input, so the lists cannot become longer than the input.
     let (mut regions, mut places) = (Vec::new(), Vec::new());
     for _ in 0..input.number()? {
         let number = input.number()?;

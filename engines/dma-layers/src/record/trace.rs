@@ -1,4 +1,4 @@
-//! [`Trace`]: reads what a [`RecordEngine`](super::RecordEngine) wrote. Every byte may be wrong.
+//! [`Trace`]: reads the file of a [`RecordEngine`](super::RecordEngine). The bytes are untrusted.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use super::events::Events;
 use super::format::{BLOCK, CHECKPOINT, Decoder, END, HEADER, MAGIC, OLDEST, VERSION};
 use super::summary::decode_summary;
 
-/// A trace was refused.
+/// The error of a trace that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -21,16 +21,16 @@ pub enum TraceError {
     /// The trace has another version of the format.
     #[error("the trace has version {found}, and this build reads versions {OLDEST} to {VERSION}")]
     Version {
-        /// That version.
+        /// The version of the trace.
         found: u16,
     },
-    /// The end is missing.
+    /// The end of the trace is missing.
     #[error("the trace is cut off after {len} bytes")]
     CutOff {
         /// The length of the file in bytes.
         len: usize,
     },
-    /// Something is wrong.
+    /// The content of the trace is invalid.
     #[error("the trace is damaged: {what}")]
     Damaged {
         /// The error.
@@ -42,7 +42,7 @@ pub(super) const fn damaged(what: &'static str) -> TraceError {
     TraceError::Damaged { what }
 }
 
-/// The recorded engine, and the time that it was recorded for.
+/// The recorded engine, and the duration of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recorded {
@@ -52,13 +52,13 @@ pub struct Recorded {
     pub time: Duration,
     /// CPU time of the whole process in that time; 0 in a partial trace, where it is unknown.
     pub cpu: Duration,
-    /// The program ended before the trace was complete. Each queue ends with its last event that is complete
-    /// in the file.
+    /// True if the program ended before the trace was complete. Then each queue ends with its last complete
+    /// event in the file.
     pub partial: bool,
-    /// The CPU moved the bytes: the engine has [`CPU_COPIES`](dma_core::Capabilities::CPU_COPIES).
+    /// True if the CPU moved the bytes: the engine has [`CPU_COPIES`](dma_core::Capabilities::CPU_COPIES).
     pub cpu_copies: bool,
-    /// Lengths of the regions in bytes, by number. Regions that did not exist at the same time may have one
-    /// number, with the maximum of their lengths.
+    /// Lengths of the regions in bytes, by number. Regions that did not exist at the same time may share a
+    /// number; then this is the maximum of their lengths.
     pub regions: Vec<u64>,
     /// Places of the regions, by number. Imported memory counts as host memory, and so does all memory of
     /// traces before version 4.
@@ -79,13 +79,13 @@ pub struct QueueTrace {
     pub bytes: u64,
     /// Doorbells rung, as the engine counted them.
     pub doorbells: u64,
-    /// Time from opening the first queue to the end of opening this one.
+    /// Time from opening the first queue until this queue was open.
     pub opened: Duration,
-    /// Time from opening the first queue to closing this one.
+    /// Time from opening the first queue until this queue was closed.
     pub closed: Duration,
 }
 
-/// The kind of an operation, as of [`Operation`](dma_core::Operation).
+/// The kind of an [`Operation`](dma_core::Operation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "those of `Operation`")]
@@ -106,7 +106,7 @@ pub enum Kind {
 pub struct Span {
     /// The region's number.
     pub region: usize,
-    /// The first byte.
+    /// The offset of the first byte.
     pub offset: usize,
     /// The length in bytes, at least 1.
     pub len: usize,
@@ -125,13 +125,13 @@ pub enum TraceEvent {
         /// Number of descriptors, at least 1.
         count: u64,
     },
-    /// A descriptor, whose segments [`Events::src`] and [`Events::dst`] have.
+    /// A descriptor. [`Events::src`] and [`Events::dst`] return its segments.
     Operation {
-        /// The kind.
+        /// The kind of operation.
         kind: Kind,
-        /// It carries a fence.
+        /// True if the descriptor carries a fence.
         fence: bool,
-        /// Bytes of each side.
+        /// Number of bytes of each side.
         len: usize,
     },
     /// The doorbell was rung.
@@ -141,27 +141,27 @@ pub enum TraceEvent {
         /// Time that the engine spent in the call.
         call: Duration,
     },
-    /// The queue was polled and had nothing to report, before a call other than a poll.
+    /// Polls reported nothing, before a call other than a poll.
     Poll {
-        /// Time from the end of the event before to the first of these polls.
+        /// Time from the end of the previous event to the first of these polls.
         time: Duration,
     },
     /// Descriptors were reported by a poll.
     Ended {
-        /// Time from the end of the event before to the first poll: the program's own.
+        /// Time from the end of the previous event to the first poll: the program's own time.
         before: Duration,
-        /// Time from that poll to the report: the program waits for the engine.
+        /// Time from this poll to the report: the program waited for the engine.
         wait: Duration,
         /// Number of descriptors, at least 1.
         count: u64,
-        /// Descriptors in flight that are older than those.
+        /// Number of older descriptors that are still in flight.
         older: u64,
-        /// Their end. The kind of a failure is not recorded: it is `DeviceFault`.
+        /// The outcome. The kind of a failure is not recorded: it reads as `DeviceFault`.
         outcome: Outcome,
     },
 }
 
-/// A whole trace in memory, all of which has been checked.
+/// A complete trace in memory, which has been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     recorded: Recorded,
@@ -176,8 +176,8 @@ impl Trace {
     /// # Errors
     ///
     /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be read; `OutOfMemory` if it is longer than
-    /// half of the available memory; `Malformed` or `VersionMismatch` as [`parse`](Self::parse). Each names
-    /// the file and a remedy.
+    /// half of the available memory; `Malformed` or `VersionMismatch` if the content is invalid. Each error
+    /// names the file and a remedy.
     pub fn load(path: &Path) -> DmaResult<Self> {
         let wrong = |kind, what: &dyn std::fmt::Display, hint| {
             Error::new(kind, format!("trace {}: {what}", path.display())).with_hint(hint)
@@ -197,9 +197,10 @@ impl Trace {
         }
         let len = usize::try_from(found.len()).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
-        // The events are held once more.
+        // Twice the length, because the events are copied.
         let needed = len.saturating_mul(2);
-        // The system might overcommit, and kill the program once the memory is touched.
+        // This is checked first, because the system might overcommit, and kill the program when the memory is
+        // touched.
         let available = dma_ipc::available_memory().unwrap_or(u64::MAX);
         if needed as u64 > available || bytes.try_reserve_exact(needed).is_err() {
             let what = format!("its {len} bytes do not fit into memory");
@@ -220,8 +221,8 @@ impl Trace {
         })
     }
 
-    /// Reads and checks the bytes of a trace. They may be from any source: the memory that this takes is in
-    /// proportion to their length. A trace without its end is read up to its last whole block: see
+    /// Reads and checks the bytes of a trace. They may be untrusted: the memory that this takes is
+    /// proportional to their length. A trace without an end is read up to its last complete block: see
     /// [`Recorded::partial`].
     ///
     /// # Errors
@@ -284,7 +285,7 @@ impl Trace {
             let event = match events.advance() {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(complete),
-                // The file ends within a call, whose operations fill more than a block.
+                // The file ends within a call whose operations fill more than a block.
                 Err(_) if self.recorded.partial && events.left() == 0 => return Ok(complete),
                 Err(error) => return Err(error),
             };
@@ -317,7 +318,7 @@ impl Trace {
         }
     }
 
-    /// Ends a queue of a partial trace behind its last complete event.
+    /// Ends a queue of a partial trace after its last complete event.
     fn cut(&mut self, queue: usize, counted: &Counted) {
         let events = &mut self.events[queue];
         events.truncate(events.len() - counted.left);
@@ -342,7 +343,8 @@ impl Trace {
         &self.queues
     }
 
-    /// Returns the events of a queue by its index in [`queues`](Self::queues); none for another index.
+    /// Returns the events of a queue by its index in [`queues`](Self::queues). Returns no events for another
+    /// index.
     #[must_use]
     pub fn events(&self, queue: usize) -> Events<'_> {
         let bytes = self.events.get(queue).map_or(&[][..], |events| &events[..]);
@@ -350,7 +352,7 @@ impl Trace {
     }
 }
 
-/// The events of a queue, counted.
+/// Counts of the events of a queue.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     operations: u64,
@@ -358,7 +360,7 @@ struct Counted {
     doorbells: u64,
     in_flight: u64,
     time: Duration,
-    /// Bytes behind the last complete event.
+    /// Number of bytes after the last complete event.
     left: usize,
 }
 
@@ -368,7 +370,7 @@ impl Counted {
     }
 }
 
-/// Reads a block: its queue and bytes. `None` if the input ends within the block.
+/// Reads a block, and returns its queue and content. Returns `None` if the input ends within the block.
 fn next_block<'a>(input: &mut Decoder<'a>) -> Result<Option<(u32, &'a [u8])>, TraceError> {
     let Some(head) = input.take(BLOCK) else { return Ok(None) };
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -1,5 +1,5 @@
-//! [`ReplayMemory`]: a queue's memory, and whether copies arrived in it. [`Staging`]: the bytes of device
-//! memory.
+//! [`ReplayMemory`]: the memory of a queue, and checks that copies arrived in it. [`Staging`]: access to the
+//! bytes of device memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::{Mismatch, unsupported};
 use crate::record::{Kind, Span};
 use crate::wrapper::for_each_pair;
 
-/// Number of bytes that are copied through the stack at a time.
+/// Number of bytes that are processed on the stack at a time.
 const CHUNK: usize = 1024;
 
 /// The content of fresh memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Bytes that differ from place to place.
+    /// Pseudo-random bytes that differ from offset to offset.
     Distinct,
     Zero,
 }
@@ -28,7 +28,7 @@ pub(super) enum Content {
 /// The memory that a queue's operations name.
 #[derive(Debug)]
 pub(super) struct ReplayMemory {
-    /// By region.
+    /// Parts of regions, sorted by region.
     parts: Vec<Part>,
 }
 
@@ -38,13 +38,13 @@ struct Part {
     /// The offset of the first byte in the recorded region.
     base: usize,
     info: RegionInfo,
-    /// Keeps the memory.
+    /// Keeps the memory alive.
     window: Window,
-    /// Host memory of the same length, for device memory.
+    /// A copy in host memory, for device memory.
     copy: Option<Window>,
 }
 
-/// The time after which a copy between device memory and its copy in host memory counts as hanging.
+/// Time after which a transfer between device memory and its copy in host memory counts as hanging.
 const STAGING_STALL: Duration = Duration::from_secs(10);
 
 impl ReplayMemory {
@@ -64,7 +64,7 @@ impl ReplayMemory {
                 "replay on an engine with memory of its own, such as cuda or sim:device_memory=1G",
             ));
         }
-        // Device memory has a copy in host memory.
+        // Device memory counts twice, because it has a copy in host memory.
         let bytes = requirements.bytes(|_| true).saturating_add(device_bytes);
         let enough = usize::try_from(bytes).ok().filter(|_| bytes <= limit);
         let hint = "record a run that uses less memory, or allow more if the machine has it";
@@ -97,7 +97,7 @@ impl ReplayMemory {
         Ok(all)
     }
 
-    /// Returns the place of a span that was counted among the requirements.
+    /// Returns the segment of a span that the requirements include.
     #[inline]
     pub(super) fn segment(&self, span: &Span) -> Segment {
         let at = match &self.parts[..] {
@@ -113,7 +113,7 @@ impl ReplayMemory {
         self.parts.iter().for_each(|part| std::mem::forget(part.window.clone()));
     }
 
-    /// Writes all memory. No device uses it at this time.
+    /// Fills all memory. No device uses it at this time.
     pub(super) fn fill(&self, engine: &Arc<dyn DmaEngine>, content: Content) -> Result<()> {
         let mut chunk = [0; CHUNK];
         let mut state = 0_u64;
@@ -139,14 +139,14 @@ impl ReplayMemory {
     }
 }
 
-/// Copies between device memory and its copies in host memory, which checks read and write.
+/// Transfers bytes between device memory and its copies in host memory, which checks read and write.
 pub(super) struct Staging<'a> {
     queue: Queue,
     memory: &'a ReplayMemory,
 }
 
 impl<'a> Staging<'a> {
-    /// Opens a queue for it; `None` if the memory is all host memory.
+    /// Opens a queue for these transfers. Returns `None` if there is only host memory.
     pub(super) fn open(engine: &Arc<dyn DmaEngine>, memory: &'a ReplayMemory) -> Result<Option<Self>> {
         if memory.parts.iter().all(|part| part.copy.is_none()) {
             return Ok(None);
@@ -155,13 +155,13 @@ impl<'a> Staging<'a> {
         Ok(Some(Self { queue: engine.open_queue(&options)?, memory }))
     }
 
-    /// Copies a window to another one, and waits for that.
+    /// Copies one window to another, and waits for the end.
     fn copy(&self, from: Window, to: Window) -> Result<()> {
         self.queue.copy(from, to)?.wait()?;
         Ok(())
     }
 
-    /// Returns the device memory of a segment, and its copy; `None` for host memory.
+    /// Returns the device memory of a segment, and its copy. Returns `None` for host memory.
     fn windows(&self, segment: &Segment) -> Option<(Window, Window)> {
         let part = self.memory.parts.iter().find(|part| part.info.key == segment.key)?;
         let at = (segment.addr.0 - part.info.addr.0) as usize;
@@ -169,8 +169,8 @@ impl<'a> Staging<'a> {
         Some((part.window.slice(range.clone()), part.copy.as_ref()?.slice(range)))
     }
 
-    /// Returns the check with the copies of all its operands that are in device memory, after their bytes
-    /// were copied there.
+    /// Returns the check with operands in host memory: copies the bytes of operands in device memory to host
+    /// memory, and refers to those copies.
     pub(super) fn on_host(&self, check: &Check) -> Result<Check> {
         let copies = |segments: &[Segment]| -> Result<Vec<Segment>> {
             let one = |segment: &Segment| match self.windows(segment) {
@@ -198,7 +198,7 @@ impl<'a> Staging<'a> {
     }
 }
 
-/// An operation to be checked, and its operands.
+/// An operation to check, and its operands.
 #[derive(Debug, Default)]
 pub(super) struct Check {
     pub(super) operation: u64,
@@ -220,8 +220,8 @@ impl Check {
             for at in (0..len).step_by(CHUNK) {
                 let len = CHUNK.min(len - at);
                 if let Some(src) = src {
-                    // SAFETY: within a window of this process, whose bytes have no references. It is mapped
-                    // while `self` exists.
+                    // SAFETY: the range is within a window of this process, which is mapped while `self`
+                    // exists, and no references to its bytes exist.
                     unsafe { racy_copy::copy(bytes.as_mut_ptr(), src.wrapping_add(at), len) };
                     bytes[..len].iter_mut().for_each(|byte| *byte = !*byte);
                 }
@@ -233,7 +233,7 @@ impl Check {
         });
     }
 
-    /// Source and destination lists that are to be equal; no source of a fill.
+    /// Returns the pairs of source and destination lists that must be equal. A fill has no source.
     fn pairs(&self) -> Vec<(&[Segment], &[Segment])> {
         match self.kind {
             Kind::CopyToBoth => self.dst.chunks(1).map(|dst| (&self.src[..], dst)).collect(),
@@ -241,7 +241,7 @@ impl Check {
         }
     }
 
-    /// Looks at the destination and at the result, when the operation of queue `queue` is done.
+    /// Checks the destination and the result of a completed operation of queue `queue`.
     pub(super) fn mismatch(&self, queue: usize, result: u64) -> Option<Mismatch> {
         let wrong = |offset| Mismatch { queue, operation: self.operation, offset };
         let crc = || {

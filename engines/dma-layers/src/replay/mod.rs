@@ -1,14 +1,16 @@
-//! [`replay`] runs a recorded [`Trace`] on an engine, to measure what that engine would change.
+//! [`replay`] runs a recorded [`Trace`] on an engine, to measure how that engine would change the program.
 //!
-//! - Each queue of the trace is a thread with a queue. It makes the recorded calls in their order, with the
-//!   same operations, lengths and batches. It waits for the program's own times between the calls.
-//! - For each report in the trace, the replay waits for the same descriptors. So it never has more in flight
-//!   than the program had, and memory that the program reused after a report is reused after that report.
-//! - Each queue has memory of its own: the part of each region that the queue's operations name, in the
-//!   recorded place. Device memory has a copy in host memory, with which its bytes are compared.
-//! - Operations that are longer or more scattered than the engine's limits are cut, and queues are not deeper
-//!   than its limit. If the engine has no fences, the replay waits for all earlier operations instead.
-//! - Before anything is timed, the trace runs once without pauses, and all bytes and results are compared.
+//! - Each queue of the trace is replayed by a thread with its own queue. It makes the recorded calls in their
+//!   order, with the same operations, lengths and batches. Between the calls it waits for as long as the
+//!   program worked.
+//! - At each report in the trace, the replay waits for the same descriptors. So it never has more descriptors
+//!   in flight than the program had, and it reuses memory only after the report after which the program
+//!   reused it.
+//! - Each queue has its own memory: the part of each region that the queue's operations name, in the recorded
+//!   place. Device memory has a copy in host memory, which is used to check its bytes.
+//! - Operations that exceed the engine's limits are split, and queues are no deeper than its limit. If the
+//!   engine has no fences, the replay waits for all earlier operations instead.
+//! - Before the timed runs, the trace runs once without pauses, and all bytes and results are checked.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -60,7 +62,7 @@ pub struct ReplayOptions {
     pub repetitions: u32,
     /// Maximum memory to allocate, in bytes. Default: only the system limits it.
     pub memory: u64,
-    /// Time without a completion of an engine that has work, after which it counts as hanging. Default: 10 s.
+    /// An engine that has work and completes nothing for this time counts as hanging. Default: 10 s.
     pub stall: Duration,
 }
 
@@ -84,26 +86,26 @@ impl ReplayOptions {
     }
 }
 
-/// A trace as it ran on an engine.
+/// The result of a replay on an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replayed {
     /// Time from opening the first queue to closing the last one.
     pub time: Duration,
-    /// CPU time of the copies: see [`CopyTimes::cpu`]; and that of the engine's own threads, unless it is a
-    /// model, whose threads stand for the device.
+    /// CPU time of the copies (see [`CopyTimes::cpu`]) and of the engine's own threads. The threads of a
+    /// model do not count, because they represent the device.
     pub cpu: Duration,
     /// Total time that the queues' threads waited for the engine.
     pub wait: Duration,
     /// Doorbells rung, as the engine counts them.
     pub doorbells: u64,
-    /// Descriptors submitted; more than the trace has operations if some were split.
+    /// Descriptors submitted. They are more than the trace's operations if some were split.
     pub descriptors: u64,
     /// Descriptors of the timed run that failed or were aborted.
     pub failed: u64,
-    /// Descriptors whose bytes and results were compared and correct.
+    /// Descriptors whose bytes and results were checked and correct.
     pub verified: u64,
-    /// The first wrong byte or result. Then nothing was timed.
+    /// The first wrong byte or result. If there is one, there were no timed runs.
     pub mismatch: Option<Mismatch>,
 }
 
@@ -113,9 +115,9 @@ pub struct Replayed {
 pub struct Mismatch {
     /// The index of the queue in [`Trace::queues`].
     pub queue: usize,
-    /// The operation, counted from 0.
+    /// The number of the operation, counted from 0.
     pub operation: u64,
-    /// The offset of the byte from the start of the destination; `None` if the bytes are right, and the
+    /// The offset of the byte from the start of the destination. `None` if all bytes are right, but the
     /// result is wrong.
     pub offset: Option<usize>,
 }
@@ -124,8 +126,8 @@ pub struct Mismatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyTimes {
-    /// Time within calls that submit or ring, and, if the CPU moves the bytes, that of the waits. It is the
-    /// CPU time that the copies take of the program's threads: one that waits for a device is free.
+    /// Time within calls that submit or ring, plus the time of waits if the CPU moves the bytes. This is the
+    /// CPU time that copies take from the program's threads: a thread that waits for a device is free.
     pub cpu: Duration,
     /// Time from the first poll to the report.
     pub wait: Duration,
@@ -151,16 +153,15 @@ impl CopyTimes {
 }
 
 /// Runs a trace on an engine: once to compare all bytes, then [`ReplayOptions::repetitions`] times with the
-/// program's pauses. Blocks for that long.
+/// program's pauses. Blocks until all runs have ended.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for a trace without operations; `Malformed` for one with an operation that writes what
-/// it reads; `Unsupported` if the engine lacks an operation or a place of memory, or has no memory that the
-/// CPU reaches;
-/// `OutOfMemory` if the trace needs more than [`ReplayOptions::memory`], or than the system has; `OutOfRange`
-/// for more than 1024 queues; `TimedOut` if the engine hangs; errors of the engine, such as `OutOfResources`
-/// for too many queues.
+/// `InvalidArgument` for a trace without operations; `Malformed` for a trace with an operation that writes
+/// bytes that it reads; `Unsupported` if the engine lacks an operation or a place of memory, or has no memory
+/// that the CPU reaches; `OutOfMemory` if the trace needs more memory than [`ReplayOptions::memory`] allows
+/// or the system has; `OutOfRange` for more than 1024 queues; `TimedOut` if the engine hangs; errors of the
+/// engine, such as `OutOfResources` for too many queues.
 pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOptions) -> Result<Replayed> {
     let requirements = Requirements::of(trace)?;
     requirements.check(engine.info())?;
@@ -176,7 +177,7 @@ pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOption
         }
     }
     if requirements.compares {
-        // Make the compared data equal, so that comparisons read all of it, as in most programs.
+        // This makes the compared data equal, so that comparisons read all of it, as in most programs.
         memory.iter().try_for_each(|memory| memory.fill(engine, Content::Zero))?;
     }
     let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Player`]: the calls of one queue of a trace, on a queue of another engine.
+//! [`Player`]: makes the calls of one queue of a trace on a queue of another engine.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -18,7 +18,7 @@ use super::tokens::Tokens;
 use super::{ReplayOptions, Replayed};
 use crate::record::{Events, QueueTrace, Span, Trace, TraceEvent};
 
-/// Time that a stopped queue has to report the rest.
+/// Time limit for a stopped queue to report the remaining descriptors.
 const STOP: Duration = Duration::from_secs(2);
 /// Number of polls without a report before the thread yields.
 const SPINS: u32 = 1000;
@@ -26,9 +26,9 @@ const SPINS: u32 = 1000;
 /// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Compares all bytes, and leaves the program's own times out.
+    /// Checks all bytes, without the program's pauses.
     Verify,
-    /// Also waits for the program's own times.
+    /// Runs with the program's pauses.
     Recorded,
 }
 
@@ -46,25 +46,25 @@ pub(super) struct Player<'a> {
     queue: Option<Box<dyn RawQueue>>,
     reports: Box<[Completion]>,
     pieces: Pieces,
-    /// Memory of the descriptors of the last call, for the next.
+    /// The vector of the last call's descriptors, reused for the next call.
     batch: Vec<Descriptor<'static>>,
-    /// Operations gathered for the next call: their numbers of pieces.
+    /// Number of pieces of each operation that is gathered for the next call.
     gathered: Vec<usize>,
-    /// Operations that the trace has in flight: first token and number of tokens.
+    /// Operations that are in flight in the trace: first token and number of tokens.
     in_trace: VecDeque<(u64, usize)>,
     tokens: Tokens,
     operations: u64,
     clock: Clock,
-    /// Reads and writes device memory in a run that verifies.
+    /// Reads and writes device memory in a run that checks bytes.
     staging: Option<Staging<'a>>,
-    /// The error of a copy that `staging` made.
+    /// The error of a transfer of `staging`.
     unreadable: Option<Error>,
-    /// The counts so far, without the time.
+    /// The result so far, without the time.
     ran: Replayed,
 }
 
 impl<'a> Player<'a> {
-    /// Opens a queue for queue `number` of the trace.
+    /// Opens a queue to replay queue `number` of the trace.
     pub(super) fn open(
         trace: &'a Trace,
         number: usize,
@@ -166,18 +166,18 @@ impl<'a> Player<'a> {
         &mut **self.queue.as_mut().expect("it is open until all calls are made")
     }
 
-    /// Adds the time since the last call to that of the engine.
+    /// Adds the time since the last call to the engine's time.
     fn count(&mut self) {
         let time = self.clock.pass();
         self.ran.cpu += time;
     }
 
-    /// Gathers the next operation for a call.
+    /// Gathers the next operation of a call.
     fn gather(&mut self, stop: &AtomicBool) -> Result<()> {
         let Some(TraceEvent::Operation { kind, mut fence, .. }) = self.events.next() else {
             unreachable!("a call has its operations");
         };
-        // Overwrite the destinations behind a fence only once the fence is passed.
+        // Destinations after a fence may be overwritten only once the operations before the fence have ended.
         if fence && (!self.fences || self.pace == Pace::Verify) {
             self.submit(Duration::ZERO, stop)?;
             self.drain(stop)?;
@@ -197,7 +197,8 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Submits what was gathered after the program's own time, in one call if the queue has room.
+    /// Waits for the program's own time, and submits the gathered operations, in one call if the queue has
+    /// room.
     fn submit(&mut self, before: Duration, stop: &AtomicBool) -> Result<()> {
         let first = self.tokens.next();
         let mut token = first;
@@ -245,7 +246,8 @@ impl<'a> Player<'a> {
         }
         self.count();
         batch.clear();
-        // Reuses the memory of the vector, whose descriptors named lists that no longer exist.
+        // Reuses the memory of the vector. It is empty, because its descriptors named lists that no longer
+        // exist.
         self.batch = batch.into_iter().map(|_| unreachable!("it is empty")).collect();
         self.pieces = pieces;
         self.pieces.clear();
@@ -297,7 +299,7 @@ impl<'a> Player<'a> {
         n
     }
 
-    /// Waits until the descriptors `from..to` have ended, or all if there are fewer.
+    /// Waits until the submitted descriptors in `from..to` have ended.
     fn wait_for(&mut self, to: u64, from: u64, stop: &AtomicBool) -> Result<()> {
         let (mut since, mut polls) = (Instant::now(), 0_u32);
         let mut next = from.max(self.tokens.oldest().min(to));
@@ -315,8 +317,8 @@ impl<'a> Player<'a> {
             }
             polls = polls.wrapping_add(1);
             if polls == SPINS {
-                // The program rang the doorbell. Pieces and operations that waited for room may need another
-                // one.
+                // The program's doorbell was replayed. Pieces and operations that had to wait for room may
+                // need another doorbell.
                 self.queue().flush();
             }
             if polls > SPINS {
@@ -328,7 +330,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Waits for what the trace left in flight.
+    /// Waits for the operations that the trace left in flight.
     fn drain(&mut self, stop: &AtomicBool) -> Result<()> {
         if self.tokens.in_flight > 0 {
             self.queue().flush();
@@ -346,7 +348,7 @@ impl<'a> Player<'a> {
             .with_hint("allow more time if the engine is slow, or see what `dma-bench doctor` says of it")
     }
 
-    /// Stops the queue. If it does not report what is in flight, it is leaked.
+    /// Stops the queue. If it does not report all descriptors in flight, it is leaked.
     fn give_up(&mut self) {
         self.queue().stop();
         let since = Instant::now();
@@ -356,7 +358,7 @@ impl<'a> Player<'a> {
             }
         }
         if self.tokens.in_flight > 0 {
-            // The device may still use the memory, so leak a clone of its windows.
+            // The device may still use the memory, so a clone of its windows is leaked.
             let _ = ManuallyDrop::new(self.queue.take());
             self.memory.leak();
         }

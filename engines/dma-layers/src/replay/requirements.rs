@@ -1,4 +1,4 @@
-//! [`Requirements`]: the memory and capabilities that a trace asks for.
+//! [`Requirements`]: the memory and capabilities that a trace needs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,19 +8,19 @@ use dma_core::{Capabilities, EngineInfo, Error, ErrorKind, Result};
 use super::unsupported;
 use crate::record::{Kind, Span, Trace, TraceEvent};
 
-/// Maximum number of queues, because each is a thread.
+/// Maximum number of queues, because each needs a thread.
 const QUEUES: usize = 1024;
-/// Memory begins at a multiple of this, so that operands keep their place in a page.
+/// Alignment of the memory, so that operands keep their offset in a page.
 const PAGE: usize = 4096;
 
 /// The requirements of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Requirements {
-    /// For each queue the part of each region that its operations name, by region.
+    /// For each queue, the parts of regions that its operations name, by region.
     pub(super) regions: Vec<BTreeMap<usize, Range<usize>>>,
     /// True if the trace has comparisons.
     pub(super) compares: bool,
-    /// Each kind beyond copies, with the queue and number of the first.
+    /// Kinds of operations other than copies, each with the queue and number of its first operation.
     kinds: Vec<(Kind, usize, u64)>,
 }
 
@@ -124,7 +124,7 @@ fn overlapping(src: &[Span], dst: &[Span]) -> bool {
     let mut all: Vec<_> =
         src.iter().map(|span| (span, false)).chain(dst.iter().map(|span| (span, true))).collect();
     all.sort_unstable_by_key(|(span, _)| (span.region, span.offset));
-    // The ends of the bytes that were read, and of those that were written, so far in this region.
+    // The end of the bytes read so far in this region, and of the bytes written.
     let (mut region, mut read, mut written) = (usize::MAX, 0, 0);
     for (span, writes) in all {
         if span.region != region {

@@ -6,7 +6,7 @@ use dma_core::{Descriptor, Limits, Segment};
 
 use crate::record::Kind;
 
-/// Descriptors to be submitted in one call, with their lists.
+/// Descriptors for one call, with their lists.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     segments: Vec<Segment>,
@@ -21,7 +21,7 @@ pub(super) struct Piece {
     dst: Range<usize>,
 }
 
-/// The unused rest of a list.
+/// The remainder of a list.
 struct Rest<'a> {
     list: &'a [Segment],
     used: usize,
@@ -63,7 +63,7 @@ impl Pieces {
         self.pieces.len()
     }
 
-    /// Adds an operation, in several pieces if it is beyond the limits.
+    /// Adds an operation, in several pieces if it exceeds the limits.
     pub(super) fn add(&mut self, kind: Kind, fence: bool, src: &[Segment], dst: &[Segment], limits: &Limits) {
         let longest = usize::try_from(limits.max_transfer).unwrap_or(usize::MAX);
         let fits = |list: &[Segment]| list.len() <= limits.max_segments;
@@ -140,13 +140,13 @@ impl Pieces {
         }
     }
 
-    /// The kind, source and destination of a piece.
+    /// Returns the kind, source and destination of a piece.
     pub(super) fn operands(&self, piece: usize) -> (Kind, &[Segment], &[Segment]) {
         let Piece { kind, src, dst, .. } = &self.pieces[piece];
         (*kind, &self.segments[src.clone()], &self.segments[dst.clone()])
     }
 
-    /// Writes the descriptors, whose tokens count from `token`. A fill writes `byte`.
+    /// Makes the descriptors, with tokens from `token` on. Fills have the pattern `byte`.
     pub(super) fn descriptors<'a>(&'a self, token: u64, byte: u8, to: &mut Vec<Descriptor<'a>>) {
         to.extend((token..).zip(0..self.len()).map(|(token, at)| {
             let (kind, src, dst) = self.operands(at);

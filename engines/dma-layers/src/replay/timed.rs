@@ -1,4 +1,4 @@
-//! [`run`]: a trace with its pauses, each queue on a thread; [`Clock`]: the recorded program's own time.
+//! [`run`]: runs a trace with its pauses, each queue on a thread. [`Clock`]: the recorded program's own time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
@@ -12,7 +12,7 @@ use super::{ReplayOptions, Replayed};
 use crate::os_clock;
 use crate::record::Trace;
 
-/// Pauses that are longer than this sleep, except for this time at their end.
+/// In pauses longer than this, the thread sleeps, except for this time at the end.
 const SLEEP: Duration = Duration::from_millis(2);
 /// Maximum time of a sleep. After it, the thread checks whether another queue failed.
 const NAP: Duration = Duration::from_millis(50);
@@ -22,10 +22,11 @@ struct SharedReplay<'a> {
     trace: &'a Trace,
     engine: &'a Arc<dyn DmaEngine>,
     options: &'a ReplayOptions,
-    /// Queues that are opened before this are opened ahead of time: all were open at once.
+    /// Queues that the program opened before this time are opened before the start, because all of them were
+    /// open at once.
     first_closed: Duration,
     ready: Barrier,
-    /// Set when a queue failed. Then the others stop.
+    /// Set when a queue has failed. Then the other queues stop.
     stop: AtomicBool,
     epoch: OnceLock<Instant>,
 }
@@ -56,7 +57,7 @@ pub(super) fn run(
             let shared = &shared;
             threads.push(scope.spawn(move || shared.queue(number, memory)));
         }
-        // Now all queues that are opened ahead of time are open.
+        // Now all queues that are opened before the start are open.
         shared.ready.wait();
         let before = os_clock::process_cpu();
         shared.epoch.get_or_init(Instant::now);
@@ -76,7 +77,7 @@ pub(super) fn run(
         replayed.failed += ran.failed;
         threads += thread;
     }
-    // The rest is the CPU time of the engine's threads. A model's threads stand for the device and do not
+    // The rest is the CPU time of the engine's threads. A model's threads represent the device and do not
     // count.
     if engine.info().model.is_none() {
         replayed.cpu += process.saturating_sub(threads);
@@ -138,8 +139,8 @@ impl Clock {
         now - std::mem::replace(&mut self.now, now)
     }
 
-    /// Waits for as long as the recorded program worked between two calls, counted from the last call's end.
-    /// A pause that took longer makes the next ones shorter. Returns early if `stop` is set.
+    /// Waits for as long as the recorded program worked between two calls, measured from the end of the last
+    /// call. A pause that took too long shortens the next ones. Returns early if `stop` is set.
     pub(super) fn pause(&mut self, time: Duration, stop: &AtomicBool) {
         if !self.pauses {
             return;

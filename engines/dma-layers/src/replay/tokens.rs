@@ -8,7 +8,7 @@ use super::memory::Check;
 #[derive(Debug)]
 pub(super) struct Tokens {
     ended: VecDeque<bool>,
-    /// The checks of a run that verifies.
+    /// The checks of a run that checks bytes.
     checks: VecDeque<Check>,
     oldest: u64,
     /// Accepted descriptors that have not ended.
@@ -35,7 +35,7 @@ impl Tokens {
         self.ended.resize(self.ended.len() + count, false);
     }
 
-    /// Adds the check of the next descriptor that has none.
+    /// Adds a check to the first descriptor that has none.
     pub(super) fn add_check(&mut self, check: Check) {
         self.checks.push_back(check);
     }

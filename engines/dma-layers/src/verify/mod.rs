@@ -1,20 +1,20 @@
-//! [`VerifyEngine`]: checks that the copies of another engine are right.
+//! [`VerifyEngine`]: checks that the copies of another engine are correct.
 //!
-//! - The CRC-32C of a copy's source is computed when the copy is submitted, and that of each destination when
-//!   the engine reports it as done. If they differ, the copy ends with [`ErrorKind::DeviceFault`], and the
-//!   error names the first byte that is wrong.
-//! - [`VerifyOptions`] choose the copies: all, one in N copies, or one in N bytes.
+//! - The CRC-32C of a copy's source is computed when the copy is submitted, and the CRC-32C of each
+//!   destination when the engine reports the copy as done. If they differ, the copy ends with
+//!   [`ErrorKind::DeviceFault`], and the error names the first byte that is wrong.
+//! - [`VerifyOptions`] choose the copies: all, one in N copies, or one for every N bytes.
 //! - All copies are verified, including those with a CRC-32C and those to two destinations. Fills,
 //!   comparisons and checksums are not verified. [`VerifyReport`] counts both.
-//! - Copies from or to device memory that the CPU cannot reach are verified when they are done. A second
-//!   queue, which an engine with device memory opens beside each, copies source and destination to host
-//!   memory, piece by piece, where they are compared. Polls do not wait for these copies, so later operations
-//!   may be reported earlier, and a driver polls while some are in flight instead of sleeping. If the queue
+//! - Copies from or to device memory that the CPU cannot reach are verified when they are done. With device
+//!   memory, each queue has a second queue, which copies source and destination to host memory, piece by
+//!   piece, where they are compared. Polls do not wait for these copies, so later operations may be reported
+//!   earlier, and a waiting thread polls instead of sleeping while such copies are in flight. If the queue
 //!   cannot be opened, or such a copy fails, the operation counts as not verified. So do copies of imported
 //!   memory.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
-//! - If a window's bytes are written while they are copied, that can be reported as a mismatch, because such
-//!   a write looks like a wrong byte of the device.
+//! - If the program writes a window's bytes while they are copied, a mismatch may be reported, because the
+//!   write looks like a wrong byte of the device.
 //! - The thread that submits and polls computes the checksums, so polls take longer in proportion to the
 //!   bytes that they verify.
 //!
@@ -55,21 +55,21 @@ use staging::{Cursor, Pieces, Staging};
 
 /// Maximum number of descriptors in one submission to the inner queue.
 const CHUNK: usize = 32;
-/// Number of mismatches that a queue can explain: the latest ones.
+/// Number of the latest mismatches that a queue can explain.
 const EXPLAINED: usize = 64;
 /// Maximum number of pieces that are compared or fetched in one poll.
 const STAGING_STEPS: usize = 16;
-/// The first code of a mismatch. It is far from errno values and the codes of vendors' libraries.
+/// The first code of a mismatch. It is outside the range of errno values and of the vendors' codes.
 const FIRST_CODE: i32 = i32::MIN;
 
-/// The options of a [`VerifyEngine`]. A copy is verified once both numbers are reached. With the defaults,
-/// every copy is.
+/// The options of a [`VerifyEngine`]. A copy is verified when both numbers are reached since the last
+/// verified copy of the queue. By default, every copy is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// Number of copies of a queue for each one that is verified; at least 1. Default: 1.
+    /// Number of copies from one verified copy of a queue to the next; at least 1. Default: 1.
     pub sample: u64,
-    /// Number of bytes of a queue for each copy that is verified; at least 1. Default: 1.
+    /// Number of bytes from one verified copy of a queue to the next; at least 1. Default: 1.
     pub sample_bytes: u64,
 }
 
@@ -82,8 +82,8 @@ impl Default for VerifyOptions {
 impl VerifyOptions {
     /// The options in engine names.
     pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("sample", "N", "1", "copies of a queue for each one that is verified"),
-        OptionInfo::new("sample_bytes", "BYTES", "1", "bytes of a queue for each copy that is verified"),
+        OptionInfo::new("sample", "N", "1", "copies from one verified copy of a queue to the next"),
+        OptionInfo::new("sample_bytes", "BYTES", "1", "bytes from one verified copy of a queue to the next"),
     ];
 
     /// The defaults.
@@ -116,16 +116,17 @@ impl VerifyOptions {
     }
 }
 
-/// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation is split into several
-/// descriptors if it is beyond the engine's limits.
+/// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation that exceeds the engine's
+/// limits is split into several descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Verified and correct.
+    /// Descriptors that were verified and correct.
     pub verified: u64,
-    /// Not verified: left out by [`VerifyOptions`], in memory that cannot be read, or not a copy.
+    /// Descriptors that were not verified: [`VerifyOptions`] excluded them, their memory cannot be read, or
+    /// they are not copies.
     pub unverified: u64,
-    /// Verified and wrong.
+    /// Descriptors that were verified and wrong.
     pub mismatches: u64,
 }
 
@@ -142,23 +143,23 @@ struct Verify {
     options: VerifyOptions,
     /// The counts of a [`VerifyReport`]: verified, not verified, wrong.
     counts: [AtomicU64; 3],
-    /// Keys of the regions that the CPU cannot reach, and whether their bytes can be staged.
+    /// Keys of the regions that the CPU cannot reach; true if their bytes can be copied to host memory.
     hidden: RwLock<HashMap<RegionKey, bool>>,
-    /// The number of keys in `hidden`, to be read without the lock.
+    /// The number of keys in `hidden`, which is read without the lock.
     hidden_len: AtomicUsize,
-    /// The engine within, if it has device memory.
+    /// The inner engine, if it has device memory.
     stages: Option<Arc<dyn DmaEngine>>,
 }
 
 /// The way to read the bytes of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Reach {
-    /// Not at all.
+    /// The bytes cannot be read, or are not verified.
     #[default]
     None,
-    /// By the CPU.
+    /// The CPU reads them.
     Cpu,
-    /// By copies to host memory.
+    /// They are copied to host memory.
     Staging,
 }
 
@@ -174,7 +175,7 @@ impl Verify {
         self.hidden_len.store(hidden.len(), Ordering::Release);
     }
 
-    /// Returns how the bytes of all segments can be read.
+    /// Returns the way to read the bytes of all segments.
     #[inline]
     fn reach(&self, lists: [&[Segment]; 2]) -> Reach {
         if self.hidden_len.load(Ordering::Acquire) == 0 {
@@ -243,7 +244,7 @@ impl Wrapper for Verify {
 
 /// An engine whose copies are verified: see the [module](self).
 ///
-/// Regions, exports and imports are made by the inner engine, and it has the name of that engine's backend.
+/// The inner engine makes regions, exports and imports. The backend name is the inner engine's.
 #[derive(Debug)]
 pub struct VerifyEngine {
     layered: Layered<Verify>,
@@ -279,7 +280,7 @@ impl VerifyEngine {
     }
 }
 
-// SAFETY: always the engine in the field `layered`, which is never replaced.
+// SAFETY: the result is always the engine in the field `layered`, which is never replaced.
 unsafe impl dma_core::ForwardEngine for VerifyEngine {
     type Inner = dyn DmaEngine;
     fn forward_to(&self) -> &Self::Inner {
@@ -297,7 +298,7 @@ struct CheckedCopy {
     sum: u32,
     src: Vec<Segment>,
     dst: Vec<Segment>,
-    /// Each segment of `dst` is a separate destination.
+    /// True if each segment of `dst` is a separate destination.
     both: bool,
 }
 
@@ -305,7 +306,7 @@ struct CheckedCopy {
 ///
 /// # Safety
 ///
-/// The CPU can reach the segments, and nothing writes them during the call, except peers that share them.
+/// The CPU can reach the segments, and only peers that share them may write them during the call.
 unsafe fn sum(segments: &[Segment]) -> u32 {
     segments.iter().fold(0, |sum, segment| {
         // SAFETY: the caller promises that the segment can be read.
@@ -314,8 +315,8 @@ unsafe fn sum(segments: &[Segment]) -> u32 {
 }
 
 impl CheckedCopy {
-    /// Keeps the operands of a copy, and computes the checksum of its source if the CPU can reach it. Returns
-    /// how the bytes can be read: not at all if `operation` is not a copy or `choose` says so.
+    /// Stores the operands of a copy, and computes the checksum of its source if the CPU can reach it.
+    /// Returns the way to read the bytes: `Reach::None` if `operation` is not a copy or `choose` returns it.
     ///
     /// # Safety
     ///
@@ -344,8 +345,8 @@ impl CheckedCopy {
         self.dst.extend_from_slice(dst);
         self.both = matches!(operation, Operation::CopyToBoth { .. });
         if reach == Reach::Cpu {
-            // SAFETY: the CPU can reach the source, because `choose` said so. From `submit` on nothing writes
-            // it.
+            // SAFETY: the CPU can reach the source, because `choose` returned `Cpu`. The source is not
+            // written from `submit` on.
             self.sum = unsafe { sum(src) };
         }
         reach
@@ -355,7 +356,7 @@ impl CheckedCopy {
     ///
     /// # Safety
     ///
-    /// The device has reported the copy as done, and the caller of `poll` was not told yet.
+    /// The device has reported the copy as done, but `poll` has not reported it to its caller yet.
     unsafe fn check(&self) -> Option<Mismatch> {
         let each = if self.both { 1 } else { self.dst.len() };
         for dst in self.dst.chunks(each) {
@@ -384,37 +385,37 @@ struct StagedCopy {
     cursor: Cursor,
 }
 
-/// The bytes of a copy cannot be compared.
+/// The error of a copy whose bytes cannot be compared.
 #[derive(Debug)]
 struct Unreadable;
 
-/// A copy that went wrong.
+/// A wrong copy.
 #[derive(Clone, Copy, Debug)]
 struct Mismatch {
     code: i32,
     len: usize,
-    /// The offset and the address of the first wrong byte. `None` if the destination has the same bytes as
-    /// the source, but the source has changed since the submission.
+    /// The offset and the address of the first wrong byte. `None` if source and destination are equal, but
+    /// the source has changed since the submission.
     wrong: Option<(usize, usize)>,
 }
 
 #[derive(Debug)]
 struct VerifyQueue {
     slots: Vec<CheckedCopy>,
-    /// Free slots, used from the end.
+    /// Free slots, which are used from the end.
     free: Vec<usize>,
     /// Copies and bytes since the last copy that was chosen.
     skipped: (u64, u64),
     /// The latest mismatches, oldest first.
     mismatches: VecDeque<Mismatch>,
     next_code: u16,
-    /// Submissions to a stopped queue fail with `Closed` even if it is full.
+    /// True after a stop. Submissions to a stopped queue fail with `Closed` even if it is full.
     stopped: bool,
-    /// `None` if the engine has no device memory, or the queue for it could not be opened.
+    /// `None` if the engine has no device memory, or if the second queue could not be opened.
     staging: Option<Staging>,
     /// Copies that are done, in memory that the CPU cannot reach. The first one is being compared.
     staged: VecDeque<StagedCopy>,
-    /// Completions of such copies after the comparison.
+    /// Completions of staged copies whose comparison has ended.
     compared: VecDeque<Completion>,
     shared: Arc<Verify>,
 }
@@ -460,8 +461,8 @@ impl VerifyQueue {
                 }
             }
             match cursor.pieces(src, dst, *both, staging.max_piece()) {
-                // SAFETY: the copy is done and not reported, so nothing writes source or destination, and the
-                // device may read both: `Reach::Staging` says so.
+                // SAFETY: the copy is done but not reported, so the caller does not write source or
+                // destination yet. `Reach::Staging` means that the device may read both.
                 Some(pieces) => unsafe { staging.fetch(pieces) },
                 None => self.end_staged(Ok(None), counts),
             }
@@ -500,7 +501,7 @@ impl VerifyQueue {
         Completion { token, ..completion }
     }
 
-    /// Keeps a mismatch, and returns the code that explains it.
+    /// Stores a mismatch, and returns its code.
     fn note(&mut self, mismatch: Mismatch) -> i32 {
         let code = FIRST_CODE + i32::from(self.next_code);
         self.next_code = self.next_code.wrapping_add(1);
@@ -512,9 +513,9 @@ impl VerifyQueue {
     }
 }
 
-// SAFETY: each descriptor of the inner queue has its own slot, and the slot's token is reported when the
-// descriptor is, or after its comparison. This code only reads memory: the source before `submit` returns,
-// and both sides before the copy is reported.
+// SAFETY: each descriptor of the inner queue has its own slot, whose token is reported once: when the
+// descriptor is reported, or after its comparison. This code only reads memory: the source before `submit`
+// returns, and both sides before the copy is reported.
 unsafe impl QueueHook for VerifyQueue {
     unsafe fn submit(&mut self, inner: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> Result<usize> {
         if self.stopped {
@@ -542,7 +543,8 @@ unsafe impl QueueHook for VerifyQueue {
                 slot.verify = unsafe { slot.fill(descriptor.operation(), choose) };
                 renamed.push(descriptor.with_token(at as u64));
             }
-            // SAFETY: the same operations as in `batch`, for which the caller promises what `inner` asks for.
+            // SAFETY: the operations are those of `batch`, for which the caller meets the requirements of
+            // `inner`.
             match unsafe { inner.submit(&renamed) } {
                 Ok(n) => {
                     free.truncate(free.len() - n);
@@ -568,7 +570,7 @@ unsafe impl QueueHook for VerifyQueue {
             let checked = match slot.verify {
                 _ if completion.outcome != Outcome::Done => Err(Unreadable),
                 Reach::None => Err(Unreadable),
-                // SAFETY: the device has reported it as done, and the caller learns of it only when this
+                // SAFETY: the device has reported the copy as done, and the caller learns this only when this
                 // function returns.
                 Reach::Cpu => Ok(unsafe { slot.check() }),
                 Reach::Staging => {

@@ -1,4 +1,4 @@
-//! [`Staging`]: reads pieces of operands in device memory, by copies to host memory of the same engine.
+//! [`Staging`]: reads pieces of operands in device memory by copying them to host memory of the same engine.
 #![expect(unsafe_code, reason = "submits copies to the engine")]
 
 use std::mem::ManuallyDrop;
@@ -9,26 +9,28 @@ use dma_core::{
     Segment, racy_copy,
 };
 
-/// The longest piece that is compared at a time, in bytes. Host memory has room for one of each side.
+/// Maximum length of a piece, in bytes. The host memory has room for one piece of the source and one of the
+/// destination.
 const PIECE: usize = 64 << 10;
-/// A copy to host memory counts as lost if it has not ended after this time and [`LOST_POLLS`].
+/// A copy to host memory counts as lost if it has not ended after this time and after [`LOST_POLLS`] polls.
 const LOST_TIME: Duration = Duration::from_secs(1);
-/// The number of polls after which a copy may count as lost, so that a thread that did not run loses none.
+/// Minimum number of polls before a copy counts as lost, so that a copy does not count as lost only because
+/// the thread did not run.
 const LOST_POLLS: u32 = 1000;
 
-/// A queue of the engine, and host memory that pieces of a source and a destination are copied to.
+/// A queue of the engine, and host memory to which pieces of a source and a destination are copied.
 #[derive(Debug)]
 pub(super) struct Staging {
-    /// Both are leaked if a copy is in flight that does not end.
+    /// The queue and the host memory are leaked if a copy in flight does not end.
     queue: ManuallyDrop<Box<dyn RawQueue>>,
     host: ManuallyDrop<Box<dyn RawRegion>>,
     max_piece: usize,
     /// The length of the current pieces.
     len: usize,
     in_flight: usize,
-    /// [`poll`](Self::poll) has not returned yet how the current pieces ended.
+    /// True until [`poll`](Self::poll) has returned the outcome of the current pieces.
     asked: bool,
-    /// A copy of the current pieces failed.
+    /// True if a copy of the current pieces failed.
     failed: bool,
     begun: Instant,
     polls: u32,
@@ -37,13 +39,13 @@ pub(super) struct Staging {
 /// The state of the current pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
-    /// None are asked for.
+    /// No pieces are requested.
     None,
-    /// On their way to host memory.
+    /// The pieces are being copied to host memory.
     InFlight,
-    /// In host memory.
+    /// The pieces are in host memory.
     Fetched,
-    /// The engine refused or failed a copy, and none is in flight.
+    /// The engine refused or failed a copy, and no copy is in flight.
     Failed,
     /// A copy does not end. It may still read the operand and write the host memory.
     Lost,
@@ -67,16 +69,16 @@ impl Staging {
         })
     }
 
-    /// Returns the most bytes of a piece.
+    /// Returns the maximum length of a piece.
     pub(super) fn max_piece(&self) -> usize {
         self.max_piece
     }
 
-    /// Starts to copy two pieces of the same length to host memory. No earlier pieces may be in flight.
+    /// Starts to copy two pieces of the same length to host memory. No earlier piece may be in flight.
     ///
     /// # Safety
     ///
-    /// The engine's device may read the pieces, and nothing writes them, until [`poll`](Self::poll) returns
+    /// The device may read the pieces, and they are not written, until [`poll`](Self::poll) returns
     /// [`Pieces::Fetched`] or [`Pieces::Failed`].
     pub(super) unsafe fn fetch(&mut self, pieces: [Segment; 2]) {
         debug_assert!(self.in_flight == 0 && pieces.iter().all(|piece| piece.len <= self.max_piece));
@@ -86,14 +88,14 @@ impl Staging {
             let to = self.host.info().segment(half * PIECE, self.len);
             Descriptor::copy(half as u64, pieces[half], to)
         });
-        // SAFETY: the caller promises that the sources can be read. The destinations are this value's. It
-        // keeps them until the copies are reported, or leaks them.
+        // SAFETY: the caller promises that the sources can be read. The destinations belong to this value,
+        // which keeps them until the copies are reported, or leaks them.
         self.in_flight = unsafe { self.queue.submit(&copies) }.unwrap_or(0);
         self.failed = self.in_flight < copies.len();
         self.queue.flush();
     }
 
-    /// Makes progress, and returns the state of the pieces. Returns once that they are fetched or failed.
+    /// Makes progress, and returns the state of the pieces. Returns `Fetched` or `Failed` only once.
     pub(super) fn poll(&mut self) -> Pieces {
         if self.in_flight > 0 {
             let mut completions = [Completion::done(0); 2];
@@ -113,7 +115,7 @@ impl Staging {
         }
     }
 
-    /// Returns the length of the pieces that were fetched.
+    /// Returns the length of the fetched pieces.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -121,7 +123,8 @@ impl Staging {
     /// Returns the offset of the first byte that differs between the fetched pieces.
     pub(super) fn first_difference(&self) -> Option<usize> {
         let piece = |half: usize| self.host.info().addr.offset(half * PIECE).as_ptr().cast_const();
-        // SAFETY: both are host memory of this value, of at least `len` bytes. No copy to it is in flight.
+        // SAFETY: both pieces are in host memory of this value, with at least `len` bytes each, and no copy
+        // to it is in flight.
         unsafe { racy_copy::first_difference(piece(0), piece(1), self.len) }
     }
 }
@@ -129,32 +132,32 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // The device may still write the host memory.
+            // The queue and the host memory are leaked, because the device may still write the memory.
             return;
         }
-        // SAFETY: neither is used afterwards.
+        // SAFETY: the queue is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.queue) };
-        // SAFETY: it is not used afterwards, and no descriptor that names it is in flight.
+        // SAFETY: the host memory is not used afterwards, and no descriptor in flight names it.
         unsafe { ManuallyDrop::drop(&mut self.host) };
     }
 }
 
-/// A position in the lists of a copy, for each destination in turn.
+/// A position in the lists of a copy. It passes through the destinations one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cursor {
     /// The index of the destination's segment.
     dst: usize,
     /// The index of the source's segment.
     src: usize,
-    /// Bytes of each of these segments that were compared.
+    /// Number of compared bytes in the current segment of the source, and of the destination.
     used: [usize; 2],
-    /// Bytes of the destination that were compared.
+    /// Number of compared bytes of the destination.
     offset: usize,
 }
 
 impl Cursor {
-    /// Returns the next pieces of `src` and `dst`, at most `most` bytes of each, or `None` at the end. With
-    /// `both`, each segment of `dst` is a destination of its own.
+    /// Returns the next pieces of `src` and `dst`, at most `most` bytes long, or `None` at the end. With
+    /// `both`, each segment of `dst` is a separate destination.
     pub(super) fn pieces(
         &mut self,
         src: &[Segment],
@@ -180,7 +183,7 @@ impl Cursor {
         Some([part(from, self.used[0]), part(to, self.used[1])])
     }
 
-    /// Moves on behind pieces of `len` bytes.
+    /// Advances past pieces of `len` bytes.
     pub(super) fn advance(&mut self, len: usize) {
         self.used[0] += len;
         self.used[1] += len;

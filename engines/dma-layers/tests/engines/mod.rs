@@ -1,4 +1,4 @@
-//! Engines that the wrappers are tested around.
+//! Inner engines for tests of the wrappers.
 #![allow(dead_code, reason = "a test asks for some of them")]
 
 use std::sync::Arc;

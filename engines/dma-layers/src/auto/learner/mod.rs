@@ -1,4 +1,4 @@
-//! [`Learner`] chooses the engine for each class of copies by measured times.
+//! [`Learner`] chooses the faster engine for each class of copies from measured times.
 
 #[cfg(test)]
 mod tests;
@@ -14,41 +14,43 @@ pub(super) enum Engine {
 pub(super) const LENGTHS: usize = 40;
 /// Number of classes of descriptors in flight: 1; 2 to 7; 8 and more.
 pub(super) const DEPTHS: usize = 3;
-/// Descriptors in a part of a run, for each class of descriptors in flight. Deeper queues take longer to
-/// fill.
+/// Number of descriptors in a part of a run, for each class of descriptors in flight. It grows with the
+/// depth, because deeper queues take longer to fill.
 const RUN_PART_LEN: [u32; DEPTHS] = [4, 8, 32];
-/// Parts of a run. The shortest one counts, because a disturbance only makes a part longer.
+/// Number of parts of a run. The shortest part determines the cost, because a disturbance only makes a part
+/// longer.
 const RUN_PARTS: usize = 3;
 /// Maximum growth of a cost by one run, because a disturbance may last longer than a run. A higher cost is
 /// accepted if copies before the run took as long.
 const MAX_COST_GROWTH: f32 = 1.25;
-/// Parts of a long run; it also ends after [`LONG_RUN_NS`]. The first run on the CPU is long, and a new run
-/// begins only after this many slow parts. This holds for lengths at which the CPU's engine tunes itself: it
-/// tries other ways to copy at first and now and then, which makes hundreds of its copies slow.
+/// Number of parts of a long run, which also ends after [`LONG_RUN_NS`]. The first run on the CPU is long,
+/// and a new trial begins only after this many slow parts. Long runs are used for lengths at which the CPU's
+/// engine tunes itself: at first, and occasionally later, it tries other copy methods, which makes hundreds
+/// of its copies slow.
 const LONG_RUN_PARTS: usize = 48;
 /// Nanoseconds after which a long run ends.
 const LONG_RUN_NS: f32 = 20e6;
-/// Ratio of an engine's cost to the other's above which its run ends early: when only the last part is
-/// missing, or after [`CLEARLY_SLOWER_NS`].
+/// If an engine's cost exceeds the other's by this ratio, its run ends early: before the last part, or after
+/// [`CLEARLY_SLOWER_NS`].
 const CLEARLY_SLOWER: f32 = 1.25;
 /// Nanoseconds after which the run of a clearly slower engine ends.
 const CLEARLY_SLOWER_NS: f32 = 4e6;
 /// Maximum number of descriptors between two trials, which are runs on both engines.
 const MAX_BETWEEN_TRIALS: u32 = 250_000;
-/// Binary logarithm of the length from which the CPU's engine tunes itself.
+/// Binary logarithm of the shortest length for which the CPU's engine tunes itself.
 const TUNED_LEN_LOG2: u8 = 14;
-/// Shorter copies of the CPU from one sample that is timed to the next.
+/// Number of copies of the CPU from the start of one timed sample to the next, for shorter lengths.
 const SAMPLE_EVERY: u32 = 16_384;
-/// Binary logarithm of the length from which each copy of the CPU is timed. In some virtual machines, reading
-/// the clock twice takes 60 ns, and a copy of 64 KiB takes 570 ns.
+/// Binary logarithm of the shortest length for which each copy of the CPU is timed. In some virtual machines,
+/// reading the clock twice takes 60 ns, and a copy of 64 KiB takes 570 ns.
 const ALWAYS_TIMED_LEN_LOG2: u8 = 20;
 /// Maximum share of the time that trials of the slower engine may cost.
 const MAX_TRIAL_SHARE: f32 = 1.0 / 200.0;
 /// Number of trials at the beginning that may cost more. The last of them may cost four times
-/// [`MAX_TRIAL_SHARE`], and each one before it four times as much as the next one.
+/// [`MAX_TRIAL_SHARE`], and each earlier one four times as much as its successor.
 const EARLY_TRIALS: u32 = 3;
 
-/// A class of copies: in flight and length.
+/// A class of copies: a range of descriptors in flight, and a range of lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     depth: u8,
@@ -67,7 +69,7 @@ impl Class {
         Self { depth, len: if log < LENGTHS as u32 { log as u8 } else { LENGTHS as u8 - 1 } }
     }
 
-    /// Returns its minimum and maximum number of descriptors in flight.
+    /// Returns the minimum and maximum number of descriptors in flight of the class.
     pub(super) const fn in_flight(self) -> (usize, usize) {
         match self.depth {
             0 => (0, 1),
@@ -76,13 +78,13 @@ impl Class {
         }
     }
 
-    /// Returns its minimum length in bytes. All lengths of the class are less than twice this.
+    /// Returns the minimum length of the class in bytes. All its lengths are less than twice this length.
     pub(super) const fn least(self) -> usize {
         1 << self.len
     }
 
-    /// Returns the number of the CPU's copies from the start of one sample to the next, and the number in a
-    /// sample.
+    /// Returns the number of copies of the CPU from the start of one sample to the next, and the number of
+    /// copies in a sample.
     fn sampling(self) -> (u32, u32) {
         let sample = RUN_PART_LEN[self.depth as usize] * RUN_PARTS as u32;
         match self.len {
@@ -91,7 +93,7 @@ impl Class {
         }
     }
 
-    /// Returns the index in a table of all classes.
+    /// Returns the index of the class in a table of all classes.
     pub(super) const fn index(self) -> usize {
         self.depth as usize * LENGTHS + self.len as usize
     }
@@ -99,39 +101,39 @@ impl Class {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrialPhase {
-    /// A run: all copies of the class go to this engine, to be timed.
+    /// A run: all copies of the class go to this engine and are timed.
     Run(Engine),
-    /// Between trials: the copies go to this engine, which is the faster one.
+    /// Between trials: the copies go to this engine, because it is the faster one.
     Settled(Engine),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ClassState {
     phase: TrialPhase,
-    /// Descriptors until the next trial.
+    /// Number of descriptors until the next trial.
     left: u32,
-    /// Trials since a change of the costs was noticed.
+    /// Number of trials since a change of the costs was noticed.
     trials: u32,
-    /// Descriptors of the CPU since the start of the last sample.
+    /// Number of descriptors of the CPU since the start of the last sample.
     since_sample: u32,
-    /// Descriptors that the current sample still needs.
+    /// Number of descriptors that the current sample still needs.
     sample_left: u32,
-    /// Nanoseconds of a descriptor on each engine; 0 until measured.
+    /// Nanoseconds per descriptor on each engine. 0 until measured.
     cost: [f32; 2],
-    /// A cost that was noticed between trials and led to a new trial; else 0.
+    /// A cost that was observed between trials and led to a new trial; otherwise 0.
     seen: [f32; 2],
-    /// Nanoseconds and descriptors of the run's current part.
+    /// Nanoseconds and number of descriptors of the run's current part.
     part: (f32, u32),
-    /// The number of earlier parts of the run.
+    /// Number of the run's ended parts.
     done: usize,
-    /// The nanoseconds of the earlier parts.
+    /// Nanoseconds of all ended parts.
     time: f32,
-    /// Nanoseconds of a descriptor in the shortest earlier part.
+    /// Nanoseconds per descriptor in the shortest ended part.
     shortest: f32,
 }
 
-/// Chooses the engine for a copy. Each class of copies has a run on each engine, which is a trial. Then the
-/// faster engine gets the copies until the next trial.
+/// Chooses the engine for each copy. In a trial, all copies of a class run first on one engine and then on
+/// the other. Until the next trial the faster engine gets the copies.
 #[derive(Debug)]
 pub(super) struct Learner {
     states: Box<[ClassState]>,
@@ -155,7 +157,7 @@ impl Learner {
         Self { states: vec![state; DEPTHS * LENGTHS].into_boxed_slice() }
     }
 
-    /// Returns the engine for a copy, and whether a copy of the CPU has to be timed. All copies of the device
+    /// Returns the engine for a copy, and true if a copy of the CPU has to be timed. All copies of the device
     /// are timed.
     #[inline]
     pub(super) fn choose(&mut self, class: Class) -> (Engine, bool) {
@@ -173,7 +175,7 @@ impl Learner {
         }
     }
 
-    /// Reserves up to `most` copies that go to the CPU without further calls of [`choose`](Self::choose).
+    /// Reserves up to `most` next copies for the CPU, without further calls of [`choose`](Self::choose).
     #[inline]
     pub(super) fn reserve_streak(&mut self, class: Class, most: u32) -> u32 {
         let state = &mut self.states[class.index()];
@@ -187,13 +189,13 @@ impl Learner {
         remaining
     }
 
-    /// Returns the copies of a streak that were not made.
+    /// Takes back the copies of a streak that were not made.
     pub(super) fn return_streak(&mut self, class: Class, remaining: u32) {
         let state = &mut self.states[class.index()];
         state.left = state.left.saturating_add(remaining).min(MAX_BETWEEN_TRIALS);
     }
 
-    /// Returns the nanoseconds that the current run has recorded.
+    /// Returns the total nanoseconds that the current run has recorded.
     #[cfg(test)]
     pub(super) fn timed(&self, class: Class) -> f32 {
         let state = &self.states[class.index()];
@@ -235,8 +237,8 @@ impl Learner {
 }
 
 impl ClassState {
-    /// Returns whether to time a copy while the CPU has all copies of the class. Its cost changes, for
-    /// example when the memory is no longer in the cache.
+    /// Returns true if a copy has to be timed while the CPU gets all copies of the class, because its cost
+    /// can change, for example when the memory is no longer cached.
     fn samples(&mut self, class: Class) -> bool {
         let (every, sample) = class.sampling();
         self.since_sample += 1;
@@ -248,8 +250,8 @@ impl ClassState {
         sampled || self.slows_down(class)
     }
 
-    /// Returns whether the last part took longer than expected. Then each copy is timed until a part does
-    /// not.
+    /// Returns true if the last part took longer than expected. Then each copy is timed until a part is fast
+    /// again.
     fn slows_down(&self, class: Class) -> bool {
         class.len >= TUNED_LEN_LOG2 && self.done > 0
     }
@@ -264,7 +266,7 @@ impl ClassState {
         (self.part, self.done, self.time, self.shortest) = ((0.0, 0), 0, 0.0, f32::INFINITY);
     }
 
-    /// Returns whether the run has all its parts. `long`: a long run is needed.
+    /// Returns true if the run has all its parts. `long`: a long run is needed.
     fn is_complete(&self, class: Class, long: bool) -> bool {
         let is_long = self.done >= LONG_RUN_PARTS || self.time >= LONG_RUN_NS;
         self.done >= RUN_PARTS && (!long || class.len < TUNED_LEN_LOG2 || is_long)
@@ -274,8 +276,8 @@ impl ClassState {
     fn end_part(&mut self, class: Class, engine: Engine) -> Option<[f32; 2]> {
         let (own, rival) = (self.cost[engine as usize], 1 - engine as usize);
         let other = self.cost[rival].max(self.seen[rival]);
-        // It was slower before, and its first parts took far longer, so that further parts cannot change the
-        // choice.
+        // The engine was slower before, and the parts so far took far longer, so further parts cannot change
+        // the choice.
         let enough = self.done == RUN_PARTS - 1 || self.time >= CLEARLY_SLOWER_NS;
         let clearly_slower = enough && own > other && other > 0.0 && self.shortest > CLEARLY_SLOWER * other;
         let first = own == 0.0;
@@ -292,7 +294,7 @@ impl ClassState {
         Some(self.settle(class))
     }
 
-    /// Begins a trial if the engine that has all copies became slower than the other one was.
+    /// Begins a trial if the engine that gets all copies has become slower than the other engine was.
     fn watch(&mut self, class: Class, engine: Engine, took: f32) {
         if took <= 1.1 * self.cost[0].max(self.cost[1]) {
             self.restart();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs `copies` on engines of these costs, and returns how many each had.
+/// Runs `copies` copies on engines with these costs. Returns the number of copies that each engine got.
 fn run(learner: &mut Learner, class: Class, costs: [f32; 2], copies: u32) -> [u32; 2] {
     let mut had = [0; 2];
     for _ in 0..copies {
@@ -35,7 +35,7 @@ fn an_engine_that_stays_slower_has_a_short_run() {
     for (len, costs, part) in [(2 << 20, [130e3, 236e3], 1), (8 << 10, [190.0, 350.0], 2)] {
         let (mut learner, class) = (Learner::new(), Class::new(32, len));
         run(&mut learner, class, costs, 100_000);
-        // Two or three runs on each.
+        // Each engine had two or three runs.
         let had = run(&mut learner, class, costs, 45_000);
         assert!((1..=3).contains(&(had[1] / (part * RUN_PART_LEN[2]))), "{len} B: {had:?}");
     }
@@ -122,7 +122,7 @@ fn a_cpu_that_tries_other_ways_keeps_its_copies() {
         let (mut on_cpu, mut on_device) = (0_u32, 0_u32);
         for _ in 0..100_000 {
             let (engine, _) = learner.choose(class);
-            // The CPU tunes itself at first, after its very first copies, and then now and then.
+            // The CPU tunes itself soon after its first copies, and later occasionally.
             let tries = on_cpu % 20_000 >= in_flight as u32 && on_cpu % 20_000 < slow;
             let cost = if tries { 4200.0 } else { 1300.0 };
             *if engine == Engine::Cpu { &mut on_cpu } else { &mut on_device } += 1;
