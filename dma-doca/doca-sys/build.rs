@@ -1,5 +1,5 @@
-//! Locates the installed SDK for the features `linked` and `bindgen`; without them, does nothing. Without an
-//! SDK both warn, and everything builds except linked programs.
+//! Locates the installed SDK for the features `linked` and `bindgen`. Without these features, it does
+//! nothing. If the SDK is missing, it prints a warning, and everything builds except linked programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn pkg_config(option: &str) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// The first directory of those with `file` in it.
+/// The first directory that contains `file`.
 fn first_with(file: &str, dirs: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     dirs.into_iter().find(|dir| dir.join(file).exists())
 }
@@ -39,7 +39,7 @@ fn link() {
     let searched = named.into_iter().chain(packaged).chain(standard).chain(system);
     match first_with("libdoca_dma.so", searched) {
         Some(dir) => println!("cargo::rustc-link-search=native={}", dir.display()),
-        // Libraries and checks build without an SDK; programs do not.
+        // Without an SDK, libraries and checks can be built, but programs cannot be linked.
         None => println!(
             "cargo::warning=feature `linked`: libdoca_dma.so was not found, without which no program can be linked; install the DOCA SDK, or set \
              DMA_DOCA_LIB_DIR to the directory of its libraries, or build without the feature"
@@ -125,8 +125,8 @@ fn bind() {
     std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
 }
 
-/// Adds the types and constants that an older SDK lacks from the headers in `include/`, because the types of
-/// optional calls need them. The calls themselves and the version number of `include/` are not added.
+/// Returns the types and constants of `include/` that an older SDK lacks, because the types of optional
+/// calls need them. The calls themselves and the version number of `include/` are not added.
 #[cfg(feature = "bindgen")]
 fn lacking(installed: &str) -> String {
     use quote::ToTokens as _;

@@ -1,4 +1,4 @@
-//! BlueField devices, by name.
+//! The entry of BlueField devices in the registry of backends.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub static BACKEND: StaticBackend = StaticBackend {
 fn discover() -> Vec<Discovered> {
     let devices = crate::discover().unwrap_or_default();
     if devices.is_empty() {
-        // The error of opening names what is missing.
+        // If the SDK is missing, opening an engine returns the error.
         return vec![Discovered::opened(EngineName::of(&BACKEND), DocaEngine::open(&DocaOptions::new()))];
     }
     let discovered = devices.into_iter().map(|device| {

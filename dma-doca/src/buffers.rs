@@ -1,4 +1,4 @@
-//! Buffers of a queue: created once per region and task, then only moved to other addresses.
+//! Buffers of a queue. They are created once per region and task. Later copies only change their addresses.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 use std::sync::{Arc, Mutex, Weak};
@@ -10,10 +10,10 @@ use crate::device::Device;
 use crate::error::{check, error, failed, kind};
 use crate::ffi::{lock, out};
 
-/// Index of no region.
+/// Stands for "no region".
 pub(crate) const NONE: usize = usize::MAX;
 
-/// The regions of an engine by key, and its queues, whose buffers refer to them.
+/// The regions of an engine by key, and the engine's queues, whose buffers refer to the regions.
 #[derive(Debug, Default)]
 pub(crate) struct RegionTable {
     regions: Mutex<Vec<Option<BufferSource>>>,
@@ -30,7 +30,7 @@ pub(crate) struct BufferSource {
     pub(crate) imported: Option<Arc<[u8]>>,
 }
 
-// SAFETY: a handle of a region; all uses of the map take the device's lock.
+// SAFETY: the pointers are handles, and every use of the map holds the lock `Device::maps`.
 unsafe impl Send for BufferSource {}
 
 impl RegionTable {
@@ -66,7 +66,7 @@ impl RegionTable {
     }
 }
 
-/// The buffers of one queue. Behind a lock, because any thread may drop a region.
+/// The buffers of one queue. They are behind a lock, because any thread may drop a region.
 #[derive(Debug)]
 pub(crate) struct QueueBuffers {
     device: Arc<Device>,
@@ -85,11 +85,11 @@ pub(crate) struct Bound {
     pub(crate) dst_key: usize,
     pub(crate) src: *mut doca_buf,
     pub(crate) dst: *mut doca_buf,
-    /// The slot's task; null until its first use. It outlives the binding.
+    /// The slot's task; null until its first use. It stays when the binding changes.
     pub(crate) task: *mut doca_task,
-    /// The buffers are lists, which serve one operation only.
+    /// Set if the buffers are lists, which are used for only one operation.
     pub(crate) listed: bool,
-    /// A region of the operation that is imported, or `NONE`.
+    /// Key of an imported region of the operation, or `NONE`.
     pub(crate) imported: usize,
 }
 
@@ -110,7 +110,7 @@ struct Column {
     made: usize,
 }
 
-/// Reason for the lack of a buffer.
+/// Reason why a buffer cannot be had.
 #[derive(Debug)]
 pub(crate) enum Shortage {
     /// The inventory is empty until a task completes.
@@ -126,7 +126,7 @@ impl QueueBuffers {
         depth: usize,
         list: usize,
     ) -> Result<Arc<Mutex<Self>>> {
-        // Two buffers per task, two more of regions used before, and lists for some of the tasks, or the
+        // Two buffers per task, two more for previously used regions, and lists for some of the tasks, or the
         // longest list.
         let lists = if list > 1 { depth.saturating_mul(4).max(2 * list) } else { 0 };
         let count = depth.saturating_mul(4).saturating_add(lists);
@@ -142,7 +142,7 @@ impl QueueBuffers {
             columns: Vec::new(),
             slots: vec![UNBOUND; depth].into(),
         };
-        // SAFETY: an inventory that is not started.
+        // SAFETY: the inventory was created above, and is not started.
         check(sdk, "doca_buf_inventory_start", unsafe { (sdk.common.doca_buf_inventory_start)(inventory) })?;
         let buffers = Arc::new(Mutex::new(buffers));
         table.join(&buffers);
@@ -211,7 +211,7 @@ impl QueueBuffers {
         self.columns.get(key)?.as_ref()?.entry.imported.as_ref()
     }
 
-    /// The column of a region, created on first use.
+    /// The buffers of a region in this queue, created on first use.
     fn column(&mut self, key: usize) -> Result<&mut Column, Shortage> {
         if key >= self.columns.len() {
             self.columns.resize_with(key + 1, || None);
@@ -225,7 +225,7 @@ impl QueueBuffers {
         self.columns[key].as_mut().ok_or(Shortage::Full)
     }
 
-    /// A buffer over a whole region.
+    /// Takes a free buffer over a whole region, or makes one.
     fn take(&mut self, key: usize) -> Result<*mut doca_buf, Shortage> {
         let column = self.column(key)?;
         if let Some(buf) = column.free.pop() {
@@ -247,7 +247,7 @@ impl QueueBuffers {
         }
     }
 
-    /// Creates a list of buffers over `segments`; with content for a source, without for a destination.
+    /// Creates a list of buffers over `segments`; with content for a source, empty for a destination.
     fn list(&mut self, segments: &[Segment], content: bool) -> Result<*mut doca_buf, Shortage> {
         let mut head: *mut doca_buf = std::ptr::null_mut();
         for segment in segments {
@@ -277,7 +277,7 @@ impl QueueBuffers {
         let Some(chain) = sdk.common.doca_buf_chain_list else {
             return Err(error(ErrorKind::Unsupported, "the library has no doca_buf_chain_list"));
         };
-        // SAFETY: two lists of this inventory.
+        // SAFETY: both are heads of lists of this inventory that no task uses.
         check(sdk, "doca_buf_chain_list", unsafe { chain(head, tail) })
     }
 
@@ -296,8 +296,8 @@ impl QueueBuffers {
         for attempt in 0..3 {
             let code = {
                 let _serial = lock(&device.maps);
-                // SAFETY: a started inventory and a started map, which the region keeps while a descriptor
-                // names it.
+                // SAFETY: the inventory and the map are started. The region keeps the map while a descriptor
+                // names the region.
                 unsafe { get(self.inventory, entry.map, addr.cast(), len, addr.cast(), data, &raw mut buf) }
             };
             match code {
@@ -334,14 +334,14 @@ impl QueueBuffers {
             return;
         }
         let _serial = lock(&self.device.maps);
-        // SAFETY: a buffer of this inventory, or the head of a list, that no task uses.
+        // SAFETY: `buf` is a buffer of this inventory or the head of a list, and no task uses it.
         let code = unsafe { (self.device.sdk.common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
         }
     }
 
-    /// Releases all buffers of a region. No task that names it is in flight.
+    /// Releases all buffers of a region. No task that uses the region may be in flight.
     fn forget(&mut self, key: usize) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].src_key == key || self.slots[slot].dst_key == key {
@@ -355,7 +355,7 @@ impl QueueBuffers {
         }
     }
 
-    /// Releases all buffers and destroys the inventory. All tasks are freed.
+    /// Releases all buffers and destroys the inventory. All tasks must be freed.
     pub(crate) fn close(&mut self) -> Result<()> {
         for slot in 0..self.slots.len() {
             self.unbind(slot);
@@ -366,7 +366,7 @@ impl QueueBuffers {
             return Ok(());
         }
         let sdk = &self.device.sdk;
-        // SAFETY: created by `new`; no buffer of it is left.
+        // SAFETY: `new` created the inventory, and all its buffers were returned.
         let code = unsafe { (sdk.common.doca_buf_inventory_destroy)(inventory) };
         check(sdk, "doca_buf_inventory_destroy", code)
     }
@@ -374,14 +374,14 @@ impl QueueBuffers {
 
 impl Drop for QueueBuffers {
     fn drop(&mut self) {
-        // Already closed, unless opening the queue failed, before any buffer was created.
+        // The inventory is closed already, unless opening the queue failed before any buffer was created.
         if let Err(e) = self.close() {
             tracing::error!(target: "doca", error = %e, "an inventory of buffers is leaked");
         }
     }
 }
 
-/// True for a code that means a full queue.
+/// Returns true for codes that mean a full queue.
 pub(crate) const fn is_full(code: doca_error_t) -> bool {
     matches!(kind(code), ErrorKind::QueueFull)
 }

@@ -1,5 +1,5 @@
-//! The installed tree: names, versions, what each library exports, and that an installation is whole or not
-//! there.
+//! The installed tree: names, versions, the exports of each library, and that a failed installation leaves
+//! nothing behind.
 
 #[path = "../../../tests/stand_ins/mod.rs"]
 mod support;
@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The calls of a header by symbol version, as its marks say.
+/// The calls of a header, with the symbol versions that its marks give them.
 fn declared(header: &str) -> BTreeSet<String> {
     let mut calls = BTreeSet::new();
     let mut lines = header.lines();
@@ -33,7 +33,7 @@ fn declared(header: &str) -> BTreeSet<String> {
             "DOCA_EXPERIMENTAL" => "EXPERIMENTAL",
             _ => continue,
         };
-        let declaration = lines.next().expect("a declaration behind the mark");
+        let declaration = lines.next().expect("a declaration after the mark");
         if declaration.starts_with("static ") {
             continue;
         }
@@ -47,7 +47,7 @@ fn declared(header: &str) -> BTreeSet<String> {
 #[test]
 fn every_library_exports_the_calls_of_its_headers() {
     if !has("nm") {
-        println!("skipped: what the libraries export, without nm");
+        println!("skipped: the exports of the libraries, without nm");
         return;
     }
     exports(&support::doca_emu_prefix(), &LIBRARIES);
@@ -142,7 +142,7 @@ fn pkg_config_says_how_to_build() {
     assert!(ran.expect("the program starts").success());
 }
 
-/// Runs the script with other surroundings.
+/// Runs the script with a changed environment.
 fn install(arguments: &[&Path], set_up: impl FnOnce(&mut Command)) -> Output {
     let mut command = Command::new(script());
     command.args(arguments);
@@ -176,7 +176,7 @@ fn mistakes_are_named_and_leave_nothing_behind() {
     });
     refused(&no_rust, "no cargo");
 
-    // A directory of other contents stays as it is.
+    // A directory that holds other files is not changed.
     fs::create_dir(&prefix).expect("a directory");
     fs::write(prefix.join("precious"), "data").expect("a file");
     refused(&install(&[&prefix], |_| {}), "holds something else");
@@ -195,7 +195,7 @@ fn a_failure_leaves_the_old_installation() {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-again");
     let _ = fs::remove_dir_all(&parent);
     let prefix = parent.join("sdk");
-    // This builds the archive, so that cargo has nothing to do below.
+    // This builds the archive, so that cargo does not rebuild it below.
     let _ = support::doca_emu_prefix();
     let profile = |command: &mut Command| {
         command.args(["--profile", "test"]);
@@ -208,7 +208,7 @@ fn a_failure_leaves_the_old_installation() {
     let same = fs::metadata(prefix.join(".doca-emu")).expect("the mark").modified().expect("a time");
     assert_eq!(mark, same);
 
-    // A tool of the second half fails.
+    // A tool that the script uses late fails.
     let broken = parent.join("bin");
     fs::create_dir(&broken).expect("a directory");
     let tool = broken.join("awk");

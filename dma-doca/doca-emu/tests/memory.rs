@@ -235,7 +235,7 @@ fn a_memfd_stands_in_for_a_dma_buffer() {
     let fd = rustix::fs::memfd_create("buffer", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&fd, 12_288).unwrap();
     rustix::io::pwrite(&fd, &[9; 100], 5000).unwrap();
-    // An address that the program knows the memory by; the descriptor says where it is.
+    // The address only names the memory. The file descriptor determines its bytes.
     let addr = ptr::without_provenance_mut::<c_void>(0x7000_0000_0000);
     let mmap = new_map();
     fails!(DOCA_ERROR_INVALID_VALUE, doca_mmap_set_dmabuf_memrange(mmap, -1, addr, 0, 1));
@@ -277,7 +277,7 @@ fn descriptor(mmap: *mut c::doca_mmap, dev: *mut c::doca_dev, rdma: bool) -> Vec
     } else {
         ok!(doca_mmap_export_pci(mmap, dev, &mut desc, &mut len));
     }
-    // SAFETY: the call says so.
+    // SAFETY: the call returned the descriptor's address and length, and the map stays exported.
     unsafe { std::slice::from_raw_parts(desc.cast::<u8>(), len) }.to_vec()
 }
 
@@ -314,7 +314,7 @@ fn exports_need_rights_and_a_device_that_can() {
     assert_eq!(get!(doca_mmap_get_exported(plain)), 0);
 
     let good = descriptor(plain, host, false);
-    // Exported, not only started.
+    // An exported map cannot be started again.
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_start(plain));
     let mut mmap = ptr::null_mut();
     let bytes = |desc: &[u8]| desc.as_ptr().cast::<c_void>();
@@ -429,7 +429,7 @@ fn references_are_counted_to_the_limits() {
     rig.close();
 }
 
-/// On the small stack that threads have: as deep as the number of calls is nothing.
+/// This runs on a thread's small stack, so nothing in it may recurse once per buffer.
 #[test]
 fn an_inventory_grows_by_single_buffers_and_none_moves() {
     const MORE: usize = 100_000;
@@ -451,7 +451,7 @@ fn an_inventory_grows_by_single_buffers_and_none_moves() {
         doca_buf_inventory_buf_get_by_args(inventory, rig.src_map, at, 8, at, 8, &mut none)
     );
     let distinct: HashSet<_> = bufs.iter().chain([&first]).collect();
-    assert_eq!(distinct.len(), MORE + 1, "each is had once");
+    assert_eq!(distinct.len(), MORE + 1, "all buffers differ");
     assert_eq!((get!(doca_buf_get_data(first)), get!(doca_buf_get_data_len(first))), (rig.src.at(3), 4));
     fails!(DOCA_ERROR_IN_USE, doca_buf_inventory_destroy(inventory));
     for buf in bufs.into_iter().chain([first]) {
@@ -510,7 +510,7 @@ fn an_inventory_gives_what_it_has() {
     rig.close();
 }
 
-/// Answers of the calls about a list, from its head.
+/// Returns a list's buffers, and checks the results of the calls about it.
 fn shape(head: *mut c::doca_buf) -> Vec<*mut c::doca_buf> {
     let mut bufs = Vec::new();
     let mut at = head;
@@ -534,7 +534,8 @@ fn shape(head: *mut c::doca_buf) -> Vec<*mut c::doca_buf> {
     bufs
 }
 
-/// A host's copy from its own export fails on a BlueField-3, as a user reported; the DPU's works.
+/// A user reported that a host's copy from its own export fails on a BlueField-3, and that the
+/// DPU's copy works.
 #[test]
 fn an_export_is_copied_on_its_own_side_where_the_card_does_that() {
     for (card, own) in [
@@ -551,7 +552,7 @@ fn an_export_is_copied_on_its_own_side_where_the_card_does_that() {
             let mmap = rig::map(exporter, &memory, c::DOCA_ACCESS_FLAG_PCI_READ_WRITE);
             let (mut desc, mut len) = (ptr::null(), 0);
             ok!(doca_mmap_export_pci(mmap, exporter, &mut desc, &mut len));
-            assert!(len <= 150, "a descriptor of {len} bytes, where NVIDIA's programs have buffers of 256");
+            assert!(len <= 150, "a descriptor of {len} bytes, but NVIDIA's programs have buffers of 256");
             let mut remote = ptr::null_mut();
             ok!(doca_mmap_create_from_export(ptr::null(), desc, len, rig.dev, &mut remote));
             let there = get!(doca_buf_inventory_buf_get_by_args(
@@ -603,7 +604,7 @@ fn lists_are_chained_and_unchained() {
     ok!(doca_buf_chain_list(d, g));
     ok!(doca_buf_unchain_list(d, f));
     assert_eq!((shape(d), shape(f)), (vec![d, e], vec![f, g]));
-    // The whole list goes with its head.
+    // Releasing the head releases the whole list.
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024 - 6);
     [a, d, f].into_iter().for_each(|head| ok!(doca_buf_dec_refcount(head, ptr::null_mut())));
     assert_eq!(get!(doca_buf_inventory_get_num_free_elements(rig.inventory)), 1024);
@@ -614,7 +615,7 @@ fn lists_are_chained_and_unchained() {
 fn a_pool_cuts_a_map_into_buffers_of_one_size() {
     rig::configure("");
     let dev = rig::open("03:00.0");
-    // There is also room for the padding of the first one's alignment.
+    // The memory also has room for padding before the first buffer.
     let memory = Memory::new(4096 + 512);
     let (mut pool, mut buf) = (ptr::null_mut(), ptr::null_mut());
     let mmap = rig::map(dev, &memory, READ_WRITE);

@@ -1,4 +1,4 @@
-//! The stand-in keeps up with the device that it models: at depth 32, in model time.
+//! At depth 32, the stand-in reaches the throughput of the device that it models, in model time.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -40,7 +40,7 @@ fn depth_32_reaches_the_ceiling_of_a_bluefield_3() {
     assert_eq!(rig.in_flight(), 0);
     let took = doca_emu::model_time("03:00.0").unwrap() - begun;
     let profile = dma_sim::model::Profile::bluefield3();
-    // A channel starts a task every so often: its ceiling.
+    // The interval between task starts of a channel limits its throughput.
     let ceiling = profile.local.reported.issue.at(4096).as_secs_f64() * f64::from(COPIES);
     let share = ceiling / took.as_secs_f64();
     assert!((0.95..=1.01).contains(&share), "{share}");

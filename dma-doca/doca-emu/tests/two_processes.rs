@@ -1,8 +1,8 @@
-//! Host and DPU as two processes: the host exports memory of whatever kind it has, the DPU imports it and
-//! copies.
+//! Host and DPU as two processes: the host exports memory of several kinds, and the DPU imports and
+//! copies it.
 //!
-//! The test is the host. The DPU is this program again, run for one test that does as its standard input
-//! says.
+//! The test is the host. It starts this program again as the DPU, for one test that executes the commands
+//! on its standard input.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -37,13 +37,13 @@ impl Dpu {
         Self { child, to, from }
     }
 
-    /// Has it do something; returns its answer.
+    /// Sends a command, and returns the answer.
     fn ask(&mut self, what: &str) -> String {
         writeln!(self.to, "{what}").unwrap();
         loop {
             let mut line = String::new();
             assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "the DPU ended");
-            // The test harness writes lines too.
+            // Skip lines that the test harness writes.
             if let Some(at) = line.find("> ") {
                 return line[at + 2..].trim_end().to_owned();
             }
@@ -75,11 +75,11 @@ fn unhex(text: &str) -> Vec<u8> {
 fn descriptor(mmap: *mut c::doca_mmap, dev: *mut c::doca_dev) -> Vec<u8> {
     let (mut desc, mut len) = (ptr::null(), 0);
     ok!(doca_mmap_export_pci(mmap, dev, &mut desc, &mut len));
-    // SAFETY: the call says so.
+    // SAFETY: the call returned the descriptor's address and length, and the map stays exported.
     unsafe { std::slice::from_raw_parts(desc.cast::<u8>(), len) }.to_vec()
 }
 
-/// The DPU's part; nothing unless it is run as that.
+/// The DPU's part. Does nothing unless another test starts it as a process.
 #[test]
 fn dpu() {
     if std::env::var_os(ROLE).is_none() {
@@ -108,7 +108,8 @@ fn dpu() {
                 ok!(doca_mmap_get_memrange(remote, &mut addr, &mut len));
                 format!("{:x} {len}", addr.addr())
             }
-            // Address and length to read there, into the rig's destination.
+            // The arguments are an offset and a length in the imported memory, and for `write` also the
+            // byte.
             "read" | "write" => {
                 let numbers: Vec<_> = words[1..].iter().map(|word| word.parse::<usize>().unwrap()).collect();
                 let (mut addr, mut len) = (ptr::null_mut(), 0);
@@ -160,7 +161,7 @@ fn any_memory_of_the_host_is_within_reach_until_its_map_stops() {
 
     let mmap = rig::map(dev, &on_heap, access);
     let desc = descriptor(mmap, dev);
-    assert_eq!(desc, descriptor(mmap, dev), "the same again");
+    assert_eq!(desc, descriptor(mmap, dev), "the second export returns the same descriptor");
     assert_eq!(get!(doca_mmap_get_exported(mmap)), 1);
     assert_eq!(dpu.ask(&format!("import {}", hex(&desc))), "DOCA_SUCCESS");
     assert_eq!(dpu.ask("range"), format!("{:x} {}", on_heap.ptr.addr(), 5 << 20));
@@ -170,7 +171,7 @@ fn any_memory_of_the_host_is_within_reach_until_its_map_stops() {
     assert_eq!(on_heap.read(1_100_003, 100), [0; 100]);
     assert_eq!(dpu.ask(&format!("read {} 64", 5 << 20)), "DOCA_ERROR_INVALID_VALUE");
 
-    // Taken back.
+    // The host revokes the export.
     ok!(doca_mmap_stop(mmap));
     assert_eq!(get!(doca_mmap_get_exported(mmap)), 0);
     assert!(dpu.ask("write 0 64 1").starts_with("DOCA_ERROR_IO_FAILED"));
@@ -180,7 +181,7 @@ fn any_memory_of_the_host_is_within_reach_until_its_map_stops() {
     assert_eq!(dpu.ask(&format!("import {}", hex(&desc))), "DOCA_ERROR_INVALID_VALUE");
     ok!(doca_mmap_destroy(mmap));
 
-    // The stack, only to be read.
+    // Memory on the stack, exported only for reading.
     let mut mmap = ptr::null_mut();
     ok!(doca_mmap_create(&mut mmap));
     ok!(doca_mmap_set_memrange(mmap, on_stack.as_ptr().cast_mut().cast(), on_stack.len()));
@@ -198,7 +199,7 @@ fn any_memory_of_the_host_is_within_reach_until_its_map_stops() {
 
 #[test]
 fn the_end_of_the_exporter_is_an_error_of_the_importer() {
-    // Here the other process exports to this one, in the way that it imports, and is killed.
+    // Here the other process is the host. It exports memory to this process, and is killed.
     let mut host = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "host", "--nocapture", "--test-threads=1"])
         .env(ROLE, "host")
@@ -238,7 +239,7 @@ fn the_end_of_the_exporter_is_an_error_of_the_importer() {
     rig.close();
 }
 
-/// The host's part of that; nothing unless it is run as that.
+/// The host's part. Does nothing unless another test starts it as a process.
 #[test]
 fn host() {
     if std::env::var(ROLE).as_deref() != Ok("host") {
@@ -250,6 +251,6 @@ fn host() {
     memory.write(0, &[0x77; 4096]);
     let mmap = rig::map(dev, &memory, c::DOCA_ACCESS_FLAG_PCI_READ_WRITE);
     println!("> {}", hex(&descriptor(mmap, dev)));
-    // Until it is killed.
+    // Wait here until the process is killed.
     let _ = std::io::stdin().lock().lines().count();
 }

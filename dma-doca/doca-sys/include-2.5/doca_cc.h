@@ -135,7 +135,7 @@ struct doca_ctx *doca_cc_server_as_ctx(struct doca_cc_server *cc_server);
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_cc_client_as_ctx(struct doca_cc_client *cc_client);
 
-/* The number of tasks is a power of two, of which this is the logarithm. */
+/* The number of tasks is a power of two, given by its logarithm. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_cc_server_send_task_set_conf(struct doca_cc_server *cc_server,
 	doca_cc_send_task_comp_handler task_completion_cb, doca_cc_send_task_comp_handler task_error_cb,
@@ -180,7 +180,7 @@ doca_error_t doca_cc_client_event_consumer_register(struct doca_cc_client *cc_cl
 	doca_cc_event_consumer_cb_t new_consumer_event_cb,
 	doca_cc_event_consumer_cb_t expired_consumer_event_cb);
 
-/* Counters are those of the last update. */
+/* Counters have the values of the last update. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_cc_connection_update_info(struct doca_cc_connection *cc_connection);
 

@@ -1,7 +1,8 @@
 /* doca_comm_channel.h: messages between a service on the DPU and its clients on the host.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_COMM_CHANNEL_H
 #define DMA_DOCA_WORKQ_COMM_CHANNEL_H
 
@@ -17,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A service or a client, and one connection of it. */
+/* An endpoint (a service or a client), and a connection of an endpoint. */
 struct doca_comm_channel_ep_t;
 struct doca_comm_channel_addr_t;
 
@@ -77,12 +78,12 @@ doca_error_t doca_comm_channel_ep_set_send_queue_size(struct doca_comm_channel_e
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_ep_set_recv_queue_size(struct doca_comm_channel_ep_t *ep, uint16_t recv_queue_size);
 
-/* For room to send, and for messages; either may be NULL. */
+/* Descriptors for room to send, and for messages. Either pointer may be NULL. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_ep_get_event_channel(struct doca_comm_channel_ep_t *local_ep,
 	doca_event_channel_t *send_event_channel, doca_event_channel_t *recv_event_channel);
 
-/* For clients that come and go. */
+/* The descriptor for clients that connect and disconnect. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_ep_get_service_event_channel(struct doca_comm_channel_ep_t *local_ep,
 	doca_event_channel_t *service_event_channel);
@@ -121,7 +122,7 @@ doca_error_t doca_comm_channel_peer_addr_get_user_data(struct doca_comm_channel_
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_peer_addr_set_user_data(struct doca_comm_channel_addr_t *peer_addr, uint64_t user_context);
 
-/* The state of the connection. Counters are those of the last update. */
+/* The state of the connection. Counters have the values of the last update. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_peer_addr_update_info(struct doca_comm_channel_addr_t *peer_addr);
 

@@ -1,13 +1,14 @@
 /* doca_compat.h: marks on declarations.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_COMPAT_H
 #define DMA_DOCA_WORKQ_COMPAT_H
 
 #define DOCA_USED __attribute__((used))
 
-/* May change or go: a program that calls it says so by defining DOCA_ALLOW_EXPERIMENTAL_API. */
+/* Calls that may change or disappear. A program that uses them defines DOCA_ALLOW_EXPERIMENTAL_API. */
 #ifdef DOCA_ALLOW_EXPERIMENTAL_API
 #define DOCA_EXPERIMENTAL
 #else

@@ -1,7 +1,8 @@
 /* doca_ctx.h: contexts, work queues, jobs and events.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_CTX_H
 #define DMA_DOCA_WORKQ_CTX_H
 
@@ -37,7 +38,7 @@ enum doca_workq_retrieve_flags {
 	DOCA_WORKQ_RETRIEVE_FLAGS_NONE = 0,
 };
 
-/* The start of every job. */
+/* The first fields of every job. */
 struct doca_job {
 	int type;
 	int flags;
@@ -45,7 +46,7 @@ struct doca_job {
 	union doca_data user_data;
 };
 
-/* The end of a job: its type and user data, and its result, which is a number if it fits. */
+/* The end of a job: its type and user data, and its result, as a number if it fits into 64 bits. */
 struct doca_event {
 	int type;
 	union doca_data user_data;

@@ -1,7 +1,8 @@
 /* doca_dma.h: copies by the device.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_DMA_H
 #define DMA_DOCA_WORKQ_DMA_H
 
@@ -21,14 +22,14 @@ enum doca_dma_job_types {
 	DOCA_DMA_JOB_MEMCPY = DOCA_ACTION_DMA_FIRST + 1,
 };
 
-/* A copy of the source's data, behind the destination's. */
+/* Copies the source's data after the destination's data. */
 struct doca_dma_job_memcpy {
 	struct doca_job base;
 	struct doca_buf *dst_buff;
 	struct doca_buf const *src_buff;
 };
 
-/* Lies in the event's result. */
+/* The event's result holds this struct. */
 struct doca_dma_memcpy_result {
 	doca_error_t result;
 };

@@ -1,7 +1,8 @@
 /* doca_error.h: result codes.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_ERROR_H
 #define DMA_DOCA_WORKQ_ERROR_H
 
@@ -43,7 +44,7 @@ typedef enum doca_error {
 #endif
 } doca_error_t;
 
-/* Keeps the first failure. */
+/* Keeps the first error of several calls. */
 #define DOCA_ERROR_PROPAGATE(r, t)         \
 	do {                               \
 		if ((r) == DOCA_SUCCESS)   \

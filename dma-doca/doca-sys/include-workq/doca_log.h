@@ -1,7 +1,8 @@
 /* doca_log.h: sources, levels, backends. A source belongs to a file. Backends write lines.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_LOG_H
 #define DMA_DOCA_WORKQ_LOG_H
 
@@ -28,7 +29,7 @@ enum doca_log_level {
 
 typedef void (*log_flush_callback)(char *buffer);
 
-/* At most so many messages of a place in so many seconds, if it asks for a limited rate. */
+/* Rate limit: the maximum number of messages (quantity) per source line in an interval (bucket time, in seconds). */
 DOCA_EXPERIMENTAL
 uint16_t doca_log_get_bucket_time(void);
 
@@ -85,7 +86,7 @@ doca_error_t doca_log_rate_limit(uint32_t level, int source, int line, int bucke
 	__attribute__((format(printf, 5, 6)));
 
 #ifdef DOCA_WORKQ_1_5
-/* There is a backend from the start, on standard error. */
+/* The first backend exists from the start, and writes to standard error. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_stream_redirect(FILE *stream);
 #endif
@@ -141,7 +142,7 @@ doca_error_t doca_log_create_standard_backend(void);
 #define DOCA_LOG_RATE_LIMIT_INFO(...) DOCA_LOG_RATE_LIMIT(INFO, __VA_ARGS__)
 #define DOCA_LOG_RATE_LIMIT_DBG(...) DOCA_LOG_RATE_LIMIT(DEBUG, __VA_ARGS__)
 
-/* Messages that are compiled in on request. */
+/* Messages that are only compiled if DOCA_LOGGING_ALLOW_DLOG is defined. */
 #ifdef DOCA_LOGGING_ALLOW_DLOG
 #define DOCA_DLOG(level, ...) doca_log_developer(DOCA_LOG_LEVEL_##level, log_source, __LINE__, __VA_ARGS__)
 #else

@@ -1,7 +1,8 @@
 /* doca_mmap.h: memory maps.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_MMAP_H
 #define DMA_DOCA_WORKQ_MMAP_H
 
@@ -92,7 +93,7 @@ doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap, doca_mmap_memrange_fr
 DOCA_EXPERIMENTAL
 doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask);
 
-/* The descriptor is the map's, until it is stopped. */
+/* The map owns the descriptor, which is valid until the map is stopped. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_mmap_export_dpu(struct doca_mmap *mmap, const struct doca_dev *dev, const void **export_desc,
 	size_t *export_desc_len);

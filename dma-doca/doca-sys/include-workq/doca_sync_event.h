@@ -1,4 +1,4 @@
-/* doca_sync_event.h: a number of 64 bits that processors and devices wait for and advance, of DOCA 2.2.
+/* doca_sync_event.h: 64-bit counters that processors and devices change and wait for. Of DOCA 2.2.
  *
  * Written for this project from the names, types and numbers of DOCA 2.2, as public code uses them. */
 #ifndef DMA_DOCA_WORKQ_SYNC_EVENT_H
@@ -21,7 +21,7 @@ struct doca_gpu;
 struct doca_gpu_sync_event;
 struct doca_sync_event;
 
-/* Events as processors other than the CPU name them, and as other machines do. */
+/* Handles of events for processors other than the CPU, and for other machines. */
 typedef uint64_t doca_dpa_dev_sync_event_t;
 typedef uint64_t doca_gpu_dev_sync_event_t;
 typedef struct doca_sync_event_remote {
@@ -35,12 +35,12 @@ enum doca_sync_event_job_types {
 	DOCA_SYNC_EVENT_JOB_UPDATE_ADD,
 };
 
-/* Lies in the event's result. */
+/* The event's result holds this struct. */
 struct doca_sync_event_result {
 	doca_error_t result;
 };
 
-/* Ends when the masked number is greater than the value. The mask has 0, 1, 2, 4 or 8 bytes of ones in a row. */
+/* Ends when the masked number is greater than the value. The mask has 0, 1, 2, 4 or 8 consecutive bytes of ones. */
 struct doca_sync_event_job_wait {
 	struct doca_job base;
 	uint64_t value;
@@ -57,7 +57,7 @@ struct doca_sync_event_job_update_set {
 	uint64_t value;
 };
 
-/* Writes the number from before to fetched. */
+/* Writes the previous number to fetched. */
 struct doca_sync_event_job_update_add {
 	struct doca_job base;
 	uint64_t value;

@@ -1,7 +1,8 @@
 /* doca_types.h: types that several headers share.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_TYPES_H
 #define DMA_DOCA_WORKQ_TYPES_H
 
@@ -15,14 +16,15 @@ extern "C" {
 typedef int doca_event_handle_t;
 #define doca_event_invalid_handle (-1)
 
-/* What a caller attaches to an object and gets back with it. */
+/* User data, which the program attaches to an object and gets back in callbacks. */
 union doca_data {
 	void *ptr;
 	uint64_t u64;
 };
 
 #ifdef DOCA_WORKQ_1_5
-/* Rights of a network's peers. A map has none to set: its devices, and the DPU's by an export, read and write. */
+/* Rights of peers in a network. A program cannot set the rights of a map: its devices may read and write, and so may the
+ * DPU's after an export. */
 enum doca_access_flags {
 	DOCA_ACCESS_LOCAL_READ = 0,
 	DOCA_ACCESS_LOCAL_WRITE = 1,

@@ -1,7 +1,8 @@
-/* doca_version.h: the version that a program is compiled for, and the one it meets.
+/* doca_version.h: the version that a program was compiled for, and the version of the loaded library.
  *
- * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Paragraphs of
- * one generation only stand between the #ifdef of its macro and an #endif. An installed tree has its own, without these. */
+ * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
+ * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of
+ * its own generation, without these marks. */
 #ifndef DMA_DOCA_WORKQ_VERSION_H
 #define DMA_DOCA_WORKQ_VERSION_H
 
@@ -26,7 +27,7 @@ extern "C" {
 #define DOCA_VER_STRING "2.2.0080"
 #endif
 
-/* One number for a version, to compare. */
+/* A version as one number, which can be compared. */
 #define DOCA_VERSION_NUM(major, minor, patch) ((size_t)((major) << 24 | (minor) << 16 | (patch)))
 #define DOCA_CURRENT_VERSION_NUM DOCA_VERSION_NUM(DOCA_VER_MAJOR, DOCA_VER_MINOR, DOCA_VER_PATCH)
 

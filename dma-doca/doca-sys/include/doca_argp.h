@@ -3,7 +3,7 @@
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
  *
- * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
+ * Declarations that only DOCA 2.5 has are between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_ARGP_H
 #define DMA_DOCA_ARGP_H
 
@@ -70,7 +70,7 @@ DOCA_EXPERIMENTAL
 void doca_argp_set_dpdk_program(doca_argp_dpdk_cb_t callback);
 
 #ifdef DOCA_TASKS_2_5
-/* Programs that another one controls over gRPC. */
+/* Programs that are controlled by another program over gRPC. */
 DOCA_EXPERIMENTAL
 void doca_argp_set_grpc_program(void);
 

@@ -1,4 +1,4 @@
-/* doca_buf.h: Buffers: windows of memory maps (head, len) with data in them (data, data_len); chained, lists.
+/* doca_buf.h: Buffers: windows of memory maps (head, len) with data in them (data, data_len); chained buffers are lists.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

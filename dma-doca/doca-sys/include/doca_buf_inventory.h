@@ -1,4 +1,4 @@
-/* doca_buf_inventory.h: Where buffers come from.
+/* doca_buf_inventory.h: Inventories, which allocate buffers.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
@@ -73,7 +73,7 @@ static inline doca_error_t doca_buf_inventory_buf_get_by_addr(struct doca_buf_in
 	return doca_buf_inventory_buf_get_by_args(inventory, mmap, addr, len, addr, 0, buf);
 }
 
-/* A buffer whose window is its data. */
+/* A buffer whose window and data are the data_len bytes at data. */
 DOCA_STABLE
 static inline doca_error_t doca_buf_inventory_buf_get_by_data(struct doca_buf_inventory *inventory,
 	struct doca_mmap *mmap, void *data, size_t data_len, struct doca_buf **buf)
@@ -81,7 +81,7 @@ static inline doca_error_t doca_buf_inventory_buf_get_by_data(struct doca_buf_in
 	return doca_buf_inventory_buf_get_by_args(inventory, mmap, data, data_len, data, data_len, buf);
 }
 
-/* The same, of a buffer that is there already: another window of its map. Of DOCA 3.3. */
+/* The same for an existing buffer, which gets another window of its map. Of DOCA 3.3. */
 DOCA_EXPERIMENTAL
 static inline doca_error_t doca_buf_inventory_buf_reuse_by_addr(struct doca_buf *buf, void *addr, size_t len)
 {

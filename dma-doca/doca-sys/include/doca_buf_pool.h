@@ -1,4 +1,4 @@
-/* doca_buf_pool.h: Buffers of one size in a memory map, taken and given back.
+/* doca_buf_pool.h: Buffers of one size in a memory map, which programs take and return.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

@@ -1,4 +1,4 @@
-/* doca_build_config.h: which side of the card a program is built for.
+/* doca_build_config.h: the side of the card that a program is built for.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/). */
@@ -12,7 +12,7 @@
 #define DOCA_ARCH_HOST
 #endif
 
-/* On a BlueField-2 the vendor's headers say true. */
+/* On a BlueField-2, the vendor's headers define this as true. */
 #ifndef DOCA_ARCH_DPU_BF2
 #define DOCA_ARCH_DPU_BF2 false
 #endif

@@ -1,4 +1,4 @@
-/* doca_clock.h: clocks of the device and of the host, also two at one time.
+/* doca_clock.h: clocks of the device and of the host, which can also be read in pairs.
  *
  * Written for this project from the names, types and numbers of DOCA 3.2, as public code uses them. */
 #ifndef DMA_DOCA_CLOCK_H
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include <doca_compat.h>
-/* NVIDIA's sample relies on its constants. */
+/* NVIDIA's sample uses constants of this header. */
 #include <doca_dev.h>
 #include <doca_error.h>
 #include <doca_types.h>
@@ -24,7 +24,7 @@ struct doca_clock;
 #define DOCA_CLOCK_NIC_FREE_RUNNING 0x1
 #define DOCA_CLOCK_NIC_REAL_TIME (0x1 << 1)
 #define DOCA_CLOCK_NIC_DPA_TIMER (0x1 << 8)
-/* Clocks of the host. The first is a counter, and all others are times. */
+/* Clocks of the host. The first one is a counter, and the others are times. */
 #define DOCA_CLOCK_HOST_COUNTER_CYCLES (0x1 << 16)
 #define DOCA_CLOCK_HOST_REAL_TIME (0x1 << 17)
 #define DOCA_CLOCK_HOST_MONOTONIC (0x1 << 18)

@@ -1,4 +1,4 @@
-/* doca_comch_consumer.h: The end of a connection that messages arrive at, in buffers of the program's.
+/* doca_comch_consumer.h: Consumers, which receive messages into buffers of the program.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

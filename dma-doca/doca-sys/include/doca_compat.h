@@ -9,24 +9,24 @@
 
 #define DOCA_USED __attribute__((used))
 
-/* In every version from the one that brought it on. */
+/* Stable calls, which all later versions have too. */
 #define DOCA_STABLE
 
-/* May change or go: a program that calls it says so by defining DOCA_ALLOW_EXPERIMENTAL_API. */
+/* Calls that may change or disappear. A program that uses them defines DOCA_ALLOW_EXPERIMENTAL_API. */
 #ifdef DOCA_ALLOW_EXPERIMENTAL_API
 #define DOCA_EXPERIMENTAL
 #else
 #define DOCA_EXPERIMENTAL __attribute__((deprecated("experimental: define DOCA_ALLOW_EXPERIMENTAL_API to use it")))
 #endif
 
-/* Will go: a program that calls it says so by defining DOCA_ALLOW_DEPRECATED_API. */
+/* Calls that will disappear. A program that uses them defines DOCA_ALLOW_DEPRECATED_API. */
 #ifdef DOCA_ALLOW_DEPRECATED_API
 #define DOCA_DEPRECATED
 #else
 #define DOCA_DEPRECATED __attribute__((deprecated("deprecated: define DOCA_ALLOW_DEPRECATED_API to use it")))
 #endif
 
-/* Programs rely on the SDK's headers for these. */
+/* Programs rely on these includes of the SDK's headers. */
 #ifdef DOCA_COMPAT_HELPERS
 #include <assert.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@
 
 #include <doca_version.h>
 
-/* For structs of a program. The first field, DOCA_STRUCT_START, has the version that it was compiled for. */
+/* For structs of a program. The first field, DOCA_STRUCT_START, holds the version that the struct was compiled for. */
 #define DOCA_STRUCT_START size_t __doca_api_version
 #define DOCA_STRUCT_GET_VERSION(ptr) ((ptr)->__doca_api_version)
 #define DOCA_STRUCT_CTOR_LIST_START .__doca_api_version = DOCA_VERSION_EXACT

@@ -1,4 +1,4 @@
-/* doca_config.h: what the other headers were made for.
+/* doca_config.h: configuration of the other headers.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/). */

@@ -1,4 +1,4 @@
-/* doca_ctx.h: What all contexts have in common: start, stop, state.
+/* doca_ctx.h: Calls that all contexts have in common: start, stop, state.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

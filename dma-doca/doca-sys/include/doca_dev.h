@@ -1,4 +1,4 @@
-/* doca_dev.h: Devices and representors: listing, asking, opening.
+/* doca_dev.h: Devices and representors: lists, properties, opening.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

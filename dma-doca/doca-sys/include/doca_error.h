@@ -55,7 +55,7 @@ const char *doca_error_get_name(doca_error_t error);
 DOCA_STABLE
 const char *doca_error_get_descr(doca_error_t error);
 
-/* Keeps the first failure of several. */
+/* Keeps the first error of several calls. */
 #define DOCA_ERROR_PROPAGATE(r, t) \
 	do { \
 		if ((r) == DOCA_SUCCESS) \

@@ -1,4 +1,4 @@
-/* doca_graph.h: Tasks and functions that wait for one another, submitted as one.
+/* doca_graph.h: Tasks and functions that wait for one another, submitted together.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

@@ -3,7 +3,7 @@
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
  *
- * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
+ * Declarations that only DOCA 2.5 has are between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_LOG_H
 #define DMA_DOCA_LOG_H
 
@@ -99,7 +99,7 @@ DOCA_EXPERIMENTAL
 uint32_t doca_log_level_get_global_sdk_limit(void);
 
 #ifdef DOCA_TASKS_2_5
-/* Both are named `..._buf` in later versions. */
+/* In later versions, the names of both calls end in `_buf` and `_buf_sdk`. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_create_with_buffer(char *buffer, size_t capacity, log_flush_callback handler,
 	struct doca_log_backend **backend);

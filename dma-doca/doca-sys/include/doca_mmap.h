@@ -1,4 +1,4 @@
-/* doca_mmap.h: Memory that devices may touch.
+/* doca_mmap.h: Memory that devices may access.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */
@@ -22,7 +22,7 @@ struct doca_devinfo;
 struct doca_dpa;
 struct doca_mmap;
 
-/* A memory map as a data path accelerator names it. */
+/* Handle of a memory map for a data path accelerator. */
 typedef uint32_t doca_dpa_dev_mmap_t;
 
 typedef void (doca_mmap_memrange_free_cb_t)(void *addr, size_t len, void *cookie);

@@ -1,4 +1,4 @@
-/* doca_mmap_advise.h: What is to be done with memory: its cache lines can be invalidated.
+/* doca_mmap_advise.h: Advice about memory: its cache lines can be invalidated.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

@@ -1,4 +1,4 @@
-/* doca_pe.h: The progress engine, and the tasks that it carries.
+/* doca_pe.h: The progress engine and its tasks.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs. */

@@ -1,9 +1,9 @@
-/* doca_sync_event.h: A 64-bit counter that processors and devices wait for and advance.
+/* doca_sync_event.h: 64-bit counters that processors and devices change and wait for.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
  *
- * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
+ * Declarations that only DOCA 2.5 has are between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_SYNC_EVENT_H
 #define DMA_DOCA_SYNC_EVENT_H
 
@@ -41,7 +41,7 @@ struct doca_sync_event_task_wait_neq;
 struct doca_sync_event_task_wait_gt;
 #endif
 
-/* Events as processors other than the CPU name them. */
+/* Handles of events for processors other than the CPU. */
 typedef uint64_t doca_dpa_dev_sync_event_t;
 typedef uint64_t doca_dpa_dev_sync_event_remote_net_t;
 typedef uint64_t doca_gpu_dev_sync_event_t;
@@ -300,7 +300,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_remote_net_is_export_to_gpu_supported(const struct doca_devinfo *devinfo);
 
 #ifdef DOCA_TASKS_2_5
-/* The other side of the card, when that was named the DPU. */
+/* Earlier names of the calls for the other side of the card. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_dpu(struct doca_sync_event *event);
 
@@ -330,7 +330,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_remote_net_export_to_gpu(struct doca_sync_event_remote_net *event,
 	struct doca_gpu *gpu, doca_gpu_dev_sync_event_remote_net_t *handle);
 
-/* Tasks that wait until the masked number is greater. Only the calls that block do so in later versions. */
+/* Tasks that wait until the masked number is greater. In later versions, only blocking calls wait for that. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_task_wait_gt_is_supported(const struct doca_devinfo *devinfo);
 

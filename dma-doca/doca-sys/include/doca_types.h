@@ -17,13 +17,13 @@ typedef __be16 doca_be16_t;
 typedef __be32 doca_be32_t;
 typedef __be64 doca_be64_t;
 
-/* What a caller attaches to an object and gets back with it. */
+/* User data, which the program attaches to an object and gets back in callbacks. */
 union doca_data {
 	void *ptr;
 	uint64_t u64;
 };
 
-/* One piece of a list of memory ranges. */
+/* An element of a list of memory ranges. */
 struct doca_gather_list {
 	void *addr;
 	uint64_t len;

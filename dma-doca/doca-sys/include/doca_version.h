@@ -1,9 +1,9 @@
-/* doca_version.h: The version that a program is compiled for, and the one it meets.
+/* doca_version.h: The version that a program was compiled for, and the version of the loaded library.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/), which describes the calls. doca-emu states where the stand-in differs.
  *
- * What DOCA 2.5 alone has stands between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
+ * Declarations that only DOCA 2.5 has are between #ifdef DOCA_TASKS_2_5 and #endif. An installed tree has no such marks. */
 #ifndef DMA_DOCA_VERSION_H
 #define DMA_DOCA_VERSION_H
 
@@ -34,8 +34,8 @@ const char *doca_version_runtime(void);
 #define DOCA_CURRENT_VERSION_NUM DOCA_VERSION_EXACT
 #endif
 
-/* One number for a version, to compare. An official version has a patch number in thousands; numbers between
- * are builds towards the next one. */
+/* A version as one number, which can be compared. The patch number of an official version is a multiple of 1000;
+ * other numbers are builds before the next version. */
 #define DOCA_VERSION_CALC_EXACT(major, minor, patch) ((size_t)((major) << 24 | (minor) << 16 | (patch)))
 #define DOCA_VERSION_EXACT DOCA_VERSION_CALC_EXACT(DOCA_VERSION_MAJOR, DOCA_VERSION_MINOR, DOCA_VERSION_PATCH)
 #define DOCA_VERSION_CALC(major, minor, patch) DOCA_VERSION_CALC_EXACT(major, minor, (patch) * 1000)

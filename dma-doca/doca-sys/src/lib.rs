@@ -1,23 +1,23 @@
 //! The DOCA C interface: its declarations, and its libraries loaded at run time.
 //!
 //! [`bindings`] has the types, constants and functions of the headers in `include/`, as bindgen writes them.
-//! [`Library`] finds the installed libraries and fills [`Common`], [`Dma`] and [`Comch`], tables of function
-//! pointers: calls that every supported version has are plain fields, others are options. Nothing of the SDK
-//! is needed to build.
+//! [`Library`] finds the installed libraries and fills the tables of function pointers [`Common`], [`Dma`]
+//! and [`Comch`]. Calls that every supported version has are plain fields; all others are options. The build
+//! does not need the SDK.
 //!
 //! DOCA 1.5 to 2.2 has work queues instead of progress engines and tasks. [`workq`] fills the same tables
-//! with functions that use those.
+//! with functions that use work queues.
 //!
-//! A table is a plain value: a test can hand in other functions ([`Library::from_tables`]).
+//! A table is a plain value, so a test can pass its own functions ([`Library::from_tables`]).
 //!
 //! # Features
 //!
-//! - `linked`: the required calls come from the linker, and the libraries are needed to build and to start:
-//!   `Library::linked`.
-//! - `bindgen`: binds the headers of the installed SDK, instead of those in `include/`, when building. They
-//!   are looked for in `DOCA_INCLUDE_DIR`, then where pkg-config says, then in `/opt/mellanox/doca/include`.
-//!   Needs libclang. Functions that they lack are absent from [`bindings`] and `None` in the tables; the
-//!   types of those come from the headers in `include/`.
+//! - `linked`: `Library::linked` has the calls of the libraries that the program was linked with. The
+//!   libraries are then needed to build and to start the program.
+//! - `bindgen`: makes [`bindings`] from the headers of the installed SDK, instead of those in `include/`.
+//!   They are searched in `DOCA_INCLUDE_DIR`, then in the directory that pkg-config reports, then in
+//!   `/opt/mellanox/doca/include`. Needs libclang. Functions that these headers lack are absent from
+//!   [`bindings`] and `None` in the tables. Their types come from the headers in `include/`.
 
 #[cfg(not(feature = "bindgen"))]
 pub mod bindings;

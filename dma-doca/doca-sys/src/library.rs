@@ -29,8 +29,9 @@ pub static DOCA: Vendor = Vendor {
     implicit_symbols: &[],
 };
 
-/// True if the library that was loaded first has work queues; and its file. The generations have calls of the
-/// same names, and the system's loader would mix them in one process.
+/// The generation of the library that was loaded first (true for work queues), and its file. Only one
+/// generation can be loaded, because the generations have calls of the same names, which the system's loader
+/// would mix in one process.
 static GENERATION: OnceLock<(bool, PathBuf)> = OnceLock::new();
 
 /// `doca_emu_model` of the stand-in SDK: writes the profile of a device, in at most `size` bytes.
@@ -43,15 +44,16 @@ pub type StandIn =
 pub struct Library {
     /// Devices, memory, buffers, progress engines, tasks, logs.
     pub common: Common,
-    /// DMA.
+    /// Copies.
     pub dma: Dma,
-    /// The comm channel; its library is a package of its own and may be absent.
+    /// The comm channel. Its library is a separate package, which may be absent.
     pub comch: Option<Comch>,
     /// The error of loading the comm channel's library, if it failed.
     pub comch_missing: Option<LoadError>,
     /// The call that identifies the project's stand-in; `None` for an SDK.
     pub stand_in: Option<StandIn>,
-    /// The version that the libraries report, else that of the file's name, else empty.
+    /// The version that the libraries report. Without one, the version in the file's name. Without both,
+    /// empty.
     pub version: String,
     /// The file of the common library; empty if it was not loaded from one.
     pub path: PathBuf,
@@ -76,8 +78,8 @@ impl Library {
         Self::of(&DOCA.open_in(dir)?)
     }
 
-    /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
-    /// `version` is for error messages.
+    /// Uses calls that other code provides, for tests or for programs that have loaded the libraries
+    /// themselves. Error messages contain `version`.
     #[must_use]
     pub fn from_tables(common: Common, dma: Dma, comch: Option<Comch>, version: impl Into<String>) -> Self {
         Self {
@@ -91,8 +93,8 @@ impl Library {
         }
     }
 
-    /// The calls that this program was linked with; those that a version may lack are looked up when this is
-    /// called.
+    /// Uses the calls that this program was linked with. Calls that a version may lack are looked up by this
+    /// function.
     #[cfg(feature = "linked")]
     #[must_use]
     pub fn linked() -> Self {
@@ -110,7 +112,7 @@ impl Library {
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
-        let [common, dma] = loaded else { unreachable!("as many as `required_libs`") };
+        let [common, dma] = loaded else { unreachable!("one library for each of `required_libs`") };
         let work_queues =
             common.symbol(c"doca_workq_create").is_some() && common.symbol(c"doca_pe_create").is_none();
         if let Some((_, other)) = GENERATION.get().filter(|(of, _)| *of != work_queues) {
@@ -125,8 +127,8 @@ impl Library {
     fn of_tasks(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
         let incomplete =
             |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);
-        // SAFETY: the library says by its name that it is the SDK's, whose functions the declarations
-        // describe; it stays loaded.
+        // SAFETY: by its name, the library is the SDK's, and the declarations describe the SDK's functions.
+        // It stays loaded.
         let common_calls = unsafe { Common::load(|name| common.symbol(name)) }
             .map_err(|missing| incomplete(common, &missing))?;
         // SAFETY: the declarations are those of `libdoca_dma.so`.
@@ -154,8 +156,8 @@ impl Library {
     fn of_work_queues(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
         let incomplete =
             |library: &Loaded, missing: &[&CStr]| library.incomplete(named(version(common)), missing);
-        // SAFETY: the library has the calls of that generation and not those of later ones, so that the
-        // declarations of that generation describe its functions; it stays loaded.
+        // SAFETY: the library has the calls of this generation, and not those of later ones, so the
+        // declarations of this generation describe its functions. It stays loaded.
         let own_common = unsafe { WorkqCommon::load(|name| common.symbol(name)) }
             .map_err(|missing| incomplete(common, &missing))?;
         // SAFETY: the declarations are those of `libdoca_dma.so` of this generation.
@@ -184,7 +186,7 @@ fn stand_in(common: &Loaded) -> Option<StandIn> {
     common.symbol(c"doca_emu_model").map(|f| unsafe { dma_vendor::function(f) })
 }
 
-/// The version that the common library states, else that of its file's name.
+/// The version that the common library reports. Without one, the version in its file's name.
 fn version(common: &Loaded) -> Option<String> {
     type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
     let stated = common.symbol(c"doca_version_runtime").and_then(|f| {
@@ -192,13 +194,14 @@ fn version(common: &Loaded) -> Option<String> {
         let call: VersionRuntime = unsafe { dma_vendor::function(f) };
         // SAFETY: the library's function takes nothing and returns a string.
         let text = unsafe { call() };
-        // SAFETY: not null, so a string that lives as long as its library.
+        // SAFETY: the pointer is not null, so it is a string that lives as long as the library, which stays
+        // loaded.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     });
-    // Installed as `libdoca_common.so.2.10.0087`, with links of shorter names to it.
+    // The file is `libdoca_common.so.2.10.0087`, and links with shorter names point to it.
     stated.or_else(|| {
         let file = common.path().canonicalize().ok()?;
-        // A single number is that of the interface, which all versions share.
+        // A single number is the version of the ABI, which several SDK versions share.
         version_in_name(&file).filter(|version| version.contains('.')).map(str::to_owned)
     })
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use doca_sys::{DOCA, Library, LoadError};
 
-/// A library with these functions, which do nothing.
+/// Builds a library with these functions, which do nothing.
 fn library(dir: &Path, name: &str, functions: &[&str]) {
     let source = dir.join("stub.c");
     let text: String = functions.iter().map(|f| format!("int {f}(void) {{ return 0; }}\n")).collect();
@@ -20,14 +20,14 @@ fn library(dir: &Path, name: &str, functions: &[&str]) {
     assert!(built.success());
 }
 
-/// A directory with the library of DMA, which has no calls.
+/// Makes a directory with a DMA library that lacks all calls.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     library(dir.path(), "libdoca_dma.so.2", &["nothing_of_dma"]);
     dir
 }
 
-/// Every required call of the common library, as its error lists them.
+/// Every required call of the common library, as the loader's error lists them.
 fn all_common(dir: &Path) -> Vec<String> {
     library(dir, "libdoca_common.so.2", &["nothing"]);
     match Library::open_in(dir).unwrap_err() {
@@ -78,7 +78,7 @@ fn a_library_that_is_cut_off_is_not_loaded() {
             "{end}: {e}"
         );
     }
-    // Whole, and of another processor.
+    // A complete library for another processor.
     let mut other = whole;
     other[18] ^= 0xff;
     fs::write(&file, &other).unwrap();
@@ -129,7 +129,7 @@ fn work_queues_mark_a_library_of_their_generation() {
     };
     let missing = lay(&["doca_workq_create", "doca_mmap_create"]);
     assert!(missing.contains(&"doca_workq_submit".to_owned()), "{missing:?}");
-    assert!(!missing.contains(&"doca_pe_create".to_owned()), "those of later versions are not wanted");
+    assert!(!missing.contains(&"doca_pe_create".to_owned()), "calls of later versions are not required");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn needed_libraries_must_be_there() {
         .status()
         .unwrap();
     assert!(built.success());
-    // Its dependencies are checked too, because the system would map them.
+    // The library's dependencies are checked too, because the system's loader would map them.
     let needed = dir.path().join("libneeded.so");
     let whole = fs::read(&needed).unwrap();
     fs::write(&needed, &whole[..whole.len() / 2]).unwrap();

@@ -17,7 +17,7 @@ const PROTOCOL: Protocol = Protocol {
     to_caller: "test_card 2026-11 tcp messages of the DPU",
     program: "test_card",
 };
-/// Maximum length of a message in bytes: that of the shortest comm channel known.
+/// Maximum length of a message in bytes: the lowest known limit of a comm channel.
 const MAX: usize = 4080;
 
 pub(crate) struct Channel {
@@ -67,7 +67,7 @@ impl Channel {
                 let mut message = Vec::new();
                 receiving.receive(&mut message).map_err(|e| match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        format!("the other side sent nothing for {} s", self.timeout.as_secs())
+                        format!("the other side sent no message for {} s", self.timeout.as_secs())
                     }
                     _ => format!("the other side is gone: {e}"),
                 })?;
@@ -86,7 +86,7 @@ fn tcp(options: &Options, address: &str) -> Result<Carrier, Error> {
             let listener = TcpListener::bind(address)?;
             println!("waiting for the host's test_card on {}", listener.local_addr()?);
             let is_over = || Ok(Instant::now() > deadline);
-            let rejected = |e: &io::Error| eprintln!("turned away a connection: {e}");
+            let rejected = |e: &io::Error| eprintln!("refused a connection: {e}");
             dma_handshake::answer(&listener, &secret, &PROTOCOL, is_over, |e: io::Error| e, rejected)?
                 .ok_or("no host connected in time")?
         }

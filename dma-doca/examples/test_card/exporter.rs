@@ -1,4 +1,4 @@
-//! The side whose memory is copied: does what the other side asks for.
+//! The side whose memory is copied. It executes the requests of the other side.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use dma_doca::DocaEngine;
 use crate::channel::Channel;
 use crate::{Error, Options};
 
-/// Length of the memory that a process exports which is then killed, in bytes.
+/// Length of the memory, in bytes, that the child process exports before it is killed.
 pub(crate) const CHILD_LEN: usize = 64 << 10;
 /// Time limit for the other side's copies when an export is revoked.
 const REVOKE: Duration = Duration::from_secs(10);
@@ -20,13 +20,14 @@ const REVOKE: Duration = Duration::from_secs(10);
 pub(crate) enum Request {
     /// Ends the exporter's part.
     Done,
-    /// Replaces the exported memory by new memory that holds [`sample`]. The answer is the descriptor.
+    /// Replaces the exported memory by new memory that holds [`sample`]. The answer is the export's
+    /// descriptor.
     Export { len: u64, rights: Access },
-    /// The answer is the CRC-32 of the exported memory, in 4 bytes.
+    /// Asks for a checksum. The answer is the CRC-32 of the exported memory, in 4 bytes.
     Checksum,
-    /// The answer is empty.
+    /// Revokes the export. The answer is empty.
     Revoke,
-    /// Has another process export [`CHILD_LEN`] bytes. The answer is the descriptor.
+    /// Makes a child process export [`CHILD_LEN`] bytes. The answer is the export's descriptor.
     ExportInChild,
     /// Kills that process. The answer is empty.
     KillChild,
@@ -63,13 +64,13 @@ impl Request {
 /// First byte of an answer.
 pub(crate) mod answer {
     pub(crate) const DONE: u8 = 0;
-    /// The device cannot do it. The reason follows.
+    /// The device does not support the request. The reason follows.
     pub(crate) const UNSUPPORTED: u8 = 1;
-    /// It failed. The reason follows.
+    /// The request failed. The reason follows.
     pub(crate) const FAILED: u8 = 2;
 }
 
-/// The bytes of exported memory.
+/// The content of exported memory.
 pub(crate) fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8 ^ (i >> 10) as u8).collect()
 }
@@ -86,7 +87,7 @@ pub(crate) fn serve(engine: &DocaEngine, options: &Options, channel: &mut Channe
     let mut exporter = Exporter::default();
     loop {
         let message = channel.receive()?;
-        let request = Request::parse(&message).ok_or("the other side asked for something unknown")?;
+        let request = Request::parse(&message).ok_or("the other side sent an unknown request")?;
         if request == Request::Done {
             exporter.kill()?;
             return channel.send(&[answer::DONE]);
@@ -142,7 +143,7 @@ impl Exporter {
                 self.child = Some(child);
                 let mut line = String::new();
                 BufReader::new(output.ok_or("a child without output")?).read_line(&mut line)?;
-                Ok(unhex(line.trim()).ok_or("the process that should export did not")?)
+                Ok(unhex(line.trim()).ok_or("the child process did not export memory")?)
             }
             Request::KillChild => {
                 self.kill()?;
@@ -167,14 +168,14 @@ fn export(engine: &DocaEngine, len: usize, rights: Access) -> Result<(Window, Ex
     Ok((window, export))
 }
 
-/// The part of the process that is killed.
+/// The child process: exports memory until it is killed.
 pub(crate) fn export_until_killed(options: &Options) -> Result<(), Error> {
     let engine = DocaEngine::open(&options.device())?;
     let (_window, export) = export(&engine, CHILD_LEN, Access::READ | Access::WRITE)?;
     let hex: String = export.descriptor().to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("{hex}");
     std::io::stdout().flush()?;
-    // Standard input ends when the parent ends, and then this process also ends.
+    // Standard input ends when the parent ends. This process then ends too.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::report::{Report, Unpassed};
 
 type Result<T = ()> = std::result::Result<T, Unpassed>;
 
-/// The longest memory to test with, in bytes, however long a task of the device may be.
+/// Maximum length of the tested memory, in bytes, even if the device's tasks may be longer.
 const MAX_LEN: usize = 32 << 20;
 
 /// Runs all tests, and ends the other side's part.
@@ -42,11 +42,11 @@ pub(crate) fn test(
 struct Importer<'a> {
     engine: &'a DocaEngine,
     channel: &'a mut Channel,
-    /// The channel failed.
+    /// Set when the channel has failed.
     lost: bool,
 }
 
-/// Memory of the other side, and the bytes that it should have.
+/// Memory of the other side, and its expected content.
 struct Remote {
     window: Window,
     expected: Vec<u8>,
@@ -93,7 +93,7 @@ impl Importer<'_> {
 
     fn lengths(&mut self) -> Result {
         let longest = usize::try_from(self.engine.info().limits.max_transfer).unwrap_or(MAX_LEN);
-        // One task, and more than one.
+        // Lengths of one task, and of several tasks.
         let len = (2 * longest).clamp(1 << 20, MAX_LEN);
         let mut lengths = vec![1, 2, 7, 63, 64, 65, 4095, 4096, 4097, 65_537, len - 1001];
         lengths
@@ -117,7 +117,7 @@ impl Importer<'_> {
 
     fn lists(&mut self) -> Result {
         const PART: usize = 333;
-        // More segments than fit into one task.
+        // The list has more segments than fit into one task.
         let parts = (2 * self.engine.info().limits.max_segments + 1).min(200);
         let mut remote = self.remote(parts * 1000)?;
         let queue = self.queue()?;
@@ -168,8 +168,8 @@ impl Importer<'_> {
         self.check(&remote.expected)
     }
 
-    /// Memory that was exported for reading is read, and stays as it is even if the descriptor is altered to
-    /// claim more.
+    /// Reads memory that was exported for reading. It must not change even if the descriptor is altered to
+    /// claim more rights.
     fn reading_only(&mut self) -> Result {
         const LEN: usize = 10_000;
         let bytes = self.ask(Request::Export { len: LEN as u64, rights: Access::READ })?;
@@ -223,7 +223,7 @@ impl Importer<'_> {
         self.works(&queue)
     }
 
-    /// Copies both ways fail, as revoked.
+    /// Copies in both directions must fail as `Revoked`.
     fn is_out_of_reach(&self, queue: &Queue, window: Window, len: usize) -> Result {
         let read = queue.copy(window.clone(), self.engine.allocate(len)?)?.wait().err();
         expect("reading", read.map(|e| e.kind()), ErrorKind::Revoked)?;
@@ -231,7 +231,7 @@ impl Importer<'_> {
         expect("writing", written.map(|e| e.kind()), ErrorKind::Revoked)
     }
 
-    /// A queue whose copies failed copies local memory.
+    /// A queue whose copies have failed must still copy local memory.
     fn works(&self, queue: &Queue) -> Result {
         let mut src = self.engine.allocate(1000)?;
         src.fill(0x77);

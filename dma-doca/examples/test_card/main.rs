@@ -1,6 +1,6 @@
 //! Tests a BlueField from both of its sides: this program runs on the DPU and on the host.
 //!
-//! On the DPU, then on the host, or in the other order:
+//! Start it on the DPU and on the host, in any order:
 //!
 //! ```text
 //! cargo run --release -p dma-doca --example test_card -- dpu --pci 03:00.0 --rep 3b:00.0
@@ -13,7 +13,7 @@
 //!
 //! - `main.rs`: options, and the order of the tests
 //! - `report.rs`: results
-//! - `one_sided.rs`: the suite, on a device that may not reach what its own side exported
+//! - `one_sided.rs`: the suite, on a device that may not reach memory that its own side exported
 //! - `channel.rs`: messages, over the comm channel or TCP
 //! - `exporter.rs`: the side whose memory is copied
 //! - `importer.rs`: the side that copies, with the tests
@@ -64,16 +64,16 @@ struct Options {
     /// PCI address of the device on this side [default: the first device that has DMA]
     #[arg(long, value_name = "ADDRESS")]
     pci: Option<PciAddress>,
-    /// On the DPU, for the comm channel: the host's function, by its PCI address as `dma-bench list` shows it
+    /// On the DPU, for the comm channel: the PCI address of the host's function, as `dma-bench list` shows it
     #[arg(long, value_name = "ADDRESS")]
     rep: Option<PciAddress>,
-    /// Messages over TCP instead of the comm channel: where the DPU listens, and the host connects to
+    /// Use TCP instead of the comm channel: the address that the DPU listens on and the host connects to
     #[arg(long, value_name = "HOST:PORT", requires = "secret_file")]
     tcp: Option<String>,
-    /// A file of 16 or more random bytes, the same on both sides, for TCP
+    /// For TCP: a file of 16 or more random bytes, the same on both sides
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Time in which the other side must start, and limit for each answer of it
+    /// Time limit for the start of the other side, and for each of its answers
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
     /// Which tests to run

@@ -11,12 +11,12 @@ use dma_doca::DocaEngine;
 
 use crate::report::{Report, Unpassed};
 
-/// Exports memory, imports it on the same device, and copies it. A host that does so on a BlueField-3 was
+/// Exports memory, imports it on the same device, and copies it. On the host of a BlueField-3, this was
 /// reported to fail with `DOCA_ERROR_IO_FAILED`.
 ///
 /// # Errors
 ///
-/// The reason why it does not work.
+/// The reason why the copy failed.
 pub(crate) fn copies_own_exports(engine: &DocaEngine) -> std::result::Result<(), String> {
     const LEN: usize = 4096;
     let rights = Access::READ | Access::WRITE;
@@ -32,7 +32,7 @@ pub(crate) fn copies_own_exports(engine: &DocaEngine) -> std::result::Result<(),
     copy().map_err(|e| e.to_string())
 }
 
-/// Runs every case of the suite. If not `own`, the cases see a device that does not import.
+/// Runs every case of the suite. Without `own`, the cases get a device that does not import.
 pub(crate) fn suite(engine: &DocaEngine, own: bool, report: &mut Report) {
     let limited = WithoutImport::new(engine);
     let engine: &dyn DmaEngine = if own { engine } else { &limited };

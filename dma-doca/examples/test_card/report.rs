@@ -8,7 +8,7 @@ use crate::channel::Channel;
 
 /// A test that did not pass.
 pub(crate) enum Unpassed {
-    /// The device declares that it cannot do it.
+    /// The device declares that it does not support the operation.
     Unsupported(String),
     Failed(String),
 }
@@ -60,14 +60,14 @@ impl Report {
     pub(crate) fn send(&self, channel: &mut Channel) -> Result<(), Error> {
         channel.send(format!("{} {}", self.failed, self.lines.len()).as_bytes())?;
         for line in &self.lines {
-            // The shortest limit of a comm channel that is known is 4,080 bytes.
+            // The lowest known limit of a comm channel is 4,080 bytes.
             channel.send(&line.as_bytes()[..line.len().min(4000)])?;
         }
-        // The comm channel may lose messages of a program that ends.
+        // Wait for an answer, because the comm channel may lose messages of a program that ends.
         channel.receive().map(drop)
     }
 
-    /// The report that the other side sent.
+    /// Receives the report of the other side.
     pub(crate) fn receive(channel: &mut Channel) -> Result<Self, Error> {
         let head = String::from_utf8(channel.receive()?)?;
         let (failed, count) = head.split_once(' ').ok_or("the other side sent no report")?;

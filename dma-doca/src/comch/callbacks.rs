@@ -1,4 +1,4 @@
-//! Callbacks of an endpoint, which run while it progresses.
+//! Callbacks of an endpoint, which run while it makes progress.
 #![expect(unsafe_code, reason = "called by C")]
 
 use std::cell::{Cell, RefCell};
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use doca_sys::bindings::*;
 
-/// State that callbacks write. They run inside of the endpoint's calls, and find it in a thread-local
-/// variable, because not every version gives a connection user data.
+/// State that callbacks write. Callbacks run inside of the endpoint's calls. They find this state in
+/// a thread-local variable, because not every version has user data for connections.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     /// True for a client. Messages may arrive on its connection before it is reported as connected.
@@ -19,7 +19,7 @@ pub(super) struct Events {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) raw: *mut doca_comch_connection,
-    /// Distinguishes it from an earlier one at the same address.
+    /// Distinguishes the connection from an earlier one at the same address.
     pub(super) number: u64,
     pub(super) inbox: VecDeque<Vec<u8>>,
     pub(super) open: bool,
@@ -31,12 +31,12 @@ pub(super) struct Peer {
 pub(super) struct Outgoing {
     pub(super) number: u64,
     pub(super) task: *mut doca_task,
-    /// The task, as the type that callbacks pass.
+    /// The task, with the type that callbacks pass.
     pub(super) send: *mut doca_comch_task_send,
     pub(super) _message: Box<[u8]>,
     /// The result, once the task has ended.
     pub(super) end: Option<doca_error_t>,
-    /// The sender has stopped waiting.
+    /// Set when the sender has stopped waiting.
     pub(super) abandoned: bool,
     pub(super) status: unsafe extern "C" fn(*const doca_task) -> doca_error_t,
     pub(super) free: unsafe extern "C" fn(*mut doca_task),
@@ -79,7 +79,7 @@ impl Events {
         let mut sends = self.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.send == task && send.end.is_none()) else { return };
         let send = &mut sends[at];
-        // SAFETY: the ended task that this callback reports.
+        // SAFETY: `send.task` is the ended task that this callback reports. It is freed only below.
         let status = unsafe { (send.status)(send.task) };
         send.end = Some(match (failed, status) {
             (false, _) => DOCA_SUCCESS,
@@ -97,7 +97,8 @@ impl Events {
 /// Passes the state to a callback.
 fn current(tell: impl FnOnce(&Events)) {
     let events = CURRENT.get();
-    // SAFETY: null, or set by `during`, which has not returned.
+    // SAFETY: the pointer is null, or was set by `during`, which has not returned and borrows the
+    // value.
     if let Some(events) = unsafe { events.as_ref() } {
         tell(events);
     }

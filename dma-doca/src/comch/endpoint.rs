@@ -31,11 +31,11 @@ pub(super) struct Endpoint {
     side: EndpointSide,
     max: u32,
     handle: Option<i32>,
-    /// Boxed, because callbacks have its address.
+    /// Boxed, because callbacks use its address.
     events: Box<Events>,
 }
 
-// SAFETY: it has no thread-local state, and its lock admits one thread at a time.
+// SAFETY: the SDK's objects have no thread-local state, and the endpoint's lock admits one thread at a time.
 unsafe impl Send for Endpoint {}
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(super) enum Sent {
 pub(super) struct Sleep(Option<OwnedFd>);
 
 impl Sleep {
-    /// Sleeps until something happens, or for `most`.
+    /// Sleeps until an event occurs, at most for `most`.
     pub(super) fn nap(&self, most: Duration) {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         match (&self.0, Timespec::try_from(most)) {
@@ -79,7 +79,7 @@ impl Endpoint {
         }
         let ask = device.sdk.comch.and_then(|calls| calls.doca_comch_cap_get_max_name_len);
         let Some(ask) = ask else { return Ok(()) };
-        // SAFETY: the info is that of an open device.
+        // SAFETY: the info belongs to an open device.
         let most = out(&device.sdk, "", u32::MAX, |p| unsafe { ask(device.info(), p) }).unwrap_or(u32::MAX);
         // The limit includes the NUL.
         if name.len() >= most as usize {
@@ -90,7 +90,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts a server for the function of `representor`, or, without one, a client.
+    /// Starts a server for the function of `representor`. Without a representor, starts a client.
     pub(super) fn new(
         device: &Arc<Device>,
         name: &CStr,
@@ -104,23 +104,23 @@ impl Endpoint {
             out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (sdk.common.doca_pe_create)(p) })?;
         let made = match representor {
             Some(representor) => {
-                // SAFETY: an opened device and representor, and a name.
+                // SAFETY: the device and the representor are open, and the name is a C string.
                 let server = out(sdk, "doca_comch_server_create", std::ptr::null_mut(), |p| unsafe {
                     (calls.doca_comch_server_create)(device.raw(), representor.raw(), name.as_ptr(), p)
                 });
                 server.map(|raw| {
-                    // SAFETY: created above.
+                    // SAFETY: the server was created above.
                     let ctx = unsafe { (calls.doca_comch_server_as_ctx)(raw) };
                     (ctx, EndpointSide::Server(raw, representor))
                 })
             }
             None => {
-                // SAFETY: an opened device, and a name.
+                // SAFETY: the device is open, and the name is a C string.
                 let client = out(sdk, "doca_comch_client_create", std::ptr::null_mut(), |p| unsafe {
                     (calls.doca_comch_client_create)(device.raw(), name.as_ptr(), p)
                 });
                 client.map(|raw| {
-                    // SAFETY: created above.
+                    // SAFETY: the client was created above.
                     let ctx = unsafe { (calls.doca_comch_client_as_ctx)(raw) };
                     (ctx, EndpointSide::Client(raw))
                 })
@@ -132,7 +132,7 @@ impl Endpoint {
         })?;
         let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>,
                    most: u32| {
-            // SAFETY: the info is that of an open device.
+            // SAFETY: the info belongs to an open device.
             call.and_then(|call| out(sdk, "", 0, |p| unsafe { call(device.info(), p) }).ok()).unwrap_or(most)
         };
         let max = ask(calls.doca_comch_cap_get_max_msg_size, MAX_MESSAGE);
@@ -160,7 +160,7 @@ impl Endpoint {
         let (sdk, calls, max) = (&self.device.sdk, &self.calls, self.max);
         macro_rules! call {
             ($name:ident($($argument:expr),*)) => {
-                // SAFETY: an endpoint that is not started, and callbacks of the right types.
+                // SAFETY: the endpoint is not started, and the callbacks have the right types.
                 check(sdk, stringify!($name), unsafe { (calls.$name)($($argument),*) })?
             };
         }
@@ -181,7 +181,7 @@ impl Endpoint {
                 call!(doca_comch_client_event_msg_recv_register(raw, Some(received)));
             }
         }
-        // SAFETY: a context and a progress engine, neither of them connected.
+        // SAFETY: both were created above, and neither is connected.
         check(sdk, "doca_pe_connect_ctx", unsafe { (sdk.common.doca_pe_connect_ctx)(self.pe, self.ctx) })
     }
 
@@ -205,7 +205,7 @@ impl Endpoint {
     fn notification(&self) -> Option<i32> {
         let common = &self.device.sdk.common;
         let get = common.doca_pe_get_notification_handle?;
-        // SAFETY: the progress engine exists.
+        // SAFETY: the progress engine exists as long as the endpoint.
         let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
         (handle >= 0).then_some(handle)
     }
@@ -217,14 +217,14 @@ impl Endpoint {
     fn state(&self) -> doca_ctx_states {
         let sdk = &self.device.sdk;
         let call = sdk.common.doca_ctx_get_state;
-        // SAFETY: the context exists.
+        // SAFETY: the context exists as long as the endpoint.
         out(sdk, "", DOCA_CTX_STATE_IDLE, |p| unsafe { call(self.ctx, p) }).unwrap_or(DOCA_CTX_STATE_STOPPING)
     }
 
-    /// Progresses until nothing happens.
+    /// Makes progress until no work is left.
     pub(super) fn progress(&mut self) {
         let progress = self.device.sdk.common.doca_pe_progress;
-        // SAFETY: this endpoint's progress engine, under its lock.
+        // SAFETY: the progress engine is this endpoint's, and the caller holds the endpoint's lock.
         self.events.during(|| while unsafe { progress(self.pe) } != 0 {});
         // The SDK stops a client whose server is gone.
         let state = self.state();
@@ -233,7 +233,7 @@ impl Endpoint {
         }
     }
 
-    /// A descriptor that becomes readable when something happens.
+    /// Returns a descriptor that becomes readable at the next event.
     pub(super) fn arm(&mut self) -> Sleep {
         let common = &self.device.sdk.common;
         let (Some(handle), Some(request), Some(clear)) =
@@ -241,13 +241,13 @@ impl Endpoint {
         else {
             return Sleep(None);
         };
-        // SAFETY: a progress engine and its own handle.
+        // SAFETY: the handle belongs to this progress engine.
         unsafe { clear(self.pe, handle) };
-        // SAFETY: the endpoint's own progress engine, which this thread drives.
+        // SAFETY: the progress engine is this endpoint's, and only this thread uses it now.
         let armed = unsafe { request(self.pe) } == DOCA_SUCCESS;
-        // SAFETY: not -1, and open for as long as the progress engine.
+        // SAFETY: the descriptor is not -1, and is open as long as the progress engine exists.
         let fd = unsafe { BorrowedFd::borrow_raw(handle) };
-        // A duplicate, because the endpoint may be dropped during the sleep.
+        // Duplicate the descriptor, because the endpoint may be dropped during the sleep.
         Sleep(armed.then(|| fd.try_clone_to_owned().ok()).flatten())
     }
 
@@ -258,18 +258,18 @@ impl Endpoint {
         match self.state() {
             DOCA_CTX_STATE_RUNNING => {
                 let get = self.calls.doca_comch_client_get_connection;
-                // SAFETY: a running client.
+                // SAFETY: the client is running.
                 let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe {
                     get(raw, p)
                 })?;
                 Ok(Some(self.events.own(peer)))
             }
             DOCA_CTX_STATE_STARTING => Ok(None),
-            _ => Err(error(ErrorKind::Closed, "the server refused, or there is none")),
+            _ => Err(error(ErrorKind::Closed, "the server refused the connection, or does not exist")),
         }
     }
 
-    /// A connection that was not accepted yet.
+    /// Accepts a connection, if one waits.
     pub(super) fn accepted(&mut self) -> Result<Option<u64>> {
         let mut peers = self.events.peers.borrow_mut();
         // Drops connections that closed before they were accepted.
@@ -307,7 +307,8 @@ impl Endpoint {
         let (bytes, len) = (message.as_ptr().cast(), message.len() as u32);
         macro_rules! allocate {
             ($name:ident($raw:expr)) => {{
-                // SAFETY: an open connection of this endpoint, and a message that outlives the task.
+                // SAFETY: the connection is open and belongs to this endpoint, and the message outlives the
+                // task.
                 let allocate = |p| unsafe { (calls.$name)($raw, peer, bytes, len, p) };
                 (stringify!($name), out(sdk, stringify!($name), std::ptr::null_mut(), allocate))
             }};
@@ -329,12 +330,12 @@ impl Endpoint {
                 };
             }
         };
-        // SAFETY: created above.
+        // SAFETY: the task was created above.
         let task = unsafe { (calls.doca_comch_task_send_as_task)(send) };
-        // SAFETY: a task that is not submitted.
+        // SAFETY: the task is not submitted.
         let code = self.events.during(|| unsafe { (sdk.common.doca_task_submit)(task) });
         if code != DOCA_SUCCESS {
-            // SAFETY: it was not submitted.
+            // SAFETY: the task was not submitted, and is not used again.
             unsafe { (sdk.common.doca_task_free)(task) };
             return match code {
                 DOCA_ERROR_AGAIN => Ok(None),
@@ -365,7 +366,7 @@ impl Endpoint {
                 sends.swap_remove(at);
                 match code {
                     DOCA_SUCCESS => Sent::Done,
-                    // Libraries differ in the code. The cause is always a closed connection.
+                    // Libraries return different codes here, but the cause is always a closed connection.
                     _ => Sent::Failed(gone().with_native(crate::error::native(&self.device.sdk, code))),
                 }
             }
@@ -391,7 +392,7 @@ impl Endpoint {
         if let (true, EndpointSide::Server(raw, _), Some(call)) =
             (peer.open, &self.side, self.calls.doca_comch_server_disconnect)
         {
-            // SAFETY: an open connection of this server.
+            // SAFETY: the connection is open and belongs to this server.
             self.events.during(|| unsafe { call(*raw, peer.raw) });
             self.progress();
         }
@@ -400,7 +401,7 @@ impl Endpoint {
     /// Stops the context and destroys everything. Returns false if the context does not become idle.
     fn take_down(&mut self) -> bool {
         let sdk = Arc::clone(&self.device.sdk);
-        // Gives messages that are being sent time to complete.
+        // Give messages that are being sent time to complete.
         let until = Instant::now() + REST;
         while self.state() == DOCA_CTX_STATE_RUNNING
             && self.events.sends.borrow().iter().any(|send| send.end.is_none())
@@ -412,7 +413,7 @@ impl Endpoint {
         open.into_iter().for_each(|number| self.disconnect(number));
         let until = Instant::now() + REST;
         if self.state() != DOCA_CTX_STATE_IDLE {
-            // SAFETY: the context exists.
+            // SAFETY: the context exists as long as the endpoint.
             self.events.during(|| unsafe { (sdk.common.doca_ctx_stop)(self.ctx) });
         }
         while self.state() != DOCA_CTX_STATE_IDLE {
@@ -424,9 +425,9 @@ impl Endpoint {
         }
         let _serial = creation();
         let code = match &self.side {
-            // SAFETY: an idle server, not used again.
+            // SAFETY: the server is idle, and not used again.
             EndpointSide::Server(raw, _) => unsafe { (self.calls.doca_comch_server_destroy)(*raw) },
-            // SAFETY: an idle client, not used again.
+            // SAFETY: the client is idle, and not used again.
             EndpointSide::Client(raw) => unsafe { (self.calls.doca_comch_client_destroy)(*raw) },
         };
         // SAFETY: the progress engine has no contexts left, and is not used again.
@@ -437,7 +438,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.take_down() {
-            // The device may still read messages. This precedes the log line, because a subscriber may panic.
+            // Leak the messages, because the device may still read them. Do this before the log line, because
+            // a log subscriber may panic.
             std::mem::forget(std::mem::take(&mut self.events));
             std::mem::forget(Arc::clone(&self.device));
             tracing::error!(target: "doca", device = self.device.address, "a comm channel does not become idle, and is leaked");

@@ -1,10 +1,10 @@
 //! The comm channel: messages between the programs of a host and its DPU.
 //!
-//! The DPU's side is a [`Server`], bound to the representor of one function of the host and a name; the
-//! host's side is a [`Client`] of that function's device and the same name. Both have a [`Channel`] for each
-//! connection.
+//! The DPU's side is a [`Server`], bound to a name and to the representor of one function of the host. The
+//! host's side is a [`Client`] with the same name on the device of that function. Both have a [`Channel`]
+//! for each connection.
 //!
-//! All calls that take a `timeout` block up to that long. A channel may be used by several threads.
+//! Calls with a `timeout` block at most for that time. A channel may be used by several threads.
 
 mod callbacks;
 mod endpoint;
@@ -48,10 +48,11 @@ fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> 
     if sdk.comch.is_none() {
         return Err(match &sdk.comch_missing {
             Some(why) => load(why.clone()),
-            None => {
-                error(ErrorKind::MissingSdk, "no comm channel is loaded: DOCA 1.5 to 2.2 has another one")
-                    .with_hint("install a later SDK with the package doca-sdk-comch, or use another channel")
-            }
+            None => error(
+                ErrorKind::MissingSdk,
+                "no comm channel is loaded: the one of DOCA 1.5 to 2.2 is not supported",
+            )
+            .with_hint("install a later SDK with the package doca-sdk-comch, or use another channel"),
         });
     }
     let list = List::new(&sdk)?;

@@ -1,4 +1,5 @@
-//! The C interface for tests: calls that need no `unsafe` around each, and what most tests set up.
+//! The C interface for tests: macros that make calls without `unsafe` blocks in the tests, and a set of
+//! common objects.
 
 #![allow(dead_code, unused_macros, reason = "each test uses some of it")]
 #![allow(unreachable_pub, reason = "shared by several tests")]
@@ -14,8 +15,8 @@ pub use doca_sys::bindings as c;
 /// The result of a call.
 macro_rules! code {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL, or of objects that live; where a test breaks a rule of the interface,
-        // it is one that is checked.
+        // SAFETY: pointer arguments are NULL or belong to live objects. If a test breaks a rule of the
+        // interface, it is a rule that the library checks.
         unsafe { $crate::rig::c::$function($($argument),*) }
     };
 }
@@ -44,20 +45,20 @@ macro_rules! get {
 }
 
 pub fn zeroed<T: Copy>() -> T {
-    // SAFETY: only used for numbers, pointers and unions of them.
+    // SAFETY: this is only used for numbers, pointers and unions of both, for which all zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
 /// A code's name.
 pub fn name(code: c::doca_error_t) -> &'static str {
-    // SAFETY: takes any number.
+    // SAFETY: the call accepts any number.
     let name = unsafe { c::doca_error_get_name(code) };
-    // SAFETY: a string that is never freed.
+    // SAFETY: the call returned a string that is never freed.
     let name = unsafe { std::ffi::CStr::from_ptr(name) };
     name.to_str().unwrap()
 }
 
-/// This thread's devices are those of the text from now on.
+/// From now on, this thread's devices are those of the configuration `text`.
 pub fn configure(text: &str) {
     doca_emu::use_config(Some(text)).unwrap();
 }
@@ -67,7 +68,7 @@ pub fn number(value: u64) -> c::doca_data {
 }
 
 pub fn as_number(data: c::doca_data) -> u64 {
-    // SAFETY: all bits are a number.
+    // SAFETY: any bytes of the union are a valid number.
     unsafe { data.u64_ }
 }
 
@@ -82,7 +83,7 @@ pub fn open(pci: &str) -> *mut c::doca_dev {
     let address = std::ffi::CString::new(pci).unwrap();
     let mut dev = ptr::null_mut();
     for i in 0..count as usize {
-        // SAFETY: the list has that many.
+        // SAFETY: the list has `count` entries.
         let info = unsafe { list.wrapping_add(i).read() };
         let mut equal = 0;
         ok!(doca_devinfo_is_equal_pci_addr(info, address.as_ptr(), &mut equal));
@@ -95,7 +96,7 @@ pub fn open(pci: &str) -> *mut c::doca_dev {
     dev
 }
 
-/// Memory that only devices and these calls touch.
+/// Memory that only devices and these methods access.
 pub struct Memory {
     pub ptr: *mut u8,
     pub len: usize,
@@ -103,7 +104,7 @@ pub struct Memory {
 
 impl Memory {
     pub fn new(len: usize) -> Self {
-        // SAFETY: the size is not 0.
+        // SAFETY: the layout's size is not 0.
         Self { ptr: unsafe { std::alloc::alloc_zeroed(Self::layout(len)) }, len }
     }
 
@@ -117,25 +118,25 @@ impl Memory {
 
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len);
-        // SAFETY: in range, and no device is at it now.
+        // SAFETY: the range is within the memory, and tests write only while no device accesses it.
         unsafe { self.ptr.wrapping_add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         assert!(offset + len <= self.len);
-        // SAFETY: in range, and no device is at it now.
+        // SAFETY: the range is within the memory, and tests read only while no device writes it.
         unsafe { std::slice::from_raw_parts(self.ptr.wrapping_add(offset), len) }.to_vec()
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated so.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { std::alloc::dealloc(self.ptr, Self::layout(self.len)) }
     }
 }
 
-/// A map of memory, started.
+/// Makes and starts a map of this memory.
 pub fn map(dev: *mut c::doca_dev, memory: &Memory, access: u32) -> *mut c::doca_mmap {
     let mut mmap = ptr::null_mut();
     ok!(doca_mmap_create(&mut mmap));
@@ -146,7 +147,7 @@ pub fn map(dev: *mut c::doca_dev, memory: &Memory, access: u32) -> *mut c::doca_
     mmap
 }
 
-/// An inventory, started.
+/// Makes and starts an inventory.
 pub fn inventory(count: usize) -> *mut c::doca_buf_inventory {
     let mut inventory = ptr::null_mut();
     ok!(doca_buf_inventory_create(count, &mut inventory));
@@ -157,13 +158,13 @@ pub fn inventory(count: usize) -> *mut c::doca_buf_inventory {
 /// Record of a context's callbacks.
 #[derive(Default)]
 pub struct Seen {
-    /// Tasks that ended, by user data, and their statuses.
+    /// User data and status of each ended task.
     pub ended: RefCell<Vec<(u64, c::doca_error_t)>>,
-    /// States that the context came to.
+    /// States that the context entered.
     pub states: RefCell<Vec<u32>>,
     /// The context's state when a task's callback ran.
     pub state_at: RefCell<Vec<u32>>,
-    /// Free tasks when they end.
+    /// If set, the callback frees each ended task.
     pub free: Cell<bool>,
 }
 
@@ -175,16 +176,16 @@ impl Seen {
 
 /// # Safety
 ///
-/// The pointer is to a `T` that lives on.
+/// The user data is a pointer to a `T` that outlives the reference.
 unsafe fn as_ref<'a, T>(data: c::doca_data) -> &'a T {
-    // SAFETY: the caller stored a pointer.
+    // SAFETY: the caller promises that the user data is a pointer.
     let ptr = unsafe { data.ptr };
-    // SAFETY: the pointer is to a `T` that lives on.
+    // SAFETY: the caller promises a pointer to a `T` that outlives the reference.
     unsafe { &*ptr.cast() }
 }
 
 pub unsafe extern "C" fn on_end(task: *mut c::doca_dma_task_memcpy, user: c::doca_data, ctx: c::doca_data) {
-    // SAFETY: set to this by `Rig`.
+    // SAFETY: `Rig` set the context's user data to its `Seen`, which lives as long as the context.
     let seen = unsafe { as_ref::<Seen>(ctx) };
     let task = code!(doca_dma_task_memcpy_as_task(task));
     seen.ended.borrow_mut().push((as_number(user), code!(doca_task_get_status(task))));
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn on_end(task: *mut c::doca_dma_task_memcpy, user: c::doc
 }
 
 pub unsafe extern "C" fn on_state(user: c::doca_data, _ctx: *mut c::doca_ctx, _before: u32, after: u32) {
-    // SAFETY: set to this by `Rig`.
+    // SAFETY: `Rig` set the user data to its `Seen`, which lives as long as the context.
     let seen = unsafe { as_ref::<Seen>(user) };
     seen.states.borrow_mut().push(after);
 }
@@ -216,7 +217,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// On the first device of the configuration, with this many tasks.
+    /// Opens the DPU's first device, with this number of tasks.
     pub fn new(config: &str, tasks: u32) -> Self {
         configure(config);
         Self::on(open("0000:03:00.0"), tasks)
@@ -229,7 +230,7 @@ impl Rig {
         rig
     }
 
-    /// With a context that is configured and not started.
+    /// Leaves the context configured, but not started.
     pub fn idle(dev: *mut c::doca_dev, tasks: u32) -> Self {
         let (src, dst) = (Memory::new(1 << 20), Memory::new(1 << 20));
         let src_map = map(dev, &src, c::DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
@@ -245,35 +246,35 @@ impl Rig {
         Self { dev, src, dst, src_map, dst_map, inventory: inventory(1024), pe, dma, ctx, seen }
     }
 
-    /// A buffer of data in the source.
+    /// Makes a buffer of data in the source memory.
     pub fn from(&self, offset: usize, len: usize) -> *mut c::doca_buf {
         let at = self.src.at(offset);
         get!(doca_buf_inventory_buf_get_by_args(self.inventory, self.src_map, at, len, at, len))
     }
 
-    /// A buffer of room in the destination.
+    /// Makes an empty buffer in the destination memory.
     pub fn to(&self, offset: usize, len: usize) -> *mut c::doca_buf {
         let at = self.dst.at(offset);
         get!(doca_buf_inventory_buf_get_by_args(self.inventory, self.dst_map, at, len, at, 0))
     }
 
-    /// A task that copies between two buffers.
+    /// Makes a task that copies between two buffers.
     pub fn task(&self, src: *mut c::doca_buf, dst: *mut c::doca_buf, user: u64) -> *mut c::doca_task {
         let task = get!(doca_dma_task_memcpy_alloc_init(self.dma, src, dst, number(user)));
         code!(doca_dma_task_memcpy_as_task(task))
     }
 
-    /// A task that copies `len` bytes from and to an offset.
+    /// Makes a task that copies `len` bytes at the same offset of both memories.
     pub fn copy(&self, offset: usize, len: usize, user: u64) -> *mut c::doca_task {
         self.task(self.from(offset, len), self.to(offset, len), user)
     }
 
-    /// Progresses until there is nothing to do.
+    /// Makes progress until no work is left.
     pub fn drain(&self) {
         while code!(doca_pe_progress(self.pe)) == 1 {}
     }
 
-    /// Progresses until this number of tasks has ended since the last call.
+    /// Makes progress until this number of ended tasks is recorded.
     pub fn until(&self, ended: usize) {
         let begun = Instant::now();
         while self.seen.ended.borrow().len() < ended {
@@ -300,7 +301,7 @@ impl Rig {
         ok!(doca_buf_dec_refcount(dst, ptr::null_mut()));
     }
 
-    /// Destroys it all, which takes that tasks and buffers are freed.
+    /// Destroys all objects. Tasks and buffers must be freed before.
     pub fn close(self) {
         if self.state() != c::DOCA_CTX_STATE_IDLE {
             let code = code!(doca_ctx_stop(self.ctx));

@@ -1,5 +1,5 @@
-//! Memory maps of DOCA 1.5, which adds devices and memory to a started map, and whose exports grant reading
-//! and writing. The calls of 2.0 to 2.2 differ from later ones in names alone.
+//! Memory maps of DOCA 1.5, which adds devices and memory to a started map, and whose exports always grant
+//! reading and writing. The calls of 2.0 to 2.2 differ from later ones only in their names.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::ptr;
 use super::calls;
 use crate::bindings::*;
 
-/// The smallest page of supported machines, which 1.5 asks for.
+/// The smallest page size of supported machines. DOCA 1.5 wants a page size.
 const PAGE: usize = 4096;
 
 unsafe extern "C" {
@@ -19,18 +19,18 @@ unsafe extern "C" {
 /// A map: the caller's `doca_mmap`.
 struct Map {
     raw: *mut doca_mmap,
-    /// Settings that the library takes after the start.
+    /// Settings that the library accepts only after the start.
     dev: Cell<*mut doca_dev>,
     range: Cell<(*mut c_void, usize)>,
-    /// The descriptor that the library leaves to the caller.
+    /// The descriptor of an export, which the caller of the library must free.
     descriptor: Cell<*mut c_void>,
 }
 
-/// Passes a map to the caller, if the call that made it was successful.
+/// Passes a map to the caller if `code` is success.
 ///
 /// # Safety
 ///
-/// `mmap` is the caller's place for the handle.
+/// `mmap` can be written.
 unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mmap) -> doca_error_t {
     if code == DOCA_SUCCESS {
         let map = Map {
@@ -39,7 +39,7 @@ unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mma
             range: Cell::new((ptr::null_mut(), 0)),
             descriptor: Cell::new(ptr::null_mut()),
         };
-        // SAFETY: the caller passes a pointer to which the handle may be written.
+        // SAFETY: the caller passes a pointer that can be written.
         unsafe { mmap.write(Box::into_raw(Box::new(map)).cast()) };
     }
     code
@@ -49,7 +49,7 @@ unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mma
 ///
 /// # Safety
 ///
-/// The handle is one that `create` or `import` gave out, and was not destroyed.
+/// `create` or `import` returned the handle, and it was not destroyed.
 unsafe fn of<'a>(mmap: *const doca_mmap) -> &'a Map {
     // SAFETY: the caller passes a handle that `create` or `import` made, and only shared references to it
     // exist.
@@ -58,7 +58,7 @@ unsafe fn of<'a>(mmap: *const doca_mmap) -> &'a Map {
 
 pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_t {
     let mut raw = ptr::null_mut();
-    // SAFETY: the handle can be written.
+    // SAFETY: `raw` is a local variable for the handle.
     let code = unsafe { super::mmap_create(&raw mut raw) };
     // SAFETY: the caller passes a pointer that can be written.
     unsafe { give(code, raw, mmap) }
@@ -70,9 +70,9 @@ pub(super) unsafe extern "C" fn destroy(mmap: *mut doca_mmap) -> doca_error_t {
     // SAFETY: the handle is from the library.
     let code = unsafe { (calls().common.doca_mmap_destroy)(map.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: NULL, or what the library allocated and left to its caller.
+        // SAFETY: the descriptor is NULL, or was allocated by the library for its caller to free.
         unsafe { free(map.descriptor.get()) };
-        // SAFETY: the object was made by `give`, and not used again.
+        // SAFETY: `give` made the object, and it is not used again.
         drop(unsafe { Box::from_raw(mmap.cast::<Map>()) });
     }
     code
@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn set_memrange(
     DOCA_SUCCESS
 }
 
-/// Peers get all rights or none.
+/// DOCA 1.5 gives peers either all rights or none, so read-only exports are refused.
 pub(super) unsafe extern "C" fn set_permissions(_: *mut doca_mmap, access_mask: u32) -> doca_error_t {
     if access_mask & DOCA_ACCESS_FLAG_PCI_READ_ONLY != 0 { DOCA_ERROR_NOT_SUPPORTED } else { DOCA_SUCCESS }
 }
@@ -105,8 +105,8 @@ pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
-        // One is enough, and others may not be allowed.
-        // SAFETY: the handle is from the library.
+        // A map needs only one chunk, and the library may refuse other limits. SAFETY: the handle is from
+        // the library.
         unsafe { set(map.raw, 1) };
     }
     // SAFETY: the library's map, which this handle owns.
@@ -148,10 +148,11 @@ pub(super) unsafe extern "C" fn export(
     // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     let mut descriptor = ptr::null_mut();
-    // SAFETY: the library's handle, the caller's device and places.
+    // SAFETY: the handle is from the library, the device is the caller's, and both pointers can be written.
     let code = unsafe { export(map.raw, dev, &raw mut descriptor, export_desc_len) };
     if code == DOCA_SUCCESS {
-        // SAFETY: NULL, or the descriptor of an earlier call, which this one replaces.
+        // SAFETY: the previous descriptor is NULL, or was allocated by the library for its caller to free.
+        // The new one replaces it.
         unsafe { free(map.descriptor.replace(descriptor)) };
         // SAFETY: the caller passes a pointer that can be written.
         unsafe { export_desc.write(descriptor) };
@@ -171,6 +172,7 @@ pub(super) unsafe extern "C" fn buf_get_by_args(
     // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     let get = calls().common.doca_buf_inventory_buf_by_args;
-    // SAFETY: the caller's inventory and place, the library's map.
+    // SAFETY: the caller passes a valid inventory and a pointer that can be written, and the map is the
+    // library's.
     unsafe { get(inventory, map.raw, addr, len, data, data_len, buf) }
 }

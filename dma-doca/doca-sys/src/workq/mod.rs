@@ -1,7 +1,7 @@
-//! DOCA 1.5 to 2.2, whose work queues and jobs are used through the calls of later versions.
+//! DOCA 1.5 to 2.2, used through the calls of later versions.
 //!
-//! [`tables`] makes the tables [`Common`] and [`Dma`] of a library of that generation. A call that has only
-//! been renamed is the library's own. The others are functions of this module, on handles of this module:
+//! [`tables`] makes the tables [`Common`] and [`Dma`] of a library of that generation. A call that was only
+//! renamed is the library's own. The others are functions of this module, on handles of this module:
 //!
 //! | later versions | here | of that generation |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | task | `queue` | job, submitted again and again |
 //! | memory map | `map`, for 1.5 | memory map, to which 1.5 adds memory and devices after its start |
 //!
-//! Calls that this generation has no equivalent for are absent: submission flags, limits of tasks.
+//! Calls without an equivalent in this generation are absent: submission flags and limits of tasks.
 #![expect(unsafe_code, reason = "calls C")]
 
 #[expect(clashing_extern_declarations, reason = "later versions have calls of the same names")]
@@ -41,8 +41,8 @@ struct Calls {
     path: PathBuf,
 }
 
-/// The library that the functions here call. It is stored here because many handles are the library's own and
-/// do not identify their library.
+/// The library that the functions here call. It is stored here because many handles are the library's own,
+/// from which the library cannot be found.
 static CALLS: OnceLock<Calls> = OnceLock::new();
 
 fn calls() -> &'static Calls {
@@ -53,7 +53,7 @@ fn calls() -> &'static Calls {
 ///
 /// # Errors
 ///
-/// The file of another library that the process uses already.
+/// The file of another library, if the process already uses one.
 pub fn tables(common: &WorkqCommon, dma: &WorkqDma, path: &Path) -> Result<(Common, Dma), PathBuf> {
     let calls = CALLS.get_or_init(|| Calls { common: *common, dma: *dma, path: path.to_owned() });
     if calls.common.doca_workq_create as usize != common.doca_workq_create as usize {
@@ -62,7 +62,8 @@ pub fn tables(common: &WorkqCommon, dma: &WorkqDma, path: &Path) -> Result<(Comm
     Ok((common_table(common), dma_table(dma)))
 }
 
-/// Returns the calls that a library needs besides the required ones, and lacks: one of each group.
+/// Some required calls have alternatives. Returns the groups of alternatives of which the library has no
+/// call.
 #[must_use]
 pub fn missing(common: &WorkqCommon) -> Vec<&'static str> {
     let alternatives = [
@@ -185,59 +186,62 @@ fn dma_table(own: &WorkqDma) -> Dma {
     }
 }
 
-/// 1.5 does not say that the count may be left out.
+/// Passes a pointer for the count even if the caller does not, because 1.5 does not document that NULL is
+/// allowed.
 unsafe extern "C" fn buf_dec_refcount(buf: *mut doca_buf, refcount: *mut u16) -> doca_error_t {
     let mut before = 0;
     let place = if refcount.is_null() { &raw mut before } else { refcount };
-    // SAFETY: the caller's buffer, and a place for the count.
+    // SAFETY: the caller passes a valid buffer, and `place` can be written.
     unsafe { (calls().common.doca_buf_refcount_rm)(buf, place) }
 }
 
-/// Lists need an extension where there is one, in 1.5. A library without it refuses the number.
+/// In 1.5, lists need an extension of the inventory. If the library does not know the extension, the
+/// inventory is created without it.
 unsafe extern "C" fn inventory_create(count: usize, inventory: *mut *mut doca_buf_inventory) -> doca_error_t {
     let create = calls().common.doca_buf_inventory_create;
     if calls().common.doca_mmap_populate.is_some() && calls().common.doca_buf_list_chain.is_some() {
-        // SAFETY: no user data, and the caller's place for the inventory.
+        // SAFETY: the user data may be NULL, and the caller passes a pointer that can be written.
         let code = unsafe { create(std::ptr::null(), count, DOCA_BUF_EXTENSION_LINKED_LIST, inventory) };
         if code == DOCA_SUCCESS {
             return code;
         }
     }
-    // SAFETY: the library's call, without user data, and the caller's place for the handle.
+    // SAFETY: the user data may be NULL, and the caller passes a pointer that can be written.
     unsafe { create(std::ptr::null(), count, DOCA_BUF_EXTENSION_NONE, inventory) }
 }
 
 unsafe extern "C" fn mmap_create(mmap: *mut *mut doca_mmap) -> doca_error_t {
-    // SAFETY: no user data, and the caller's place for the handle.
+    // SAFETY: the user data may be NULL, and the caller passes a pointer that can be written.
     unsafe { (calls().common.doca_mmap_create)(std::ptr::null(), mmap) }
 }
 
 unsafe extern "C" fn memcpy_is_supported(devinfo: *const doca_devinfo) -> doca_error_t {
-    // SAFETY: the caller's device; the parameter is not const by an oversight of that header.
+    // SAFETY: the caller passes a valid device, which the call does not change. The header lacks the `const`
+    // by mistake.
     unsafe { (calls().dma.doca_dma_job_get_supported)(devinfo.cast_mut(), DOCA_DMA_JOB_MEMCPY) }
 }
 
-/// Every submission rings the doorbell.
+/// Does nothing, because every submission rings the doorbell.
 unsafe extern "C" fn ctx_flush_tasks(_: *mut doca_ctx) {}
 
 unsafe extern "C" fn devinfo_get_pci_addr_str(
     devinfo: *const doca_devinfo,
     text: *mut c_char,
 ) -> doca_error_t {
-    // SAFETY: the caller's device, and its array, which is of that size.
+    // SAFETY: the caller passes a valid device, and an array with room for 13 bytes.
     unsafe { write_address(calls().common.doca_devinfo_get_pci_addr, devinfo, text) }
 }
 
 unsafe extern "C" fn rep_get_pci_addr_str(rep: *const doca_devinfo_rep, text: *mut c_char) -> doca_error_t {
-    // SAFETY: the caller's representor, and its array, which is of that size.
+    // SAFETY: the caller passes a valid representor, and an array with room for 13 bytes.
     unsafe { write_address(calls().common.doca_devinfo_rep_get_pci_addr, rep, text) }
 }
 
-/// Writes the address of a function as text, in domain 0: 1.5 does not tell the domain.
+/// Writes the address of a function as text, with the PCI domain 0, because 1.5 does not report the domain.
 ///
 /// # Safety
 ///
-/// `text` has room for 13 bytes, and `get` takes `function`.
+/// `text` has room for 13 bytes, and `function` is valid for `get`.
 unsafe fn write_address<T>(
     get: Option<unsafe extern "C" fn(*const T, *mut doca_pci_bdf) -> doca_error_t>,
     function: *const T,
@@ -245,16 +249,16 @@ unsafe fn write_address<T>(
 ) -> doca_error_t {
     let Some(get) = get else { return crate::bindings::DOCA_ERROR_NOT_SUPPORTED };
     let mut bdf = doca_pci_bdf::default();
-    // SAFETY: the caller passes a function of this signature, and `bdf` is a place for the address.
+    // SAFETY: the caller promises that `function` is valid for `get`, and `bdf` can be written.
     let code = unsafe { get(function, &raw mut bdf) };
     if code == DOCA_SUCCESS {
         let (bus, device, function) = (bdf.raw & 0xff, bdf.raw >> 8 & 0x1f, bdf.raw >> 13);
         let address = format!("0000:{bus:02x}:{device:02x}.{function:x}\0");
-        // SAFETY: 12 characters and a NUL, for which the caller has room.
+        // SAFETY: the address has 12 characters and a NUL, and the caller promises room for 13 bytes.
         unsafe { text.cast::<u8>().copy_from_nonoverlapping(address.as_ptr(), address.len()) };
     }
     code
 }
 
-/// No flags.
+/// The value of jobs and calls without flags.
 const NO_FLAGS: c_int = 0;

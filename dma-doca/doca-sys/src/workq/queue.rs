@@ -1,8 +1,8 @@
-//! Progress engines, DMA contexts and tasks, made of contexts, work queues and jobs.
+//! Progress engines, DMA contexts and tasks, implemented by contexts, work queues and jobs.
 //!
-//! A job that fails stops its context, as tasks of later versions do: jobs behind it may not have run, and
-//! only a restart clears an error of the device. The context is idle once all its jobs have ended and its
-//! tasks are freed; then its work queue has been removed, and the library's context stopped.
+//! A job that fails stops its context, as tasks of later versions do: later jobs may not have run, and only
+//! a restart clears a device's error. When all jobs of a stopping context have ended and its tasks are
+//! freed, its work queue is removed and the library's context is stopped. The context is then idle.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
 use std::cell::{Cell, UnsafeCell};
@@ -20,7 +20,7 @@ unsafe extern "C" fn ignore(_: *mut doca_dma_task_memcpy, _: doca_data, _: doca_
 
 const NO_TASK: doca_data = doca_data { ptr: ptr::null_mut() };
 
-/// The caller's `doca_pe`: it serves one context.
+/// The caller's `doca_pe`, which serves one context.
 struct ProgressEngine {
     dma: Cell<*const Context>,
 }
@@ -36,17 +36,18 @@ struct Context {
     failed: Cell<Callback>,
     user_data: Cell<doca_data>,
     state: Cell<doca_ctx_states>,
-    /// The work queue has an event handle.
+    /// Set if the work queue has an event handle.
     events: Cell<bool>,
     in_flight: Cell<u32>,
     tasks: Cell<u32>,
-    /// Place for an event. Its address of a task is NULL unless the library has just written it.
+    /// Buffer for an event. Its user data, the address of a task, is NULL unless the library has just
+    /// written it.
     event: UnsafeCell<doca_event>,
     submit: unsafe extern "C" fn(*mut doca_workq, *const doca_job) -> doca_error_t,
     retrieve: unsafe extern "C" fn(*mut doca_workq, *mut doca_event, std::ffi::c_int) -> doca_error_t,
 }
 
-/// The caller's `doca_dma_task_memcpy` and `doca_task`. A job's user data is its address.
+/// The caller's `doca_dma_task_memcpy` and `doca_task`. A job's user data is the address of its task.
 #[repr(C)]
 struct Task {
     job: doca_dma_job_memcpy,
@@ -59,10 +60,11 @@ struct Task {
 ///
 /// # Safety
 ///
-/// The handle is one that this module gave out for a `T`, and was not destroyed.
+/// This module returned the handle for a `T`, and it was not destroyed.
 #[inline]
 unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
-    // SAFETY: the caller passes a handle of a `T`, and only shared references to objects in C's hands exist.
+    // SAFETY: the caller passes a handle of a `T`, and this module makes only shared references to such
+    // objects.
     unsafe { &*handle.cast::<T>() }
 }
 
@@ -75,7 +77,7 @@ unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
 unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
     // SAFETY: the caller passes a progress engine of this layer.
     let engine = unsafe { of::<ProgressEngine>(pe) };
-    // SAFETY: a progress engine with DMA keeps the handle of its context.
+    // SAFETY: the progress engine is connected, so it has the handle of its context.
     unsafe { of(engine.dma.get()) }
 }
 
@@ -87,7 +89,7 @@ impl Context {
 
     fn start(&self) -> doca_error_t {
         let common = &calls().common;
-        // SAFETY: the handle is from the library.
+        // SAFETY: the context is the library's.
         let code = unsafe { (common.doca_ctx_start)(self.ctx()) };
         if code != DOCA_SUCCESS {
             return code;
@@ -103,7 +105,7 @@ impl Context {
         if code == DOCA_SUCCESS {
             self.state.set(DOCA_CTX_STATE_RUNNING);
         } else {
-            // SAFETY: the library's context, to which no work queue was added.
+            // SAFETY: the context is the library's, and no work queue was added to it.
             unsafe { (common.doca_ctx_stop)(self.ctx()) };
         }
         code
@@ -112,7 +114,7 @@ impl Context {
     fn create_workq(&self) -> doca_error_t {
         let common = &calls().common;
         let mut workq = ptr::null_mut();
-        // SAFETY: the handle can be written.
+        // SAFETY: `workq` is a local variable for the handle.
         let code = unsafe { (common.doca_workq_create)(self.depth.get(), &raw mut workq) };
         if code != DOCA_SUCCESS {
             return code;
@@ -138,13 +140,13 @@ impl Context {
             return false;
         }
         let common = &calls().common;
-        // SAFETY: the library's handles; no job is in flight.
+        // SAFETY: both handles are from the library, and no job is in flight.
         let code = unsafe { (common.doca_ctx_workq_rm)(self.ctx(), self.workq.get()) };
-        // An earlier attempt may have removed it, and failed to stop.
+        // An earlier attempt may have removed the work queue, and then failed to stop the context.
         if code != DOCA_SUCCESS && code != DOCA_ERROR_NOT_FOUND {
             return false;
         }
-        // SAFETY: a context without work queues.
+        // SAFETY: the context is the library's, and its only work queue was removed.
         if unsafe { (common.doca_ctx_stop)(self.ctx()) } != DOCA_SUCCESS {
             return false;
         }
@@ -158,7 +160,7 @@ impl Context {
         }
     }
 
-    /// Retrieves an event, or completes a stop. Returns whether something happened.
+    /// Retrieves an event, or completes a stop. Returns true if it did either.
     #[inline]
     fn progress(&self) -> bool {
         if self.in_flight.get() == 0 {
@@ -169,7 +171,7 @@ impl Context {
         let code = unsafe { (self.retrieve)(self.workq.get(), event, NO_FLAGS) };
         // SAFETY: the context owns the event, and no other reference to it exists.
         let address = std::mem::replace(unsafe { &mut (*event).user_data }, NO_TASK);
-        // SAFETY: the address of a task, as `task_alloc_init` gave it, or NULL.
+        // SAFETY: the user data is the address that `task_alloc_init` stored, or NULL.
         let task = unsafe { address.ptr }.cast::<Task>();
         if code != DOCA_SUCCESS || task.is_null() {
             return self.other_event(code, task);
@@ -182,8 +184,8 @@ impl Context {
         true
     }
 
-    /// Handles all but the completion of a task. A separate function, because it needs
-    /// more registers than the completion.
+    /// Handles all results except the completion of a task. This is a separate function, because it needs
+    /// more registers than a completion.
     #[inline(never)]
     fn other_event(&self, code: doca_error_t, task: *mut Task) -> bool {
         if code == DOCA_ERROR_AGAIN {
@@ -202,7 +204,7 @@ impl Context {
             let result = unsafe { (*self.event.get()).result };
             // SAFETY: the result of a copy is a number.
             let result = unsafe { result.u64_ } as doca_error_t;
-            // SAFETY: the task is one of this context, and no other reference to it exists.
+            // SAFETY: the task belongs to this context and has ended, and no reference to it exists.
             unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
             // SAFETY: the caller passes a function for tasks of this context.
             unsafe { (self.failed.get())(task.cast(), user_data, self.user_data.get()) };
@@ -220,7 +222,7 @@ pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t
 }
 
 pub(super) unsafe extern "C" fn pe_destroy(pe: *mut doca_pe) -> doca_error_t {
-    // SAFETY: the object was made by `pe_create`, and not used again.
+    // SAFETY: `pe_create` made the object, and it is not used again.
     drop(unsafe { Box::from_raw(pe.cast::<ProgressEngine>()) });
     DOCA_SUCCESS
 }
@@ -276,7 +278,7 @@ pub(super) unsafe extern "C" fn pe_clear_notification(
 pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut doca_dma) -> doca_error_t {
     let (common, own) = (&calls().common, &calls().dma);
     let mut raw = ptr::null_mut();
-    // SAFETY: the handle can be written.
+    // SAFETY: `raw` is a local variable for the handle.
     let code = unsafe { (own.doca_dma_create)(&raw mut raw) };
     if code != DOCA_SUCCESS {
         return code;
@@ -297,10 +299,10 @@ pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut do
         submit: common.doca_workq_submit,
         retrieve: common.doca_workq_progress_retrieve,
     };
-    // SAFETY: the library's handle, and the caller's device.
+    // SAFETY: the context is the library's, and the caller passes an open device.
     let code = unsafe { (common.doca_ctx_dev_add)(context.ctx(), dev) };
     if code != DOCA_SUCCESS {
-        // SAFETY: the object was made above.
+        // SAFETY: the object was made above, and is not used again.
         unsafe { (own.doca_dma_destroy)(raw) };
         return code;
     }
@@ -318,20 +320,20 @@ pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t 
     }
     let workq = context.workq.get();
     if !workq.is_null() {
-        // SAFETY: no context has the work queue any more.
+        // SAFETY: the work queue was removed from its only context when that became idle.
         let code = unsafe { (common.doca_workq_destroy)(workq) };
         if code != DOCA_SUCCESS {
             return code;
         }
         context.workq.set(ptr::null_mut());
     }
-    // A failure shows at the next call.
-    // SAFETY: a stopped context, and its device.
+    // A failure here makes the next call fail. SAFETY: the context is stopped, and the device was added to
+    // it.
     unsafe { (common.doca_ctx_dev_rm)(context.ctx(), context.dev) };
-    // SAFETY: a context without work queues.
+    // SAFETY: the context is stopped, and has no work queues.
     let code = unsafe { (own.doca_dma_destroy)(context.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: the object was made by `dma_create`, and not used again.
+        // SAFETY: `dma_create` made the object, and it is not used again.
         drop(unsafe { Box::from_raw(dma.cast::<Context>()) });
     }
     code
@@ -434,14 +436,14 @@ pub(super) unsafe extern "C" fn task_get_status(task: *const doca_task) -> doca_
 }
 
 pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
-    // SAFETY: the object was made by `task_alloc_init`, not in flight, and not used again.
+    // SAFETY: `task_alloc_init` made the object. It is not in flight, and not used again.
     let task = unsafe { Box::from_raw(task.cast::<Task>()) };
     // SAFETY: a context outlives its tasks.
     let context = unsafe { &*task.owner };
     context.tasks.set(context.tasks.get() - 1);
 }
 
-/// A full work queue is out of memory in its own words.
+/// The library reports a full work queue as `NO_MEMORY`, which becomes `AGAIN`.
 pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_t {
     let task = task.cast::<Task>();
     // SAFETY: the caller passes a valid task, which is not in flight.
@@ -451,7 +453,8 @@ pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_
     if context.state.get() != DOCA_CTX_STATE_RUNNING {
         return DOCA_ERROR_BAD_STATE;
     }
-    // SAFETY: the library's handle, and a job that lives until it has ended.
+    // SAFETY: the work queue is the library's. The task begins with the job, and lives until the job has
+    // ended.
     match unsafe { (context.submit)(context.workq.get(), task.cast()) } {
         DOCA_SUCCESS => {
             context.in_flight.set(context.in_flight.get() + 1);
