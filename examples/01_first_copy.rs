@@ -5,7 +5,7 @@
 use dma::prelude::*;
 
 fn main() -> dma::Result<()> {
-    // The best engine of this machine. 02_choose_engine shows other names.
+    // Opens the best engine of this machine. 02_choose_engine shows other names.
     let engine = dma::open("auto")?;
     // A queue belongs to one thread.
     let queue = engine.open_queue(&QueueOptions::new())?;
@@ -23,7 +23,7 @@ fn main() -> dma::Result<()> {
     // A buffer splits without a copy. Fill one half with a pattern of 8 bytes, and join them again.
     let tail = dst.split_off(512 << 10);
     let tail = queue.fill(tail, *b"pattern!")?.wait()?;
-    dst.unsplit(tail).expect("it was cut off there");
+    dst.unsplit(tail).expect("`tail` was split from this buffer");
     assert_eq!(&dst[512 << 10..][..16], b"pattern!pattern!");
 
     // A frozen buffer is shared and read-only, and becomes `bytes::Bytes` without a copy.

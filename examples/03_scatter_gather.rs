@@ -1,12 +1,12 @@
-//! Gathers several buffers into one, and scatters one into several, in one operation each. The library splits
-//! the operation if the device takes no lists.
+//! Gathers several buffers into one in one operation, and scatters one buffer into several in
+//! another one. The library splits the operation if the device does not support lists.
 //!
 //! `cargo run --example 03_scatter_gather`
 
 use dma::prelude::*;
 
 fn main() -> dma::Result<()> {
-    // BlueField-3's model takes lists, and I/OAT's takes none. The code is the same.
+    // The model of BlueField-3 supports lists, and the model of I/OAT does not. The code is the same.
     for name in ["cpu", "sim:profile=bluefield3", "sim:profile=ioat"] {
         let engine = dma::open(name)?;
         let queue = engine.open_queue(&QueueOptions::new())?;
@@ -23,7 +23,7 @@ fn main() -> dma::Result<()> {
         let (_, message) = queue.copy((header, payload.clone(), trailer), message)?.wait()?;
         assert_eq!(&message[..], b"LEN:eleven byte\n");
 
-        // Scatter: the message goes into four pieces of four bytes.
+        // Scatter: the message is copied into four buffers of four bytes.
         let pieces: Vec<_> = (0..4).map(|_| engine.allocate(4)).collect::<Result<_, _>>()?;
         let (message, pieces) = queue.copy(message, pieces)?.wait()?;
         assert!(message.chunks(4).eq(pieces.iter().map(|piece| &piece[..])));

@@ -1,4 +1,4 @@
-//! Awaits transfers: on one thread, woken by the device's file descriptor, and on many threads.
+//! Awaits transfers, first on one thread that the device's file descriptor wakes, then on many threads.
 //!
 //! `cargo run --example 04_async_tokio`
 
@@ -13,18 +13,18 @@ fn main() -> dma::Result<()> {
     many_threads()
 }
 
-/// A `Queue` belongs to its thread, so this needs a current-thread runtime. The driver polls the device when
-/// its file descriptor is readable. Without a driver, awaiting polls the device.
+/// A `Queue` belongs to its thread, so it needs a current-thread runtime. The driver polls the device when
+/// its file descriptor is readable. Without a driver, each awaited transfer polls the device.
 fn one_thread() -> dma::Result<()> {
     let engine = dma::open("cpu:threads=1,inline=0")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let queue = engine.open_queue(&QueueOptions::new())?;
-        #[expect(unsafe_code, reason = "tokio asks for a promise that the descriptor stays the same")]
-        // SAFETY: the driver owns its file descriptor, and gives out the same one for as long as it lives.
+        #[expect(unsafe_code, reason = "tokio requires a promise that the file descriptor does not change")]
+        // SAFETY: the driver owns its file descriptor, and returns the same one as long as the driver lives.
         let driver = unsafe { AsyncFd::register(queue.driver()?) }.map_err(std::io::Error::from)?;
         let driving = tokio::task::spawn_local(async move {
-            // `run` fails once the queue is closed.
+            // `run` returns an error after the queue is closed.
             while driver.get_ref().run().is_ok() {
                 driver.readable().await?.clear_ready();
             }
@@ -46,8 +46,8 @@ fn one_thread() -> dma::Result<()> {
     })
 }
 
-/// A `SharedQueue` can be cloned into any task, and its transfers are `Send`. These tasks fill it, so they
-/// wait for room.
+/// Each task can have a clone of a `SharedQueue`, and its transfers are `Send`. These tasks fill the queue,
+/// so they wait for free slots.
 fn many_threads() -> dma::Result<()> {
     let engine = dma::open("auto")?;
     let options = SharedQueueOptions::new().with_queue(QueueOptions::new().with_depth(4));

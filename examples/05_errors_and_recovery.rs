@@ -14,7 +14,7 @@ fn main() -> dma::Result<()> {
     dead_device()
 }
 
-/// A bad request is refused before it reaches the device, and the operands come back.
+/// A bad request is refused before it reaches the device, and the error returns the operands.
 fn bad_requests() -> dma::Result<()> {
     let engine = dma::open("cpu")?;
     let queue = engine.open_queue(&QueueOptions::new())?;
@@ -41,7 +41,7 @@ fn full_queue() -> dma::Result<()> {
                 Err(e) if e.kind() == ErrorKind::QueueFull => {
                     full += 1;
                     (src, dst) = e.into_operands().expect("a refusal gives the operands back");
-                    // Make room by waiting for the oldest.
+                    // Waiting for the oldest transfer frees a slot.
                     let (i, oldest) = waiting.pop_front().expect("a full queue has operations");
                     assert_eq!(oldest.wait()?.1[0], i);
                 }
@@ -75,10 +75,11 @@ fn reset() -> dma::Result<()> {
             Ok(operands) => operands,
             Err(e) => {
                 println!("copy {}: {e} (retry: {:?})", i + 1, e.error().retry());
-                // `FewTimes` for the copy that failed, which may fail again; `Now` for the aborted ones.
+                // The advice is `FewTimes` for the copy that failed, because it may fail again, and `Now`
+                // for the aborted copies.
                 assert!(matches!(e.error().retry(), Retry::Now | Retry::FewTimes));
                 again += 1;
-                let (src, dst) = e.into_operands().expect("the device is done with them");
+                let (src, dst) = e.into_operands().expect("the device no longer uses the operands");
                 queue.copy(src, dst)?.wait()?
             }
         };
@@ -89,7 +90,7 @@ fn reset() -> dma::Result<()> {
     Ok(())
 }
 
-/// A device hangs. Waiting has a deadline, closing is bounded in time, and the memory is never reused.
+/// The device hangs. Waiting has a deadline, closing takes bounded time, and the memory is never reused.
 fn dead_device() -> dma::Result<()> {
     let engine = dma::open("sim:faults=stick@1")?;
     let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(Duration::from_millis(50)))?;
@@ -97,8 +98,8 @@ fn dead_device() -> dma::Result<()> {
     let late = transfer.wait_for(Duration::from_millis(20)).expect_err("it never answers");
     println!("after 20 ms: {late}");
     let given_up = transfer.wait().expect_err("it never answers");
-    println!("given up: {given_up}");
-    assert!(given_up.into_operands().is_none(), "the device may still write to them");
+    println!("the wait gave up: {given_up}");
+    assert!(given_up.into_operands().is_none(), "the device may still write to the operands");
     let counters = queue.close(Duration::from_millis(50));
     println!("closed: {} aborted, {} abandoned", counters.aborted, counters.abandoned);
     assert_eq!(counters.aborted + counters.abandoned, 1);

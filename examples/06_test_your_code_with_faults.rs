@@ -5,7 +5,7 @@
 use dma::prelude::*;
 use dma::{Queue, Retry};
 
-/// The code under test: copies `bytes` in chunks, all in flight at once, and retries failed chunks.
+/// The code under test. It copies `bytes` in chunks, all in flight at once, and retries failed chunks.
 fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: usize) -> dma::Result<Vec<u8>> {
     let mut transfers = Vec::new();
     for part in bytes.chunks(chunk) {
@@ -32,9 +32,9 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
     Ok(out)
 }
 
-/// Follows [`dma::Error::retry`], with limits: a few attempts after faults of this copy, which may be
-/// permanent, and more after resets and temporary errors. If this returned false for `FewTimes`, the test
-/// below would fail within the first few seeds.
+/// Follows the advice of [`dma::Error::retry`] up to a limit. Faults of this copy may be permanent, so it
+/// allows only a few attempts after them, and more after resets and temporary errors. If this function
+/// returned false for `FewTimes`, the test below would fail within the first few seeds.
 fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> bool {
     const TRIES: u32 = 20;
     const FAULTS: u32 = 5;
@@ -44,7 +44,7 @@ fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> 
             *faults += 1;
             *faults <= FAULTS
         }
-        // A program that shares its device would sleep after `Later`.
+        // If other programs used the device, this would sleep first after `Later`.
         _ => {
             *tries += 1;
             *tries <= TRIES
@@ -55,19 +55,19 @@ fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> 
 fn main() -> dma::Result<()> {
     let (mut resets, mut failed) = (0, 0);
     for seed in 0..200 {
-        // A seed reproduces its device exactly.
+        // The same seed produces exactly the same faults.
         let name =
             format!("sim:profile=bluefield3,seed={seed},faults=reset:p=0.03+fail:p=0.03+refuse:p=0.02");
         let engine = dma::open(&name)?;
         let queue = engine.open_queue(&QueueOptions::new())?;
         let bytes: Vec<u8> = (0..50_000_u32).map(|i| (i * 7 + seed) as u8).collect();
         let copied = copy_in_chunks(&*engine, &queue, &bytes, 1000);
-        // The engine's name holds the seed that reproduces a failure.
+        // The engine's name contains the seed, which reproduces the failure.
         assert!(copied.is_ok_and(|copied| copied == bytes), "failed with {name}");
         resets += queue.counters().resets;
         failed += queue.counters().failed + queue.counters().aborted;
     }
     println!("200 devices, {resets} resets, {failed} copies that failed or were aborted: every byte arrived");
-    assert!(resets > 0 && failed > 0, "the faults did strike");
+    assert!(resets > 0 && failed > 0, "faults occurred in these runs");
     Ok(())
 }

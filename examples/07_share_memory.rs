@@ -1,5 +1,5 @@
-//! Shares memory between two processes. This one exports memory and starts a peer, which copies to and from
-//! it until the export is revoked.
+//! Shares memory between two processes. This process exports memory and starts a peer. The peer copies to
+//! and from the memory until the export is revoked.
 //!
 //! `cargo run --example 07_share_memory`
 
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// The exporter, such as a host.
+/// Runs the exporter, such as a host.
 fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     let engine = dma::open("auto")?;
     // A window is accessed by copies, never by reference, because a peer may change it at any time.
@@ -27,9 +27,11 @@ fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     let window = engine.allocate_window(&request)?;
     window.write_at(0, b"from the exporter")?;
 
-    // Grants this range with these rights only. Any channel can carry the descriptor's bytes, here a file.
+    // Grants only this range, with only these rights. Any channel can carry the descriptor's bytes; this
+    // example uses a file.
     let export = window.slice(..LEN / 2).export(Access::READ | Access::WRITE)?;
-    // The descriptor grants access to the memory, so it lies in a directory that only this user can read.
+    // Anyone who has the descriptor can access the memory, so its file is in a directory that only this
+    // user can read.
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("export");
     export.descriptor().save(&file)?;
@@ -41,17 +43,17 @@ fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     println!("exporter: the peer wrote {:?}", String::from_utf8_lossy(&answer));
     assert_eq!(&answer, b"from the importer");
 
-    // The peer's copies fail from here on, and the memory belongs to this process alone.
+    // From here on the peer's copies fail, and only this process can access the memory.
     export.revoke(Duration::from_secs(5)).map_err(|(_, e)| e)?;
     peer.go_on()?;
     peer.expect("revoked")?;
     let status = peer.child.wait()?;
     assert!(status.success());
-    println!("exporter: the peer saw the revocation as an error and went on");
+    println!("exporter: the peer's copy failed after the revocation, and the peer continued");
     Ok(())
 }
 
-/// The importer, such as a DPU.
+/// Runs the importer, such as a DPU.
 fn importer(path: &str) -> dma::Result<()> {
     let engine = dma::open("auto")?;
     let remote = engine.import(&ExportDescriptor::load(path)?)?;
@@ -66,7 +68,7 @@ fn importer(path: &str) -> dma::Result<()> {
 
     std::io::stdin().read_exact(&mut [0])?;
     let late =
-        queue.copy(remote.slice(..17), engine.allocate(17)?)?.wait().expect_err("the exporter took it back");
+        queue.copy(remote.slice(..17), engine.allocate(17)?)?.wait().expect_err("the exporter revoked the access");
     assert_eq!(late.kind(), ErrorKind::Revoked);
     eprintln!("importer: {late}");
     println!("revoked");

@@ -1,15 +1,16 @@
-//! Write an engine of your own: a minimal backend in one file, checked by the conformance suite.
+//! A minimal engine and its backend in one file, checked by the conformance suite. Copy it to write your own
+//! engine.
 //!
-//! Run it with `cargo run --example 08_write_a_backend`. In a project of your own it needs `dma` with its
-//! feature `conformance`, and nothing else: `cargo add dma --path WHERE-IT-LIES --features conformance`.
+//! Run it with `cargo run --example 08_write_a_backend`. In your own project, it needs only `dma` with the
+//! feature `conformance`: `cargo add dma --path WHERE-IT-LIES --features conformance`.
 //!
-//! The device here is a `VecDeque`: descriptors go in when they are submitted, and their bytes are moved when
-//! the queue is polled. A driver has a ring in device memory and a doorbell register instead. The safe API
-//! makes undeclared capabilities (lists, fills, fences, ...) from plain copies, or returns `Unsupported`.
+//! The device here is a `VecDeque`: `submit` adds descriptors to it, and `poll` copies their bytes. A real
+//! driver has a ring in device memory and a doorbell register instead. The safe API emulates capabilities
+//! that the engine does not declare (lists, fills, fences, ...) by plain copies, or returns `Unsupported`.
 //!
-//! At its end it gives the engine a name: a [`Backend`] in the registry, and every program that opens engines
-//! by name knows it.
-#![expect(unsafe_code, reason = "a backend guarantees that memory is valid, by its unsafe traits")]
+//! At its end, the file registers a [`Backend`] with a name. Then every program that opens engines by name
+//! can open this engine.
+#![expect(unsafe_code, reason = "a backend implements unsafe traits, which promise that memory is valid")]
 
 use std::alloc::Layout;
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use dma::{
     RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
 
-/// The opened device. Only what an implementer must provide: six methods.
+/// The opened device. It implements only the six methods that have no default.
 #[derive(Debug)]
 struct MyEngine {
     id: EngineId,
@@ -32,7 +33,7 @@ struct MyEngine {
 
 impl MyEngine {
     fn open(max_transfer: u64) -> Self {
-        // A real backend asks its device for these.
+        // A real backend reads these limits from its device.
         let limits = Limits::default().with_max_transfer(max_transfer).with_queue_depth(1024, 64);
         let info = EngineInfo::new("mine", "a VecDeque", "1.0")
             .with_capabilities(Capabilities::ALLOCATE | Capabilities::IN_ORDER)
@@ -45,7 +46,7 @@ fn unsupported(what: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, what)
 }
 
-// SAFETY: the queue keeps to what `info` says.
+// SAFETY: the queue observes the limits and capabilities that `info` declares.
 unsafe impl DmaEngine for MyEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -59,15 +60,16 @@ unsafe impl DmaEngine for MyEngine {
         if !request.export.is_empty() {
             return Err(unsupported("this engine exports nothing"));
         }
-        // At least 1 byte, aligned to a power of two: callers need not be the safe API, so the engine checks.
+        // Checks that the length is at least 1 byte and the alignment a power of two, because callers other
+        // than the safe API may pass other values.
         request.validate_for_host()?;
         // A real backend maps the memory for its device here.
         let no_memory = || request.out_of_memory();
         let layout = Layout::from_size_align(request.len, request.align).map_err(|_| no_memory())?;
         // SAFETY: the layout's size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?;
-        // This device finds memory by its address, and needs no key: any that no other region of the engine
-        // has will do. Others give an lkey or an index into their table.
+        // This device finds memory by its address and does not use the key, so any key works that no other
+        // region of the engine has. Other engines use an lkey, or an index into a table of their device.
         let info = RegionInfo::local(self.id, RegionKey::unique(), base, request.len, request.access);
         Ok(Box::new(MyRegion { info, layout }))
     }
@@ -93,8 +95,8 @@ unsafe impl DmaEngine for MyEngine {
     }
 }
 
-/// Memory that the device reaches. It is freed by its drop, which the safe API holds back while anything uses
-/// it.
+/// Memory that the device can access. Dropping it frees the memory. The safe API drops it only after all
+/// users of the memory have ended.
 #[derive(Debug)]
 struct MyRegion {
     info: RegionInfo,
@@ -118,7 +120,7 @@ impl Drop for MyRegion {
     }
 }
 
-/// A descriptor that the device has taken: its token, source and destination.
+/// A descriptor that the device has accepted: its token, source and destination.
 type Taken = (u64, Segment, Segment);
 
 /// One queue of the device.
@@ -127,14 +129,14 @@ struct MyQueue {
     engine: EngineId,
     depth: usize,
     ring: VecDeque<Taken>,
-    /// Number of descriptors at the front of `ring` with a doorbell.
+    /// Number of descriptors at the front of `ring` for which the doorbell was rung.
     rung: usize,
     doorbells: u64,
     stopped: bool,
 }
 
-// SAFETY: every descriptor that `submit` takes is reported by `poll`, once, after its bytes were moved;
-// nothing else touches memory.
+// SAFETY: `poll` reports every descriptor that `submit` accepts, once, after its bytes were copied. No other
+// code of the queue accesses the memory.
 unsafe impl RawQueue for MyQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -148,13 +150,15 @@ unsafe impl RawQueue for MyQueue {
         if self.stopped {
             return Err(Error::bare(ErrorKind::Closed));
         }
-        // Fewer than were given means that the queue is full; the rest comes again.
+        // If the queue is full, `submit` accepts fewer descriptors than it received, and the caller submits
+        // the rest again.
         let room = self.depth - self.ring.len();
         for (taken, descriptor) in batch.iter().take(room).enumerate() {
             match descriptor.operation() {
                 Operation::Copy { src, dst } => self.ring.push_back((descriptor.token(), src, dst)),
-                // The safe API never sends what is not declared. Only the first of a batch may be refused.
-                _ if taken == 0 => return Err(unsupported("this engine copies, without lists")),
+                // The safe API never submits undeclared operations. `submit` may return an error only for
+                // the first descriptor of a batch.
+                _ if taken == 0 => return Err(unsupported("this engine supports only copies without lists")),
                 _ => return Ok(taken),
             }
         }
@@ -167,15 +171,15 @@ unsafe impl RawQueue for MyQueue {
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        // A bounded piece of work: a poll must not hold its caller up.
+        // A poll does a bounded amount of work, because it must not block its caller.
         let ready = if self.stopped { self.ring.len() } else { self.rung.min(16) };
         let n = ready.min(completions.len());
         for (completion, (token, src, dst)) in completions.iter_mut().zip(self.ring.drain(..n)) {
             let outcome = if self.stopped {
                 Outcome::Aborted
             } else {
-                // SAFETY: `submit`'s caller promised that both sides are valid, disjoint, and left alone
-                // until now.
+                // SAFETY: the caller of `submit` promised that source and destination are valid and
+                // disjoint, and that no other code accesses them until the completion is reported.
                 unsafe { src.addr.as_ptr().copy_to_nonoverlapping(dst.addr.as_ptr(), dst.len) };
                 Outcome::Done
             };
@@ -198,12 +202,12 @@ unsafe impl RawQueue for MyQueue {
     }
 
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
-        // A device with interrupts gives a file descriptor to sleep on.
+        // A device with interrupts returns a file descriptor here, on which a thread can sleep.
         None
     }
 }
 
-/// The engines by name: `mine`, or `mine:max=64K`.
+/// Opens engines by the names `mine` and `mine:max=64K`.
 #[derive(Debug)]
 struct MyBackend;
 
@@ -219,7 +223,7 @@ impl Backend for MyBackend {
     }
 
     fn device(&self) -> Option<&'static str> {
-        // There is only one device, so names do not select one.
+        // There is only one device, so names do not select a device.
         None
     }
 
@@ -248,14 +252,13 @@ impl Backend for MyBackend {
     }
 
     fn doctor(&self) -> Vec<Finding> {
-        // A real backend looks for devices, drivers, libraries and rights here.
+        // A real backend checks for devices, drivers, libraries and rights here.
         Vec::new()
     }
 }
 
 fn main() -> Result<()> {
-    // One line, and the name is known: to `dma::open`, `dma::discover`, `dma::doctor`, and to
-    // `dma_bench::main`.
+    // Makes the name known to `dma::open`, `dma::discover`, `dma::doctor` and `dma_bench::main`.
     dma::register(&MyBackend)?;
     for found in dma::discover().iter().filter(|found| found.info.is_ok()) {
         println!("this machine has {}", found.name);
@@ -264,13 +267,13 @@ fn main() -> Result<()> {
     println!("{wrong}");
     let engine = dma::open("mine:max=64K")?;
 
-    // An engine passes the same suite as the engines of this project.
+    // Your engine must pass the same suite as the engines of this project.
     for (name, case) in dma::conformance::CASES {
         case(&*engine);
         println!("  {name}");
     }
 
-    // The safe API supplies the fill that the engine lacks.
+    // The safe API emulates the fill, which the engine lacks.
     let queue = engine.open_queue(&QueueOptions::new())?;
     let pattern = *b"DMA-fill";
     let filled = queue.fill(engine.allocate(3 << 20)?, pattern)?.wait()?;

@@ -5,8 +5,8 @@
 //! 11_copy_dpu`.
 //!
 //! `--export` is the file with the export descriptor. `--buffer` is the file with the text's address and
-//! length, decimal numbers on two lines. `--raw` writes the SDK's own descriptor, for peers that do not use
-//! this library.
+//! length, decimal numbers on two lines. With `--raw`, the export descriptor is in the SDK's own format,
+//! for peers that do not use this library.
 
 use std::io::Write;
 use std::path::Path;
@@ -29,7 +29,7 @@ struct Options {
     txt: String,
     #[command(flatten)]
     files: common::Files,
-    /// Write the SDK's own descriptor, without this library's header
+    /// Write the descriptor in the SDK's own format, without this library's header
     #[arg(long)]
     raw: bool,
 }
@@ -41,20 +41,20 @@ fn main() -> std::process::ExitCode {
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let text = options.txt.as_bytes();
     let engine = options.device.open()?;
-    // A window is accessed by copies, never by reference, because a peer uses it too.
+    // A window is accessed by copies, never by reference, because a peer also accesses it.
     let export = |rights| {
         let window = engine.allocate_window(&MemoryRequest::new(text.len()).exportable(rights))?;
         window.write_at(0, text)?;
         window.export(rights)
     };
     let export = match export(Access::READ) {
-        // DOCA 1.5 grants reading and writing, and not reading alone.
+        // DOCA 1.5 cannot grant reading alone, only reading and writing together.
         Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::READ | Access::WRITE)?,
         exported => exported?,
     };
 
     let descriptor = export.descriptor();
-    // The buffer's address on a BlueField, the offset in the export on other engines.
+    // On a BlueField, this is the buffer's address; on other engines, it is the offset in the export.
     let (address, blob) = match descriptor.backend() {
         "doca" => dma::doca::split_native(descriptor.native())?,
         _ => (0, descriptor.native()),
@@ -62,18 +62,18 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let common::Files { export: export_file, buffer: buffer_file } = &options.files;
     let address_and_length = format!("{address}\n{}\n", descriptor.len());
     let exported = if options.raw { blob.to_vec() } else { descriptor.to_bytes() };
-    // The export comes last, because the peer may wait for it.
+    // The export descriptor is written last, because the peer may wait for its file.
     write([(buffer_file, address_and_length.as_bytes()), (export_file, &exported)])?;
 
     println!(
-        "exported {} bytes by {}; take {} and {} to the DPU",
+        "exported {} bytes by {}; copy the files {} and {} to the DPU",
         text.len(),
         common::by(&*engine),
         export_file.display(),
         buffer_file.display()
     );
     println!(
-        "press Enter when the DPU has copied them; on this machine: cargo run --example 11_copy_dpu -- --export {} --buffer {}",
+        "press Enter when the DPU has copied the text; to copy on this machine: cargo run --example 11_copy_dpu -- --export {} --buffer {}",
         export_file.display(),
         buffer_file.display()
     );
@@ -83,7 +83,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Writes files that only their owner can read. None appears before all are written.
+/// Writes files that only their owner can read. No file gets its name before all files are written.
 fn write(files: [(&Path, &[u8]); 2]) -> dma::Result<()> {
     let mut written = Vec::new();
     for (path, bytes) in files {

@@ -3,7 +3,8 @@
 //!
 //! `cargo run --example 11_copy_dpu`, while `cargo run --example 10_copy_host` waits in another terminal.
 //!
-//! On DOCA, a descriptor without this library's header is the SDK's own, as C programs write it.
+//! On DOCA, a descriptor without this library's header is taken to be in the SDK's own format, as C
+//! programs write it.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,7 +18,7 @@ mod common;
 /// Maximum length of the text in bytes, because the length comes from a file.
 const LONGEST: u64 = 1 << 30;
 
-/// Copies a text from a host's memory that two files describe
+/// Copies a text from a host's memory, which two files describe
 #[derive(Debug, Parser)]
 struct Options {
     #[command(flatten)]
@@ -45,7 +46,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let range = start.and_then(|start| Some(start..start.checked_add(usize::try_from(len).ok()?)?));
     let range = range.filter(|range| range.end as u64 <= descriptor.len()).ok_or_else(|| {
         format!(
-            "{len} bytes at {address:#x}, as {} says, are not within the {} exported at {first:#x}; use two files of one export",
+            "{} says {len} bytes at {address:#x}, which are not within the {} bytes exported at {first:#x}; use the two files of one export",
             options.files.buffer.display(),
             descriptor.len(),
         )
@@ -53,7 +54,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 
     let queue = engine.open_queue(&QueueOptions::new())?;
     let (_, text) = queue.copy(window.slice(range), engine.allocate(len as usize)?)?.wait()?;
-    println!("copied by {} from a host's memory", common::by(&*engine));
+    println!("copied from a host's memory by {}", common::by(&*engine));
     println!("{}", String::from_utf8_lossy(&text));
     Ok(())
 }
@@ -66,7 +67,7 @@ fn buffer(path: &Path) -> Result<(u64, u64), String> {
     match (numbers.next(), numbers.next(), numbers.next()) {
         (Some(Ok(address)), Some(Ok(len)), None) if (1..=LONGEST).contains(&len) => Ok((address, len)),
         _ => Err(format!(
-            "{} is no buffer file: it should hold an address and a length of 1 to {LONGEST}, each on a line of its own",
+            "{} is not a buffer file: it should contain an address on the first line and a length of 1 to {LONGEST} on the second",
             path.display()
         )),
     }

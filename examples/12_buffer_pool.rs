@@ -1,5 +1,5 @@
-//! Takes buffers from a pool. They are registered once, and return to the pool when their last view is
-//! dropped.
+//! Takes buffers from a pool. Each buffer is registered once, and returns to the pool when its last view
+//! is dropped.
 //!
 //! `cargo run --example 12_buffer_pool`
 
@@ -13,16 +13,16 @@ async fn main() -> dma::Result<()> {
     let queue = engine.open_shared_queue(&SharedQueueOptions::new())?;
     let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64 << 10, 8))?;
 
-    // A consumer on another thread, which drops the messages there.
+    // The consumer drops the messages on another thread.
     let (messages, received) = std::sync::mpsc::channel::<bytes::Bytes>();
     let consumer = std::thread::spawn(move || received.iter().map(|bytes| bytes[0] as usize).sum::<usize>());
 
     for i in 0..MESSAGES {
-        // Waits while all buffers are in use: the pool bounds the memory that messages take.
+        // Waits while all buffers are in use, so the pool limits the memory of all messages.
         let mut src = pool.get(1500).await?;
         src.fill((i % 2) as u8);
-        // A task holds one buffer while it awaits another, so a pool has at least one more than there are
-        // tasks.
+        // A task holds one buffer while it awaits another one, so the pool must have more buffers than
+        // there are tasks.
         let dst = pool.get(1500).await?;
         let (_, dst) = queue.copy(src, dst)?.await?;
         messages.send(dst.freeze().into()).expect("the consumer listens");

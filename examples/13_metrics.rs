@@ -1,7 +1,8 @@
-//! Metrics: counts, latencies and sizes of an engine's copies as Prometheus text.
+//! Prints counts, latencies and sizes of an engine's copies as Prometheus text.
 //!
-//! `meter+NAME` measures any engine. `publish` hands its counts to the recorder of the crate `metrics`, here
-//! one that prints what Prometheus would scrape. A server calls both when it is asked for `/metrics`.
+//! `meter+NAME` measures any engine. `publish` passes its counts to the recorder of the crate
+//! `metrics`. The recorder here renders the text that Prometheus scrapes. A server calls `publish`
+//! and renders when it receives a request for `/metrics`.
 
 use std::error::Error;
 
@@ -21,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     dma::layers::meter::publish();
     let text = prometheus.render();
-    // The first and last of the buckets are enough here.
+    // Prints only the first and the last bucket of each histogram.
     for line in text.lines().filter(|line| !line.contains("_bucket{") || line.contains("+Inf")) {
         println!("{line}");
     }

@@ -1,29 +1,29 @@
-//! Operations with results: a store that checksums a block while it writes it, verifies what was written, and
-//! replaces replicas that have changed since.
+//! Operations with results. A store computes a checksum while it writes a block, verifies the written
+//! bytes, and replaces replicas that have changed since then.
 //!
 //! `cargo run --example 15_checksummed_storage`
 //!
-//! The code is the same on every engine. A device with these operations, such as an Intel DSA, does them
-//! itself; elsewhere the library makes them of copies and the CPU.
+//! The code is the same on every engine. A device with these operations, such as an Intel DSA, executes
+//! them itself. On other engines, the library makes them from copies and CPU work.
 
 use dma::prelude::*;
 use dma::{Capabilities, Error, Queue};
 
 const BLOCK: usize = 64 << 10;
 
-/// A block in three places.
+/// A block with three replicas.
 struct Stored {
     replicas: Vec<Buffer>,
-    /// CRC-32C of the block, which a store keeps elsewhere than the bytes.
+    /// CRC-32C of the block. A real store keeps it apart from the bytes.
     crc: u32,
 }
 
-/// Writes a block. Returns an error if a replica is not what was meant.
+/// Writes a block. Returns an error if a replica differs from the block.
 fn write(engine: &dyn DmaEngine, queue: &Queue, block: &Buffer) -> dma::Result<Stored> {
     let place = || engine.allocate(block.len());
-    // One pass copies and checksums: the block is read once.
+    // Copies and computes the checksum in one pass, so the block is read once.
     let ((_, first), crc) = queue.copy_crc32c(block.clone(), place()?, 0)?.wait()?;
-    // One pass reads the first replica and writes the other two.
+    // Reads the first replica once, and writes the other two.
     let (first, second, third) = queue.copy_to_both(first, place()?, place()?)?.wait()?;
     let replicas = [first, second, third].map(BufferMut::freeze).to_vec();
     for replica in &replicas {
@@ -37,7 +37,7 @@ fn write(engine: &dyn DmaEngine, queue: &Queue, block: &Buffer) -> dma::Result<S
 
 /// Replaces replicas whose checksum is wrong. Returns the number of each, and the first byte that differed.
 fn scrub(engine: &dyn DmaEngine, queue: &Queue, stored: &mut Stored) -> dma::Result<Vec<(usize, usize)>> {
-    // All checksums are in flight together.
+    // All checksum operations are in flight at the same time.
     let sums = stored.replicas.iter().map(|replica| queue.crc32c(replica.clone(), 0));
     let sums = sums.collect::<Result<Vec<_>, _>>()?;
     let (mut right, mut wrong) = (None, Vec::new());
@@ -65,18 +65,18 @@ fn main() -> dma::Result<()> {
         block.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 % 251) as u8);
         let mut stored = write(&*engine, &queue, &block.freeze())?;
 
-        // Time passes, and a bit of the second replica changes.
-        let mut second = stored.replicas.remove(1).try_into_mut().expect("the only view of it");
+        // Simulates corruption: a bit of the second replica changes.
+        let mut second = stored.replicas.remove(1).try_into_mut().expect("this is the only view of the replica");
         second[40_000] ^= 4;
         stored.replicas.insert(1, second.freeze());
 
         let replaced = scrub(&*engine, &queue, &mut stored)?;
         assert_eq!(replaced, [(1, 40_000)]);
-        assert_eq!(scrub(&*engine, &queue, &mut stored)?, [], "all are right again");
+        assert_eq!(scrub(&*engine, &queue, &mut stored)?, [], "all replicas are correct again");
 
         let device = engine.info().capabilities.contains(Capabilities::COPY_CRC32C);
         println!(
-            "{name}: CRC-32C {:08x} by the {}; replica {} replaced, which differed at byte {}",
+            "{name}: CRC-32C {:08x}, computed by the {}; replaced replica {}, which differed at byte {}",
             stored.crc,
             if device { "engine" } else { "library" },
             replaced[0].0,

@@ -1,5 +1,5 @@
-//! Memory of a device's own, such as a GPU's: bytes go there and back by DMA, and the CPU reaches none of
-//! them.
+//! Uses a device's own memory, such as a GPU's. Bytes are copied to it and back by DMA, because the
+//! CPU cannot access it.
 //!
 //! `cargo run --example 16_device_memory [NAME]`, such as `cuda:0`
 
@@ -17,7 +17,7 @@ fn main() -> dma::Result<()> {
     assert!(engine.info().places().any(|place| place == Place::Device), "{name} has no device memory");
     let queue = engine.open_queue(&QueueOptions::new())?;
 
-    // Blocks stream to the device and back through few windows, several at once.
+    // Streams blocks to the device and back through four windows, several blocks at once.
     let windows = WindowPool::new(&engine, &PoolOptions::new().with_class(BLOCK, 4))?;
     let (mut there, mut back, mut right) = (VecDeque::new(), VecDeque::new(), 0);
     for number in 0..BLOCKS {
@@ -27,7 +27,7 @@ fn main() -> dma::Result<()> {
         if there.len() + back.len() == 4 || number + 1 == BLOCKS {
             for (number, copy) in there.drain(..) {
                 let (block, window) = copy.wait()?;
-                // The host's block is free again: it is the destination of the way back.
+                // The host's block is free again, so it serves as the destination of the copy back.
                 back.push_back((number, queue.copy(window, block)?));
             }
             for (number, copy) in back.drain(..) {
@@ -37,22 +37,25 @@ fn main() -> dma::Result<()> {
         }
     }
 
-    // Fills, comparisons and checksums work there, too: by the device, or through host memory.
+    // Fills, comparisons and checksums also work in device memory: the device executes them, or the
+    // bytes go through host memory.
     let window = queue.fill(engine.allocate_device(BLOCK)?, *b"dma!dma!")?.wait()?;
     let ((window, other), differs) = queue.compare(window, engine.allocate_device(BLOCK)?)?.wait()?;
     assert_eq!(differs, Some(0));
     drop(other);
 
-    // Memory that another library allocated on the device: here, the window's own.
+    // Registers memory that another library allocated on the device. This example uses the memory
+    // of `window`.
     if engine.info().capabilities.contains(Capabilities::REGISTER_DEVICE) {
         let addr = window.region().as_raw().info().addr;
         #[expect(unsafe_code, reason = "names device memory by its address")]
-        // SAFETY: the window is the owner and keeps the memory, of which there are no references.
+        // SAFETY: the window is passed as the owner and keeps the memory allocated, and no
+        // references to the memory exist.
         let memory = unsafe { DeviceMemory::from_raw(addr, window.len(), window) };
         let registered = engine.register_device(memory)?;
         let (_, bytes) = queue.copy(registered.slice(..8), engine.allocate(8)?)?.wait()?;
         assert_eq!(bytes[..], *b"dma!dma!");
     }
-    println!("{right} blocks went to device memory and back, by 4 windows");
+    println!("{right} blocks were copied to device memory and back, through 4 windows");
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! From a configuration file to a running server: engine, queue and buffers are read from TOML.
+//! A server whose engine, queue and buffers are configured by a TOML file.
 //!
-//! The server stores objects. A client sends the length of an object, 4 bytes with the lowest first, and its
-//! bytes; the response is the CRC-32C of the stored bytes. The socket is read straight into a registered
-//! buffer, and the engine copies it and computes the checksum.
+//! The server stores objects. A client sends the length of an object (4 bytes, little-endian) and its bytes.
+//! The response is the CRC-32C of the stored bytes. The server reads the socket directly into a registered
+//! buffer, and the engine copies the bytes and computes the checksum.
 //!
-//! `cargo run --example 17_configured_server` starts the server of `server.toml`, which is beside this file,
-//! runs some clients, and ends. With a file as its argument it serves until it is interrupted. `--schema`
-//! prints the schema of the file.
+//! `cargo run --example 17_configured_server` starts the server with the file `server.toml` beside this
+//! source, runs some clients, and ends. With another file as its argument, it serves until it is
+//! interrupted. `--schema` prints the schema of the configuration file.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ use tokio::net::{TcpListener, TcpStream};
 struct Config {
     /// The address to listen at.
     listen: SocketAddr,
-    /// The engine that copies.
+    /// The name of the engine that copies.
     engine: EngineName,
     #[serde(default)]
     queue: SharedQueueOptions,
-    /// Buffers that objects are received in.
+    /// Buffers into which objects are received.
     pool: PoolOptions,
-    /// Memory of each connection's newest object.
+    /// Memory for the newest object of each connection.
     object: MemoryRequest,
 }
 
@@ -63,9 +63,9 @@ impl Store {
             if len > object.len() {
                 return Err(format!("an object of {len} bytes; the longest has {}", object.len()).into());
             }
-            // The pool bounds the memory of all connections: this waits while all buffers of the size are in
-            // use. If each task held one buffer and waited for another, all could wait forever. So
-            // each takes only one at a time.
+            // Waits while all buffers of this size are in use, so the pool limits the memory of all
+            // connections. Each task takes only one buffer at a time: tasks that hold one buffer and wait
+            // for another one can deadlock.
             let mut received = self.pool.get(len).await?;
             stream.read_exact(&mut received).await?;
             let operands = (received, object.slice(..len));
@@ -107,7 +107,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // The text of an error in the configuration shows the line and the remedy.
+            // An error in the configuration names the line and the remedy.
             eprintln!("{e}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! Code shared by the examples with arguments: the engine, files, exit status.
+//! Code shared by the examples that have arguments: options for engine and files, exit status.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl Device {
     }
 }
 
-/// The two files that a host writes and a DPU reads.
+/// The two files that the host writes and the DPU reads.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Files {
     /// The file with the export descriptor [default: dma-export.bin in the directory for temporary files]
@@ -40,7 +40,7 @@ pub(crate) struct Files {
     pub(crate) buffer: PathBuf,
 }
 
-/// The engine's name and device, and "a model" if it is one.
+/// Returns the engine's name and device, and "a model" if the device is simulated.
 pub(crate) fn by(engine: &dyn DmaEngine) -> String {
     let info = engine.info();
     let model = if info.model.is_some() { ", a model" } else { "" };
