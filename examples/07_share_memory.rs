@@ -67,8 +67,10 @@ fn importer(path: &str) -> dma::Result<()> {
     println!("copied");
 
     std::io::stdin().read_exact(&mut [0])?;
-    let late =
-        queue.copy(remote.slice(..17), engine.allocate(17)?)?.wait().expect_err("the exporter revoked the access");
+    let late = queue
+        .copy(remote.slice(..17), engine.allocate(17)?)?
+        .wait()
+        .expect_err("the exporter revoked the access");
     assert_eq!(late.kind(), ErrorKind::Revoked);
     eprintln!("importer: {late}");
     println!("revoked");

@@ -66,7 +66,8 @@ fn main() -> dma::Result<()> {
         let mut stored = write(&*engine, &queue, &block.freeze())?;
 
         // Simulates corruption: a bit of the second replica changes.
-        let mut second = stored.replicas.remove(1).try_into_mut().expect("this is the only view of the replica");
+        let mut second =
+            stored.replicas.remove(1).try_into_mut().expect("this is the only view of the replica");
         second[40_000] ^= 4;
         stored.replicas.insert(1, second.freeze());
 
