@@ -290,7 +290,7 @@ fn bad_sources_are_named() {
     assert!(Command::new("mkfifo").arg(place.path("fifo")).status().expect("mkfifo").success());
     place.refuses("nothing dst", &["SRC nothing does not exist"]);
     place.refuses("file/x dst", &["SRC file/x does not exist"]);
-    place.refuses("dir dst", &["SRC dir is a directory", "name one"]);
+    place.refuses("dir dst", &["SRC dir is a directory", "name a regular file"]);
     place.refuses("fifo dst", &["SRC fifo is a pipe"]);
     place.refuses("/dev/zero dst", &["SRC /dev/zero is a device"]);
     // A file with bytes that reports length 0, and one that opens but cannot be read.
@@ -309,8 +309,8 @@ fn bad_destinations_are_named() {
     place.refuses("src dir", &["DST dir is a directory", "dir/src"]);
     place.refuses("src new/", &["DST new/ names no file"]);
     place.refuses("src nowhere/new", &["directory nowhere", "mkdir -p nowhere"]);
-    place.refuses("src file/new", &["DST file/new cannot be"]);
-    place.refuses("src dangling", &["DST dangling is a link to nothing"]);
+    place.refuses("src file/new", &["DST file/new cannot exist"]);
+    place.refuses("src dangling", &["DST dangling is a dangling link"]);
     place.refuses("src fifo", &["DST fifo is a pipe"]);
     place.refuses("src /dev/null", &["DST /dev/null is a device"]);
     let long = "x".repeat(300);
@@ -339,11 +339,11 @@ fn bad_arguments_are_named() {
     place.refuses("src", &["<DST>"]);
     place.refuses("src dst more", &["more"]);
     for (size, words) in [
-        ("abc", "is not a size"),
-        ("-1", "is not a size"),
+        ("abc", "is not a valid size"),
+        ("-1", "is not a valid size"),
         ("", "--chunk"),
-        ("12Q", "is not a size"),
-        ("1.5M", "is not a size"),
+        ("12Q", "is not a valid size"),
+        ("1.5M", "is not a valid size"),
         ("0", "4K to 1G"),
         ("4095", "4K to 1G"),
         ("2G", "4K to 1G"),
@@ -382,7 +382,7 @@ fn missing_permissions_are_named() {
         command.output().expect("it runs")
     };
     let output = run("secret", "/tmp/never");
-    assert_refused(&output, "secret", &["SRC secret may not be read", "chmod"]);
+    assert_refused(&output, "secret", &["SRC secret cannot be read", "chmod"]);
     let output = run("src", "locked/new");
     assert_refused(&output, "locked/new", &["cannot create a file in locked", "choose a directory"]);
     let output = run("src", "locked/old");
@@ -568,7 +568,7 @@ fn a_source_that_changes_is_an_error() {
     let longer = change_while_copied(|src| {
         File::options().append(true).open(src).expect("there").write_all(b"more").expect("longer");
     });
-    assert_refused(&longer, "longer", &["SRC src went from", "copy it again"]);
+    assert_refused(&longer, "longer", &["SRC src changed its length from", "copy it again"]);
     let other = change_while_copied(|src| open(src).write_all(b"other").expect("written"));
     assert_refused(&other, "written to", &["SRC src was written to while it was copied"]);
 }
@@ -577,7 +577,7 @@ fn a_source_that_changes_is_an_error() {
 fn a_failed_copy_ends_with_what_the_device_said() {
     let place = Place::new();
     place.file("src", 100 * CHUNK);
-    let at = "cannot move the bytes of SRC at";
+    let at = "cannot copy the bytes of SRC at offset";
     place.refuses("--engine sim:faults=fail --chunk 4K src dst", &[at, "device fault"]);
     place.refuses("--engine sim:faults=gone@7 --chunk 4K src dst", &["device"]);
 }
@@ -594,7 +594,10 @@ fn temporary_errors_are_retried() {
         assert_same(&src, &place.path("dst"));
     }
     // A permanent error.
-    place.refuses("--engine sim:faults=refuse --chunk 4K src dst2", &["cannot move the bytes of SRC at"]);
+    place.refuses(
+        "--engine sim:faults=refuse --chunk 4K src dst2",
+        &["cannot copy the bytes of SRC at offset"],
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ for sender in 1 2; do
     kill_receiver $sender
     copy $sender --resume >/tmp/resumed
     cat /tmp/resumed
-    grep -q "bytes were there already" /tmp/resumed || fail "dma-copy began again"
+    grep -q "bytes were already copied earlier" /tmp/resumed || fail "dma-copy began again"
 done
 
 # Runs dma-copy, which has to fail at a step and offer the way without RDMA.
@@ -74,14 +74,14 @@ if [ "$machine" = 1 ]; then
     until [ "$(cat /sys/class/infiniband/rxe0/ports/1/gids/$gid)" = "0000:0000:0000:0000:0000:ffff:c0a8:0901" ]; do
         gid=$(((gid + 1) % 16))
     done
-    refused "importing.* a route between" "rdma:rxe0,gid=$gid"
+    refused "importing.* a route exists between" "rdma:rxe0,gid=$gid"
     ip addr del 192.168.9.1/32 dev eth0
     exit 0
 fi
 refused starting rdma:rxe9
 refused importing cpu
 arp -i eth0 -s 192.168.9.1 02:00:00:00:00:99
-refused "importing.* a route between" rdma:rxe0
+refused "importing.* a route exists between" rdma:rxe0
 
 # The figures say that it works: so few repetitions in a machine without a processor of its own are no measurement.
 dma-bench run --engine rdma:rxe0 --peer 10.0.0.1:4712 --secret-file /tmp/key -o 4K,64K -q 1,8 --samples 2 -t 0.04 --warm-up 0.01 \

@@ -9,7 +9,7 @@ use crate::disk::Source;
 use crate::files::Target;
 use crate::{Failure, check_interrupt, failure};
 
-/// Adds `len` zeros, as read from a hole.
+/// Adds `len` zeros, the content of a hole.
 pub(crate) fn add_zeros(hasher: &mut Hasher, mut len: u64) -> Result<(), Failure> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     while len > 0 {

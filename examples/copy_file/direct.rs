@@ -24,9 +24,9 @@ use crate::pieces::{Piece, Pieces};
 use crate::pipeline::{Copied, POLL_INTERVAL, STALL, at, check_memory};
 use crate::{Failure, check_interrupt, digest, failure};
 
-/// Longest wait for the oldest read or write, because another one may end before it.
+/// Maximum time to wait for the oldest read or write. It is short, because another operation may end earlier.
 const MAX_WAIT: Duration = Duration::from_micros(100);
-/// A file queue has at most twice as many operations in flight.
+/// Limit on `--depth`. The file queue has at most twice as many operations in flight.
 const MAX_DEPTH: u32 = 2048;
 
 pub(crate) fn copy(
@@ -39,7 +39,7 @@ pub(crate) fn copy(
     let chunks = source.len().div_ceil(options.chunk as u64);
     let depth = chunks.clamp(1, u64::from(options.depth.min(MAX_DEPTH))) as usize;
     check_memory(2 * depth as u64 * options.chunk as u64)?;
-    // The length is set now, because a write that extends the file is slower.
+    // Sets the length before the first write, because writes that extend the file are slower.
     target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
     if !source.is_sparse() && source.len() > 0 {
         reserve(target, source.len())?;
@@ -50,7 +50,7 @@ pub(crate) fn copy(
         let file = file.try_clone().map_err(dma::Error::from).map(DmaFile::from);
         file.and_then(DmaFile::with_direct).map_err(|e| failure!("{name}: {e}; copy without --direct"))
     };
-    // At most `depth` chunks are read, and as many are written.
+    // At most `depth` reads and `depth` writes are in flight.
     let file_queue = FileQueueOptions::new().with_depth(2 * depth);
     let mut copying = Copying {
         src: direct(&source.file, "SRC")?,
@@ -75,7 +75,8 @@ pub(crate) fn copy(
     Ok(Copied { digest, ..copying.copied })
 }
 
-/// Reserves the blocks of DST, so that a full disk is found at once and no write has to.
+/// Allocates the disk blocks of DST, so that a full disk is detected before the copy and writes need not
+/// allocate.
 fn reserve(target: &Target, len: u64) -> Result<(), Failure> {
     match rustix::fs::fallocate(target.file(), FallocateFlags::empty(), 0, len) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => Ok(()),
@@ -83,7 +84,7 @@ fn reserve(target: &Target, len: u64) -> Result<(), Failure> {
     }
 }
 
-/// The chunks in flight, each of which is read, then copied, then written, in the order of the file.
+/// The chunks in flight. Each chunk is read, then copied, then written, in the order of the file.
 struct Copying<'a> {
     files: FileQueue,
     queue: Queue,
@@ -114,7 +115,8 @@ impl Copying<'_> {
         let mut reading = true;
         loop {
             check_interrupt()?;
-            // A read has one buffer, a copy two, a write one: sources and destinations have `depth` each.
+            // A read holds one buffer, a copy two, and a write one. `depth` of the pool's buffers are
+            // sources, and `depth` are destinations.
             while reading && self.reads.len() + self.copies.len() < self.depth {
                 reading = self.read()?;
             }
@@ -122,7 +124,7 @@ impl Copying<'_> {
             if moved {
                 continue;
             }
-            // Wait for the chunks that are furthest: writes first, then copies, then reads.
+            // Wait for the chunks nearest to completion: writes first, then copies, then reads.
             if !self.writes.is_empty() {
                 self.finish_write(true)?;
             } else if !self.copies.is_empty() {
@@ -135,15 +137,15 @@ impl Copying<'_> {
         }
     }
 
-    /// Begins to read the next chunk. Returns false at the end of SRC.
+    /// Starts reading the next chunk. Returns false at the end of SRC.
     fn read(&mut self) -> Result<bool, Failure> {
         match self.pieces.next().map_err(|e| failure!("cannot look for holes in SRC: {e}"))? {
             None => return Ok(false),
             Some(Piece::Hole { len }) => {
-                // The digest needs the bytes in order.
+                // The digest needs the bytes in order, so the earlier reads must end first.
                 while self.hasher.is_some() && !self.reads.is_empty() {
                     if !self.finish_read(true)? {
-                        // A read needs a buffer for its copy.
+                        // The oldest read can only end after a buffer for its copy is free.
                         self.finish_copy()?;
                         if !self.writes.is_empty() {
                             self.finish_write(true)?;
@@ -164,8 +166,8 @@ impl Copying<'_> {
         Ok(true)
     }
 
-    /// Submits the copy of the oldest read if it is done and a buffer for the copy is free, or waits for it.
-    /// Returns whether it was done.
+    /// If the oldest read is done and a buffer for its copy is free, submits the copy. With `wait`, waits up
+    /// to [`MAX_WAIT`] for the read. Returns whether the read was done.
     fn finish_read(&mut self, wait: bool) -> Result<bool, Failure> {
         if self.copies.len() + self.writes.len() == self.depth {
             return Ok(false);
@@ -193,7 +195,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Begins to write the oldest copy if it is done, or submits it again. Returns whether it was done.
+    /// If the oldest copy is done, starts writing it, or resubmits it if it failed. Returns whether it was
+    /// done.
     fn finish_copy(&mut self) -> Result<bool, Failure> {
         let Some(copy) = pop_if(&mut self.copies, |copy| copy.transfer.is_done()) else { return Ok(false) };
         let DmaCopy { offset, transfer, tries } = copy;
@@ -216,7 +219,8 @@ impl Copying<'_> {
         Ok(true)
     }
 
-    /// Takes the oldest write if it is done, or waits for it. Returns whether it was done.
+    /// Removes the oldest write if it is done. With `wait`, waits up to [`MAX_WAIT`] for it. Returns whether
+    /// it was done.
     fn finish_write(&mut self, wait: bool) -> Result<bool, Failure> {
         let Some(write) = pop_if(&mut self.writes, |write| is_done(write, wait)) else {
             return check_interrupt().map(|()| false);
@@ -250,12 +254,12 @@ impl Copying<'_> {
     }
 }
 
-/// Returns whether an operation has ended, and waits a moment for it if asked to.
+/// Returns whether an operation has ended. With `wait`, waits up to [`MAX_WAIT`] for its end.
 fn is_done(transfer: &FileTransfer<BufferMut>, wait: bool) -> bool {
     if wait { transfer.wait_timeout(MAX_WAIT) } else { transfer.is_done() }
 }
 
-/// Takes the oldest one if it is `done`.
+/// Removes and returns the oldest entry if `done` is true for it.
 fn pop_if<T>(queue: &mut VecDeque<T>, done: impl FnOnce(&T) -> bool) -> Option<T> {
     if queue.front().is_some_and(done) { queue.pop_front() } else { None }
 }

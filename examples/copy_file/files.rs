@@ -1,4 +1,4 @@
-//! SRC and DST. DST gets its name only when it is complete.
+//! SRC and DST. DST gets its name only after it is complete.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -11,7 +11,7 @@ use crate::disk::{Directory, Source, not_a_file};
 use crate::partial::Partial;
 use crate::{Failure, failure};
 
-/// The partial copy: a file in DST's directory that gets its name when it is complete.
+/// The partial copy: a file in DST's directory that gets the name DST when it is complete.
 #[derive(Debug)]
 pub(crate) struct Target {
     partial: Partial,
@@ -23,22 +23,24 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Checks that `dst` can become a copy of `source`, which is `src`, and creates a file in the same
-    /// directory.
+    /// Checks that `dst` can become a copy of `source`, the file at `src`, and creates the partial copy in
+    /// the directory of `dst`.
     pub(crate) fn create(dst: &Path, src: &Path, source: &Source) -> Result<Self, Failure> {
         let shown = dst.display();
         let existing = match fs::metadata(dst) {
             Ok(existing) => Some(existing),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-                return Err(failure!("DST {shown} cannot be: a part of its path is a file; check its name"));
+                return Err(failure!(
+                    "DST {shown} cannot exist: a part of its path is a file; check its name"
+                ));
             }
             Err(e) => return Err(failure!("cannot stat DST {shown}: {e}; choose another DST")),
         };
         if let Some(existing) = &existing {
             check_existing(dst, existing, src, source)?;
         } else if fs::symlink_metadata(dst).is_ok() {
-            return Err(failure!("DST {shown} is a link to nothing; remove it, or create what it points to"));
+            return Err(failure!("DST {shown} is a dangling link; remove it, or create its target"));
         } else if dst.as_os_str().is_empty() || dst.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(failure!("DST {shown} names no file; give the name of the copy"));
         }
@@ -47,8 +49,8 @@ impl Target {
             None => dst.to_owned(),
         };
         let directory = Directory::of(&dst, source.len(), "DST")?;
-        // A new file gets the bits of SRC without the umask, which open applies. A replaced file keeps its
-        // own.
+        // A new file gets SRC's permission bits minus the umask, which `open` applies. A replaced file
+        // keeps its own bits.
         let bits = |metadata: &Metadata| metadata.mode() & 0o777;
         let mode = existing.as_ref().map(bits);
         let initial = if mode.is_some() { 0o600 } else { bits(&source.before) };

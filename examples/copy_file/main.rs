@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `options.rs` | the command line |
 //! | `files.rs` | SRC and DST |
-//! | `partial.rs` | a file without a name until it is complete |
-//! | `pieces.rs` | SRC cut into chunks and holes |
-//! | `pipeline.rs` | reading, DMA and writing, all three at once |
-//! | `direct.rs` | `--direct`: the same without the page cache, by io_uring |
-//! | `share.rs` | `--share`: by the file system alone |
+//! | `partial.rs` | the partial file, which has no name until it is complete |
+//! | `pieces.rs` | divides SRC into chunks and holes |
+//! | `pipeline.rs` | reads, copies by DMA and writes at the same time |
+//! | `direct.rs` | `--direct`: the same by io_uring, bypassing the page cache |
+//! | `share.rs` | `--share`: a copy by the file system, without an engine |
 //! | `digest.rs` | `--verify` |
 //!
 //! `command.rs` and `disk.rs` are links to files of `dma-copy`.
@@ -35,8 +35,8 @@ use crate::disk::Source;
 use crate::files::Target;
 use crate::options::Options;
 
-/// The reason why a copy failed: one line that names the input and the remedy. In that case no file is left
-/// behind, and an existing DST is unchanged.
+/// The reason why a copy failed, in one line that names the input and the remedy. A failed copy
+/// leaves no file behind, and an existing DST unchanged.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -57,7 +57,7 @@ macro_rules! failure {
 }
 pub(crate) use failure;
 
-/// Fails once a signal has arrived. Long work calls it repeatedly.
+/// Fails after a signal has arrived. Long-running work calls this repeatedly.
 pub(crate) fn check_interrupt() -> Result<(), Failure> {
     if command::interrupted() { Err(failure!("interrupted; nothing was left behind")) } else { Ok(()) }
 }

@@ -8,10 +8,10 @@ use crate::command::parse_size;
 
 /// Copy a file by DMA.
 ///
-/// Reading SRC, moving the bytes and writing DST overlap. DST appears under its name only when it is
-/// complete. Only then is an existing DST replaced; if the copy fails, it stays unchanged. DST gets the
-/// permission bits that cp would give it, and holes of sparse files stay holes. It is not a replacement for
-/// cp: it copies one regular file, and neither directories nor owner, timestamps, extended attributes and
+/// Reading SRC, moving the bytes and writing DST overlap. DST appears under its name, or replaces an
+/// existing DST, only after the copy is complete. If the copy fails, an existing DST is unchanged. DST gets
+/// the permission bits that cp would give it, and holes of sparse files stay holes. This program does not
+/// replace cp: it copies one regular file, without directories, owner, timestamps, extended attributes and
 /// ACLs.
 #[derive(Debug, Parser)]
 #[command(name = "copy_file", version, after_help = EXAMPLES)]
@@ -34,18 +34,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) depth: u32,
 
-    /// Read the copy back and compare its BLAKE3 digest with SRC's before DST gets its name
+    /// Before DST gets its name, read the copy back and compare its BLAKE3 digest with that of SRC
     #[arg(long)]
     pub(crate) verify: bool,
 
-    /// Bypass the page cache (O_DIRECT): for files that are larger than memory or not read again. Reads and
-    /// writes are by io_uring, or by threads where the system forbids it. Chunks that are not a multiple of
-    /// 4K go through the cache
+    /// Bypass the page cache (O_DIRECT), for files that are larger than memory or not read again. Uses
+    /// io_uring, or threads if the system forbids io_uring. Chunks that are not a multiple of 4K go through
+    /// the cache
     #[arg(long)]
     pub(crate) direct: bool,
 
-    /// Let the file system copy: DST shares SRC's extents if it can (reflink), or else the system copies
-    /// (copy_file_range). No engine moves bytes
+    /// Let the file system copy, without an engine: DST shares SRC's extents if the file system supports it
+    /// (reflink); otherwise the kernel copies (copy_file_range)
     #[arg(long, conflicts_with_all = ["direct", "verify", "engine", "chunk", "depth"])]
     pub(crate) share: bool,
 
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// Hide the progress bar; given twice: the summary too
+    /// Hide the progress bar; if given twice, also hide the summary
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) quiet: u8,
 }
@@ -71,7 +71,7 @@ Examples:
 Sizes are bytes, or with K, M or G (1024 each). The summary goes to standard output, the progress bar and errors to
 standard error. Exit status: 0 copied, 1 failed, 2 bad arguments, 130 interrupted.";
 
-/// Bytes per copy. Below 4 KiB system calls dominate.
+/// Valid bytes per copy. Below 4 KiB, system calls dominate the cost.
 fn parse_chunk(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text, 4 << 10..=1 << 30, "4K to 1G")?;
     usize::try_from(bytes).map_err(|e| e.to_string())

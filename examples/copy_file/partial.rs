@@ -1,7 +1,7 @@
-//! A file without a name until it is complete, so that the kernel removes it if the program is killed.
+//! A file that has no name until it is complete, so that the kernel removes it if the program is killed.
 //!
-//! On file systems without `O_TMPFILE` it is named `.DST.copy_file-*.partial`, and a killed program leaves
-//! it.
+//! On file systems without `O_TMPFILE`, the file is named `.DST.copy_file-*.partial`, and a killed
+//! program leaves it behind.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -15,28 +15,29 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-/// Maximum length of the part of DST's name in the partial file's name. Names have 255 bytes at most.
+/// Maximum number of bytes of DST's name that the partial file's name contains. A file name has at most
+/// 255 bytes.
 const NAME_MAX: usize = 200;
 const SUFFIX: &str = ".partial";
 
 /// The partial file, removed unless it is [published](Self::publish).
 #[derive(Debug)]
 pub(crate) enum Partial {
-    /// A file without a name, and the prefix of the temporary name for replacing DST.
+    /// A file without a name, and the prefix of the temporary name that it needs to replace DST.
     Unnamed(File, OsString),
-    /// A named file, where the file system has no others.
+    /// A named file, on file systems without unnamed files.
     Named(NamedTempFile),
 }
 
 impl Partial {
-    /// Creates a file in `dir` with `mode` without the umask.
+    /// Creates a file in `dir` with the permissions `mode` minus the umask.
     pub(crate) fn create(dst: &Path, dir: &Path, mode: u32) -> io::Result<Self> {
         let name = dst.file_name().unwrap_or_default().as_bytes();
         let prefix = [b".", &name[..name.len().min(NAME_MAX)], b".copy_file-"].concat();
         let prefix = OsString::from_vec(prefix);
         match unnamed(dir, mode) {
             Ok(file) => Ok(Self::Unnamed(file, prefix)),
-            // Errors of file systems and kernels without O_TMPFILE, and of a missing /proc.
+            // These errors mean that the file system or the kernel lacks O_TMPFILE, or that /proc is missing.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 builder(&prefix).permissions(Permissions::from_mode(mode)).tempfile_in(dir).map(Self::Named)
             }
@@ -55,7 +56,8 @@ impl Partial {
     pub(crate) fn publish(self, path: &Path, dir: &Path) -> io::Result<()> {
         match self {
             Self::Unnamed(file, prefix) => match link(&file, path) {
-                // Linking never replaces, renaming does. So it gets a temporary name first.
+                // A link cannot replace an existing file, but a rename can. So the file first gets a
+                // temporary name.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     let linked = builder(&prefix).make_in(dir, |name| link(&file, name))?;
                     linked.into_temp_path().persist(path).map_err(|e| e.error)

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 pub(crate) enum Piece {
     /// Bytes to copy, at most one chunk.
     Data { offset: u64, len: usize },
-    /// Bytes without storage, which read as zeros; any number of them.
+    /// A hole of any length: bytes without storage, which read as zeros.
     Hole { len: u64 },
 }
 
@@ -21,12 +21,13 @@ pub(crate) struct Pieces<'a> {
     len: u64,
     chunk: usize,
     at: u64,
-    /// End of the data that `at` lies in.
+    /// End of the data range that contains `at`.
     data_to: u64,
 }
 
 impl<'a> Pieces<'a> {
-    /// Divides the first `len` bytes of `file` into chunks of `chunk` bytes, and holes if it is `sparse`.
+    /// Divides the first `len` bytes of `file` into chunks of `chunk` bytes. If the file is
+    /// `sparse`, its holes become pieces of their own.
     pub(crate) fn new(file: &'a File, len: u64, sparse: bool, chunk: usize) -> Self {
         Self { file, len, chunk, at: 0, data_to: if sparse { 0 } else { len } }
     }
@@ -38,9 +39,9 @@ impl<'a> Pieces<'a> {
         if self.at == self.data_to {
             let data = match rustix::fs::seek(self.file, SeekFrom::Data(self.at)) {
                 Ok(data) => data.min(self.len),
-                // No data follows.
+                // No data follows `at`.
                 Err(Errno::NXIO) => self.len,
-                // A file system without holes.
+                // The file system does not report holes.
                 Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => {
                     self.data_to = self.len;
                     self.at
@@ -53,7 +54,7 @@ impl<'a> Pieces<'a> {
                 return Ok(Some(hole));
             }
             if self.data_to == self.at {
-                // There is at least one byte of data here, unless the file changed.
+                // At least one byte of data is at this position, unless the file has changed.
                 let hole = rustix::fs::seek(self.file, SeekFrom::Hole(self.at)).unwrap_or(self.len);
                 self.data_to = hole.clamp(self.at + 1, self.len);
             }

@@ -1,13 +1,13 @@
-//! The pipeline: reading, DMA and writing, all three at once.
+//! The pipeline, which reads, copies by DMA and writes at the same time.
 //!
-//! Each worker is a thread with a queue and buffers. A worker reads the next chunk of SRC into a free buffer,
-//! submits its copy, and writes the copies that are done. While one worker reads another writes, and up
-//! to `--depth` copies are in flight. Each copy in flight has one pair of buffers, so memory is bounded, and
-//! a slow disk or device causes back-pressure.
+//! Each worker is a thread with a queue and buffers. A worker reads the next chunk of SRC into a free
+//! buffer, submits its copy, and writes copies that are done. While one worker reads, another one writes,
+//! and up to `--depth` copies are in flight. Each copy in flight has one pair of buffers, so memory is
+//! bounded, and a slow disk or device causes back-pressure.
 //!
-//! A worker reads, moves and writes a chunk on one core and reuses the last buffer, so that with a software
-//! engine the chunk stays in that core's cache. Passing chunks from a reading to a writing thread was 17 %
-//! slower.
+//! A worker reads, copies and writes a chunk on one core, and reuses the last buffer. So with a software
+//! engine, the chunk stays in that core's cache. A version that passed chunks from a reading to a writing
+//! thread was 17 % slower.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -26,22 +26,23 @@ use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::{Failure, check_interrupt, digest, failure};
 
-/// Number of workers: one reads while the other writes. Writes to one file exclude each other.
+/// Number of workers. One worker reads while the other one writes. More workers would not help, because
+/// the kernel serializes writes to one file.
 const WORKERS: usize = 2;
-/// Attempts to take the lock for writing before a worker sleeps: longer than writing a chunk takes.
+/// Number of attempts to take the writing lock before a worker sleeps. They take longer than writing a chunk.
 const SPINS: u32 = 4000;
-/// Time after which a device that has work and completes nothing is given up.
+/// Time after which a device that has work and completes nothing counts as stalled.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
-/// Longest wait between two checks for an interrupt.
+/// Maximum time between two checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Copied {
-    /// Bytes moved, without holes.
+    /// Number of bytes copied, without holes.
     pub(crate) data: u64,
-    /// Copies submitted again, mostly after a device reset.
+    /// Number of copies that were submitted again, mostly after a device reset.
     pub(crate) retries: u64,
-    /// The digest of all bytes read, holes as zeros, for `--verify`.
+    /// The digest of all bytes read, in which holes count as zeros. Only with `--verify`.
     pub(crate) digest: Option<Hash>,
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn copy(
     let pairs = chunks.clamp(1, u64::from(options.depth)) as usize;
     check_memory(2 * pairs as u64 * options.chunk as u64)?;
     if source.is_sparse() {
-        // Bytes that are never written stay a hole.
+        // Sets the length, because a hole at the end is never written.
         target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
     }
     let workers = pairs.min(WORKERS).min(engine.info().limits.max_queues.unwrap_or(WORKERS));
@@ -94,13 +95,13 @@ pub(crate) fn check_memory(needed: u64) -> Result<(), Failure> {
     let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
     if needed > memory {
         return Err(failure!(
-            "--chunk and --depth ask for {needed} bytes of memory and this machine has {memory}; lower one of them"
+            "--chunk and --depth need {needed} bytes of memory, and this machine has {memory}; lower --chunk or --depth"
         ));
     }
     Ok(())
 }
 
-/// `count` buffers of `chunk` bytes, registered as one region.
+/// Allocates `count` buffers of `chunk` bytes in one region.
 fn buffers(engine: &dyn DmaEngine, count: usize, chunk: usize) -> Result<Vec<BufferMut>, Failure> {
     let mut all = engine.allocate(count * chunk)?;
     Ok((0..count).map(|_| all.split_to(chunk)).collect())
@@ -114,12 +115,12 @@ struct Job<'a> {
     chunk: usize,
     bar: &'a ProgressBar,
     reading: Mutex<Reading<'a>>,
-    /// Held by the worker that writes. The kernel serializes writes to one file too, but its lock takes
-    /// longer to pass on.
+    /// Held by the worker that writes. The kernel also serializes writes to one file, but its lock takes
+    /// longer to pass to the next writer.
     writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,
-    /// A worker failed, so the others give up.
+    /// Set when a worker failed, so that the others stop.
     failed: AtomicBool,
 }
 
@@ -130,7 +131,7 @@ struct Reading<'a> {
 }
 
 impl Job<'_> {
-    /// Runs one worker with this many pairs of buffers until everything is copied.
+    /// Runs one worker with `pairs` pairs of buffers until everything is copied.
     fn work(&self, pairs: usize) -> Result<(), Failure> {
         let copied = self.try_work(pairs);
         if copied.is_err() {
@@ -139,7 +140,7 @@ impl Job<'_> {
         copied
     }
 
-    /// Takes the lock for writing. Spins first, because a write is shorter than waking a thread.
+    /// Takes the writing lock. Spins first, because a write takes less time than waking a thread.
     fn lock_writing(&self) -> MutexGuard<'_, ()> {
         for _ in 0..SPINS {
             match self.writing.try_lock() {
@@ -153,7 +154,7 @@ impl Job<'_> {
     fn try_work(&self, pairs: usize) -> Result<(), Failure> {
         let options = QueueOptions::new()
             .with_depth(pairs)
-            // The bytes were just read, so they are in the caches.
+            // Tells the engine that the bytes are in the caches, because they were just read.
             .with_hint(CacheHint::Hot)
             .with_drop_timeout(Duration::from_secs(1));
         let mut worker = Worker {
@@ -194,7 +195,7 @@ struct Worker<'a, 'f> {
 struct InFlight {
     transfer: Transfer<(BufferMut, BufferMut)>,
     offset: u64,
-    /// The parts of the buffers beyond the chunk's end.
+    /// The unused rests of the buffers, if the chunk is shorter than a buffer.
     rests: (BufferMut, BufferMut),
     tries: u32,
 }
@@ -216,7 +217,7 @@ impl Worker<'_, '_> {
             }
             Some(Piece::Data { offset, len }) => (offset, len),
         };
-        // A digest needs the bytes in order, so workers keep the lock while they read.
+        // The digest needs the bytes in order, so a worker holds the lock while it reads.
         let mut in_order = reading.hasher.is_some().then_some(reading);
         let (Some(mut src), Some(mut dst)) = (self.sources.pop(), self.destinations.pop()) else {
             return Err(failure!("no free buffer"));
@@ -239,19 +240,19 @@ impl Worker<'_, '_> {
         rests: (BufferMut, BufferMut),
         tries: u32,
     ) -> Result<(), Failure> {
-        // Never `QueueFull`: the queue's depth is the number of buffers.
+        // `QueueFull` cannot occur, because the queue's depth is the number of buffer pairs.
         let transfer = self.queue.copy(src, dst).map_err(|e| at(offset, e.into()))?;
         self.queue.flush();
         self.in_flight.push_back(InFlight { transfer, offset, rests, tries });
         Ok(())
     }
 
-    /// True if the oldest copy is done. A software engine copies during this call.
+    /// Returns whether the oldest copy is done. A software engine copies during this call.
     fn is_done(&self) -> bool {
         self.in_flight.front().is_some_and(|oldest| oldest.transfer.is_done())
     }
 
-    /// Writes the oldest copy, which is done, or submits it again.
+    /// Writes the oldest copy, which is done, or resubmits it if it failed.
     fn write(&mut self) -> Result<(), Failure> {
         let Some(InFlight { transfer, offset, rests, tries }) = self.in_flight.pop_front() else {
             return Ok(());
@@ -305,7 +306,7 @@ impl Worker<'_, '_> {
     }
 }
 
-/// Adds the offset in SRC to an error.
+/// Adds the offset in SRC to the error.
 pub(crate) fn at(offset: u64, error: dma::Error) -> Failure {
-    failure!("cannot move the bytes of SRC at {offset}: {error}")
+    failure!("cannot copy the bytes of SRC at offset {offset}: {error}")
 }

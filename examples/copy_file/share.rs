@@ -1,4 +1,4 @@
-//! `--share`: the file system copies.
+//! `--share`: the file system shares extents or copies, without an engine.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::{Failure, check_interrupt, count, failure};
 
-/// Bytes that the system copies between two checks for an interrupt.
+/// Maximum number of bytes that the kernel copies between two checks for an interrupt.
 const STEP: usize = 64 << 20;
 
 pub(crate) fn copy(
@@ -42,7 +42,7 @@ pub(crate) fn copy(
     })
 }
 
-/// Has the system copy what is not a hole.
+/// Lets the kernel copy the data between holes.
 fn copy_range(source: &Source, target: &Target) -> Result<(), Failure> {
     target.file().set_len(source.len()).map_err(|e| target.explain(&e))?;
     let mut pieces = Pieces::new(&source.file, source.len(), source.is_sparse(), STEP);
@@ -66,7 +66,7 @@ fn copy_range(source: &Source, target: &Target) -> Result<(), Failure> {
                 Ok(_) => {}
                 Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
                     return Err(failure!(
-                        "the system does not copy between these file systems; copy without --share"
+                        "the kernel cannot copy between these file systems; copy without --share"
                     ));
                 }
                 Err(e) => return Err(target.explain(&e.into())),

@@ -7,7 +7,7 @@ use crate::protocol::Digest;
 /// A block of the file with its bytes, or a hole.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// A buffer of a whole block's length. `None` for a hole, and while the device owns it.
+    /// A buffer with the length of a full block. `None` for a hole, and while the device owns the buffer.
     pub(crate) buffer: Option<BufferMut>,
     /// Position in the file, in bytes.
     pub(crate) at: u64,

@@ -7,18 +7,18 @@ use crate::negotiate::Plan;
 use crate::protocol::{Checksum, Digest, Message};
 use crate::session::Session;
 
-/// The sender's messages, checked: blocks in the order of the file, each in a free slot.
+/// Checks the sender's messages: blocks must arrive in the order of the file, each in a free slot.
 pub(crate) struct Arrivals<'a> {
     plan: &'a Plan,
     session: &'a Session,
     digests: Running,
-    /// Bytes of the file announced so far.
+    /// Number of bytes of the file that were announced so far.
     pub(crate) at: u64,
     seq: u64,
     after_hole: bool,
-    /// Bytes of the next block, if blocks go through the channel.
+    /// The bytes of the next block that have arrived, if blocks go through the channel.
     pub(crate) received: Vec<u8>,
-    /// For each slot: it holds a block that was not moved yet.
+    /// For each slot, whether it holds a block that was not moved yet.
     filled: Vec<bool>,
     /// Set by `End`: the number of copies that the sender submitted again.
     pub(crate) ended: Option<u64>,
@@ -41,10 +41,10 @@ impl<'a> Arrivals<'a> {
 
     /// Checks and keeps the next bytes of a block.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.session.took(bytes.len());
+        self.session.release(bytes.len());
         let len = self.received.len() + bytes.len();
         if self.ended.is_some() || self.at >= self.plan.size || len > self.plan.block_at(self.at) {
-            return self.violated(&format!("{len} bytes of block {} at byte {}", self.seq, self.at));
+            return self.violated(&format!("it sent {len} bytes of block {} at byte {}", self.seq, self.at));
         }
         self.received.extend_from_slice(bytes);
         Ok(())
@@ -67,7 +67,7 @@ impl<'a> Arrivals<'a> {
                     }
                     _ => {
                         return self.violated(&format!(
-                            "block {seq} of {len} bytes in slot {slot}, when byte {at} was due"
+                            "it announced block {seq} of {len} bytes in slot {slot}, when byte {at} was due"
                         ));
                     }
                 }
@@ -75,23 +75,27 @@ impl<'a> Arrivals<'a> {
                 Block { buffer: None, at, len: u64::from(len), slot, digest }
             }
             Message::Hole { .. } if !self.received.is_empty() => {
-                return self.violated(&format!("a hole within block {}", self.seq));
+                return self.violated(&format!("it announced a hole within block {}", self.seq));
             }
-            Message::Hole { .. } if self.after_hole => return self.violated("two holes in a row"),
+            Message::Hole { .. } if self.after_hole => {
+                return self.violated("it announced two holes in a row");
+            }
             Message::Hole { len } => {
                 let end = at.checked_add(len).filter(|end| *end <= plan.size);
                 match end {
                     Some(end) if len > 0 && (end == plan.size || len.is_multiple_of(plan.block as u64)) => {}
                     _ => {
                         let size = plan.size;
-                        return self.violated(&format!("a hole of {len} bytes at {at}, in a file of {size}"));
+                        return self.violated(&format!(
+                            "it announced a hole of {len} bytes at byte {at}, in a file of {size} bytes"
+                        ));
                     }
                 }
                 Block::hole(at, len)
             }
             Message::End { total, .. } if at != plan.size || total != plan.size => {
                 return self.violated(&format!(
-                    "it ended after {at} bytes and said {total}, but the file has {}",
+                    "it ended after {at} bytes and announced {total}, but the file has {}",
                     plan.size
                 ));
             }
@@ -121,7 +125,8 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// The slot that the receiver frees with `message`. `lent` holds, for each slot, whether the receiver has it.
+/// Returns the slot that the receiver frees by `message`. `lent` says for each slot whether the receiver
+/// has it.
 pub(crate) fn freed(message: Message, lent: &mut [bool], session: &Session) -> Result<u32, Failure> {
     match message {
         Message::Freed { slot } if lent.get_mut(slot as usize).is_some_and(std::mem::take) => Ok(slot),
@@ -132,15 +137,15 @@ pub(crate) fn freed(message: Message, lent: &mut [bool], session: &Session) -> R
     }
 }
 
-/// Compares the digest of a block that arrived with the digest that was sent.
+/// Compares the digest of a received block with the digest that the sender sent.
 pub(crate) fn verify(plan: &Plan, bytes: &[u8], sent: &Digest, at: u64) -> Result<(), Failure> {
     if plan.checksum == Checksum::None || digest::of(plan.checksum, bytes) == *sent {
         return Ok(());
     }
     let why = if plan.stream {
-        "the memory of a side, or the network, corrupted them; copy again"
+        "the memory of one side, or the network, corrupted them; copy again"
     } else {
-        "the device or the memory corrupted them; copy again, with --engine cpu to see which"
+        "the device or the memory corrupted them; copy again, with --engine cpu to find out which"
     };
-    Err(failure!(Verifying, "the {} bytes at {at} are not what was sent: {why}", bytes.len()))
+    Err(failure!(Verifying, "the {} bytes at {at} differ from the bytes that were sent: {why}", bytes.len()))
 }

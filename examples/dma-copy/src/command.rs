@@ -1,5 +1,5 @@
-//! Parts of the commands `dma-copy` and `examples/copy_file`: signals, exit status, sizes, the progress bar,
-//! retries.
+//! Code shared by the commands `dma-copy` and `examples/copy_file`: signals, exit status, sizes, the
+//! progress bar, retries.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,26 +11,27 @@ use std::time::Duration;
 use dma::Retry;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Resubmissions of one copy whose error says that this can help, such as after a device reset.
+/// Maximum resubmissions of one copy if its error says that a retry can help, such as after a device reset.
 const TRIES: u32 = 100;
-/// Resubmissions of one copy that the device failed: some devices report a reset as the failure of one copy.
+/// Maximum resubmissions of one copy that the device failed, because some devices report a reset as the
+/// failure of one copy.
 const FAULTS: u32 = 3;
 
 /// Set by SIGINT, SIGTERM and SIGHUP.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Records signals for [`interrupted`].
+/// Installs handlers that record signals for [`interrupted`].
 pub(crate) fn handle_signals() -> Result<(), String> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
         .map_err(|e| format!("cannot handle signals: {e}"))
 }
 
-/// True once a signal has arrived.
+/// Returns whether a signal has arrived.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Prints the summary, unless `quiet` is 2 or more, or the failure after `name`. Returns the exit status.
+/// Prints the summary (unless `quiet` is 2 or more), or `name` and the failure. Returns the exit status.
 pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> ExitCode {
     match copied {
         Ok(summary) => {
@@ -42,13 +43,13 @@ pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) 
         }
         Err(failure) => {
             eprintln!("{name}: {failure}");
-            // 128 + SIGINT, the shells' convention.
+            // 128 + SIGINT, by the convention of shells.
             if interrupted() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// Maximum number of resubmissions after `error`. Copying again to the same place is harmless.
+/// Maximum number of resubmissions after `error`. Copying to the same destination again is harmless.
 pub(crate) fn tries_after(error: &dma::Error) -> u32 {
     match error.retry() {
         Retry::Never => 0,
@@ -57,10 +58,11 @@ pub(crate) fn tries_after(error: &dma::Error) -> u32 {
     }
 }
 
-/// Parses a size in `range`, as [`dma::parse_size`] does. Messages show the range as `allowed`.
+/// Parses a size as [`dma::parse_size`] does, and checks that it is in `range`. Error messages show the
+/// range as `allowed`.
 pub(crate) fn parse_size(text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
     dma::parse_size(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
-        format!("`{text}` is not a size; give {allowed}: bytes, or a number with K, M or G, such as 256K")
+        format!("`{text}` is not a valid size; give {allowed}, in bytes or as a number with K, M or G, such as 256K")
     })
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn progress_bar(len: u64, message: &'static str, quiet: bool) -> Prog
     let template = "{msg:9} {decimal_bytes:>9} of {decimal_total_bytes} {wide_bar} {decimal_bytes_per_sec:>11}, {eta} left";
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(message);
-    // Redraws even while a device or disk hangs.
+    // Redraw even while a device or disk hangs.
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -1,19 +1,19 @@
-//! Waits: their ends, and the checks for an interrupt.
+//! Deadlines of waits, and checks for an interrupt.
 
 use std::time::{Duration, Instant};
 
 use crate::command;
 use crate::failure::Failure;
 
-/// Longest wait between two checks for an interrupt.
+/// Maximum time between two checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Fails once a signal has arrived. Long work and long waits call it repeatedly.
+/// Fails after a signal has arrived. Long-running work and long waits call this repeatedly.
 pub(crate) fn check_interrupt() -> Result<(), Failure> {
     if command::interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
-/// The end of a wait, and its length.
+/// The end of a wait, and the length of the wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -33,7 +33,7 @@ impl Deadline {
         self.left().is_zero()
     }
 
-    /// Fails once a signal has arrived.
+    /// Fails after a signal has arrived.
     pub(crate) fn is_over_or_interrupted(&self) -> Result<bool, Failure> {
         check_interrupt().map(|()| self.is_over())
     }

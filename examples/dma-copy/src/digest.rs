@@ -1,4 +1,4 @@
-//! Checksums of blocks, of files and of all digests.
+//! Digests of blocks, of files, and of the sequence of all block digests.
 
 use twox_hash::XxHash3_128;
 
@@ -38,7 +38,7 @@ impl Running {
         }
     }
 
-    /// Adds a block or hole of `len` bytes to the digest of all digests.
+    /// Adds the digest of a block or hole of `len` bytes to the digest of all block digests.
     pub(crate) fn add(&mut self, len: u64, digest: &Digest) {
         self.update(&len.to_le_bytes());
         self.update(digest);

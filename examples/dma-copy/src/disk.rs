@@ -1,5 +1,4 @@
-//! The file that is copied, and the directory that the copy is written to. `examples/copy_file` uses this
-//! file too.
+//! The file that is copied, and the directory of the copy. `examples/copy_file` also uses this module.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -12,14 +11,15 @@ use rustix::fs::{Advice, OFlags};
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: File,
-    /// The name in messages: the argument's, if it has one, and the path.
+    /// The name in messages: the argument's label, if it has one, and the path.
     name: String,
     /// The metadata when it was opened.
     pub(crate) before: Metadata,
 }
 
 impl Source {
-    /// Opens the regular file `path`; `None` if there is none. `label` precedes the path in messages.
+    /// Opens the regular file `path`. Returns `None` if no such file exists. `label` precedes the path in
+    /// messages.
     pub(crate) fn open(path: &Path, label: &str) -> Result<Option<Self>, String> {
         let name = format!("{label}{}", path.display());
         let explain = |e: io::Error| match e.kind() {
@@ -27,7 +27,7 @@ impl Source {
                 format!("{name} does not exist: a part of its path is a file; check its name")
             }
             io::ErrorKind::PermissionDenied => {
-                format!("{name} may not be read: permission denied; chmod it, or run as its owner")
+                format!("{name} cannot be read: permission denied; chmod it, or run as its owner")
             }
             io::ErrorKind::InvalidFilename => {
                 format!("the name {name} is too long for the file system; choose a shorter one")
@@ -38,7 +38,9 @@ impl Source {
         match fs::metadata(path) {
             Ok(before) => {
                 if let Some(kind) = not_a_file(&before) {
-                    return Err(format!("{name} is {kind}; only regular files are copied, name one"));
+                    return Err(format!(
+                        "{name} is {kind}, and only regular files can be copied; name a regular file"
+                    ));
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -47,17 +49,17 @@ impl Source {
         let flags = OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(explain)?;
         let before = file.metadata().map_err(explain)?;
-        // A hint: file systems may ignore it.
+        // This is only a hint, which file systems may ignore.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         Ok(Some(Self { file, name, before }))
     }
 
-    /// Length in bytes when it was opened.
+    /// Length in bytes when the file was opened.
     pub(crate) fn len(&self) -> u64 {
         self.before.len()
     }
 
-    /// True if it occupies less disk space than its length, so that it may have holes.
+    /// True if the file occupies less disk space than its length, so that it may have holes.
     pub(crate) fn is_sparse(&self) -> bool {
         self.before.blocks().saturating_mul(512) < self.len()
     }
@@ -72,12 +74,13 @@ impl Source {
         }
     }
 
-    /// Fails if the file changed since it was opened: the copy would be neither the old file nor the new one.
+    /// Fails if the file has changed since it was opened, because the copy would then mix old and new
+    /// content.
     pub(crate) fn check_unchanged(&self) -> Result<(), String> {
         let now = self.file.metadata().map_err(|e| format!("cannot stat {}: {e}", self.name))?;
         let (before, after) = (self.len(), now.len());
         if before != after {
-            return Err(self.changed(&format!("went from {before} to {after} bytes")));
+            return Err(self.changed(&format!("changed its length from {before} to {after} bytes")));
         }
         let modified = |m: &Metadata| (m.mtime(), m.mtime_nsec());
         if modified(&self.before) != modified(&now) {
@@ -107,13 +110,13 @@ pub(crate) struct Directory {
     needed: u64,
     /// Free bytes before the copy began.
     free: Option<u64>,
-    /// The argument to change if the directory cannot take the copy.
+    /// Name of the argument that chose this directory, for messages.
     argument: &'static str,
 }
 
 impl Directory {
-    /// The directory of `copy`, a file of `needed` bytes. Fails if it does not exist or `needed` exceeds the
-    /// limit on file sizes (RLIMIT_FSIZE).
+    /// Returns the directory of `copy`, a file of `needed` bytes. Fails if the directory does not exist,
+    /// or if `needed` exceeds the limit on file sizes (RLIMIT_FSIZE).
     pub(crate) fn of(copy: &Path, needed: u64, argument: &'static str) -> Result<Self, String> {
         let path = match copy.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
@@ -127,7 +130,7 @@ impl Directory {
             && needed > limit
         {
             return Err(format!(
-                "the copy has {needed} bytes, and a file may have {limit} here; raise the limit with ulimit -f"
+                "the copy has {needed} bytes, and the limit on file sizes is {limit}; raise the limit with ulimit -f"
             ));
         }
         let free = rustix::fs::statvfs(&path).ok().map(|s| s.f_bavail.saturating_mul(s.f_frsize));
@@ -149,10 +152,10 @@ impl Directory {
                 "the disk quota in {dir} is used up: {argument} needs {needed} bytes; make room, or choose another {argument}"
             ),
             io::ErrorKind::FileTooLarge => format!(
-                "no file in {dir} may have {needed} bytes; choose another {argument}, or raise the limit with ulimit -f"
+                "a file in {dir} cannot have {needed} bytes; choose another {argument}, or raise the limit with ulimit -f"
             ),
             io::ErrorKind::PermissionDenied => format!(
-                "cannot {act} in {dir}: permission denied; choose a directory that you may write, or chmod it"
+                "cannot {act} in {dir}: permission denied; choose a directory that you can write, or chmod it"
             ),
             io::ErrorKind::ReadOnlyFilesystem => {
                 format!("cannot {act} in {dir}: the file system is read-only; choose another {argument}")
@@ -162,7 +165,7 @@ impl Directory {
     }
 }
 
-/// The kind of what `metadata` describes, or `None` for a regular file.
+/// Returns the kind of the entry that `metadata` describes, or `None` for a regular file.
 pub(crate) fn not_a_file(metadata: &Metadata) -> Option<&'static str> {
     let kind = metadata.file_type();
     match () {

@@ -1,5 +1,5 @@
-//! The DPU's role: imports the host's window and moves bytes between its slots and local buffers by DMA, both
-//! ways. A thread reads or writes the file in the meantime.
+//! The DPU's role: imports the host's window, and copies bytes between the window's slots and local buffers
+//! by DMA, in either direction. A thread reads or writes the file at the same time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::mover::{Direction, Mover};
 use crate::negotiate::{LocalFile, Plan};
 use crate::options::Options;
 use crate::protocol::{Message, Role, Step};
-use crate::session::{Event, Session, WaitFor, made_progress, out_of_turn};
+use crate::session::{Event, Session, WaitFor, made_progress, unexpected_event};
 
-/// Copies, and returns the number of DMA copies that were submitted again.
+/// Copies the file. Returns the number of DMA copies that were submitted again.
 pub(crate) fn copy(
     engine: &dyn DmaEngine,
     plan: &Plan,
@@ -57,7 +57,7 @@ pub(crate) fn copy(
         copied => copied,
     };
     if let Err(failure) = &copied {
-        // Done before the queue is closed, because closing it may wait for the device.
+        // Send the reason before the queue is closed, because closing it may wait for the device.
         session.abort(failure);
     }
     copied
@@ -71,10 +71,10 @@ fn import(engine: &dyn DmaEngine, plan: &Plan, session: &Session) -> Result<Wind
     };
     let len = plan.slots * plan.block;
     let descriptor = ExportDescriptor::from_bytes(&export.descriptor)
-        .map_err(|e| session.violates(&format!("its export descriptor is none: {e}")))?;
+        .map_err(|e| session.violates(&format!("its export descriptor is invalid: {e}")))?;
     if export.len != len as u64 || export.block as usize != plan.block || descriptor.len() != export.len {
         return Err(session.violates(&format!(
-            "it exports {} bytes in blocks of {}, and its descriptor has {}; agreed were {len} in blocks of {}",
+            "it exports {} bytes in blocks of {}, and its descriptor {} bytes; both sides agreed on {len} in blocks of {}",
             export.len,
             export.block,
             descriptor.len(),
@@ -84,22 +84,25 @@ fn import(engine: &dyn DmaEngine, plan: &Plan, session: &Session) -> Result<Wind
     let window = engine.import(&descriptor).map_err(|e| match e.kind() {
         ErrorKind::Unsupported => failure!(
             Importing,
-            "{e}; both sides need engines of one kind, and the host here exports memory of `{}`",
+            "{e}; both sides need the same engine, and the host exports memory of `{}`",
             descriptor.backend()
         ),
         _ => failure!(Importing, "{e}"),
     })?;
-    // The exporter, not the descriptor, says what it granted.
+    // The window's length comes from the exporter, which may have granted less than the descriptor says.
     if window.len() != len {
-        return Err(session.violates(&format!("it exports {} bytes, agreed were {len}", window.len())));
+        return Err(
+            session.violates(&format!("it exports {} bytes; both sides agreed on {len}", window.len()))
+        );
     }
     Ok(window)
 }
 
 struct Dpu<'a> {
-    /// `None` if there is nothing to move.
+    /// `None` if no bytes have to be moved.
     mover: Option<Mover>,
-    /// Free buffers. The last one returned is taken first, because its bytes are still in the caches.
+    /// Free buffers. The buffer that was returned last is reused first, because its bytes are still in the
+    /// caches.
     buffers: Vec<BufferMut>,
     plan: &'a Plan,
     session: &'a Session,
@@ -111,7 +114,7 @@ impl Dpu<'_> {
         self.mover.as_ref().is_none_or(Mover::is_idle)
     }
 
-    /// The next event. Waits for it if nothing is being moved.
+    /// Returns the next event. Waits for an event only if no block is being moved.
     fn next(&self, whom: WaitFor) -> Result<Option<Event>, Failure> {
         if self.is_idle() { self.session.event(whom).map(Some) } else { self.session.try_event() }
     }
@@ -128,7 +131,7 @@ impl Dpu<'_> {
             });
         }
         let mut arrivals = Arrivals::new(plan, session);
-        // Blocks that wait for a buffer, and the holes after them.
+        // Blocks that wait for a buffer, and holes behind such blocks.
         let mut waiting: VecDeque<Block> = VecDeque::with_capacity(plan.slots);
         let mut with_file = 0;
         loop {
@@ -147,7 +150,7 @@ impl Dpu<'_> {
                     with_file -= 1;
                     self.buffers.extend(buffer);
                 }
-                Some(other) => return Err(out_of_turn(&other)),
+                Some(other) => return Err(unexpected_event(&other)),
             }
             let Some(mover) = &mut self.mover else {
                 // The file consists of holes only.
@@ -164,7 +167,7 @@ impl Dpu<'_> {
                         break;
                     }
                 }
-                mover.push(waiting.pop_front().expect("there is a first one"));
+                mover.push(waiting.pop_front().expect("`waiting` is not empty"));
             }
             mover.pump()?;
             while let Some(block) = mover.finished()? {
@@ -172,14 +175,15 @@ impl Dpu<'_> {
                     arrivals.free(block.slot)?;
                 }
                 with_file += 1;
-                // The channel has room: at most one block per slot is in flight, and a hole before each.
+                // This does not block: at most one block per slot is in flight, with a hole before each,
+                // and the channel has room for these.
                 to_file.send(block).map_err(|_| session.why_ended(Step::Writing))?;
             }
             mover.wait()?;
         }
         drop(to_file);
         loop {
-            // The writer is done, and `Ended` follows.
+            // The writer has no more blocks, so `Ended` follows.
             match session.event(WaitFor::Own(Step::Writing))? {
                 Event::Ended(_) => break,
                 Event::Message(message) => return Err(session.unexpected(&message)),
@@ -200,7 +204,7 @@ impl Dpu<'_> {
         let (plan, session) = (self.plan, self.session);
         let (to_file, free) = mpsc::sync_channel(plan.slots + 1);
         for buffer in self.buffers.drain(..) {
-            to_file.send(buffer).expect("the reader's end is still here");
+            to_file.send(buffer).expect("the receiver is in scope");
         }
         {
             let (source, plan, events) = (Arc::clone(source), *plan, session.events());
@@ -233,7 +237,7 @@ impl Dpu<'_> {
                     let Some(slot) = slots.pop() else { break };
                     block.slot = slot;
                 }
-                mover.push(waiting.pop_front().expect("there is a first one"));
+                mover.push(waiting.pop_front().expect("`waiting` is not empty"));
             }
             mover.pump()?;
             while let Some(block) = mover.finished()? {
@@ -247,7 +251,7 @@ impl Dpu<'_> {
                 let (slot, len) = (block.slot, block.len as u32);
                 session.send(&Message::Filled { seq, slot, len, digest: block.digest })?;
                 seq += 1;
-                // The reader may have ended.
+                // Sending fails if the reader has ended, which is not an error.
                 let _ = to_file.try_send(buffer);
             }
             mover.wait()?;
@@ -310,7 +314,7 @@ fn read_blocks(
         let block = if hole > 0 {
             Block::hole(at, hole)
         } else {
-            // The copy has failed.
+            // The other end of the channel was dropped, because the copy has failed.
             let Ok(mut buffer) = free.recv() else { return Ok(()) };
             let len = plan.block_at(at);
             source.read_exact_at(&mut buffer[..len], at)?;

@@ -10,18 +10,19 @@ use crate::negotiate::Plan;
 use crate::protocol::{self, MAX_DESCRIPTOR, Message, Role};
 use crate::session::Session;
 
-/// Time for the DPU to release the memory. A correct DPU has released it by then.
+/// Maximum time to wait until the DPU has released the memory. A correct DPU needs less.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The exported window, divided into slots of one block each.
 pub(crate) struct ExportedWindow {
-    // Dropped, and so revoked, before the memory.
+    // This field is dropped before the memory, which revokes the export first.
     export: Export,
     pub(crate) window: Window,
 }
 
 impl ExportedWindow {
-    /// Exports memory for `plan` and sends its descriptor to the DPU; `None` if there is nothing to copy.
+    /// Exports memory for `plan` and sends its descriptor to the DPU. Returns `None` if no bytes have
+    /// to be copied.
     pub(crate) fn export(
         engine: &dyn DmaEngine,
         plan: &Plan,
@@ -35,8 +36,9 @@ impl ExportedWindow {
             let window = engine.allocate_window(&MemoryRequest::new(len).exportable(rights))?;
             window.export(rights).map(|export| (window, export))
         };
-        // The minimum rights for the direction. PCI devices with write access can always read, so their
-        // engines refuse write-only exports. The window holds only this file.
+        // Grants the minimum rights for the direction. PCI devices with write access can always read,
+        // so their engines refuse write-only exports. A right to read is harmless, because the window
+        // contains only this file.
         let rights = if plan.sender == Role::Host { Access::READ } else { Access::WRITE };
         let (window, export) = match export(rights) {
             Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::all()),
@@ -48,7 +50,7 @@ impl ExportedWindow {
         if descriptor.len() > limit {
             return Err(failure!(
                 Exporting,
-                "the export descriptor has {} bytes, and the channel carries {limit}; use another --channel",
+                "the export descriptor has {} bytes, and the channel carries at most {limit}; use another --channel",
                 descriptor.len()
             ));
         }
@@ -61,10 +63,10 @@ impl ExportedWindow {
         Ok(Some(Self { export, window }))
     }
 
-    /// Revokes the export. The copy is complete, so a DPU that keeps the memory harms only itself.
+    /// Revokes the export. The copy is complete, so it does not matter if the DPU keeps the memory.
     pub(crate) fn revoke(self) {
         if let Err((_, e)) = self.export.revoke(REVOKE_TIMEOUT) {
-            tracing::warn!("the DPU still has the exported memory: {e}");
+            tracing::warn!("the DPU still uses the exported memory: {e}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::protocol::{Role, Step};
 /// The reason why a copy failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A signal ended it.
+    /// A signal ended the copy.
     Interrupted,
     /// A failure on this side. The message names the input and the remedy.
     Here { step: Step, message: String },
@@ -18,14 +18,14 @@ pub(crate) enum Failure {
 /// The remedy for two hosts without RDMA.
 pub(crate) const WITHOUT_RDMA: &str = "copy without RDMA: --engine stream on both sides";
 
-/// Adds the way without RDMA to a failure from before the copy began, unless its text already ends with that.
+/// Adds [`WITHOUT_RDMA`] to a failure from before the copy began, unless its text already ends with it.
 fn with_stream(step: Step, text: String) -> String {
     let is_early = matches!(step, Step::Starting | Step::Exporting | Step::Importing);
     if is_early && !text.ends_with(WITHOUT_RDMA) { format!("{text}; or {WITHOUT_RDMA}") } else { text }
 }
 
 impl Failure {
-    /// Adds the remedy without RDMA, if the copy had not begun.
+    /// Adds [`WITHOUT_RDMA`] to this failure, if the copy had not begun.
     pub(crate) fn or_stream(self) -> Self {
         match self {
             Self::Here { step, message } => Self::Here { step, message: with_stream(step, message) },
@@ -38,9 +38,9 @@ impl Failure {
         Self::Here { step, message: message.into() }
     }
 
-    /// Returns the step and the text to send to the other side; `None` if the failure came from that side.
-    /// With `is_rdma` the text also names the way without RDMA, because the other side may not know that this
-    /// side tried RDMA.
+    /// Returns the step and the text to send to the other side, or `None` if the failure came from that
+    /// side. With `is_rdma`, the text includes [`WITHOUT_RDMA`], because the other side may not know
+    /// that this side tried RDMA.
     pub(crate) fn to_send(&self, is_rdma: bool) -> Option<(Step, String)> {
         match self {
             Self::Interrupted => Some((Step::Finishing, "it was interrupted".to_owned())),
@@ -56,7 +56,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Interrupted => f.write_str("interrupted"),
             Self::Here { step, message } => write!(f, "{step}: {message}"),
-            // A peer's text may hold terminal control sequences.
+            // The peer's text may contain terminal control sequences.
             Self::There { side, step, text } => {
                 let text = text.replace(char::is_control, "?");
                 write!(f, "the {side} gave up ({step}): {text}")

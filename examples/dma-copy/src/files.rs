@@ -1,4 +1,4 @@
-//! The file that is sent, and the file that gets its name only when it is complete.
+//! The file that is sent, and the copy, which gets its name only after it is complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -17,11 +17,11 @@ use crate::options::Options;
 use crate::protocol::{MAX_MODE, Step};
 use crate::session::made_progress;
 
-/// Bytes written between two syncs of `--sync`, so that no sync takes long.
+/// With `--sync`, the number of bytes between two syncs, so that no sync takes long.
 const SYNC_EVERY: u64 = 64 << 20;
 
 impl Source {
-    /// Its permissions, without the bits that are more than permissions.
+    /// The file's permission bits, without set-user-id, set-group-id and sticky.
     pub(crate) fn mode(&self) -> u16 {
         self.before.mode() as u16 & MAX_MODE
     }
@@ -31,8 +31,8 @@ impl Source {
         self.file.read_exact_at(bytes, offset).map_err(|e| self.failed(offset, &e))
     }
 
-    /// Calls `read` with the number of bytes read so far until all `len` are read. It returns the number
-    /// added.
+    /// Calls `read` with the number of bytes read so far, until `len` bytes are read. `read` returns the
+    /// number of bytes that it has added.
     pub(crate) fn read_all(
         &self,
         offset: u64,
@@ -50,16 +50,17 @@ impl Source {
         Ok(())
     }
 
-    /// Length of the hole at `offset`, rounded down to a multiple of `block` unless the file ends with it.
+    /// Returns the length of the hole at `offset`, rounded down to a multiple of `block` unless the file ends
+    /// with this hole.
     pub(crate) fn hole(&self, offset: u64, block: u64) -> u64 {
         if !self.is_sparse() {
             return 0;
         }
         let data = match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
             Ok(data) => data.min(self.len()),
-            // No data follows.
+            // No data follows `offset`.
             Err(Errno::NXIO) => self.len(),
-            // A file system without holes, or a file that became shorter, which reading reports.
+            // The file system does not report holes, or the file became shorter, which the next read reports.
             Err(_) => return 0,
         };
         match data.saturating_sub(offset) {
@@ -79,7 +80,7 @@ impl Source {
 
 /// The partial copy: a file in the copy's directory that only its owner can read.
 ///
-/// Only verified bytes are written, and in order. After a failure it holds a prefix of the file, so
+/// Only verified bytes are written to it, in order. After a failure it contains a prefix of the file, so
 /// `--resume` needs no journal.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -87,11 +88,11 @@ pub(crate) struct Target {
     path: PathBuf,
     partial: PathBuf,
     directory: Directory,
-    /// The partial copy is kept after a failure.
+    /// True if the partial copy is kept after a failure.
     keep: bool,
     size: u64,
-    /// Bytes that an earlier copy left.
-    there: u64,
+    /// Number of bytes that an earlier copy left.
+    earlier_len: u64,
     /// Permissions of the complete copy, before the umask.
     mode: u16,
     sync: bool,
@@ -100,8 +101,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Creates the partial copy, or opens the one that an earlier copy left. The complete copy has `size`
-    /// bytes, and the permissions `mode` before the umask.
+    /// Creates the partial copy, or opens the partial copy that an earlier run left. The complete copy has
+    /// `size` bytes, and the permissions `mode` minus the umask.
     pub(crate) fn create(options: &Options, path: &Path, size: u64, mode: u16) -> Result<Self, Failure> {
         let keep = options.resume;
         let shown = path.display();
@@ -109,13 +110,10 @@ impl Target {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
             _ => return Err(failure!(Writing, "{shown} names no file; give the name of the copy")),
         };
-        // `Source::open` found no file of this name.
+        // `Source::open` has found no file of this name, so this is an error.
         if fs::symlink_metadata(path).is_ok() {
-            let what = if fs::metadata(path).is_ok() {
-                "was created during the copy"
-            } else {
-                "is a link to nothing"
-            };
+            let what =
+                if fs::metadata(path).is_ok() { "was created during the copy" } else { "is a dangling link" };
             return Err(failure!(Writing, "{shown} {what}; remove it, or choose another --file"));
         }
         let directory =
@@ -123,7 +121,7 @@ impl Target {
         let longest = rustix::fs::statvfs(&directory.path).map_or(255, |s| s.f_namemax as usize);
         let partial = directory.path.join(partial_name(name.as_bytes(), longest));
         let file = open_partial(&partial, &directory)?;
-        let there = if keep { file.metadata().map(|m| m.len()).unwrap_or(0) } else { 0 };
+        let earlier_len = if keep { file.metadata().map(|m| m.len()).unwrap_or(0) } else { 0 };
         Ok(Self {
             file,
             path: path.to_owned(),
@@ -131,16 +129,16 @@ impl Target {
             directory,
             keep,
             size,
-            there,
+            earlier_len,
             mode: mode & MAX_MODE,
             sync: options.sync,
             unsynced: AtomicU64::new(0),
         })
     }
 
-    /// Bytes that an earlier copy left, and that `--resume` may continue.
-    pub(crate) const fn there(&self) -> u64 {
-        self.there
+    /// Number of bytes that an earlier copy left and `--resume` may continue.
+    pub(crate) const fn earlier_len(&self) -> u64 {
+        self.earlier_len
     }
 
     pub(crate) fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), Failure> {
@@ -149,7 +147,7 @@ impl Target {
         })
     }
 
-    /// Sets the length to `len` bytes. Added bytes are a hole.
+    /// Sets the length to `len` bytes. The added bytes are a hole.
     pub(crate) fn set_len(&self, len: u64) -> Result<(), Failure> {
         self.file.set_len(len).map_err(|e| self.explain(&e))
     }
@@ -159,8 +157,8 @@ impl Target {
         self.written(bytes.len() as u64)
     }
 
-    /// Calls `write` with the number of bytes written so far until all `len` are. It returns the number
-    /// added.
+    /// Calls `write` with the number of bytes written so far, until `len` bytes are written. `write` returns
+    /// the number of bytes that it has added.
     pub(crate) fn write_all(
         &self,
         len: usize,
@@ -193,7 +191,7 @@ impl Target {
         Ok(())
     }
 
-    /// Renames the complete copy atomically. Replaces no existing file.
+    /// Renames the complete copy atomically. Fails if a file of that name exists.
     pub(crate) fn publish(&self) -> Result<(), Failure> {
         let (path, partial) = (self.path.display(), self.partial.display());
         let set = |e: io::Error| failure!(Finishing, "cannot finish {partial}: {e}");
@@ -205,8 +203,8 @@ impl Target {
                 self.size
             ));
         }
-        // Sets the permissions of a file that is created with the sender's. Until now only the owner could
-        // read it.
+        // Sets the sender's permissions minus the umask, as if the file were created with them. Until now
+        // only the owner could read it.
         let mask = rustix::process::umask(Mode::empty());
         rustix::process::umask(mask);
         let mode = Mode::from_raw_mode(self.mode.into()) - mask;
@@ -217,7 +215,7 @@ impl Target {
         }
         let renamed =
             match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
-                // A file system without RENAME_NOREPLACE. Linking never replaces a file.
+                // The file system lacks RENAME_NOREPLACE. A link never replaces a file.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                     fs::hard_link(&self.partial, &self.path).and_then(|()| fs::remove_file(&self.partial))
                 }
@@ -226,20 +224,21 @@ impl Target {
         renamed.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => failure!(
                 Finishing,
-                "{path} was created while it was copied, and is left alone; remove one of {path} and {partial}"
+                "{path} was created during the copy, and was not replaced; remove {path} or {partial}"
             ),
             _ => failure!(Finishing, "cannot rename {partial} to {path}: {e}"),
         })?;
         if self.sync
             && let Ok(dir) = File::open(&self.directory.path)
         {
-            // Some file systems cannot sync a directory. The bytes are on the disk.
+            // Some file systems cannot sync a directory. The error is ignored, because the bytes are already
+            // on the disk.
             let _ = dir.sync_all();
         }
         Ok(())
     }
 
-    /// Removes the partial copy after a failure, unless `--resume` keeps it and it has bytes.
+    /// Removes the partial copy after a failure, unless `--resume` is given and the partial copy has bytes.
     pub(crate) fn give_up(&self) {
         if !self.keep || self.file.metadata().is_ok_and(|m| m.len() == 0) {
             let _ = fs::remove_file(&self.partial);
@@ -251,8 +250,8 @@ impl Target {
     }
 }
 
-/// Returns the name of the partial copy of `name`. If that has more than `longest` bytes, the end is cut off,
-/// and a digest keeps different names apart.
+/// Returns the name of the partial copy of `name`. If that name has more than `longest` bytes, its end is
+/// replaced by a digest, so that different names stay different.
 fn partial_name(name: &[u8], longest: usize) -> OsString {
     let mut suffix = String::from(".dma-copy.partial");
     let mut start = name;
@@ -263,7 +262,7 @@ fn partial_name(name: &[u8], longest: usize) -> OsString {
     OsString::from_vec([b".", start, suffix.as_bytes()].concat())
 }
 
-/// Creates or opens the partial copy, readable by its owner only and locked against other processes.
+/// Creates or opens the partial copy. Only its owner can read it, and a lock excludes other processes.
 fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> {
     let shown = partial.display();
     let explain = |e: io::Error| Failure::new(Step::Writing, directory.explain("create a file", &e));
@@ -273,7 +272,7 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         .create(true)
         .truncate(false)
         .mode(0o600)
-        // The name may already be a link or a pipe.
+        // A link or a pipe of this name may exist.
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
         .open(partial)
         .map_err(|e| match Errno::from_io_error(&e) {
@@ -287,7 +286,10 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         || metadata.nlink() > 1
         || metadata.uid() != rustix::process::geteuid().as_raw()
     {
-        return Err(failure!(Writing, "{shown} exists and is not a file of yours alone; remove it"));
+        return Err(failure!(
+            Writing,
+            "{shown} exists and is not a file that only you can access; remove it"
+        ));
     }
     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|e| explain(e.into()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -295,7 +297,7 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         Err(Errno::WOULDBLOCK) => {
             return Err(failure!(
                 Writing,
-                "another dma-copy writes {shown} right now; wait until it is done, or choose another --file"
+                "another dma-copy is writing {shown}; wait until it is done, or choose another --file"
             ));
         }
         // A file system without locks cannot exclude other processes.

@@ -1,10 +1,10 @@
-//! The host's role: exports a window of memory, and reads its file into that window's slots, or writes it
-//! out of them. With `--engine stream` both roles: each block goes through the channel, and a slot is the
-//! right to send one.
+//! The host's role: exports a window of memory, and reads its file into the window's slots, or writes its
+//! file from them. With `--engine stream`, this module implements both roles: each block goes through the
+//! channel, and a free slot is the right to send one block.
 //!
-//! No reference to the window's bytes exists, because the DPU may write them at any time. Without checksums
-//! the kernel moves them between file and window. With checksums they pass through a private buffer, so that
-//! the bytes checked are the bytes written.
+//! No reference to the window's bytes exists, because the DPU may write them at any time. Without
+//! checksums, the kernel copies them between file and window. With checksums, they are first copied to a
+//! private buffer, so that exactly the verified bytes are written.
 
 use dma::prelude::*;
 use indicatif::ProgressBar;
@@ -19,13 +19,13 @@ use crate::failure::{Failure, failure};
 use crate::files::Target;
 use crate::negotiate::{LocalFile, Plan};
 use crate::protocol::{Checksum, Data, Digest, MAX_DATA, Message};
-use crate::session::{Event, Session, WaitFor, made_progress, out_of_turn};
+use crate::session::{Event, Session, WaitFor, made_progress, unexpected_event};
 
-/// Bytes of a `Data` besides its contents.
+/// Encoded length of a `Data` message without its contents, in bytes.
 const DATA_HEAD: usize = 5;
 
-/// Copies, and returns the number of DMA copies that the DPU submitted again. Without an engine, blocks go
-/// through the channel.
+/// Copies the file. Returns the number of DMA copies that the DPU submitted again. Without an engine,
+/// blocks go through the channel.
 pub(crate) fn copy(
     engine: Option<&dyn DmaEngine>,
     plan: &Plan,
@@ -57,18 +57,18 @@ pub(crate) fn copy(
                 window.revoke();
             }
         }
-        // Before the export is dropped, which may wait for the DPU.
+        // Send the reason before the export is dropped, because dropping it may wait for the DPU.
         Err(failure) => session.abort(failure),
     }
     copied
 }
 
 struct Host<'a> {
-    /// `None` if there is nothing to move, or blocks go through the channel.
+    /// `None` if no bytes have to be moved, or if blocks go through the channel.
     window: Option<ExportedWindow>,
-    /// Free slots. The last one freed is taken first, because its bytes are still in the caches.
+    /// Free slots. The slot that was freed last is reused first, because its bytes are still in the caches.
     free: Vec<u32>,
-    /// For each slot: the other side has it.
+    /// For each slot, whether the other side has it.
     lent: Vec<bool>,
     plan: &'a Plan,
     session: &'a Session,
@@ -147,7 +147,7 @@ impl Host<'_> {
     }
 
     fn freed(&mut self, event: Event) -> Result<(), Failure> {
-        let Event::Message(message) = event else { return Err(out_of_turn(&event)) };
+        let Event::Message(message) = event else { return Err(unexpected_event(&event)) };
         self.free.push(freed(message, &mut self.lent, self.session)?);
         Ok(())
     }

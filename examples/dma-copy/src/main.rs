@@ -9,13 +9,13 @@
 //! | `session.rs` | messages with deadlines, heartbeats |
 //! | `negotiate.rs` | agreement on the copy: direction, block size, first byte |
 //! | `checks.rs` | checks of the other side's messages |
-//! | `host.rs` | the host's role, and both with `--engine stream`: reads or writes the file |
+//! | `host.rs` | the host's role, and with `--engine stream` both roles: reads or writes the file |
 //! | `exported.rs` | the memory that the host exports |
-//! | `dpu.rs` | the DPU's role: imports the memory, moves bytes by DMA, reads or writes its file |
-//! | `probe.rs` | a first copy between two hosts |
+//! | `dpu.rs` | the DPU's role: imports the memory, copies bytes by DMA, reads or writes its file |
+//! | `probe.rs` | a first copy of a few bytes, which tests the connection between two hosts |
 //! | `mover.rs` | DMA copies in flight, in the order of the file |
 //! | `files.rs`, `disk.rs` | the file that is sent, and the copy |
-//! | `deadline.rs` | waits: their ends, and the checks for an interrupt |
+//! | `deadline.rs` | deadlines of waits, and checks for an interrupt |
 //! | `digest.rs` | checksums |
 
 mod block;
@@ -66,7 +66,7 @@ fn run(options: &Options) -> Result<String, Failure> {
 fn copy(options: &Options) -> Result<String, Failure> {
     command::handle_signals().map_err(|message| failure!(Starting, "{message}"))?;
     log(options);
-    // Errors in the engine's name or the file are reported before the wait for the other side.
+    // Check the engine's name and the file before waiting for the other side.
     let engine = match options.is_stream() {
         true => None,
         false => Some(dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?),
@@ -80,7 +80,7 @@ fn copy(options: &Options) -> Result<String, Failure> {
     let mut last = String::new();
     for (file, source) in options.files.iter().zip(sources) {
         if !last.is_empty() && options.quiet < 2 {
-            // The copy is complete even if nobody reads this.
+            // A failure to print is ignored, because the copy is complete.
             let _ = writeln!(std::io::stdout(), "{last}");
         }
         following -= 1;
@@ -95,7 +95,7 @@ fn copy(options: &Options) -> Result<String, Failure> {
     Ok(last)
 }
 
-/// Copies one file, which `following` more files follow, and returns the summary.
+/// Copies one file, after which `following` files remain. Returns the summary.
 fn copy_file(
     options: &Options,
     engine: Option<&dyn dma::DmaEngine>,
@@ -119,7 +119,7 @@ fn copy_file(
     Ok(summary(&plan, copied?, started.elapsed(), engine.map(dma::DmaEngine::info)))
 }
 
-/// Starts logging. Levels are those of DOCA's log.
+/// Starts logging. The levels are DOCA's log levels.
 fn log(options: &Options) {
     let level = |doca: u8| match doca {
         0..20 => "off",
@@ -154,7 +154,7 @@ fn summary(plan: &Plan, retries: u64, took: Duration, info: Option<&dma::EngineI
     }
     summary += &format!(", {retries} retries");
     if plan.from > 0 {
-        summary += &format!(", {} bytes were there already", plan.from);
+        summary += &format!(", {} bytes were already copied earlier", plan.from);
     }
     summary
 }

@@ -1,7 +1,7 @@
 //! DMA copies in flight, in the order of the file.
 //!
-//! Blocks are cut into pieces that the device takes, up to `--depth` of them in flight. A piece that a device
-//! reset aborted is submitted again, before its block counts as moved.
+//! Blocks are divided into pieces within the device's limit, and up to `--depth` pieces are in flight. A
+//! piece that a device reset aborted is submitted again before its block counts as moved.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -41,21 +41,21 @@ pub(crate) struct Mover {
     in_flight: VecDeque<InFlight>,
     backend: &'static str,
     timeout: Duration,
-    /// The number of completions at the last progress of the device, and its time.
+    /// The number of completions when the device last made progress, and the time of that.
     progress: (u64, Instant),
     retries: u64,
-    /// The host revoked its export, or has ended.
+    /// Set if the host has revoked its export or has ended.
     pub(crate) revoked: bool,
 }
 
 /// A block that is being moved; a hole has no bytes to move.
 struct Moving {
     block: Block,
-    /// The part of the buffer that was not submitted yet.
+    /// The part of the buffer that has not been submitted yet.
     todo: Option<BufferMut>,
-    /// The part whose copies have completed.
+    /// The part of the buffer whose copies have completed.
     moved: Option<BufferMut>,
-    /// The part beyond the block's end.
+    /// The unused part of the buffer beyond the block's end.
     rest: Option<BufferMut>,
     at: usize,
     left: usize,
@@ -88,7 +88,7 @@ impl Either {
         }
     }
 
-    /// The buffer, or the error and, unless the device may still access it, the buffer.
+    /// Returns the buffer. An error also contains the buffer, unless the device may still access it.
     fn finish(self) -> Result<BufferMut, (dma::Error, Option<BufferMut>)> {
         match self {
             Self::In(transfer) => transfer.wait().map(|(_, b)| b).map_err(|e| parts(e, |(_, b)| b)),
@@ -116,7 +116,7 @@ impl Mover {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX).min(info.limits.max_queue_depth);
         let queue = QueueOptions::new()
             .with_depth(depth)
-            // The bytes were just read or are about to be written, so they are in the caches.
+            // The bytes were just read or will soon be written, so they are in the caches.
             .with_hint(CacheHint::Hot)
             .with_drop_timeout(Duration::from_secs(1));
         let queue = engine.open_queue(&queue).map_err(|e| failure!(Moving, "{e}"))?;
@@ -138,13 +138,13 @@ impl Mover {
         })
     }
 
-    /// Copies a few bytes, which shows whether the window can be reached by RDMA.
+    /// Copies a few bytes, to test whether the window can be accessed by RDMA.
     pub(crate) fn reach(&self, engine: &dyn DmaEngine) -> Result<(), Failure> {
         probe::reach(engine, &self.queue, &self.window, self.direction, self.timeout)
     }
 
-    /// An engine that copies without the device: `cpu` does not reach another host.
-    fn instead(&self) -> &'static str {
+    /// Returns the engine that copies without the device: `cpu`, or `stream` between two hosts.
+    fn fallback_engine(&self) -> &'static str {
         if self.backend == "rdma" { "stream" } else { "cpu" }
     }
 
@@ -156,7 +156,7 @@ impl Mover {
         self.blocks.is_empty()
     }
 
-    /// Queues a block or a hole. Holes keep their place among the blocks.
+    /// Queues a block or a hole. Holes keep their position among the blocks.
     pub(crate) fn push(&mut self, mut block: Block) {
         let len = usize::try_from(block.len).unwrap_or(usize::MAX);
         let mut todo = block.buffer.take();
@@ -192,7 +192,7 @@ impl Mover {
     fn submit(&mut self, piece: BufferMut, at: usize) -> Result<Either, Failure> {
         // The slot's number was checked when its message arrived.
         let window = self.window.slice(at..at + piece.len());
-        // Never `QueueFull`: no more is in flight than the queue's depth.
+        // `QueueFull` cannot occur, because at most the queue's depth is in flight.
         let submitted = match self.direction {
             Direction::FromWindow => self.queue.copy(window, piece).map(Either::In).map_err(dma::Error::from),
             Direction::ToWindow => self.queue.copy(piece, window).map(Either::Out).map_err(dma::Error::from),
@@ -202,10 +202,14 @@ impl Mover {
 
     fn failed(&mut self, e: &dma::Error) -> Failure {
         self.revoked |= e.kind() == ErrorKind::Revoked;
-        failure!(Moving, "{e}; look into the device, or copy with --engine {} on both sides", self.instead())
+        failure!(
+            Moving,
+            "{e}; check the device, or copy with --engine {} on both sides",
+            self.fallback_engine()
+        )
     }
 
-    /// The first block, with its buffer, if it has been moved.
+    /// Returns the first block with its buffer, if all its bytes have been copied.
     pub(crate) fn finished(&mut self) -> Result<Option<Block>, Failure> {
         loop {
             match self.blocks.front() {
@@ -228,7 +232,7 @@ impl Mover {
         Ok(Some(first.block))
     }
 
-    /// Completes the oldest piece in flight, which is done, or submits it again.
+    /// Removes the oldest piece in flight, which is done. Submits it again if it failed.
     fn take_first(&mut self) -> Result<(), Failure> {
         let Some(InFlight { transfer, at, tries }) = self.in_flight.pop_front() else { return Ok(()) };
         match transfer.finish() {
@@ -257,8 +261,8 @@ impl Mover {
         }
     }
 
-    /// Waits for the oldest piece in flight, for [`MAX_WAIT`] at most. Fails if the device has completed
-    /// nothing for the timeout.
+    /// Waits at most [`MAX_WAIT`] for the oldest piece in flight. Fails if the device has completed
+    /// nothing during the timeout.
     pub(crate) fn wait(&mut self) -> Result<(), Failure> {
         let Some(first) = self.in_flight.front_mut() else { return Ok(()) };
         if first.transfer.wait_for(MAX_WAIT) {
@@ -280,7 +284,7 @@ impl Mover {
             self.backend,
             seconds(self.timeout),
             self.in_flight.len(),
-            self.instead()
+            self.fallback_engine()
         ))
     }
 }

@@ -17,10 +17,10 @@ const BLOCK_MIN: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 /// Maximum number of blocks in a window.
 const SLOTS_MAX: u64 = 256;
-/// Valid requests of either side, in bytes.
+/// Valid range of the window and of a chunk that a side requests, in bytes.
 const WINDOWS: std::ops::RangeInclusive<u64> = 8 << 10..=16 << 30;
 const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
-/// Bytes hashed between two heartbeats.
+/// Number of bytes hashed before progress is counted for a heartbeat.
 const PIECE: usize = 1 << 20;
 
 /// The copy that both sides agreed on.
@@ -33,29 +33,29 @@ pub(crate) struct Plan {
     pub(crate) block: usize,
     pub(crate) slots: usize,
     pub(crate) checksum: Checksum,
-    /// Blocks go through the channel, without an engine.
+    /// True if blocks go through the channel, without an engine.
     pub(crate) stream: bool,
-    /// Permissions of the file: the lowest nine bits of its mode.
+    /// Permission bits of the file: the lowest nine bits of its mode.
     pub(crate) mode: u16,
-    /// Position of the first byte to copy. The receiver has the bytes before it.
+    /// Position of the first byte to copy. The receiver already has the bytes before it.
     pub(crate) from: u64,
     /// True if no file follows.
     pub(crate) is_last: bool,
 }
 
 impl Plan {
-    /// Length of the block at `offset`.
+    /// Returns the length of the block at `offset`.
     pub(crate) fn block_at(&self, offset: u64) -> usize {
         usize::try_from(self.size - offset).unwrap_or(usize::MAX).min(self.block)
     }
 
-    /// The plan for two Hellos, without `from`. Both sides compute the same.
+    /// Computes the plan from both Hellos, without `from`. Both sides compute the same plan.
     fn of(mine: &Hello, theirs: &Hello, file: &Path) -> Result<Self, Failure> {
         let file = file.display();
         if mine.role == theirs.role {
             return Err(failure!(
                 Agreeing,
-                "both sides say that they are the {}; give --role host on one and --role dpu on the other",
+                "both sides have the role {}; give --role host on one side and --role dpu on the other",
                 mine.role
             ));
         }
@@ -70,7 +70,7 @@ impl Plan {
         if !WINDOWS.contains(&theirs.window) || !CHUNKS.contains(&theirs.chunk) {
             return Err(failure!(
                 Agreeing,
-                "the {} wants a window of {} and chunks of {} bytes; use the same release on both sides",
+                "the {} requests a window of {} bytes and chunks of {} bytes; use the same release on both sides",
                 theirs.role,
                 theirs.window,
                 theirs.chunk
@@ -79,7 +79,7 @@ impl Plan {
         if mine.following != theirs.following {
             return Err(failure!(
                 Agreeing,
-                "behind this file the {} has {} more, and the {} {}; give --file equally often on both sides",
+                "after this file, the {} has {} more files, and the {} has {}; give --file equally often on both sides",
                 mine.role,
                 mine.following,
                 theirs.role,
@@ -92,13 +92,13 @@ impl Plan {
             (Some(_), Some(_)) => {
                 return Err(failure!(
                     Agreeing,
-                    "both sides have their file, {file} here, so it is unclear who sends; remove it on the side that receives, or choose another --file"
+                    "the file exists on both sides ({file} here), so it is unclear which side sends; remove it on the side that receives, or choose another --file"
                 ));
             }
             (None, None) => {
                 return Err(failure!(
                     Agreeing,
-                    "neither side has its file, {file} here, so there is nothing to send; check --file on the side that sends"
+                    "the file exists on neither side ({file} here), so there is nothing to send; check --file on the side that sends"
                 ));
             }
         };
@@ -106,7 +106,8 @@ impl Plan {
         let block = mine.chunk.max(theirs.chunk).max(BLOCK_MIN).min(window / 2) / PAGE * PAGE;
         let slots = (window / block).min(SLOTS_MAX).min(size.div_ceil(block));
         let fit = |n: u64| {
-            usize::try_from(n).map_err(|_| failure!(Agreeing, "a window of {window} bytes; lower --window"))
+            usize::try_from(n)
+                .map_err(|_| failure!(Agreeing, "cannot use a window of {window} bytes; lower --window"))
         };
         let checksum = mine.checksum.max(theirs.checksum);
         let (block, slots) = (fit(block)?, fit(slots)?);
@@ -128,7 +129,7 @@ impl LocalFile {
     }
 }
 
-/// Agrees on the copy of `file`, which `following` more files follow.
+/// Agrees on the copy of `file`, after which `following` files remain.
 pub(crate) fn negotiate(
     options: &Options,
     (file, following): (&Path, u32),
@@ -146,8 +147,7 @@ pub(crate) fn negotiate(
         mode: source.as_ref().map_or(0, Source::mode),
         following,
     };
-    // The host sends first, because the DPU cannot know that a connection is a host's before it receives a
-    // message.
+    // The host sends first, because the DPU recognizes a host only by its first message.
     if mine.role == Role::Host {
         session.send(&Message::Hello(mine))?;
     }
@@ -177,35 +177,38 @@ pub(crate) fn negotiate(
     }
 }
 
-/// The receiver's part: offers the bytes that an earlier copy left. Returns the offset to copy from.
+/// The receiver's part: offers the bytes that an earlier copy left. Returns the offset at which the copy
+/// begins.
 fn offer_resume(target: &Target, plan: &Plan, session: &Session) -> Result<u64, Failure> {
-    let there = match target.there() {
-        there if there >= plan.size => plan.size,
-        // Blocks are verified as a whole.
-        there => there - there % plan.block as u64,
+    let earlier_len = match target.earlier_len() {
+        earlier_len if earlier_len >= plan.size => plan.size,
+        // The copy can only continue at a block's start, because a block is verified as a whole.
+        earlier_len => earlier_len - earlier_len % plan.block as u64,
     };
-    let digest = digest_of(there, plan.checksum, |bytes, at| target.read_exact_at(bytes, at))?;
-    session.send(&Message::Resume { len: there, digest })?;
+    let digest = digest_of(earlier_len, plan.checksum, |bytes, at| target.read_exact_at(bytes, at))?;
+    session.send(&Message::Resume { len: earlier_len, digest })?;
     let from = match session.receive()? {
-        Message::ResumeAnswer { from } if from == 0 || from == there => from,
-        Message::ResumeAnswer { .. } => return Err(session.violates("it continues at an offset not offered")),
+        Message::ResumeAnswer { from } if from == 0 || from == earlier_len => from,
+        Message::ResumeAnswer { .. } => {
+            return Err(session.violates("it continues at an offset that was not offered"));
+        }
         other => return Err(session.unexpected(&other)),
     };
-    if from < there {
-        tracing::warn!("what an earlier copy left is of another file; beginning from its start");
+    if from < earlier_len {
+        tracing::warn!("the partial copy belongs to another file; copying from the start");
     }
     target.set_len(from)?;
     Ok(from)
 }
 
-/// The sender's part: compares digests. Returns the offset to copy from.
+/// The sender's part: compares digests. Returns the offset at which the copy begins.
 fn answer_resume(source: &Source, plan: &Plan, session: &Session) -> Result<u64, Failure> {
     let (len, theirs) = match session.receive()? {
         Message::Resume { len, digest } => (len, digest),
         other => return Err(session.unexpected(&other)),
     };
     if len > plan.size || (len != plan.size && !len.is_multiple_of(plan.block as u64)) {
-        return Err(session.violates("the bytes that it has are not a part of the file"));
+        return Err(session.violates("the length of its partial copy does not fit the file"));
     }
     let ours = digest_of(len, plan.checksum, |bytes, at| source.read_exact_at(bytes, at))?;
     let from = if ours == theirs { len } else { 0 };
@@ -213,7 +216,7 @@ fn answer_resume(source: &Source, plan: &Plan, session: &Session) -> Result<u64,
     Ok(from)
 }
 
-/// The digest of the first `len` bytes of a file: XXH3 at least, even if blocks are not checked.
+/// Returns the digest of the first `len` bytes of a file. If blocks are not checked, uses XXH3.
 fn digest_of(
     len: u64,
     checksum: Checksum,

@@ -27,7 +27,7 @@ impl FromStr for Carrier {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            // A port without a host is local.
+            // A port without a host means this machine.
             Some(("tcp", port)) if port.parse::<u16>().is_ok() => Ok(Self::Tcp(format!("127.0.0.1:{port}"))),
             Some(("tcp", address))
                 if address
@@ -38,7 +38,7 @@ impl FromStr for Carrier {
             }
             Some(("comch", name)) if !name.is_empty() => Ok(Self::Comch(name.to_owned())),
             _ => Err(format!(
-                "`{text}` is no channel; there are unix:PATH, tcp:PORT, tcp:HOST:PORT and comch:NAME"
+                "`{text}` is not a channel; give unix:PATH, tcp:PORT, tcp:HOST:PORT or comch:NAME"
             )),
         }
     }
@@ -46,10 +46,10 @@ impl FromStr for Carrier {
 
 /// Copy a file between host and DPU by DMA.
 ///
-/// Run it on both sides, in any order, each with its own FILE. The side whose file exists sends, the other
-/// one receives. The host exports a window of memory; the DPU imports it and drives the DMA in both
-/// directions. Two hosts copy with --engine rdma, or without RDMA with --engine stream. The copy appears
-/// under its name only when it is complete and verified.
+/// Run it on both sides, in any order, each with its own FILE. The side whose file exists sends, and the
+/// other one receives. The host exports a window of memory; the DPU imports it and controls the DMA in both
+/// directions. Between two hosts, use --engine rdma, or --engine stream without RDMA. The copy appears under
+/// its name only after it is complete and verified.
 #[derive(Debug, Parser)]
 #[command(
     name = "dma-copy",
@@ -59,8 +59,8 @@ impl FromStr for Carrier {
     after_help = EXAMPLES
 )]
 pub(crate) struct Options {
-    /// The file to send if it exists, else to receive. Given several times, as often on the other side, the
-    /// files are copied one after another
+    /// The file: if it exists, this side sends it; otherwise this side receives it. Repeat the option,
+    /// equally often on both sides, to copy several files one after another
     #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
@@ -72,11 +72,11 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) rep_pci: Option<dma::PciAddress>,
 
-    /// This side
+    /// The role of this side
     #[arg(long, value_name = "SIDE", value_enum)]
     role: Option<Role>,
 
-    /// The engine that moves the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
+    /// The engine that copies the bytes (DPU) or exports memory (host): auto, cpu, sim:seed=7, doca:03:00.0,
     /// rdma:mlx5_0, ... With stream on both sides, the channel carries the bytes, without DMA [default: auto]
     #[arg(short, long, value_name = "NAME")]
     engine: Option<String>,
@@ -98,17 +98,17 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) depth: u32,
 
-    /// Maximum memory to register on each side, or bytes on their way with --engine stream, from 8K to 16G;
-    /// the smaller value of the two sides counts
+    /// Maximum memory to register on each side, from 8K to 16G; with --engine stream, maximum bytes in
+    /// flight. The smaller value of the two sides is used
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_window)]
     pub(crate) window: u64,
 
-    /// Checksum that every block is verified with before it is written; the stronger one of the two sides
-    /// counts
+    /// Checksum by which every block is verified before it is written; the stronger one of the two sides is
+    /// used
     #[arg(long, value_name = "KIND", default_value = "xxh3", value_enum)]
     pub(crate) checksum: Checksum,
 
-    /// Continue the partial copy that an earlier run kept, and keep this one if it fails
+    /// Continue the partial copy of an earlier run, and keep the partial copy if this run fails
     #[arg(long)]
     pub(crate) resume: bool,
 
@@ -116,11 +116,12 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// Seconds to wait for the other side's heartbeat; half as long for this side's device or disk
+    /// Seconds to wait for the other side's heartbeat; the timeout for this side's device and disk is half as
+    /// long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
 
-    /// Hide the progress bar; given twice: the summary too
+    /// Hide the progress bar; if given twice, also hide the summary
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) quiet: u8,
 
@@ -133,7 +134,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LEVEL", default_value_t = 30, value_parser = clap::value_parser!(u8).range(10..=70))]
     pub(crate) sdk_log_level: u8,
 
-    /// Read options from a JSON file; options on the command line win
+    /// Read options from a JSON file; options on the command line override them
     #[arg(short, long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -142,7 +143,7 @@ pub(crate) struct Options {
     version: (),
 }
 
-/// The value of `--engine` for copies through the channel, without an engine.
+/// The value of `--engine` that selects copies through the channel, without an engine.
 const STREAM: &str = "stream";
 
 const EXAMPLES: &str = "\
@@ -172,14 +173,14 @@ The summary goes to standard output, progress bar, log and errors to standard er
 2 bad arguments, 130 interrupted.";
 
 impl Options {
-    /// Parses this process's arguments. Exits with a message if they are wrong.
+    /// Parses this process's arguments. If they are invalid, prints a message and exits.
     pub(crate) fn from_command_line() -> Self {
         Self::from_args(std::env::args_os().collect()).unwrap_or_else(|e| e.exit())
     }
 
     fn from_args(args: Vec<OsString>) -> Result<Self, clap::Error> {
         let fail = |message: String| Self::command().error(clap::error::ErrorKind::InvalidValue, message);
-        // The file's options come first, so that those of the command line override them, and clap checks
+        // The file's options come first, so that options of the command line override them, and clap checks
         // both.
         let mut all = args;
         let mut files_of_json = 0;
@@ -195,20 +196,23 @@ impl Options {
             options.files.drain(..files_of_json);
         }
         if options.role == Some(Role::Host) && options.rep_pci.is_some() {
-            return Err(fail("--rep-pci is for the DPU, and --role says host; leave one out".to_owned()));
+            return Err(fail(
+                "--rep-pci is only for the DPU, and --role is host; leave out one of them".to_owned(),
+            ));
         }
         if options.role.is_none() && options.rep_pci.is_none() {
             return Err(fail(
-                "which side is this? Say --role host or --role dpu (--rep-pci implies dpu)".to_owned(),
+                "the role of this side is unknown; give --role host or --role dpu (--rep-pci implies dpu)"
+                    .to_owned(),
             ));
         }
         match (&options.channel, &options.secret_file) {
             (Some(Carrier::Tcp { .. }), None) => Err(fail(
-                "a tcp channel needs --secret-file, the same on both sides; make one with: head -c 32 /dev/urandom > key; chmod 600 key"
+                "a tcp channel needs --secret-file, with the same secret on both sides; create it with: head -c 32 /dev/urandom > key; chmod 600 key"
                     .to_owned(),
             )),
             (Some(Carrier::Tcp { .. }), _) | (_, None) => Ok(options),
-            _ => Err(fail("--secret-file is for tcp channels; leave it out".to_owned())),
+            _ => Err(fail("--secret-file is only for tcp channels; leave it out".to_owned())),
         }
     }
 
@@ -222,7 +226,7 @@ impl Options {
         self.engine.as_deref() == Some(STREAM)
     }
 
-    /// True if the engine is an RDMA device, also behind wrappers, such as `meter+rdma:mlx5_0`.
+    /// True if the engine is an RDMA device, including one within wrappers, such as `meter+rdma:mlx5_0`.
     pub(crate) fn is_rdma(&self) -> bool {
         self.engine().split(':').next().and_then(|names| names.rsplit('+').next()) == Some("rdma")
     }
@@ -238,7 +242,7 @@ impl Options {
     }
 }
 
-/// The value of `--json` or `-j`, which is needed before clap parses.
+/// Returns the value of `--json` or `-j`, which is needed before clap parses the arguments.
 fn json_of(args: &[OsString]) -> Option<PathBuf> {
     let mut found = None;
     let mut args = args.iter().skip(1);
@@ -255,16 +259,16 @@ fn json_of(args: &[OsString]) -> Option<PathBuf> {
     found
 }
 
-/// Reads the options of a JSON file as arguments.
+/// Reads a JSON file, and returns its options as command line arguments.
 fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
-    /// The groups of options in JSON files of DOCA's programs. Either may hold any option.
+    /// The groups of options in JSON files of DOCA's programs. Each group may contain any option.
     const GROUPS: [&str; 2] = ["doca_general_flags", "doca_program_flags"];
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("cannot read --json {shown}: {e}; check its name"))?;
     let json: serde_json::Value =
-        serde_json::from_str(&text).map_err(|e| format!("--json {shown} is no JSON: {e}"))?;
-    let groups = json.as_object().ok_or_else(|| format!("--json {shown}: there is no object at its top"))?;
+        serde_json::from_str(&text).map_err(|e| format!("--json {shown} is not valid JSON: {e}"))?;
+    let groups = json.as_object().ok_or_else(|| format!("--json {shown}: the top level is not an object"))?;
     let command = Options::command();
     let known = |key: &str| {
         let mut options = command.get_arguments().filter(|_| !["json", "version"].contains(&key));
@@ -274,18 +278,19 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
     for (group, options) in groups {
         if !GROUPS.contains(&group.as_str()) {
             return Err(format!(
-                "--json {shown}: `{group}` is no group of options; there are {}",
+                "--json {shown}: `{group}` is not a group of options; the groups are {}",
                 GROUPS.join(" and ")
             ));
         }
         let options = options.as_object().ok_or_else(|| {
             format!(
-                "--json {shown}: `{group}` is {options}; make it an object of options, by their long names"
+                "--json {shown}: `{group}` is {options}; it must be an object with options by their long names"
             )
         })?;
         for (key, value) in options {
-            let takes_value = known(key)
-                .ok_or_else(|| format!("--json {shown}: there is no option `{key}`; --help lists them"))?;
+            let takes_value = known(key).ok_or_else(|| {
+                format!("--json {shown}: there is no option `{key}`; --help lists the options")
+            })?;
             match (takes_value, value) {
                 (false, serde_json::Value::Bool(true)) => args.push(format!("--{key}").into()),
                 (false, serde_json::Value::Bool(false)) => {}
@@ -299,11 +304,11 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
                 }
                 (false, _) => {
                     return Err(format!(
-                        "--json {shown}: `{key}` is {value}, and it is a switch; give true or false"
+                        "--json {shown}: `{key}` is {value}, but it is a switch; give true or false"
                     ));
                 }
                 (true, _) => {
-                    return Err(format!("--json {shown}: `{key}` is {value}; give it a text or a number"));
+                    return Err(format!("--json {shown}: `{key}` is {value}; give a text or a number"));
                 }
             }
         }
@@ -316,7 +321,7 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|seconds| (0.1..=86_400.0).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("`{text}` is no time to wait; give 0.1 to 86400 seconds"))
+        .ok_or_else(|| format!("`{text}` is not a valid timeout; give 0.1 to 86400 seconds"))
 }
 
 fn parse_chunk(text: &str) -> Result<u64, String> {

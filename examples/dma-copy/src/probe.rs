@@ -1,4 +1,4 @@
-//! A first copy, which shows whether the host's memory can be reached by RDMA.
+//! A first copy, which tests whether the host's memory can be accessed by RDMA.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,15 @@ use crate::failure::{Failure, WITHOUT_RDMA, failure};
 use crate::mover::Direction;
 use crate::{POLL_INTERVAL, check_interrupt, seconds};
 
-/// Bytes of the copy.
+/// Length of the copy in bytes.
 const LEN: usize = 64;
-/// A connection takes milliseconds, so a longer wait is reported.
+/// Time after which the wait is reported. A connection usually takes milliseconds.
 const SOON: Duration = Duration::from_secs(1);
-/// The remedy for a missing answer, as the end of a message.
-const NO_ANSWER: &str = "; look for a route between the RDMA addresses of both hosts, and for a firewall";
+/// The end of a message, with the remedy if the other host does not respond.
+const NO_ANSWER: &str =
+    "; check that a route exists between the RDMA addresses of both hosts, and that no firewall blocks it";
 
-/// Copies a few bytes from or to `window`, whose contents do not matter yet. Waits up to `timeout`.
+/// Copies a few bytes from or to `window`, whose contents are still unused. Waits up to `timeout`.
 pub(crate) fn reach(
     engine: &dyn DmaEngine,
     queue: &Queue,
@@ -34,7 +35,7 @@ pub(crate) fn reach(
 
 fn failed(e: &dma::Error) -> Failure {
     let route = if e.kind() == ErrorKind::DeviceFault { NO_ANSWER } else { "" };
-    failure!(Importing, "the host's memory cannot be reached by RDMA: {e}{route}")
+    failure!(Importing, "the host's memory cannot be accessed by RDMA: {e}{route}")
 }
 
 fn wait<T>(mut transfer: Transfer<T>, timeout: Duration) -> Result<(), Failure> {
@@ -44,14 +45,14 @@ fn wait<T>(mut transfer: Transfer<T>, timeout: Duration) -> Result<(), Failure> 
         if began.elapsed() >= timeout {
             return Err(failure!(
                 Importing,
-                "the host's memory did not answer by RDMA within {}{NO_ANSWER}",
+                "the host did not respond by RDMA within {}{NO_ANSWER}",
                 seconds(timeout)
             ));
         }
         if began.elapsed() >= SOON && !told {
             told = true;
             tracing::error!(
-                "the host's memory has not answered by RDMA for 1 s; waiting. If it does not, {WITHOUT_RDMA}"
+                "the host has not responded by RDMA for 1 s; still waiting. If it does not respond, {WITHOUT_RDMA}"
             );
         }
     }
@@ -81,8 +82,8 @@ mod tests {
     fn memory_that_does_not_answer_is_reported_with_the_other_way() {
         for direction in [Direction::FromWindow, Direction::ToWindow] {
             for (engine, says) in [
-                ("sim:faults=fail@1", "cannot be reached by RDMA: "),
-                ("sim:faults=lose@1", "did not answer by RDMA within 0.2 s"),
+                ("sim:faults=fail@1", "cannot be accessed by RDMA: "),
+                ("sim:faults=lose@1", "did not respond by RDMA within 0.2 s"),
             ] {
                 let failure = reached(engine, direction).expect_err("it fails").or_stream().to_string();
                 assert!(failure.starts_with("importing the host's memory: "), "{failure}");

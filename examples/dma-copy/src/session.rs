@@ -1,7 +1,8 @@
-//! The connection with the other side: messages sent and received, deadlines, heartbeats.
+//! The connection with the other side: sends and receives messages and heartbeats, and checks deadlines.
 //!
-//! One thread receives, so that heartbeats are noticed while this side is busy. Another sends `Progress`
-//! heartbeats if work was done since the last one, so that the other side gives up a side that hangs.
+//! One thread receives, so that this side notices heartbeats while it is busy. Another thread sends a
+//! `Progress` heartbeat if work was done since the last one, so that the other side can detect when this side
+//! hangs.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,12 +19,12 @@ use crate::{POLL_INTERVAL, check_interrupt, seconds};
 
 /// Minimum time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// Maximum number of queued events: more than a correct peer has in flight.
+/// Maximum number of queued events. A correct peer has fewer in flight.
 const MAX_EVENTS: usize = 2048;
-/// Time to wait for the other side's reason when a channel breaks.
+/// Time to wait for the other side's reason after the channel breaks.
 const REASON_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Work done by this process: grows with every block that is read, moved, hashed or written.
+/// Amount of work done by this process. It grows with every block that is read, moved, hashed or written.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a piece of work, which the next heartbeat reports.
@@ -35,7 +36,7 @@ pub(crate) fn made_progress() {
 pub(crate) enum Event {
     /// A message from the other side, except `Progress` and `Abort`.
     Message(Message),
-    /// A block that a thread of this side has finished.
+    /// A block that a thread of this side has read or written.
     Block(Block),
     Ended(Result<(), Failure>),
     Closed(Failure),
@@ -50,7 +51,7 @@ pub(crate) enum WaitFor {
 
 /// The connection with the other side.
 pub(crate) struct Session {
-    /// Bytes of `Data` that were received, and not taken.
+    /// Number of `Data` bytes that were received but not processed.
     held: Arc<AtomicU64>,
     peer: Role,
     sender: Arc<SharedSender>,
@@ -58,13 +59,13 @@ pub(crate) struct Session {
     into_events: SyncSender<Event>,
     last_heard: Arc<LastHeard>,
     timeout: Duration,
-    /// The other side was sent `Abort`.
+    /// Set when `Abort` was sent to the other side.
     aborted: AtomicBool,
     is_rdma: bool,
     pub(crate) max_message: usize,
 }
 
-/// The sending half, used by several threads: the channel and a buffer for encoding.
+/// The sending half of the channel, which several threads use, and a buffer for encoding.
 struct SharedSender(Mutex<(Box<dyn Sender>, Vec<u8>)>);
 
 impl SharedSender {
@@ -118,7 +119,7 @@ impl Session {
                 loop {
                     std::thread::sleep(interval);
                     let done = PROGRESS.load(Ordering::Relaxed);
-                    // The next message reports a failure to send.
+                    // A failure to send is ignored here, because sending the next message reports it.
                     if done != before && sender.send(&Message::Progress { done }).is_ok() {
                         before = done;
                     }
@@ -143,8 +144,8 @@ impl Session {
         self.into_events.clone()
     }
 
-    /// Timeout for this side's device and disk: half of the other side's timeout, so that the side that knows
-    /// the reason gives up first and sends it.
+    /// Timeout for this side's device and disk. It is half of the timeout for the other side, so that the
+    /// side that knows the reason gives up first and sends the reason.
     pub(crate) fn own_timeout(&self) -> Duration {
         self.timeout / 2
     }
@@ -154,7 +155,8 @@ impl Session {
         self.sender.send(message).map_err(|e| self.cannot_send(&e))
     }
 
-    /// Tries to send this side's reason to give up, unless it was sent before or came from the other side.
+    /// Tries to send this side's failure, unless a failure was sent before or this failure came from the
+    /// other side.
     pub(crate) fn abort(&self, failure: &Failure) {
         if let Some((step, text)) = failure.to_send(self.is_rdma)
             && !self.aborted.swap(true, Ordering::Relaxed)
@@ -174,7 +176,7 @@ impl Session {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 failure!(
                     Waiting,
-                    "the {} takes no messages for {}; look there why it hangs",
+                    "the {} has received no messages for {}; check there why it hangs",
                     self.peer,
                     seconds(self.timeout)
                 )
@@ -183,7 +185,7 @@ impl Session {
         }
     }
 
-    /// The other side's own reason, if it ended the copy and sent one; else `failure`.
+    /// Returns the other side's reason, if it ended the copy and sent a reason; otherwise `failure`.
     pub(crate) fn reason_for(&self, failure: Failure) -> Failure {
         self.reason().unwrap_or(failure)
     }
@@ -199,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Waits until the other side has closed the connection, for [`REASON_TIMEOUT`] at most.
+    /// Waits until the other side has closed the connection, at most [`REASON_TIMEOUT`].
     pub(crate) fn linger(&self) {
         let _ = self.reason();
     }
@@ -210,11 +212,11 @@ impl Session {
             Ok(Event::Closed(failure) | Event::Ended(Err(failure))) => Err(failure),
             Ok(event) => Ok(Some(event)),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(nobody_receives()),
+            Err(TryRecvError::Disconnected) => Err(receiver_ended()),
         }
     }
 
-    /// Waits for the next event, until `whom` has shown no progress for its timeout.
+    /// Waits for the next event. Fails if `whom` has made no progress during its timeout.
     pub(crate) fn event(&self, whom: WaitFor) -> Result<Event, Failure> {
         let began = Instant::now();
         loop {
@@ -223,7 +225,7 @@ impl Session {
                 Ok(Event::Closed(failure) | Event::Ended(Err(failure))) => return Err(failure),
                 Ok(event) => return Ok(event),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(nobody_receives()),
+                Err(RecvTimeoutError::Disconnected) => return Err(receiver_ended()),
             }
             let (last, timeout) = match whom {
                 WaitFor::Peer => (began.max(self.last_heard.get()), self.timeout),
@@ -236,18 +238,20 @@ impl Session {
             return Err(match whom {
                 WaitFor::Peer => failure!(
                     Waiting,
-                    "the {} gave no sign of life for {time}; look there why it hangs, or give a longer --timeout",
+                    "the {} made no progress for {time}; check there why it hangs, or give a longer --timeout",
                     self.peer
                 ),
                 WaitFor::Own(step) => Failure::new(
                     step,
-                    format!("no byte for {time}: the disk hangs; look into it, or give a longer --timeout"),
+                    format!(
+                        "the disk has completed nothing for {time}; check the disk, or give a longer --timeout"
+                    ),
                 ),
             });
         }
     }
 
-    /// The failure of a thread of this side, which has ended early.
+    /// Returns the failure of a thread of this side that has ended early.
     pub(crate) fn why_ended(&self, step: Step) -> Failure {
         loop {
             if let Err(failure) = self.event(WaitFor::Own(step)) {
@@ -259,36 +263,36 @@ impl Session {
     pub(crate) fn receive(&self) -> Result<Message, Failure> {
         match self.event(WaitFor::Peer)? {
             Event::Message(message) => Ok(message),
-            other => Err(out_of_turn(&other)),
+            other => Err(unexpected_event(&other)),
         }
     }
 
-    /// Takes note that `len` bytes of `Data` are no longer held.
-    pub(crate) fn took(&self, len: usize) {
+    /// Subtracts `len` processed bytes of `Data` from `held`.
+    pub(crate) fn release(&self, len: usize) {
         self.held.fetch_sub(len as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn unexpected(&self, message: &Message) -> Failure {
         let text = format!("{message:?}");
         let kind = text.split([' ', '(']).next().unwrap_or_default();
-        self.violates(&format!("it said {kind} at the wrong time"))
+        self.violates(&format!("it sent {kind} at the wrong time"))
     }
 
     pub(crate) fn violates(&self, what: &str) -> Failure {
         failure!(
             Waiting,
-            "the {} does not keep to the protocol: {what}; use the same release on both sides",
+            "the {} violates the protocol: {what}; use the same release on both sides",
             self.peer
         )
     }
 }
 
-/// The failure after an event of a thread that should not have sent one now.
-pub(crate) fn out_of_turn(event: &Event) -> Failure {
+/// Returns the failure for an event that a thread must not send at this point.
+pub(crate) fn unexpected_event(event: &Event) -> Failure {
     failure!(Waiting, "a thread of this side sent an event at the wrong time: {event:?}")
 }
 
-fn nobody_receives() -> Failure {
+fn receiver_ended() -> Failure {
     failure!(Waiting, "the receiving thread has ended")
 }
 
@@ -299,10 +303,13 @@ fn disconnected(peer: Role, e: &io::Error) -> Failure {
         }
         _ => format!("the channel broke: {e}"),
     };
-    failure!(Waiting, "the {peer} is gone: {why}; look there for what it said, and start both sides again")
+    failure!(
+        Waiting,
+        "the connection to the {peer} has ended: {why}; check its output, and start both sides again"
+    )
 }
 
-/// Receives until the connection ends, and returns the reason.
+/// Receives until the connection ends. Returns the reason why it ended.
 fn receive_all(
     mut receiver: Box<dyn Receiver>,
     events: &SyncSender<Event>,
@@ -310,8 +317,7 @@ fn receive_all(
     peer: Role,
     (held, limit): (&AtomicU64, u64),
 ) -> Failure {
-    let violation =
-        |e: &dyn std::fmt::Display| failure!(Waiting, "the {peer} does not keep to the protocol: {e}");
+    let violation = |e: &dyn std::fmt::Display| failure!(Waiting, "the {peer} violates the protocol: {e}");
     let mut bytes = Vec::new();
     let mut done_before = 0;
     loop {
@@ -327,21 +333,19 @@ fn receive_all(
         };
         tracing::trace!(?message, "receive");
         match message {
-            // A heartbeat counts only if the work done has grown.
+            // A heartbeat counts only if the amount of work has grown.
             Message::Progress { done } if done <= done_before => continue,
             Message::Progress { done } => done_before = done,
             Message::Abort { step, text } => return Failure::There { side: peer, step, text },
-            // A sender waits for `Freed`, so what it sends fits the window.
+            // A correct sender waits for `Freed`, so its unprocessed bytes fit the window.
             Message::Data(Data(bytes))
                 if held.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64 > limit =>
             {
-                return violation(&format_args!(
-                    "it sends more bytes of blocks than the {limit} that are agreed"
-                ));
+                return violation(&format_args!("it sends more bytes of blocks than the agreed {limit}"));
             }
             message => {
                 if events.send(Event::Message(message)).is_err() {
-                    return nobody_receives();
+                    return receiver_ended();
                 }
             }
         }

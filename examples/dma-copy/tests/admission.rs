@@ -104,7 +104,7 @@ fn a_closed_connection_is_not_reported_as_a_wrong_secret() {
         sleep(Duration::from_millis(1));
     }
     let ended = host.end();
-    let said = ended.failed(&["hung up", "--timeout"]);
+    let said = ended.failed(&["closed the connection", "--timeout"]);
     assert!(!said.contains("its secret"), "{said}");
     assert!(tries > 1, "it tried once");
 }

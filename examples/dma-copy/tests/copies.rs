@@ -234,10 +234,10 @@ fn the_sender_must_be_clear() {
     place.file("src", 10);
     place.file("dst", 10);
     for ended in <[_; 2]>::from(place.pair(Side::Host, "")) {
-        ended.failed(&["both sides have their file", "remove it on the side that receives"]);
+        ended.failed(&["the file exists on both sides", "remove it on the side that receives"]);
     }
     for ended in <[_; 2]>::from(place.pair_of(Side::Host, "-f none", "-f nothing")) {
-        ended.failed(&["neither side has its file", "check --file"]);
+        ended.failed(&["the file exists on neither side", "check --file"]);
     }
     assert_eq!(place.names(), ["dst".to_owned(), "src".to_owned()].into());
     let (a, b) = (
@@ -267,7 +267,7 @@ fn bad_files_are_named_before_anybody_waits() {
     for from in Side::BOTH {
         for (file, says) in [
             ("missing/dst", "the directory missing does not exist"),
-            ("link", "link is a link to nothing"),
+            ("link", "link is a dangling link"),
             ("dst/", "names no file"),
         ] {
             let (sender, receiver) = place.pair_of(from, "-f src", &format!("-f {file}"));
@@ -323,17 +323,17 @@ fn json_has_the_options_of_the_original() {
     dpu.end().copied();
     assert_same(&place.path("src"), &place.path("dst"));
     for (text, says) in [
-        ("{", "is no JSON"),
-        ("[]", "no object"),
-        (r#"{"doca_flags": {}}"#, "`doca_flags` is no group"),
+        ("{", "is not valid JSON"),
+        ("[]", "the top level is not an object"),
+        (r#"{"doca_flags": {}}"#, "`doca_flags` is not a group"),
         (r#"{"doca_program_flags": {"fiel": "x"}}"#, "no option `fiel`"),
         (r#"{"doca_program_flags": {"version": true}}"#, "no option `version`"),
-        (r#"{"doca_program_flags": 3}"#, "`doca_program_flags` is 3; make it an object"),
-        (r#"{"doca_program_flags": {"chunk": ["x"]}}"#, "give it a text or a number"),
-        (r#"{"doca_program_flags": {"file": true}}"#, "`file` is true; give it a text or a number"),
+        (r#"{"doca_program_flags": 3}"#, "`doca_program_flags` is 3; it must be an object"),
+        (r#"{"doca_program_flags": {"chunk": ["x"]}}"#, "give a text or a number"),
+        (r#"{"doca_program_flags": {"file": true}}"#, "`file` is true; give a text or a number"),
         (
             r#"{"doca_program_flags": {"file": "x", "resume": "yes"}}"#,
-            "`resume` is \"yes\", and it is a switch",
+            "`resume` is \"yes\", but it is a switch",
         ),
         (r#"{"doca_program_flags": {"file": "x", "quiet": 2}}"#, "it is a switch"),
         (r#"{"doca_program_flags": {"file": "x", "chunk": "1"}}"#, "4K to 1G"),
@@ -370,12 +370,12 @@ fn the_command_line_is_the_originals() {
     }
     for (args, says) in [
         (&["-f", "x"][..], "--role host or --role dpu"),
-        (&["-f", "x", "--role", "host", "-r", "b1:00.0"], "--rep-pci is for the DPU"),
+        (&["-f", "x", "--role", "host", "-r", "b1:00.0"], "--rep-pci is only for the DPU"),
         (&["-f", "x", "--role", "guest"], "guest"),
         (&["--role", "host"], "--file"),
-        (&["-f", "x", "--role", "host", "-c", "pigeon:home"], "there are unix:PATH"),
+        (&["-f", "x", "--role", "host", "-c", "pigeon:home"], "give unix:PATH"),
         (&["-f", "x", "--role", "host", "-c", "tcp:4711"], "--secret-file"),
-        (&["-f", "x", "--role", "host", "--secret-file", "y"], "--secret-file is for tcp"),
+        (&["-f", "x", "--role", "host", "--secret-file", "y"], "--secret-file is only for tcp"),
         (&["-f", "x", "--role", "host", "-l", "9"], "9"),
         (&["-f", "x", "--role", "host", "--timeout", "0"], "0.1 to 86400"),
         (&["-f", "x", "--role", "host", "--window", "4K"], "8K to 16G"),
@@ -410,7 +410,9 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
             let (sent, received) = place.copies(from, &format!("--resume {SMALL}"));
             for line in [sent, received] {
                 match skipped {
-                    Some(n) => assert!(line.ends_with(&format!(", {n} bytes were there already")), "{line}"),
+                    Some(n) => {
+                        assert!(line.ends_with(&format!(", {n} bytes were already copied earlier")), "{line}")
+                    }
                     None => assert!(line.ends_with(" retries"), "{line}"),
                 }
             }
@@ -499,7 +501,7 @@ fn a_copy_to_a_long_name_is_resumed() {
     for name in &names {
         let args = format!("--resume {SMALL}");
         let (sender, _) = place.pair_of(Side::Dpu, &format!("-f src {args}"), &format!("-f {name} {args}"));
-        assert!(sender.copied().ends_with(" bytes were there already"), "{sender:?}");
+        assert!(sender.copied().ends_with(" bytes were already copied earlier"), "{sender:?}");
         assert!(fs::read(place.path(name)).expect("readable") == all);
     }
 }
@@ -541,7 +543,7 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
         let sender = place.start(from, &format!("-f src {args}"));
         place.wait_for_bytes();
         take();
-        receiver.end().failed(&["dst was created while it was copied"]);
+        receiver.end().failed(&["dst was created during the copy"]);
         sender.end().failed(&["gave up"]);
         assert_eq!(fs::read(place.path("dst")).expect("there"), b"mine");
         fs::remove_file(place.path("dst")).expect("removed");
@@ -577,15 +579,15 @@ fn a_device_that_fails_ends_both_sides() {
         for (faults, says) in [
             ("fail@7-", "device fault"),
             ("gone@7", "device"),
-            ("refuse", "moving bytes by DMA"),
+            ("refuse", "copying bytes by DMA"),
             ("lose@5", "completed nothing for 0.5 s"),
             ("stick@5", "completed nothing for 0.5 s"),
         ] {
             let args = format!("-e sim:faults={faults} --chunk 4K --window 64K --timeout 1");
             let (sender, receiver) = place.pair(from, &args);
             let (host, dpu) = if from == Side::Host { (sender, receiver) } else { (receiver, sender) };
-            dpu.failed(&["DPU: moving bytes by DMA", says]);
-            host.failed(&["host: the DPU gave up (moving bytes by DMA)", says]);
+            dpu.failed(&["DPU: copying bytes by DMA", says]);
+            host.failed(&["host: the DPU gave up (copying bytes by DMA)", says]);
             assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
         }
     }
@@ -599,7 +601,11 @@ fn corruption_is_found() {
         for checksum in ["xxh3", "blake3"] {
             let args = format!("-e sim:faults=corrupt@7 --chunk 4K --window 64K --checksum {checksum}");
             let (sender, receiver) = place.pair(from, &args);
-            receiver.failed(&["verifying what arrived", "are not what was sent", "--engine cpu"]);
+            receiver.failed(&[
+                "verifying what arrived",
+                "differ from the bytes that were sent",
+                "--engine cpu",
+            ]);
             sender.failed(&["gave up (verifying what arrived)"]);
             assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
         }
@@ -618,7 +624,7 @@ fn corruption_is_found() {
         receiver.failed(&["verifying what arrived"]);
         assert!(fs::metadata(place.path(PARTIAL)).expect("kept").len() >= 8 * BLOCK as u64);
         let (sent, _) = place.copies(from, &format!("--resume {SMALL}"));
-        assert!(sent.contains("were there already"), "{sent}");
+        assert!(sent.contains("were already copied earlier"), "{sent}");
         fs::remove_file(place.path("dst")).expect("removed");
     }
 }
@@ -628,6 +634,6 @@ fn engines_of_two_kinds_are_told_apart() {
     let place = Place::new();
     place.file("src", 10);
     let (host, dpu) = place.pair_of(Side::Host, "-f src -e cpu", "-f dst -e sim");
-    dpu.failed(&["importing the host's memory", "engines of one kind", "cpu"]);
+    dpu.failed(&["importing the host's memory", "need the same engine", "cpu"]);
     host.failed(&["the DPU gave up (importing"]);
 }

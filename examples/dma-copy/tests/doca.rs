@@ -127,8 +127,8 @@ fn the_card_copies_both_ways() {
             "--chunk 4K --window 64K --timeout 5",
         );
         let (host, dpu) = if from == Side::Host { (sender, receiver) } else { (receiver, sender) };
-        dpu.failed(&["DPU: moving bytes by DMA", "DOCA_ERROR"]);
-        host.failed(&["the DPU gave up (moving bytes by DMA)"]);
+        dpu.failed(&["DPU: copying bytes by DMA", "DOCA_ERROR"]);
+        host.failed(&["the DPU gave up (copying bytes by DMA)"]);
         assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists());
         // A device that corrupts bytes.
         let (_, receiver) = pair(
@@ -170,7 +170,8 @@ fn the_card_copies_both_ways() {
         command.env("DMA_DOCA_LIB_DIR", libraries()).env("DOCA_EMU", CARD);
         run(command).end()
     };
-    alone(Side::Dpu, "-f dst -p 03:00.0 -c comch:copy").failed(&["which function of the host", "--rep-pci"]);
+    alone(Side::Dpu, "-f dst -p 03:00.0 -c comch:copy")
+        .failed(&["no function of the host was chosen", "--rep-pci"]);
     alone(Side::Dpu, "-f dst -p 03:00.0 -r 77:00.0 -c comch:copy").failed(&["77:00.0"]);
     alone(Side::Host, "-f src -p 77:00.0 -c comch:copy").failed(&["77:00.0"]);
     alone(Side::Host, "-f src -p 3b:00.0 -c comch:nobody --timeout 0.5")

@@ -99,7 +99,7 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
         }
     }
     let (sent, _) = place.copies(from, &args);
-    resumed += u64::from(sent.contains("were there already"));
+    resumed += u64::from(sent.contains("were already copied earlier"));
     (killed, resumed)
 }
 
@@ -121,7 +121,7 @@ fn a_side_that_hangs_is_given_up_on() {
             let stopped = Instant::now();
             let name = if hangs == Side::Host { "the host" } else { "the DPU" };
             // The side that stopped in mid-copy holds on to what this one exported, which the log says.
-            other.end().failed_with_log(&[name, "gave no sign of life for 1 s", "--timeout"]);
+            other.end().failed_with_log(&[name, "made no progress for 1 s", "--timeout"]);
             assert!(stopped.elapsed() < LONG / 2);
             hung.signal(Signal::CONT);
             assert_eq!(hung.end().status.code(), Some(1));
@@ -252,10 +252,10 @@ fn a_peer_without_the_secret_is_rejected() {
     let dpu = place.start(Side::Dpu, &format!("-f dst {} --timeout 1", channel("key", port)));
     place.start(Side::Host, &format!("-f src {}", channel("other", port))).end().failed(&[
         "host: connecting",
-        "turned this host away",
+        "refused this host",
         "the same --secret-file",
     ]);
-    dpu.end().failed(&["no host connected", "turned away"]);
+    dpu.end().failed(&["no host connected", "rejected because of a wrong secret"]);
 
     // Strangers cause no delay: silent ones, ones that send nonsense, one with the wrong secret.
     let port = free_port();
@@ -278,7 +278,7 @@ fn a_peer_without_the_secret_is_rejected() {
     place
         .start(Side::Host, &format!("-f src {}", channel("other", port)))
         .end()
-        .failed(&["turned this host away"]);
+        .failed(&["refused this host"]);
     place.start(Side::Host, &format!("-f src {}", channel("key", port))).end().copied();
     dpu.end().copied();
     assert_same(&place.path("src"), &place.path("dst"));
@@ -295,7 +295,7 @@ fn a_peer_without_the_secret_is_rejected() {
     let mut proof = [0; 32];
     stream.read_exact(&mut proof).expect("its proof");
     stream.write_all(&proof).expect("sent back");
-    host.end().failed(&["did not prove to be the DPU"]);
+    host.end().failed(&["did not prove that it is the DPU"]);
 }
 
 /// Copies bytes from one stream to the other, with bit 0 of byte `flip` changed.
@@ -385,7 +385,7 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     let lock = File::create(place.path(".busy.dma-copy.partial")).expect("a file");
     lock.lock().expect("locked");
     let (_, refused) = place.pair_of(Side::Host, "-f src -c unix:b", "-f busy -c unix:b");
-    refused.failed(&["another dma-copy writes", "wait until it is done"]);
+    refused.failed(&["another dma-copy is writing", "wait until it is done"]);
     receiver.end().copied();
     sender.end().copied();
 }

@@ -317,7 +317,7 @@ fn dpu_against(size: u64, words: &[&str], then: impl FnOnce(&mut Impostor)) {
 
 #[test]
 fn a_dpu_checks_every_number_of_its_host() {
-    let not_kept = "does not keep to the protocol";
+    let not_kept = "violates the protocol";
     // The file has two whole blocks and one of 100 bytes.
     let size = 2 * 8192 + 100;
     for (words, messages) in [
@@ -328,11 +328,11 @@ fn a_dpu_checks_every_number_of_its_host() {
         (&["in slot 4294967295"], vec![filled(0, u32::MAX, 8192)]),
         (&["block 1 of"], vec![filled(1, 0, 8192)]),
         (&["when byte 8192 was due"], vec![filled(0, 0, 8192), filled(0, 1, 8192)]),
-        (&["hole of 8191 bytes at 0"], vec![Message::Hole { len: 8191 }]),
+        (&["hole of 8191 bytes at byte 0"], vec![Message::Hole { len: 8191 }]),
         (&["hole of 0 bytes"], vec![Message::Hole { len: 0 }]),
-        (&["hole of 24576 bytes at 0"], vec![Message::Hole { len: 3 * 8192 }]),
+        (&["hole of 24576 bytes at byte 0"], vec![Message::Hole { len: 3 * 8192 }]),
         (
-            &["hole of 9223372036854775807 bytes at 8192"],
+            &["hole of 9223372036854775807 bytes at byte 8192"],
             vec![filled(0, 0, 8192), Message::Hole { len: MAX_SIZE }],
         ),
         (&["two holes in a row"], vec![Message::Hole { len: 8192 }, Message::Hole { len: 8192 }]),
@@ -347,9 +347,9 @@ fn a_dpu_checks_every_number_of_its_host() {
                 Message::End { total: 16384, retries: 0, digest: Digest::default() },
             ],
         ),
-        (&["it said Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
-        (&["it said Hello at the wrong time"], vec![Message::Hello(hello(Role::Host, Some(1)))]),
-        (&["it said Status at the wrong time"], vec![Message::Status { total: size, retries: 0 }]),
+        (&["it sent Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
+        (&["it sent Hello at the wrong time"], vec![Message::Hello(hello(Role::Host, Some(1)))]),
+        (&["it sent Status at the wrong time"], vec![Message::Status { total: size, retries: 0 }]),
     ] {
         dpu_against(size, &[words, &[not_kept]].concat(), |impostor| {
             messages.iter().for_each(|message| impostor.say(message));
@@ -376,7 +376,7 @@ fn a_dpu_checks_every_number_of_its_host() {
         let _ = impostor.0.write_all(&[0xff; 100]);
     });
     // Heartbeats without progress do not count.
-    dpu_against(size, &["gave no sign of life for 2 s"], |impostor| {
+    dpu_against(size, &["made no progress for 2 s"], |impostor| {
         let mut stream = impostor.0.try_clone().expect("cloned");
         std::thread::spawn(move || {
             let bytes = encoded(&Message::Progress { done: 7 });
@@ -409,14 +409,14 @@ fn the_first_message_is_checked() {
     let good = encoded(&Message::Hello(hello(Role::Host, Some(1))));
     let mut newer = good.clone();
     newer[5] = 5;
-    not_ours(&newer, &["speaks version 5", "the same release"]);
+    not_ours(&newer, &["uses version 5", "the same release"]);
     let mut other = good;
     other[1] = b'X';
     not_ours(&other, &["the other program is not dma-copy"]);
-    not_ours(&encoded(&Message::Hello(hello(Role::Dpu, Some(1)))), &["both sides say that they are the DPU"]);
+    not_ours(&encoded(&Message::Hello(hello(Role::Dpu, Some(1)))), &["both sides have the role DPU"]);
     for (window, chunk) in [(0, 4096), (8191, 4096), (MAX_SIZE, 4096), (1 << 20, 0), (1 << 20, MAX_SIZE)] {
         let hello = Hello { window, chunk, ..hello(Role::Host, Some(1)) };
-        not_ours(&encoded(&Message::Hello(hello)), &["wants a window of"]);
+        not_ours(&encoded(&Message::Hello(hello)), &["requests a window of"]);
     }
     not_ours(&encoded(&Message::Freed { slot: 0 }), &["Freed at the wrong time"]);
 }
@@ -431,18 +431,15 @@ fn a_dpu_checks_what_it_imports() {
     let forged = forged.expect("well formed").to_bytes();
     let address = window.region().as_raw().info().addr.0;
     for (export, words) in [
-        (Export { address, len: 8192, block: 8192, descriptor: good.to_bytes() }, "agreed were 16384"),
-        (
-            Export { address, len: 16 << 10, block: 8192, descriptor: good.to_bytes() },
-            "its descriptor has 8192",
-        ),
+        (Export { address, len: 8192, block: 8192, descriptor: good.to_bytes() }, "agreed on 16384"),
+        (Export { address, len: 16 << 10, block: 8192, descriptor: good.to_bytes() }, "its descriptor 8192"),
         (Export { address, len: 16 << 10, block: 4096, descriptor: forged.clone() }, "in blocks of 4096"),
         // The exporter grants 8192 bytes, although the descriptor says more.
         (
             Export { address, len: 16 << 10, block: 8192, descriptor: forged },
             "grants 8192 bytes, and 16384 were expected",
         ),
-        (Export { address, len: 16 << 10, block: 8192, descriptor: vec![1; 100] }, "descriptor is none"),
+        (Export { address, len: 16 << 10, block: 8192, descriptor: vec![1; 100] }, "descriptor is invalid"),
     ] {
         let place = Place::new();
         let dpu = place.start(Side::Dpu, "-f dst --window 16K --chunk 4K -e cpu");
@@ -453,7 +450,9 @@ fn a_dpu_checks_what_it_imports() {
         dpu.end().failed(&[words]);
         assert!(fs::read_dir(place.dir.path()).expect("a directory").next().is_none());
     }
-    for (answer, words) in [(1, "at an offset not offered"), (8192, "at an offset not offered")] {
+    for (answer, words) in
+        [(1, "at an offset that was not offered"), (8192, "at an offset that was not offered")]
+    {
         let place = Place::new();
         let dpu = place.start(Side::Dpu, "-f dst --resume");
         let mut impostor = Impostor::connect(place.dir.path());
@@ -504,7 +503,7 @@ fn a_host_checks_every_number_of_its_dpu() {
             other => panic!("{other:?}"),
         }
         messages.iter().for_each(|message| impostor.say(message));
-        host.end().failed(&[words, &["does not keep to the protocol"]].concat());
+        host.end().failed(&[words, &["violates the protocol"]].concat());
         assert_eq!(place.names(), ["socket".to_owned()].into(), "nothing is left behind");
     }
     // A host that sends: the DPU can free only the slots that it has.
@@ -538,7 +537,7 @@ fn a_host_checks_every_number_of_its_dpu() {
     impostor.say(&Message::Resume { len: 0, digest: xxh3_of_nothing() });
     while !matches!(impostor.hear(), Message::End { total: 0, .. }) {}
     impostor.say(&Message::Status { total: 1, retries: 0 });
-    host.end().failed(&["it said Status at the wrong time"]);
+    host.end().failed(&["it sent Status at the wrong time"]);
     let place = Place::new();
     place.file("src", 0);
     let dpu = place.start(Side::Dpu, "-f src --window 16K --chunk 4K --checksum none -e cpu");
@@ -547,5 +546,5 @@ fn a_host_checks_every_number_of_its_dpu() {
     impostor.say(&Message::Resume { len: 0, digest: xxh3_of_nothing() });
     while !matches!(impostor.hear(), Message::End { total: 0, .. }) {}
     impostor.say(&Message::Status { total: 1, retries: 0 });
-    dpu.end().failed(&["it said Status at the wrong time"]);
+    dpu.end().failed(&["it sent Status at the wrong time"]);
 }

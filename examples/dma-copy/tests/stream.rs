@@ -48,7 +48,7 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
         for (there, skipped) in [(5 * BLOCK + 77, 5 * BLOCK), (all.len(), all.len())] {
             fs::write(place.path(PARTIAL), &all[..there]).expect("written");
             let (sent, _) = place.copies(from, "-e stream --resume --window 16K --chunk 4K");
-            assert!(sent.ends_with(&format!(", {skipped} bytes were there already")), "{sent}");
+            assert!(sent.ends_with(&format!(", {skipped} bytes were already copied earlier")), "{sent}");
             fs::remove_file(place.path("dst")).expect("removed");
         }
     }
@@ -159,13 +159,13 @@ fn a_receiver_checks_every_number_of_its_sender() {
         ),
         ("it ended after 0 bytes", vec![data(BLOCK), end(Digest::default())]),
         ("Freed at the wrong time", vec![Message::Freed { slot: 0 }]),
-        ("more bytes of blocks than the 16384", vec![data(2 * BLOCK + 1)]),
-        ("more bytes of blocks than the 16384", vec![data(MAX_DATA)]),
+        ("more bytes of blocks than the agreed 16384", vec![data(2 * BLOCK + 1)]),
+        ("more bytes of blocks than the agreed 16384", vec![data(MAX_DATA)]),
     ] {
-        receiver_against(&[words, "does not keep to the protocol"], &messages);
+        receiver_against(&[words, "violates the protocol"], &messages);
     }
     // A sender that falls silent.
-    receiver_against(&["gave no sign of life for 2 s"], &[data(BLOCK)]);
+    receiver_against(&["made no progress for 2 s"], &[data(BLOCK)]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_block_that_is_another_than_its_digest_is_not_written() {
         impostor.say(&Message::ResumeAnswer { from: 0 });
         impostor.say(&data(BLOCK));
         impostor.say(&filled(0, 0, BLOCK as u32));
-        receiver.end().failed(&["the 8192 bytes at 0 are not what was sent", "the network"]);
+        receiver.end().failed(&["the 8192 bytes at 0 differ from the bytes that were sent", "the network"]);
         assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists(), "nothing is left behind");
     }
 }
@@ -196,7 +196,7 @@ fn a_sender_takes_no_bytes_and_sends_no_more_than_the_window() {
         }
         // Both slots are with the receiver, so nothing follows until one is free.
         impostor.say(&data(1));
-        sender.end().failed(&["it said Data at the wrong time"]);
+        sender.end().failed(&["it sent Data at the wrong time"]);
         assert!(matches!(impostor.hear(), Message::Abort { .. }));
     }
 }

@@ -1,5 +1,5 @@
-//! DOCA's comm channel, between a BlueField and its host. The DPU serves one function of the host under a
-//! name.
+//! DOCA's comm channel, between a BlueField and its host. The DPU's server has a name and serves one function
+//! of the host.
 
 use std::io;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use dma::doca::DocaOptions;
 use dma::doca::comch::{Channel as Comch, Client, Server};
 use dma::{EngineName, ErrorKind};
 
-use super::{Channel, Receiver, Sender, nobody};
+use super::{Channel, Receiver, Sender, no_host_connected};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
 use crate::{Deadline, check_interrupt};
 
-/// Longest attempt to connect, between two checks for an interrupt. Longer than the other polls, because each
-/// attempt of a client is a new connection: a peer that is slower would never be reached.
+/// Maximum time of one attempt to connect, between two checks for an interrupt. It is longer than other poll
+/// intervals, because each attempt is a new connection, which a slower peer could never accept in time.
 const ATTEMPT: Duration = Duration::from_millis(250);
 
 pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
@@ -27,12 +27,12 @@ pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<
             let Some(representor) = options.rep_pci else {
                 return Err(failure!(
                     Connecting,
-                    "comch:{name}: which function of the host? Give its address as the DPU sees it, with --rep-pci"
+                    "comch:{name}: no function of the host was chosen; give its address as the DPU sees it, by --rep-pci"
                 ));
             };
             let server = Server::listen(&device, representor, name).map_err(explain)?;
             until(deadline, explain, |time| server.accept(time))?
-                .ok_or_else(|| nobody(&format!("comch:{name}"), deadline, ""))?
+                .ok_or_else(|| no_host_connected(&format!("comch:{name}"), deadline, ""))?
         }
         Role::Host => {
             let client = Client::new(&device, name).map_err(explain)?;
@@ -63,7 +63,7 @@ fn device(options: &Options) -> dma::Result<DocaOptions> {
     Ok(device)
 }
 
-/// Repeats `try_it` until it does not time out. Returns `None` once the deadline has passed.
+/// Repeats `try_it` while it times out. Returns `None` after the deadline.
 fn until<T>(
     deadline: Deadline,
     explain: impl Fn(dma::Error) -> Failure,

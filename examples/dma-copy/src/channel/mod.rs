@@ -46,13 +46,13 @@ pub(crate) fn open(options: &Options) -> Result<Channel, Failure> {
     }
 }
 
-/// Tries to connect until it succeeds, fails for good, or the deadline has passed.
+/// Tries to connect until an attempt succeeds, fails permanently, or the deadline has passed.
 fn connect<S>(at: &str, deadline: Deadline, mut try_it: impl FnMut() -> io::Result<S>) -> Result<S, Failure> {
     loop {
         check_interrupt()?;
         match try_it() {
             Ok(stream) => return Ok(stream),
-            Err(e) if !may_come(&e) => {
+            Err(e) if !is_temporary(&e) => {
                 return Err(failure!(
                     Connecting,
                     "cannot connect to {at}: {e}; check --channel on both sides"
@@ -70,8 +70,8 @@ fn connect<S>(at: &str, deadline: Deadline, mut try_it: impl FnMut() -> io::Resu
     }
 }
 
-/// True if a later attempt may succeed: no listener yet, or its backlog is full.
-fn may_come(e: &io::Error) -> bool {
+/// True if a later attempt may succeed, because the listener has not started or its backlog is full.
+fn is_temporary(e: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, NotFound, TimedOut,
         WouldBlock,
@@ -88,8 +88,8 @@ fn may_come(e: &io::Error) -> bool {
     )
 }
 
-/// The failure if no host connected. `more` is added to the message.
-fn nobody(at: &str, deadline: Deadline, more: &str) -> Failure {
+/// The failure when no host has connected in time. `more` is appended to the message.
+fn no_host_connected(at: &str, deadline: Deadline, more: &str) -> Failure {
     failure!(
         Connecting,
         "no host connected to {at} within {}; start it with --role host and the same --channel, or give a longer --timeout{more}",

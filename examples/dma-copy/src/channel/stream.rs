@@ -9,9 +9,9 @@ use super::{Channel, Receiver, Sender};
 use crate::Deadline;
 use crate::protocol::MAX_MESSAGE;
 
-/// A channel over a stream and its clone, whose write timeout is [`POLL_INTERVAL`](crate::POLL_INTERVAL).
-/// `macs` authenticate the messages sent and received. Sending fails if the other side takes nothing for
-/// `timeout`.
+/// Makes a channel from a stream and its clone. Their write timeout must be
+/// [`POLL_INTERVAL`](crate::POLL_INTERVAL). `macs` authenticate the messages sent and received.
+/// Sending fails if the other side receives no bytes for `timeout`.
 pub(super) fn channel<S: Read + Write + Send + 'static>(
     stream: S,
     clone: S,
@@ -26,7 +26,7 @@ pub(super) fn channel<S: Read + Write + Send + 'static>(
     }
 }
 
-/// A stream whose writes end when a signal arrives, even if the other side takes nothing.
+/// A stream whose writes end when a signal arrives, even if the other side receives no bytes.
 struct Interruptible<S> {
     stream: S,
     timeout: Duration,

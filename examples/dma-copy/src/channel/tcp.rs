@@ -1,5 +1,5 @@
-//! TCP. Both sides prove that they know a secret before any message: the host calls, the DPU listens.
-//! `dma-handshake` describes the exchange. Messages are not encrypted: anyone on the network can read the
+//! TCP. The DPU listens, and the host connects. Before the first message, both sides prove that they know a
+//! secret, as `dma-handshake` describes. Messages are not encrypted: anyone on the network can read the
 //! file's length and digests, and its bytes with `--engine stream`.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dma_handshake::{Authenticated, Protocol, Secret};
 
-use super::{Channel, RETRY, connect, nobody, stream};
+use super::{Channel, RETRY, connect, no_host_connected, stream};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
@@ -55,10 +55,10 @@ fn try_connect(address: &str, deadline: Deadline) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Connects and authenticates. Tries until the DPU admits this host, refuses its proof, or the deadline has
-/// passed.
+/// Connects and authenticates. Repeats this until the DPU accepts or refuses this host's proof, or the
+/// deadline has passed.
 ///
-/// A connection that is closed without an answer does not count as a refusal: the DPU closes slow connections
+/// A connection that is closed without a response is not a refusal, because the DPU closes slow connections
 /// while others wait.
 fn connect_to_dpu(
     address: &str,
@@ -79,7 +79,7 @@ fn connect_to_dpu(
             io::ErrorKind::ConnectionRefused => {
                 return Err(failure!(
                     Connecting,
-                    "{address} turned this host away: its secret is not that of {}; use the same --secret-file on both sides",
+                    "{address} refused this host, because its secret differs from that in {}; use the same --secret-file on both sides",
                     path.display()
                 ));
             }
@@ -91,27 +91,27 @@ fn connect_to_dpu(
                 if !deadline.is_over() =>
             {
                 hung_up += 1;
-                tracing::info!("{address} hung up before it answered ({e}); trying again");
+                tracing::info!("{address} closed the connection before it responded ({e}); trying again");
                 std::thread::sleep(RETRY.min(deadline.left()));
             }
             _ if deadline.is_over() => {
                 return Err(failure!(
                     Connecting,
-                    "{address} answered no proof within {} and hung up {hung_up} times; see there whether a dma-copy listens and who else connects to it, or give a longer --timeout",
+                    "{address} did not respond to the proof within {} and closed the connection {hung_up} times; check there whether dma-copy listens and which programs connect to it, or give a longer --timeout",
                     deadline.shown()
                 ));
             }
             _ => {
                 return Err(failure!(
                     Connecting,
-                    "{address} did not prove to be the DPU: {e}; use the same --secret-file on both sides"
+                    "{address} did not prove that it is the DPU: {e}; use the same --secret-file on both sides"
                 ));
             }
         }
     }
 }
 
-/// Waits for a host that knows the secret. Other connections are rejected and cause no delay.
+/// Waits for a host that knows the secret. Rejects other connections, which cause no delay.
 fn listen(address: &str, secret: &Secret, deadline: Deadline) -> Result<Authenticated, Failure> {
     let explain = |e: io::Error| match e.kind() {
         io::ErrorKind::AddrInUse => {
@@ -123,15 +123,16 @@ fn listen(address: &str, secret: &Secret, deadline: Deadline) -> Result<Authenti
     let wrong_secrets = Cell::new(0_u32);
     let rejected = |e: &io::Error| {
         wrong_secrets.set(wrong_secrets.get() + u32::from(e.kind() == io::ErrorKind::PermissionDenied));
-        tracing::warn!("turned away a peer: {e}");
+        tracing::warn!("rejected a peer: {e}");
     };
     let is_over = || deadline.is_over_or_interrupted();
     match dma_handshake::answer(&listener, secret, &PROTOCOL, is_over, explain, rejected)? {
         Some(authenticated) => Ok(authenticated),
         None if wrong_secrets.get() > 0 => {
-            let more = format!("; turned away for not knowing the secret: {}", wrong_secrets.get());
-            Err(nobody(address, deadline, &more))
+            let more =
+                format!("; peers that were rejected because of a wrong secret: {}", wrong_secrets.get());
+            Err(no_host_connected(address, deadline, &more))
         }
-        None => Err(nobody(address, deadline, "")),
+        None => Err(no_host_connected(address, deadline, "")),
     }
 }

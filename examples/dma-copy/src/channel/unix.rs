@@ -13,7 +13,7 @@ use rustix::fs::Mode;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{getuid, umask};
 
-use super::{Channel, connect, nobody, stream};
+use super::{Channel, connect, no_host_connected, stream};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
@@ -21,7 +21,7 @@ use crate::{Deadline, POLL_INTERVAL};
 
 const NAME: &str = "dma-copy.sock";
 
-/// The default socket of this user, in a directory that no other user can write.
+/// Path of this user's default socket, in a directory that no other user can write.
 pub(super) fn default_path() -> Result<PathBuf, Failure> {
     let uid = getuid().as_raw();
     if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
@@ -38,7 +38,7 @@ pub(super) fn default_path() -> Result<PathBuf, Failure> {
         _ if is_private(&dir, uid) => Ok(dir.join(NAME)),
         _ => Err(failure!(
             Starting,
-            "{} is not a directory of yours alone; remove it, chmod 700 it, or give a --channel",
+            "{} is not a directory that only you can write; remove it, chmod 700 it, or give a --channel",
             dir.display()
         )),
     }
@@ -109,19 +109,20 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     let accept = || match listener.accept() {
         Ok((stream, _)) if is_same_user(&stream) => Ok(Some((Origin::User(getuid().as_raw()), stream))),
         Ok(_) => {
-            tracing::warn!("turned away a process of another user");
+            tracing::warn!("rejected a process of another user");
             Ok(None)
         }
         Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
         Err(e) => Err(explain(e)),
     };
-    // A host sends at once. A process that only probes for a listener (`remove_stale`) closes the connection.
+    // A host sends a message at once. A process that only checks for a listener (`remove_stale`) closes the
+    // connection without sending.
     let read = |stream: UnixStream| {
         if has_data(&stream) { Verdict::Admitted(stream, ()) } else { Verdict::Rejected }
     };
     match admit(&listener, || deadline.is_over_or_interrupted(), accept, read, drop)? {
         Some((stream, ())) => Ok(stream),
-        None => Err(nobody(&shown.to_string(), deadline, "")),
+        None => Err(no_host_connected(&shown.to_string(), deadline, "")),
     }
 }
 
@@ -133,7 +134,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Removes a socket without a listener.
+/// Removes a socket file that has no listener.
 fn remove_stale(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());

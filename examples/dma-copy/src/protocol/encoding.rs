@@ -1,4 +1,4 @@
-//! The encoding of messages.
+//! Encodes and decodes messages.
 
 use std::fmt;
 
@@ -22,13 +22,13 @@ pub(crate) enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooShort => f.write_str("it ends in the middle"),
-            Self::TooLong(more) => write!(f, "there are {more} bytes behind it"),
+            Self::TooShort => f.write_str("it ends in the middle of a field"),
+            Self::TooLong(more) => write!(f, "{more} bytes follow its end"),
             Self::UnknownKind(kind) => write!(f, "unknown kind {kind}"),
             Self::NotOurs => f.write_str("the other program is not dma-copy"),
             Self::OtherVersion(version) => write!(
                 f,
-                "it speaks version {version} of the protocol, and this side version {VERSION}; use the same release on both sides"
+                "it uses version {version} of the protocol, and this side version {VERSION}; use the same release on both sides"
             ),
             Self::OutOfRange { what, value } => write!(f, "{what} cannot be {value}"),
             Self::NotText => f.write_str("its text is not UTF-8"),
@@ -37,7 +37,7 @@ impl fmt::Display for DecodeError {
 }
 
 impl Message {
-    /// Encodes the message into `out`, replacing its contents. Cuts a text that is too long.
+    /// Encodes the message into `out`, replacing its contents. Truncates a text that is too long.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         let mut put = |kind: u8, fields: &[&[u8]]| {
@@ -82,7 +82,7 @@ impl Message {
         }
     }
 
-    /// Decodes the encoding of [`encode`](Self::encode), and nothing else.
+    /// Decodes exactly the encodings that [`encode`](Self::encode) produces, and refuses all other bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut fields = Fields(bytes);
         let message = match u8::from_le_bytes(fields.array()?) {
@@ -90,7 +90,7 @@ impl Message {
             2 => {
                 Self::Resume { len: fields.size("the length of the partial copy")?, digest: fields.array()? }
             }
-            3 => Self::ResumeAnswer { from: fields.size("where the copy goes on")? },
+            3 => Self::ResumeAnswer { from: fields.size("the offset at which the copy continues")? },
             4 => Self::Export(Export::decode(&mut fields)?),
             5 => Self::Filled {
                 seq: u64::from_le_bytes(fields.array()?),
@@ -145,14 +145,14 @@ impl Hello {
             other => return Err(DecodeError::OtherVersion(other)),
         }
         let role = fields.one_of("the role", &[Role::Host, Role::Dpu])?;
-        let has_file = fields.one_of("whether there is a file", &[false, true])?;
+        let has_file = fields.one_of("the flag of an existing file", &[false, true])?;
         let checksum = fields.one_of("the checksum", &[Checksum::None, Checksum::Xxh3, Checksum::Blake3])?;
         let resume = fields.one_of("whether to resume", &[false, true])?;
-        let stream = fields.one_of("whether blocks go through the channel", &[false, true])?;
+        let stream = fields.one_of("the flag of blocks through the channel", &[false, true])?;
         let size = fields.size("the length of the file")?;
         let (window, chunk) = (fields.size("the window")?, fields.size("the chunk")?);
         if !has_file && size != 0 {
-            return Err(DecodeError::OutOfRange { what: "the length of no file", value: size });
+            return Err(DecodeError::OutOfRange { what: "the length of a missing file", value: size });
         }
         let mode = u16::from_le_bytes(fields.array()?);
         if mode > if has_file { MAX_MODE } else { 0 } {
@@ -180,7 +180,7 @@ impl Export {
     }
 }
 
-/// The fields of a message that were not decoded yet.
+/// The bytes of a message that have not been decoded yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -196,7 +196,7 @@ impl<'a> Fields<'a> {
         Ok(*field)
     }
 
-    /// A length or offset of a file in bytes.
+    /// Decodes a length or offset of a file in bytes.
     fn size(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         match u64::from_le_bytes(self.array()?) {
             size if size <= MAX_SIZE => Ok(size),
@@ -204,7 +204,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the choice whose index is the value of the next byte.
+    /// Decodes one byte, and returns the choice with this index.
     fn one_of<T: Copy>(&mut self, what: &'static str, choices: &[T]) -> Result<T, DecodeError> {
         let value = u8::from_le_bytes(self.array()?);
         choices

@@ -1,8 +1,8 @@
 //! The messages between host and DPU, and their encoding.
 //!
-//! A message is one byte of kind followed by its fields, little-endian. A channel carries whole messages in
-//! order; on a stream a `u32` with the message's length precedes each. No message is longer than
-//! [`MAX_MESSAGE`].
+//! A message is one byte that gives its kind, followed by its fields, little-endian. A channel carries whole
+//! messages in order. On a stream, a `u32` with the message's length precedes each message. No message is
+//! longer than [`MAX_MESSAGE`].
 //!
 //! ```text
 //! host        Hello                role, length of its file if it has one, options
@@ -19,7 +19,7 @@
 //! receiver    Status               the copy has its name
 //! ```
 //!
-//! If files follow, the same begins again with the Hellos.
+//! If files follow, the sequence begins again with the Hellos.
 //!
 //! With `--engine stream` no Export is sent. The bytes of a block precede its Filled:
 //!
@@ -29,11 +29,11 @@
 //! receiver    Freed(slot)          the sender may send another block
 //! ```
 //!
-//! `Progress` is a heartbeat: the sender's amount of work done, which only grows. `Abort` ends the copy: the
-//! step at which the sender failed, and the reason. Both may come at any time.
+//! `Progress` is a heartbeat with the amount of work that its sender has done, which only grows. `Abort` ends
+//! the copy, with the step at which its sender failed, and the reason. Both messages may arrive at any time.
 //!
-//! Decoding is total: every input is a message or a [`DecodeError`](encoding::DecodeError), and none makes it
-//! allocate more than its own length.
+//! Decoding accepts any input: it returns a message or a [`DecodeError`](encoding::DecodeError), and
+//! allocates at most as many bytes as the input has.
 
 pub(crate) mod encoding;
 
@@ -41,7 +41,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-/// The version of this protocol. Sides of different versions refuse each other.
+/// The version of this protocol. Sides with different versions refuse each other.
 pub(crate) const VERSION: u16 = 4;
 const MAGIC: [u8; 4] = *b"DCPY";
 /// Maximum length of a message in bytes: an export descriptor and the other fields.
@@ -50,20 +50,20 @@ pub(crate) const MAX_MESSAGE: usize = MAX_DESCRIPTOR + 64;
 pub(crate) const MAX_DESCRIPTOR: usize = 66 << 10;
 /// Maximum length of a `Data` in bytes.
 pub(crate) const MAX_DATA: usize = 64 << 10;
-/// Maximum length of an Abort's text in bytes. The whole message fits the smallest maximum that a comm
-/// channel has.
+/// Maximum length of an Abort's text in bytes. With it, the whole message fits the smallest message limit of
+/// any comm channel.
 pub(crate) const MAX_TEXT: usize = 400;
-/// Permissions that a file is sent with: no set-user-id, set-group-id or sticky bit.
+/// Permission bits that are sent with a file, without set-user-id, set-group-id and sticky.
 pub(crate) const MAX_MODE: u16 = 0o777;
-/// Maximum length of a file: the largest offset that the system takes.
+/// Maximum length of a file: the largest file offset of the system.
 pub(crate) const MAX_SIZE: u64 = i64::MAX as u64;
 
-/// The side of the PCI bus. The host sends first.
+/// The role of a side. The host sends the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Role {
-    /// Exports its memory.
+    /// The side that exports its memory.
     Host,
-    /// Imports the host's memory, and drives the DMA.
+    /// The side that imports the host's memory, and controls the DMA.
     Dpu,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Checksum of blocks. Ordered: if the sides differ, the larger is used.
+/// Checksum of blocks, in ascending order of strength. If the sides differ, the stronger one is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Checksum {
     /// Blocks are not checked.
@@ -96,7 +96,7 @@ pub(crate) enum Checksum {
     Blake3,
 }
 
-/// The step at which a side failed.
+/// The steps of a copy, one of which a failure names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Starting,
@@ -123,7 +123,7 @@ impl Step {
         (Self::Exporting, "exporting memory"),
         (Self::Importing, "importing the host's memory"),
         (Self::Reading, "reading the file"),
-        (Self::Moving, "moving bytes by DMA"),
+        (Self::Moving, "copying bytes by DMA"),
         (Self::Verifying, "verifying what arrived"),
         (Self::Writing, "writing the file"),
         (Self::Finishing, "finishing"),
@@ -148,7 +148,7 @@ pub(crate) enum Message {
         len: u64,
         digest: Digest,
     },
-    /// The copy continues at byte `from`: the offered length if the digests agree, else 0.
+    /// The copy continues at byte `from`: at the offered length if the digests are equal, otherwise at 0.
     ResumeAnswer {
         from: u64,
     },
@@ -166,8 +166,8 @@ pub(crate) enum Message {
     Hole {
         len: u64,
     },
-    /// Everything was sent: the length of the file, and the digest of all digests. `retries` counts the DMA
-    /// copies that the DPU submitted again; 0 from the host.
+    /// Everything was sent. Contains the length of the file, and the digest of all digests. `retries` is the
+    /// number of DMA copies that the DPU submitted again; 0 if the host sends it.
     End {
         total: u64,
         retries: u64,
@@ -178,7 +178,7 @@ pub(crate) enum Message {
         total: u64,
         retries: u64,
     },
-    /// A heartbeat: the amount of work done, without unit.
+    /// A heartbeat, with the amount of work done, without unit.
     Progress {
         done: u64,
     },
@@ -187,7 +187,7 @@ pub(crate) enum Message {
         step: Step,
         text: String,
     },
-    /// The next bytes of a block, if blocks go through the channel.
+    /// The next bytes of a block, only if blocks go through the channel.
     Data(Data),
 }
 
@@ -205,27 +205,27 @@ impl fmt::Debug for Data {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) role: Role,
-    /// Length of its file in bytes; `None` if it has none, and so receives.
+    /// Length of the side's file in bytes. `None` if the file does not exist, so that this side receives.
     pub(crate) file: Option<u64>,
     pub(crate) checksum: Checksum,
-    /// True if it would continue a partial copy.
+    /// True if the side can continue a partial copy.
     pub(crate) resume: bool,
-    /// True if it was started with `--engine stream`: blocks go through the channel.
+    /// True if the side was started with `--engine stream`, so that blocks go through the channel.
     pub(crate) stream: bool,
     /// Maximum memory to register, in bytes.
     pub(crate) window: u64,
     /// Maximum length of a DMA copy, in bytes.
     pub(crate) chunk: u64,
-    /// Permissions of that file: the lowest nine bits of its mode, 0 if there is none.
+    /// Permission bits of the file: the lowest nine bits of its mode; 0 without a file.
     pub(crate) mode: u16,
-    /// The number of files that follow in this session.
+    /// Number of files that follow this one in the session.
     pub(crate) following: u32,
 }
 
-/// The host's memory.
+/// The memory that the host exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Export {
-    /// The host's address of its first byte.
+    /// The host's address of the first byte.
     pub(crate) address: u64,
     pub(crate) len: u64,
     /// Length of a slot, and so of a block, in bytes.
