@@ -1,4 +1,5 @@
-//! Gives the shared library its SONAME, and keeps it loaded, because its threads run its code.
+//! Sets the shared library's SONAME, and marks it as never unloaded, because its threads run its
+//! code.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

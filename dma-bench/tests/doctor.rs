@@ -1,4 +1,4 @@
-//! Findings of `doctor` about libraries, compared with what their loader does.
+//! Compares `doctor`'s findings about libraries with the behaviour of the loader.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use dma::ioat::spdk_sys::SPDK;
 use serde_json::Value;
 
-/// Creates a library without any of the calls.
+/// Creates a library that lacks all of the calls.
 fn library(dir: &Path, name: &str) {
     let source = dir.join("stub.c");
     std::fs::write(&source, "int nothing(void) { return 0; }\n").unwrap();

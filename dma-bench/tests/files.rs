@@ -1,4 +1,4 @@
-//! Output files, folders and standard streams that cannot be written: measurements are never lost for that.
+//! Output files, folders and standard streams that cannot be written never cause the loss of measurements.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -96,7 +96,7 @@ fn results_are_saved_under_a_name() {
     assert_eq!(ends(&mut bench(["compare", "main", "main"])).0, 0);
     let (code, _, said) = ends(&mut bench(["compare", "main", "other"]));
     assert!(code == 2 && said.contains("other: neither a file nor saved results; saved are: main"), "{said}");
-    // A file comes first.
+    // A file takes precedence over saved results.
     fs::write(folder.path().join("main"), "{}").unwrap();
     assert_eq!(ends(&mut bench(["show", "main"])).0, 2);
     for name in ["../x", "a/b", "-", ".hidden", "", &"n".repeat(101)] {
@@ -207,7 +207,8 @@ fn paths_that_cannot_be_written_are_found_before_measuring() {
 #[test]
 fn special_files_are_written_to_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
-    // Stands for /dev/stdout. The real one is not used, because a defect might replace it.
+    // This file stands for /dev/stdout. The real one is not used, because a defective program might replace
+    // it.
     let stdout = folder.path().join("stdout");
     symlink("/proc/self/fd/1", &stdout).unwrap();
     let (code, out, said) = done(run(["-o", "64", "--csv", "/dev/fd/1", "--json"]).arg(&stdout));
@@ -286,7 +287,7 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: not measured")), (1, false), "{said}");
 }
 
-/// Interrupts a run as soon as it prints `says`. Returns its output and what it said.
+/// Interrupts a run as soon as it prints `says`. Returns its output and its messages.
 fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
     let mut child = bench(["run", "-e", "cpu", "--samples", "1"])
         .args(words)
@@ -314,7 +315,7 @@ fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
 fn cells_that_were_never_begun_are_not_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
-    // The first cell is complete, others were not begun.
+    // The first cell is complete, and others were not begun.
     let (output, said) = interrupted(&["-o", "64..8K", "-t", "1", "--footprint", "1M"], &results, "GB/s");
     let value = json(&results);
     let begun = value["cells"].as_array().unwrap().len();
@@ -329,7 +330,7 @@ fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();
-    // Long samples cause a note, and this much memory takes a while to fill.
+    // Long samples cause a note, and filling this amount of memory takes a while.
     let words = ["-o", "64", "-t", "9", "--footprint", "1G"];
     let (output, said) = interrupted(&words, &results, "samples");
     assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");

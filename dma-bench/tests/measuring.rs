@@ -1,4 +1,4 @@
-//! Operations that are measured, and reports that observers get, seen from outside.
+//! Tests from outside: which operations are measured, and what observers are told.
 
 mod process;
 
@@ -13,7 +13,7 @@ use dma_bench::run::{self, Observer};
 use process::has_used;
 use serde_json::Value;
 
-/// Runs `dma-bench run` in little memory. Returns the cells and its output.
+/// Runs `dma-bench run` with little memory. Returns the cells and the output.
 fn cells(words: &str) -> (Vec<Value>, Output) {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
@@ -32,7 +32,7 @@ fn json(path: &Path) -> Value {
     fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-/// Returns the one cell that is not the baseline's.
+/// Returns the only cell that is not of the baseline.
 fn engine(cells: &[Value]) -> &Value {
     cells.iter().find(|c| c["engine"] != "memcpy").unwrap_or_else(|| panic!("{cells:?}"))
 }
@@ -62,7 +62,7 @@ fn the_warm_up_is_in_no_figure() {
 
 #[test]
 fn a_rate_is_one_schedule() {
-    // A single one of 700 operations takes 200 ms. All others become due during that time or afterwards.
+    // One of 700 operations takes 200 ms. All others are scheduled during that time or afterwards.
     let words = "-e sim:profile=dsa,clock=real,faults=slow@100:for=200ms -o 4K -q 1 --rate 10k -n 10 --samples 70 --warm-up 0";
     let (all, _) = cells(words);
     let cell = engine(&all);
@@ -174,9 +174,9 @@ fn a_long_sample_ends_when_asked_and_counts() {
         ("-e cpu:threads=0 -o 4K -n 1000000000 -T 2", false),
         ("-e sim:profile=dsa -o 4K -n 1000000000", false),
         ("-e sim:profile=dsa -o 4K -n 1000000000 -T 2", false),
-        // The first operation is due at once, the last after five minutes.
+        // The first operation is scheduled at once, and the last after five minutes.
         ("-e cpu:threads=0 -o 4K --rate 1 -n 300", false),
-        // memcpy runs first.
+        // The interrupt comes while memcpy runs, which is measured first.
         ("-e cpu:threads=0 -o 4K -t 600", true),
     ] {
         let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
@@ -206,7 +206,7 @@ fn a_long_sample_ends_when_asked_and_counts() {
     }
 }
 
-/// Counts the calls of an observer.
+/// An observer that counts its calls.
 #[derive(Debug, Default)]
 struct Counts {
     announced: u64,
@@ -250,7 +250,7 @@ fn an_observer_sees_as_many_samples_as_announced() {
     assert_eq!(counts.passes, (1..=6).map(|done| (done, 6)).collect::<Vec<_>>());
 }
 
-/// Returns a campaign of small copies of one engine and of a model.
+/// Returns a campaign of small copies on one engine and on a model.
 fn small(samples: u32, passes: u32) -> Campaign {
     let sweep = Sweep { depths: Values(vec![4]), ..Sweep::default() };
     Campaign {
@@ -320,7 +320,7 @@ fn a_cell_ends_when_it_is_steady_and_its_figures_are_of_the_steady_part() {
     let series = cell["series"].as_array().unwrap();
     assert!(at < 0.1 && series.len() >= 20 && series.last().unwrap()["at"] == at, "{cell}");
     assert!(shown.contains("; steady at ") && !shown.contains("Not steady"), "{shown}");
-    // Too short to be steady: four groups of five intervals have not ended.
+    // The run is too short to be steady: it ends before four groups of five intervals.
     let (all, output) = cells("-e cpu:threads=0 -o 4K -q 4 --steady 50% --series=0.01 -t 0.1");
     let shown = words(&output);
     assert!(all[0]["steady_after"].is_null() && all[0]["status"] == "ok", "{}", all[0]);

@@ -1,4 +1,4 @@
-//! A backend that a program adds, listed, diagnosed and measured by `dma-bench` as a library.
+//! A program adds a backend, and `dma-bench`, used as a library, lists, diagnoses and measures it.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Resul
 use dma_bench::Format;
 use serde_json::Value;
 
-/// A backend of the test, whose engines are the CPU's.
+/// The test's backend. It opens engines of the CPU backend.
 #[derive(Debug)]
 struct Mine;
 

@@ -1,4 +1,4 @@
-//! `dma-bench replay` from outside: what it prints, what it refuses, and how it ends.
+//! Tests `dma-bench replay` from outside: its output, its errors and its exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Records 40 copies in 10 batches, or fills, on `engine`. Returns the trace and the doorbells.
+/// Records 40 copies in 10 batches, or fills, on `engine`. Returns the trace and the number of
+/// doorbells.
 fn recorded(folder: &Path, engine: &str, fills: bool) -> (PathBuf, u64) {
     let path = folder.join("copies.trace");
     let engine = dma::open(&format!("record+{engine},file={}", path.display())).expect("it opens");
@@ -64,7 +65,7 @@ fn a_trace_is_shown_beside_the_recorded_run() {
         assert_eq!((&engine["verified"], &engine["failed"]), (&40.into(), &0.into()), "{engine}");
         assert!(engine["seconds"].as_f64().unwrap() > 0.0, "{engine}");
     }
-    // The recorded engine, unless others are named.
+    // The recorded engine is used unless other engines are named.
     let csv = text(&replay(&trace, &["--format", "csv", "--quiet"]).stdout);
     let rows: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(rows, ["cpu:threads=0"; 2], "{csv}");
@@ -144,7 +145,7 @@ fn a_trace_that_cannot_run_is_refused() {
     ends(&[], 2, "has version 9, and this build reads versions 2 to 4");
     write(&whole);
     ends(&["-e", "cpu", "--memory", "4K"], 1, "of memory that the trace needs");
-    // Longer than memory, with holes.
+    // The file is longer than the memory. It is sparse.
     fs::File::create(&other).unwrap().set_len(1 << 43).unwrap();
     ends(&[], 2, "do not fit into memory");
     fs::remove_file(&other).unwrap();

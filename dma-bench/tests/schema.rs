@@ -14,7 +14,8 @@ fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-/// The schema file is what the program prints; `UPDATE=1 cargo test -p dma-bench --test schema` writes it.
+/// The schema file equals the program's output; `UPDATE=1 cargo test -p dma-bench --test schema` writes
+/// it.
 #[test]
 fn the_schema_in_the_repository_is_the_programs() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/results.schema.json");
@@ -29,7 +30,7 @@ fn the_schema_in_the_repository_is_the_programs() {
     );
 }
 
-/// Validates a value against the part of JSON Schema that is used here. Panics at other keywords.
+/// Validates a value against the subset of JSON Schema that is used here. Panics at other keywords.
 fn validate(root: &Value, schema: &Value, value: &Value, at: &str, errors: &mut Vec<String>) {
     let Some(keywords) = schema.as_object() else {
         return assert_eq!(schema, &Value::Bool(true), "a schema at {at}");

@@ -13,7 +13,7 @@ use process::has_used;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Longer than anything here takes.
+/// A time limit that no correct test reaches.
 const LONG: Duration = Duration::from_secs(60);
 /// A short run, in which the figures do not matter.
 const SHORT: [&str; 12] = [
@@ -37,7 +37,7 @@ fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Checks the exit code, and that the errors have all of `words`.
+/// Checks the exit code, and that the error messages contain all of `words`.
 fn ended(output: &Output, code: i32, words: &[&str]) {
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{err}");
@@ -45,7 +45,7 @@ fn ended(output: &Output, code: i32, words: &[&str]) {
     assert!(!err.contains("panicked"), "{err}");
 }
 
-/// A `dma-bench serve`, ended when dropped.
+/// A running `dma-bench serve`, which is ended when this value is dropped.
 struct Served {
     child: Child,
     at: String,
@@ -108,7 +108,7 @@ impl Place {
         Served::start(&format!("--secret-file {} {words}", self.path("key")))
     }
 
-    /// Runs against the peer `at`, and returns its output and the results.
+    /// Runs `dma-bench run` with the peer `at`, and returns its output and the results.
     fn run(&self, at: &str, words: &[&str]) -> (Output, Option<Value>) {
         let (key, json) = (self.path("key"), self.path("results.json"));
         let _ = fs::remove_file(&json);
@@ -155,13 +155,13 @@ fn a_peer_that_cannot_be_reached_is_reported_before_anything_is_measured() {
     let (output, results) = place.run(&format!("127.0.0.1:{port}"), &["-e", "cpu"]);
     ended(&output, 1, &["cannot connect to the peer", "dma-bench serve"]);
     assert!(results.is_none(), "nothing was measured");
-    // Another secret.
+    // The peer has another secret.
     let served = Served::start(&format!("-e cpu --secret-file {}", place.path("other")));
     let (output, _) = place.run(&served.at, &["-e", "cpu"]);
     ended(&output, 1, &["has another secret", "--secret-file on both sides"]);
     served.signal(Signal::TERM);
     ended(&served.end(), 0, &["turned away", "served 0 connections"]);
-    // A stranger that speaks another protocol, and a silent one.
+    // One peer speaks another protocol, and one sends nothing.
     for answer in [&b"HTTP/1.1 400 Bad Request, and forty bytes more"[..], b""] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("an address").to_string();

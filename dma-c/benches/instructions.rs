@@ -1,18 +1,19 @@
-//! Instructions per copy of 64 bytes on the CPU engine, by the functions of dma.h and by the safe API: a
-//! prepared batch, and a token for each copy.
+//! Instructions per copy of 64 bytes on the CPU engine, by the functions of dma.h and by the safe API: in a
+//! prepared batch, and with a token for each copy.
 //!
-//! `cargo bench -p dma-c --bench instructions` runs itself under `valgrind --tool=callgrind` with two numbers
-//! of rounds for each, and prints the cost of one more copy, and the ratio to the safe API. If a ratio is
-//! more than 3 % above the recorded one it exits with 1, unless run with `--test`. `ci/valgrind.sh` runs it.
+//! `cargo bench -p dma-c --bench instructions` runs each program under `valgrind --tool=callgrind` with two
+//! numbers of rounds, and prints the cost of one additional copy, and the ratio to the safe API. If a ratio
+//! is more than 3 % above the recorded one, the bench exits with 1, unless it runs with `--test`.
+//! `ci/valgrind.sh` runs it.
 //!
-//! These copies are done within the call, by [`Queue::copy_at_once`] and [`Queue::submit_at_once`]. The rest
-//! above the safe API:
+//! These copies are executed within the call, by [`Queue::copy_at_once`] and [`Queue::submit_at_once`]. The
+//! additional instructions above the safe API are:
 //!
-//! - Batches: 440 instructions for each pair of submission and poll, whatever the number of copies, where the
-//!   safe API has 100. They check pointers, take queue and batch by their handles, and store the completion.
-//!   The safe API has one call less, because its transfer is the completion.
-//! - Copies: two handles and two ranges are checked for each copy, and the completion is stored until it is
-//!   received. The safe API moves the operands into a transfer, and back.
+//! - Batches: a submission and its poll take 440 instructions for any number of copies; in the safe API they
+//!   take 100. The instructions check pointers, look up queue and batch by their handles, and store the
+//!   completion. The safe API needs one call less, because its transfer is the completion.
+//! - Copies: for each copy, two handles and two ranges are checked, and the completion is stored until it is
+//!   received. The safe API moves the operands into a transfer and back.
 #![expect(unsafe_code, reason = "calls the functions of dma.h")]
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a program as C writes it")]
 
@@ -25,10 +26,11 @@ use dma_c::header::{dma_completion, dma_copy, dma_queue_options};
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
-/// Programs, and the recorded ratio of instructions to the program of the safe API that is above them.
+/// The programs. For a program of dma.h, the recorded ratio of its instructions to those of the safe API's
+/// program above it.
 const PROGRAMS: [(&str, f64); 4] =
     [("batch", 1.0), ("batch in C", 1.14), ("copies", 1.0), ("copies in C", 1.16)];
-/// The maximum rise of a ratio.
+/// Maximum increase of a ratio.
 const MAX_RISE: f64 = 1.03;
 
 fn in_rust(batch: bool, rounds: u64) {
@@ -121,7 +123,7 @@ fn main() {
         above |= ratio > recorded * MAX_RISE;
         println!("{name}: {each:.1} instructions per copy of {SIZE} bytes, ratio {ratio:.3}");
     }
-    // Run as a test, it does not check the ratio, which depends on the compiler.
+    // As a test, the bench does not check the ratio, which depends on the compiler.
     if above && !args.iter().any(|arg| arg == "--test") {
         eprintln!("a ratio is more than 3 % above the recorded one: {PROGRAMS:?}");
         std::process::exit(1);

@@ -1,5 +1,5 @@
-/* Tests the error handling of a program on a simulated device that resets, fails and refuses: device_faults [SEED]
- * The same seed gives the same faults. The library says which failures a retry can cure.
+/* Tests a program's error handling on a simulated device that resets, fails and refuses: device_faults [SEED]
+ * The same seed gives the same faults. The library tells for which failures a retry can succeed.
  * Build: cc -std=c99 device_faults.c $(pkg-config --cflags --libs dma) */
 #include <dma.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
       }
       if (dma_status_retry(done[i].status) == DMA_RETRY_NEVER || ++tries[which] == TRIES)
         check(done[i].status, "a copy that no retry can cure");
-      /* The completion has made room. */
+      /* After the completion, the queue has room. */
       check(dma_queue_copy(queue, &again, 1, NULL), "copy again");
       in_flight++;
       repeated++;

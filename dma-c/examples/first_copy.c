@@ -1,11 +1,11 @@
-/* Opens an engine, copies memory of the program, and waits for it: first_copy [ENGINE]
+/* Opens an engine, copies memory of the program, and waits for the copy: first_copy [ENGINE]
  * Build: cc -std=c99 first_copy.c $(pkg-config --cflags --libs dma) */
 #include <dma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends the program with the library's description of the failure, which has the remedy. */
+/* Ends the program with the library's description of the failure, which contains the remedy. */
 static void check(dma_status status, const char *what) {
   if (status != DMA_OK) {
     dma_error error = {.size = sizeof error};

@@ -1,4 +1,4 @@
-// C++17: handles that close themselves, and failures as exceptions: owned_handles [ENGINE]
+// C++17: handles that close automatically, and failures as exceptions: owned_handles [ENGINE]
 // Build: c++ -std=c++17 owned_handles.cpp $(pkg-config --cflags --libs dma)
 #include <dma.h>
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-// Throws the library's description of a failure, which has the remedy.
+// Throws the library's description of a failure, which contains the remedy.
 static void check(dma_status status) {
   if (status != DMA_OK) {
     dma_error error{};
@@ -59,7 +59,7 @@ using Region = Owned<dma_region, close_region>;
 using Queue = Owned<dma_queue, close_queue>;
 using Batch = Owned<dma_batch, close_batch>;
 
-// A vector that a device can reach.
+// A vector in memory that a device can reach.
 class Buffer {
 public:
   Buffer(const Engine &engine, std::size_t len) : bytes(len) {
@@ -80,7 +80,7 @@ static void run(const char *name) {
   Buffer from(engine, pieces * len), to(engine, pieces * len);
   std::iota(from.bytes.begin(), from.bytes.end(), static_cast<unsigned char>(1));
 
-  // A batch that reverses the order of the pieces, prepared once and submitted three times.
+  // A batch that reverses the order of the pieces. It is prepared once and submitted three times.
   std::vector<dma_copy> copies;
   for (std::size_t i = 0; i < pieces; i++)
     copies.push_back({from.range(i * len, len), to.range((pieces - 1 - i) * len, len), 0});

@@ -1,5 +1,5 @@
-/* A server's loop: a ring of requests, each a copy of a block, and one epoll for the device and everything else. Here a
- * timer stands for the clients. request_ring [ENGINE]
+/* The loop of a server: a ring of requests, each of which copies a block, and one epoll for the device and all other
+ * sources. Here a timer stands for the clients. request_ring [ENGINE]
  * Build: cc -std=c99 request_ring.c $(pkg-config --cflags --libs dma) */
 #define _GNU_SOURCE
 #include <dma.h>
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     dma_completion done[SLOTS];
     size_t count, ready;
 
-    /* Take what has ended, and sleep if there is nothing. */
+    /* Take the completions, and sleep if there are none. */
     check(dma_queue_arm(queue, &ready) == DMA_OK, "arm");
     if (ready == 0) {
       uint64_t ticks = 0;
@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
       for (int i = 0; i < woken; i++)
         if (events[i].data.fd == timer && read(timer, &ticks, sizeof ticks) != sizeof ticks)
           ticks = 0;
-      /* Each tick is a request, as long as the ring has slots. */
+      /* Each tick is a request, as long as the ring has free slots. */
       for (; ticks > 0 && idle_count > 0 && submitted < REQUESTS; ticks--) {
         size_t slot = (size_t)idle[--idle_count];
         dma_copy copy = {{from, slot * BLOCK, BLOCK}, {to, slot * BLOCK, BLOCK}, slot};

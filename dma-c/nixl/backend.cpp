@@ -1,6 +1,6 @@
 #include "backend.hpp"
 
-#include "courier.hpp"
+#include "remote_notifier.hpp"
 #include "peer.hpp"
 #include <dma.h>
 
@@ -30,13 +30,14 @@ using std::chrono::milliseconds;
 
 // Copies to other processes up to this many bytes happen within the call, because waking a thread takes longer.
 constexpr size_t INLINE_BYTES = 256 << 10;
-// Part of a larger copy, which one thread makes at a time.
+// A larger copy is divided into slices of this length, each copied by one thread.
 constexpr size_t SLICE_BYTES = 1 << 20;
-// A peer whose mailbox stays full for this time does not receive.
-constexpr milliseconds MAILBOX_PATIENCE{5000};
-// Notifications that the user has not taken. The rest waits in the senders.
+// If a peer's mailbox stays full for this time, sending to it fails.
+constexpr milliseconds MAILBOX_TIMEOUT{5000};
+// Maximum number of notifications that the user has not taken. Further notifications wait in the mailbox and at the senders.
 constexpr size_t MAX_NOTIFICATIONS = 1 << 16;
-// A gap between two polls counts for at most this time, so that a stopped process does not take its device for stalled.
+// A gap between two polls counts as at most this time. Otherwise a process that was stopped would consider its device
+// stalled.
 constexpr milliseconds MAX_GAP{100};
 
 void log(const std::string &text) { std::fprintf(stderr, "dma-nixl: %s\n", text.c_str()); }
@@ -70,7 +71,7 @@ Status failure_of(dma_status status) {
   }
 }
 
-// Whether `len` bytes from `address` on contain a range.
+// Returns whether `len` bytes from `address` on contain a range.
 bool contains(uintptr_t address, size_t len, const Range &range) {
   return range.address >= address && range.address - address <= len && range.len <= len - (range.address - address);
 }
@@ -81,8 +82,8 @@ struct Region {
   size_t len;
   MemoryType type;
   dma_region handle{};
-  // For peers on other hosts, if they can reach it.
-  dma_region far_handle{};
+  // The region for peers on other hosts, if they can reach this memory.
+  dma_region remote_handle{};
   dma_export exported{};
   std::string descriptor = {};
 };
@@ -99,11 +100,11 @@ struct Import {
   const dma_region handle;
 };
 
-// NIXL's memory: a region of this process, or a peer's.
+// The object that NIXL stores for memory: a region of this process, or memory of a peer.
 struct Piece final : Memory {
-  std::shared_ptr<Region> region; // null for a peer's
+  std::shared_ptr<Region> region; // null for a peer's memory
   std::shared_ptr<Peer> peer;
-  std::shared_ptr<Import> import; // Of a peer on another host, or null and the reason.
+  std::shared_ptr<Import> import; // For a peer on another host; null if the import failed, with the reason in `refusal`.
   Outcome refusal{};
   uintptr_t address;
   size_t len;
@@ -112,43 +113,43 @@ struct Piece final : Memory {
   bool contains(const Range &range) const { return dma_nixl::contains(address, len, range); }
 };
 
-// Who goes on with a transfer.
-enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS, COURIER };
+// What has to happen next for a transfer to continue.
+enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS, REMOTE_NOTIFIER };
 
 struct Device;
 
-// A transfer. The lock of the engine guards its state.
+// A transfer. The backend's mutex guards its state.
 struct Transfer final : Handle {
-  // Constant once prepared.
+  // These members are constant after the preparation.
   Direction direction{};
   std::set<std::shared_ptr<Region>> regions;
   size_t bytes = 0;
-  std::shared_ptr<Peer> peer; // null within the process
+  std::shared_ptr<Peer> peer; // null for a transfer within the process
   std::vector<iovec> local, remote;
   Device *device = nullptr; // null for another process of this host
   std::set<std::shared_ptr<Import>> imports;
   std::string agent;
 
   dma_batch batch{};
-  bool revoked = false; // A region was deregistered.
+  bool revoked = false; // True if one of its regions was deregistered.
   Status status = NOT_POSTED;
   Runner runner = Runner::NONE;
   bool cancelled = false;
   bool notifies = false;
   std::string message;
 
-  // A copy to another process. Threads take slices of it; the one that ends the last slice sends the notification.
+  // A copy to or from another process. Threads copy slices of it. The thread that ends the last slice sends the notification.
   Position next{};
-  size_t running = 0; // Threads with a slice, or with the notification.
+  size_t running = 0; // Number of threads that copy a slice or send the notification.
   Outcome failure{};
-  Clock::time_point mailbox_deadline{}; // Set once the mailbox was full.
+  Clock::time_point mailbox_deadline{}; // Set when the mailbox is found full.
 
-  // Whether a thread can go on with it.
+  // Returns whether a thread can continue the transfer.
   bool has_work() const { return runner == Runner::THREADS && (!next.is_end(local) || running == 0); }
   bool waits_for_mailbox() const { return mailbox_deadline != Clock::time_point{}; }
 };
 
-// An engine of dma.h with a queue. The lock of the engine guards what is below them.
+// An engine of dma.h with a queue. The backend's mutex guards the members below `capabilities`.
 struct Device {
   std::string name = {};
   dma_engine engine{};
@@ -196,18 +197,18 @@ public:
     }
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return letters_ == 0; });
+      changed_.wait(lock, [this] { return remote_calls_ == 0; });
     }
-    for (Device *device : {&near_, &far_})
+    for (Device *device : {&local_device_, &remote_device_})
       if (device->is_open() && dma_queue_close(device->queue, 1000) != DMA_OK)
         log(last_error());
     for (Transfer *transfer : transfers_)
       if (transfer->batch.id != 0)
         (void)dma_batch_close(transfer->batch);
-    if (far_.engine.id != near_.engine.id && far_.engine.id != 0)
-      (void)dma_close(far_.engine);
-    if (near_.engine.id != 0)
-      (void)dma_close(near_.engine);
+    if (remote_device_.engine.id != local_device_.engine.id && remote_device_.engine.id != 0)
+      (void)dma_close(remote_device_.engine);
+    if (local_device_.engine.id != 0)
+      (void)dma_close(local_device_.engine);
   }
 
   bool is_remote() const override { return true; }
@@ -215,24 +216,24 @@ public:
   bool has_notifications() const override { return true; }
 
   MemoryTypes memory_types() const override {
-    return near_.capabilities & DMA_CAN_REGISTER_DEVICE ? MemoryTypes{DRAM, VRAM} : MemoryTypes{DRAM};
+    return local_device_.capabilities & DMA_CAN_REGISTER_DEVICE ? MemoryTypes{DRAM, VRAM} : MemoryTypes{DRAM};
   }
 
   Status register_memory(const DescribedRange &range, const MemoryType &type, Memory *&memory) override {
     Region region{range.address, range.len, type};
     if (type != DRAM && type != VRAM)
       return NOT_SUPPORTED;
-    const bool is_shared = type == DRAM && far_.is_open(), has_two = is_shared && far_.engine.id != near_.engine.id;
+    const bool is_shared = type == DRAM && remote_device_.is_open(), has_two = is_shared && remote_device_.engine.id != local_device_.engine.id;
     constexpr uint32_t OWN = DMA_READ | DMA_WRITE, SHARED = OWN | DMA_EXPORT_READ | DMA_EXPORT_WRITE;
     void *const start = reinterpret_cast<void *>(range.address);
     dma_status status = type == VRAM
-                            ? dma_region_register_device(near_.engine, range.address, range.len, OWN, &region.handle)
-                            : dma_region_register(near_.engine, start, range.len, is_shared && !has_two ? SHARED : OWN, &region.handle);
+                            ? dma_region_register_device(local_device_.engine, range.address, range.len, OWN, &region.handle)
+                            : dma_region_register(local_device_.engine, start, range.len, is_shared && !has_two ? SHARED : OWN, &region.handle);
     if (status == DMA_OK && is_shared) {
       if (has_two)
-        status = dma_region_register(far_.engine, start, range.len, SHARED, &region.far_handle);
+        status = dma_region_register(remote_device_.engine, start, range.len, SHARED, &region.remote_handle);
       else
-        region.far_handle = region.handle;
+        region.remote_handle = region.handle;
       if (status == DMA_OK)
         status = share(region);
     }
@@ -252,8 +253,8 @@ public:
     return SUCCESS;
   }
 
-  // NIXL ignores a refusal, and its user may free the memory then. So this waits for the transfers that use the region, and
-  // takes its memory away from prepared ones.
+  // NIXL ignores a failure of this function, and its user may then free the memory. So this function waits for the transfers
+  // that use the region, and closes the batches of prepared transfers that use it.
   Status deregister_memory(Memory *memory) override {
     const std::unique_ptr<Piece> piece(static_cast<Piece *>(memory));
     std::unique_lock<std::mutex> lock(mutex_);
@@ -267,7 +268,7 @@ public:
         close_batch(*transfer);
     }
     if (close(*piece->region) != DMA_OK) {
-      log("the device of engine " + near_.name + (far_.is_open() ? " or " + far_.name : "") + " never answered, and may still write to memory that the program is about to "
+      log("the device of engine " + local_device_.name + (remote_device_.is_open() ? " or " + remote_device_.name : "") + " never answered, and may still write to memory that the program is about to "
           "free; the program is ended because of that");
       std::abort();
     }
@@ -280,7 +281,7 @@ public:
   }
 
   Status disconnect(const std::string &agent_name) override {
-    // Dropped without the lock, because that waits for the peer's courier.
+    // `last` is destroyed after the lock is released, because that waits for the peer's remote notifier.
     std::shared_ptr<Peer> last;
     std::lock_guard<std::mutex> lock(mutex_);
     const auto peer = peers_.find(agent_name);
@@ -321,7 +322,7 @@ public:
           return status;
         if (theirs->import) {
           transfer->imports.insert(theirs->import);
-          const dma_range from{ours->region->far_handle, local[at].address - ours->address, local[at].len};
+          const dma_range from{ours->region->remote_handle, local[at].address - ours->address, local[at].len};
           const dma_range to{theirs->import->handle, remote[at].address - theirs->address, remote[at].len};
           copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
           continue;
@@ -341,7 +342,7 @@ public:
       copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
     }
     if (!copies.empty()) {
-      transfer->device = transfer->peer ? &far_ : &near_;
+      transfer->device = transfer->peer ? &remote_device_ : &local_device_;
       const dma_status status = dma_batch_create(copies.data(), copies.size(), &transfer->batch);
       if (status != DMA_OK)
         return failure_of(status);
@@ -394,7 +395,7 @@ public:
     return transfer.status;
   }
 
-  // NIXL loses the handle if this fails, so it waits.
+  // NIXL loses the handle even if this function fails, so it waits for the transfer.
   Status release(Handle *handle) const override {
     const std::unique_ptr<Transfer> transfer(static_cast<Transfer *>(handle));
     std::unique_lock<std::mutex> lock(mutex_);
@@ -412,19 +413,20 @@ public:
   }
 
   Status describe_connection(std::string &text) const override {
-    text = describe_process(mailbox_.name(), post_.address());
+    text = describe_process(mailbox_.name(), notification_server_.address());
     return SUCCESS;
   }
 
-  // A peer that cannot be used is an error of its transfers only, because NIXL would drop what other backends know of it.
+  // A peer that cannot be used causes errors only in its transfers. If this function failed, NIXL would discard the peer for
+  // all backends.
   Status load_connection(const std::string &agent_name, const std::string &text) override {
     auto peer = std::make_shared<Peer>(text);
-    if (far_.is_open() && (all_are_far_ || peer->usable().status == NOT_SUPPORTED))
-      peer->go_far();
+    if (remote_device_.is_open() && (all_remote_ || peer->usable().status == NOT_SUPPORTED))
+      peer->use_remote_notifier();
     if (peer->usable().status != SUCCESS)
       log("agent " + agent_name + " cannot be used: " + peer->usable().reason);
     std::lock_guard<std::mutex> lock(mutex_);
-    // The former one is dropped after the lock.
+    // The previous peer is destroyed after the lock is released.
     peers_[agent_name].swap(peer);
     return SUCCESS;
   }
@@ -441,7 +443,7 @@ public:
         return NOT_FOUND;
       piece->peer = peer->second;
     }
-    if (piece->peer->courier())
+    if (piece->peer->remote_notifier())
       import(*piece, range);
     piece->address = range.address;
     piece->len = range.len;
@@ -480,12 +482,12 @@ public:
       return NOT_FOUND;
     const std::shared_ptr<Peer> peer = found->second;
     lock.unlock();
-    if (peer->courier()) {
+    if (peer->remote_notifier()) {
       auto sent = std::make_shared<std::promise<Outcome>>();
-      peer->courier()->send(agent, message, [sent](const Outcome &outcome) { sent->set_value(outcome); });
+      peer->remote_notifier()->send(agent, message, [sent](const Outcome &outcome) { sent->set_value(outcome); });
       return report(agent_name, sent->get_future().get());
     }
-    const auto deadline = Clock::now() + MAILBOX_PATIENCE;
+    const auto deadline = Clock::now() + MAILBOX_TIMEOUT;
     for (;;) {
       const Outcome sent = peer->usable().status ? peer->usable() : mailbox_.send(*peer, agent, message);
       if (sent.status == IN_PROGRESS && Clock::now() < deadline) {
@@ -498,12 +500,12 @@ public:
 
 private:
   bool open(const Options &options) {
-    std::string near = default_options()["engine"], far, listen, ptrace, peers;
+    std::string local_engine = default_options()["engine"], remote_engine, listen, ptrace, peers;
     for (const auto &[name, value] : options) {
       if (name == "engine")
-        near = value;
+        local_engine = value;
       else if (name == "remote")
-        far = value;
+        remote_engine = value;
       else if (name == "listen")
         listen = value;
       else if (name == "peers")
@@ -526,28 +528,28 @@ private:
       log("option peers=" + peers + "; its only value is remote");
       return false;
     }
-    if (far.empty() != listen.empty() || (far.empty() && !peers.empty())) {
+    if (remote_engine.empty() != listen.empty() || (remote_engine.empty() && !peers.empty())) {
       log("the option remote needs the option listen, which is an address of this host, and peers and listen need remote");
       return false;
     }
-    all_are_far_ = !peers.empty();
+    all_remote_ = !peers.empty();
     if (ptrace == "any" && prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 && errno != EINVAL) {
       log("option ptrace=any: " + std::generic_category().message(errno));
       return false;
     }
-    if (!near_.open(near)) {
+    if (!local_device_.open(local_engine)) {
       log(last_error());
       return false;
     }
-    if (!far.empty()) {
-      far_.name = far;
-      if (far == near)
-        far_.engine = near_.engine;
-      if (far == near ? !far_.open_queue() : !far_.open(far)) {
+    if (!remote_engine.empty()) {
+      remote_device_.name = remote_engine;
+      if (remote_engine == local_engine)
+        remote_device_.engine = local_device_.engine;
+      if (remote_engine == local_engine ? !remote_device_.open_queue() : !remote_device_.open(remote_engine)) {
         log(last_error());
         return false;
       }
-      const Outcome opened = post_.open(listen, [this](std::string from, std::string message) {
+      const Outcome opened = notification_server_.open(listen, [this](std::string from, std::string message) {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return ended_ || notifications_.size() < MAX_NOTIFICATIONS; });
         if (!ended_)
@@ -559,7 +561,7 @@ private:
         return false;
       }
     }
-    for (const Device *device : {&near_, &far_})
+    for (const Device *device : {&local_device_, &remote_device_})
       if (device->is_open() && !(device->capabilities & DMA_CAN_REGISTER)) {
         log("engine " + device->name + " cannot register memory of the program");
         return false;
@@ -571,10 +573,10 @@ private:
     return true;
   }
 
-  // Makes a region reachable for peers on other hosts.
+  // Exports a region to peers on other hosts.
   static dma_status share(Region &region) {
     size_t len = 0;
-    dma_status status = dma_region_export(region.far_handle, 0, region.len, DMA_READ | DMA_WRITE, &region.exported);
+    dma_status status = dma_region_export(region.remote_handle, 0, region.len, DMA_READ | DMA_WRITE, &region.exported);
     if (status == DMA_OK)
       status = dma_export_descriptor(region.exported, nullptr, 0, &len);
     if (status != DMA_OK && status != DMA_OUT_OF_RANGE)
@@ -585,7 +587,7 @@ private:
     return status;
   }
 
-  // Closes a region, after which no device and no peer on another host accesses it. Logs failures.
+  // Closes a region. Afterwards, no device and no peer on another host accesses it. Logs failures.
   static dma_status close(const Region &region) {
     dma_status result = DMA_OK;
     const auto note = [&result](dma_status status) {
@@ -596,14 +598,14 @@ private:
     };
     if (region.exported.id != 0)
       note(dma_export_revoke(region.exported, 5000));
-    if (region.far_handle.id != region.handle.id && region.far_handle.id != 0)
-      note(dma_region_close(region.far_handle));
+    if (region.remote_handle.id != region.handle.id && region.remote_handle.id != 0)
+      note(dma_region_close(region.remote_handle));
     if (region.handle.id != 0)
       note(dma_region_close(region.handle));
     return result;
   }
 
-  // Imports a peer's memory. A failure is an error of its transfers only, as in `load_connection`.
+  // Imports a peer's memory. A failure causes errors only in transfers with this memory, as in `load_connection`.
   void import(Piece &piece, const DescribedRange &range) const {
     std::string bytes;
     dma_region handle{};
@@ -613,7 +615,7 @@ private:
     }
     dma_region_info info{};
     info.size = sizeof info;
-    const dma_status status = dma_region_import(far_.engine, bytes.data(), bytes.size(), &handle);
+    const dma_status status = dma_region_import(remote_device_.engine, bytes.data(), bytes.size(), &handle);
     if (status != DMA_OK) {
       piece.refusal = {status == DMA_REVOKED ? DISCONNECTED : BACKEND, last_error()};
       return;
@@ -625,8 +627,8 @@ private:
     }
   }
 
-  // The region of a range within the process, or null. NIXL 1.0.0 keeps its view of memory that was deregistered, and
-  // finds it for memory that was registered in the same place later.
+  // Returns the region of a range within the process, or null. NIXL 1.0.0 keeps its view of deregistered memory, and uses
+  // that view for memory that is registered later at the same address.
   std::shared_ptr<Region> registered(const Piece &piece, const Range &range) const {
     std::lock_guard<std::mutex> lock(mutex_);
     if (regions_.count(piece.region))
@@ -637,13 +639,13 @@ private:
     return found == regions_.end() ? nullptr : *found;
   }
 
-  // Whether a transfer between a region and a peer's memory is possible.
+  // Checks whether a transfer between a region and a peer's memory is possible.
   Status check_peer(const std::string &agent_name, const Piece &theirs, const Piece &ours) const {
     if (theirs.type != DRAM || ours.type != DRAM) {
       log("agent " + agent_name + ": between processes, DRAM only");
       return NOT_SUPPORTED;
     }
-    if (theirs.peer->courier() && !theirs.import)
+    if (theirs.peer->remote_notifier() && !theirs.import)
       return report(agent_name, theirs.refusal);
     return report(agent_name, theirs.peer->usable());
   }
@@ -657,7 +659,7 @@ private:
 
   void wake() const {
     const uint64_t one = 1;
-    // It fails only if the counter is at its maximum, and then it is readable.
+    // The write fails only if the counter is at its maximum, and in that case the descriptor is already readable.
     (void)!write(event_.get(), &one, sizeof one);
   }
 
@@ -667,7 +669,7 @@ private:
     transfer.batch = {};
   }
 
-  // Ends a transfer. The functions below are called with the lock.
+  // Ends a transfer. This function and those below are called with the mutex locked.
   void end(Transfer &transfer, Status status) const {
     if (transfer.runner == Runner::THREADS)
       jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &transfer), jobs_.end());
@@ -694,17 +696,17 @@ private:
   }
 
   void progress() const {
-    progress(near_);
-    if (far_.is_open())
-      progress(far_);
+    progress(local_device_);
+    if (remote_device_.is_open())
+      progress(remote_device_);
   }
 
-  // Takes completions, and submits transfers that found the queue full. Stops the queue of a device that stalls.
+  // Polls completions, and submits transfers that found the queue full. Stops the queue of a stalled device.
   void progress(Device &device) const {
     const auto now = Clock::now();
     device.idle_for += std::min<Clock::duration>(now - device.last_poll, MAX_GAP);
     device.last_poll = now;
-    // With a capacity of 1, the last error is that of this completion.
+    // With a capacity of 1, the thread's last error belongs to this completion.
     dma_completion done;
     size_t count = 0;
     while (dma_queue_poll(device.queue, &done, 1, &count) == DMA_OK && count == 1) {
@@ -714,7 +716,7 @@ private:
       device.idle_for = {};
       const Status status = done.status == DMA_OK ? SUCCESS : failure_of(done.status);
       if (transfer.peer && (status != SUCCESS || transfer.notifies)) {
-        call_courier(transfer, status);
+        notify_remote(transfer, status);
         continue;
       }
       if (status == SUCCESS && transfer.notifies)
@@ -728,7 +730,7 @@ private:
         break;
       device.waiting.pop_front();
     }
-    // A slow device copies 100 MB/s at least.
+    // Even a slow device copies at least 100 MB/s.
     if (device.on_device > 0 && device.idle_for > stall_limit_ + milliseconds(device.bytes_on_device / 100'000)) {
       log("the device of engine " + device.name + " is stalled; its queue is stopped, and all its transfers fail");
       if (dma_queue_stop(device.queue, 0) != DMA_OK)
@@ -737,24 +739,25 @@ private:
     }
   }
 
-  // Sends the notification of a transfer to another host, or finds out whether a failed transfer's peer is gone.
-  void call_courier(Transfer &transfer, Status status) const {
-    transfer.runner = Runner::COURIER;
-    letters_++;
+  // Sends the notification of a transfer to another host. After a failed transfer, only checks whether the peer can be
+  // reached.
+  void notify_remote(Transfer &transfer, Status status) const {
+    transfer.runner = Runner::REMOTE_NOTIFIER;
+    remote_calls_++;
     const bool sends = status == SUCCESS && !transfer.cancelled;
-    transfer.peer->courier()->send(sends ? agent : "", sends ? transfer.message : "", [this, &transfer, status](const Outcome &outcome) {
+    transfer.peer->remote_notifier()->send(sends ? agent : "", sends ? transfer.message : "", [this, &transfer, status](const Outcome &outcome) {
       std::lock_guard<std::mutex> lock(mutex_);
-      letters_--;
+      remote_calls_--;
       end(transfer, transfer.cancelled ? CANCELLED : outcome.status ? report(transfer.agent, outcome) : status);
     });
   }
 
-  // Waits until nothing accesses a transfer's memory on behalf of it. Afterwards its owner may have freed it unless it is the
-  // caller.
+  // Waits until neither a device nor a thread accesses memory for this transfer. If the caller is not the transfer's owner,
+  // the owner may have freed the transfer when this function returns.
   void wait(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
     unsigned polls = 0;
     while (transfers_.count(&transfer) && transfer.runner != Runner::NONE) {
-      if (transfer.runner == Runner::COURIER) {
+      if (transfer.runner == Runner::REMOTE_NOTIFIER) {
         changed_.wait_for(lock, milliseconds(1));
         continue;
       }
@@ -777,8 +780,9 @@ private:
     }
   }
 
-  // Goes on with a transfer to another process that has work. Releases the lock in the meantime. Afterwards the transfer may
-  // have ended, and its owner may have freed it unless it is the caller. Returns false if it waits for the peer's mailbox.
+  // Continues a transfer to another process that has work. Releases the lock while it copies. When this function returns, the
+  // transfer may have ended. If the caller is not its owner, the owner may have freed it. Returns false if the transfer waits
+  // for the peer's mailbox.
   bool work(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
     if (transfer.cancelled || transfer.failure.status)
       transfer.next = {transfer.local.size(), 0};
@@ -803,7 +807,7 @@ private:
       lock.lock();
       const auto now = Clock::now();
       if (outcome.status == IN_PROGRESS && !transfer.waits_for_mailbox())
-        transfer.mailbox_deadline = now + MAILBOX_PATIENCE;
+        transfer.mailbox_deadline = now + MAILBOX_TIMEOUT;
       if (outcome.status == IN_PROGRESS && now < transfer.mailbox_deadline && !transfer.cancelled) {
         transfer.running--;
         return false;
@@ -814,9 +818,9 @@ private:
     return true;
   }
 
-  // The thread: receives notifications, and makes copies to other processes.
+  // The plugin's thread: receives notifications, and executes copies to other processes.
   void run() {
-    size_t full = 0; // Transfers in a row whose peer's mailbox is full.
+    size_t full = 0; // Consecutive transfers whose peer's mailbox is full.
     for (;;) {
       std::unique_lock<std::mutex> lock(mutex_);
       if (ended_)
@@ -825,7 +829,7 @@ private:
       while (notifications_.size() < MAX_NOTIFICATIONS && mailbox_.receive(notification))
         notifications_.push_back(std::move(notification));
       const bool is_full = notifications_.size() >= MAX_NOTIFICATIONS;
-      // While all transfers wait, for mailboxes or for threads that check them, they are tried every millisecond.
+      // If all transfers wait for mailboxes or for threads that check them, they are tried every millisecond.
       int timeout_ms = jobs_.empty() ? -1 : 1;
       const auto job = std::find_if(jobs_.begin(), jobs_.end(), [](const Transfer *each) { return each->has_work(); });
       if (job != jobs_.end()) {
@@ -847,25 +851,25 @@ private:
     }
   }
 
-  // For this process, and for other hosts.
-  mutable Device near_, far_;
-  bool all_are_far_ = false;
+  // The engine for copies within this process, and the engine for peers on other hosts.
+  mutable Device local_device_, remote_device_;
+  bool all_remote_ = false;
   milliseconds stall_limit_{30'000};
   Mailbox mailbox_;
   File event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
-  // Guards everything below, and the transfers.
+  // Guards all members below, and the transfers.
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::set<std::shared_ptr<Region>> regions_;
   mutable std::set<Transfer *> transfers_;
   mutable std::deque<Transfer *> jobs_;
-  mutable size_t letters_ = 0; // At couriers, which call back.
+  mutable size_t remote_calls_ = 0; // Calls to remote notifiers that have not called back yet.
   mutable Notifications notifications_;
   std::map<std::string, std::shared_ptr<Peer>> peers_;
   bool ended_ = false;
   std::thread thread_;
-  PostOffice post_; // Its threads end before anything else does.
+  NotificationServer notification_server_; // The last member, so that its threads end before all other members are destroyed.
 };
 
 } // namespace

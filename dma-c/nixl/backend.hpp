@@ -1,5 +1,5 @@
-// The engine that NIXL drives: an engine of dma.h for copies within the process, system calls for other processes of this
-// host, and another engine of dma.h for other hosts.
+// The backend that NIXL calls. It uses an engine of dma.h for copies within the process, system calls for other processes
+// of this host, and another engine of dma.h for other hosts.
 #pragma once
 #include "interface.hpp"
 
@@ -12,7 +12,7 @@ constexpr const char *PLUGIN = "DMA";
 // The options and their defaults.
 Options default_options();
 
-// Makes an engine, or returns null. Writes the reason to stderr.
+// Creates a backend. Returns null after a failure, and writes the reason to stderr.
 Engine *create_engine(const InitParameters &init);
 
 } // namespace dma_nixl

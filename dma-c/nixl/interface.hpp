@@ -1,5 +1,5 @@
-// The interface between NIXL 1.0.0 to 1.5.1 and its plugins, declared from facts: order of functions, layout, types.
-// NIXL calls through tables and reads members by offset. Nothing is linked by name, so the names here are our own.
+// The interface between NIXL 1.0.0 to 1.5.1 and its plugins, declared from facts: the order of functions, the layout and
+// the types. NIXL calls through tables and reads members by offset. No name is linked, so the names here are our own.
 // dma-c/tests/nixl/host.cpp checks slots and offsets by number, and ci/nixl.sh compares the slots with NIXL's own plugins.
 #pragma once
 #include <chrono>
@@ -37,7 +37,7 @@ enum Status : int {
 };
 
 using MemoryTypes = std::vector<MemoryType>;
-// Names of agents, and their messages.
+// The names of agents, each with its message.
 using Notifications = std::vector<std::pair<std::string, std::string>>;
 
 struct Range {
@@ -46,18 +46,18 @@ struct Range {
   uint64_t device;
 };
 
-// A range with the user's text, or the peer's description of its memory.
+// A range, with the user's text or with a peer's description of its memory.
 struct DescribedRange : Range {
   std::string text;
 };
 
-// A transfer. NIXL keeps the pointer only.
+// A transfer. NIXL only stores the pointer.
 class Handle {
 public:
   virtual ~Handle() = default;
 };
 
-// Memory that was registered, or imported. NIXL keeps the pointer only.
+// Registered or imported memory. NIXL only stores the pointer.
 class Memory {
 protected:
   bool is_private = true;
@@ -77,7 +77,7 @@ public:
   const T &operator[](size_t at) const { return ranges_[at]; }
 
 private:
-  virtual void has_table() {} // NIXL's lists have a pointer to a table, which plugins never use.
+  virtual void has_table() {} // NIXL's lists have a pointer to a virtual table, which plugins never use.
   MemoryType type_;
   std::vector<T> ranges_;
 };
@@ -103,7 +103,7 @@ public:
   Engine(const Engine &) = delete;
   Engine &operator=(const Engine &) = delete;
 
-  // The order is the interface: 27 slots, two of which are the destructor's.
+  // The order of the functions is the interface: it has 27 slots, two of which belong to the destructor.
   virtual ~Engine() = default;
   virtual bool is_remote() const = 0;
   virtual bool is_local() const = 0;
@@ -137,7 +137,7 @@ public:
                           const void *) const {
     return NOT_SUPPORTED;
   }
-  // Slots that a later release may append answer that they are not supported, if they return a status.
+  // Slots that a later release may append. If their functions return a status, they return NOT_SUPPORTED.
   virtual Status later_0() const { return NOT_SUPPORTED; }
   virtual Status later_1() const { return NOT_SUPPORTED; }
   virtual Status later_2() const { return NOT_SUPPORTED; }
@@ -151,20 +151,20 @@ private:
   // NIXL's inline functions read these members by offset.
   std::string type_;
   Options options_;
-  std::vector<char> events_; // Stays empty, because the type of its elements differs between releases.
+  std::vector<char> events_; // This vector stays empty, because the type of its elements differs between releases.
   std::mutex events_mutex_;
 
 protected:
-  bool failed = false; // NIXL refuses an engine with this mark.
+  bool failed = false; // NIXL refuses an engine in which this is true.
   const std::string agent;
 
 private:
   const bool telemetry_;
-  uint64_t spare_[16] = {}; // A member that a later release appends reads as 0.
+  uint64_t spare_[16] = {}; // If a later release appends a member, NIXL reads it as 0.
 };
 
 struct PluginTable {
-  int version; // 1 in all releases, so it tells nothing.
+  int version; // 1 in all releases, so it does not identify the release.
   Engine *(*create)(const InitParameters *init);
   void (*destroy)(Engine *engine);
   const char *(*name)();
@@ -173,7 +173,7 @@ struct PluginTable {
   MemoryTypes (*memory_types)();
 };
 
-// The layout of 64-bit Linux with the current interface of libstdc++.
+// These sizes are the layout on 64-bit Linux with the current ABI of libstdc++.
 static_assert(sizeof(void *) == 8 && sizeof(std::string) == 32 && sizeof(Options) == 56 && sizeof(std::mutex) == 40);
 static_assert(sizeof(Range) == 24 && sizeof(DescribedRange) == 56 && sizeof(MemoryRange) == 32);
 static_assert(sizeof(List<MemoryRange>) == 40 && sizeof(MemoryTypes) == 24 && sizeof(PluginTable) == 56);

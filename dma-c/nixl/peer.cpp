@@ -1,6 +1,6 @@
 #include "peer.hpp"
 
-#include "courier.hpp"
+#include "remote_notifier.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,14 +20,14 @@
 namespace dma_nixl {
 namespace {
 
-// Pieces of one system call. The kernel allows 1024.
+// Maximum number of pieces in one system call. The kernel allows 1024.
 constexpr size_t PIECES = 128;
 
 constexpr const char *FORMAT = "dma-nixl-1";
 
 std::string text_of(int error) { return std::generic_category().message(error); }
 
-// The inode of a namespace of this process.
+// Returns the inode of a namespace of this process.
 std::string namespace_of(const char *kind) {
   struct stat found {};
   const std::string path = std::string("/proc/self/ns/") + kind;
@@ -40,7 +40,7 @@ std::string boot_id() {
   return id.empty() ? "unknown" : id;
 }
 
-// The time at which a process was started, which tells it from later ones with its number.
+// Returns the start time of a process, which distinguishes it from later processes with the same number.
 std::string start_time(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -59,7 +59,7 @@ std::string start_time(pid_t pid) {
 sockaddr_un address_of(const std::string &name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // An abstract name: it begins with a NUL, and there is no file.
+  // An abstract name begins with a NUL, and does not exist in the file system.
   name.copy(address.sun_path + 1, sizeof address.sun_path - 2);
   return address;
 }
@@ -74,7 +74,7 @@ void File::reset(int fd) {
   fd_ = fd;
 }
 
-std::string describe_process(const std::string &mailbox, const PostAddress &post) {
+std::string describe_process(const std::string &mailbox, const NotificationAddress &post) {
   const pid_t pid = getpid();
   std::ostringstream text;
   text << FORMAT << ' ' << boot_id() << ' ' << namespace_of("pid") << ' ' << namespace_of("net") << ' ' << pid << ' '
@@ -83,25 +83,25 @@ std::string describe_process(const std::string &mailbox, const PostAddress &post
   return text.str();
 }
 
-Peer::Peer(const std::string &description) : post_(std::make_unique<PostAddress>()), usable_(open(description)) {}
+Peer::Peer(const std::string &description) : remote_address_(std::make_unique<NotificationAddress>()), usable_(open(description)) {}
 
 Peer::~Peer() = default;
 
-void Peer::go_far() {
+void Peer::use_remote_notifier() {
   if (usable_.status == MISMATCH || usable_.status == DISCONNECTED)
     return;
-  usable_ = post_->exists() ? Outcome{} : Outcome{NOT_SUPPORTED, "its plugin has no option remote, which peers on other hosts need"};
-  if (post_->exists())
-    courier_ = std::make_unique<Courier>(*post_);
+  usable_ = remote_address_->exists() ? Outcome{} : Outcome{NOT_SUPPORTED, "its plugin has no option remote, which peers on other hosts need"};
+  if (remote_address_->exists())
+    remote_notifier_ = std::make_unique<RemoteNotifier>(*remote_address_);
 }
 
 Outcome Peer::open(const std::string &description) {
   std::istringstream fields(description);
   std::string format, boot, pids, network, started, secret;
-  fields >> format >> boot >> pids >> network >> pid_ >> started >> post_->host >> post_->port >> secret >> mailbox_;
-  // The secret may be empty, so it has a mark at its end.
+  fields >> format >> boot >> pids >> network >> pid_ >> started >> remote_address_->host >> remote_address_->port >> secret >> mailbox_;
+  // The secret may be empty, so a "-" follows it.
   if (!fields || format != FORMAT || pid_ <= 0 || secret.back() != '-' ||
-      !from_hex(secret.substr(0, secret.size() - 1), post_->secret))
+      !from_hex(secret.substr(0, secret.size() - 1), remote_address_->secret))
     return {MISMATCH, "its description is of another version of this plugin"};
   if (boot != boot_id())
     return {NOT_SUPPORTED, "it runs on another host; give both plugins the options remote and listen"};
@@ -112,7 +112,7 @@ Outcome Peer::open(const std::string &description) {
   if (process_.get() < 0)
     return errno == ESRCH ? Outcome{DISCONNECTED, "it has exited"}
                           : Outcome{NOT_SUPPORTED, "pidfd_open: " + text_of(errno) + "; Linux 5.3 or later is needed"};
-  // Read after the descriptor was opened, so that both are of one process.
+  // The start time is read after the descriptor is opened, so that both belong to one process.
   if (start_time(pid_) != started || has_exited())
     return {DISCONNECTED, "it has exited"};
   return {};
@@ -155,7 +155,7 @@ Outcome Peer::copy(Direction direction, const std::vector<iovec> &local, const s
     }
     const ssize_t done = total > 0 ? call(pid_, ours, count, theirs, count, 0) : 0;
     const int error = errno;
-    // The kernel may have given the number to another process in the meantime.
+    // The kernel may have assigned the number to another process in the meantime.
     if (has_exited())
       return {DISCONNECTED, "it has exited"};
     if (done < 0 && error == EINTR)
@@ -187,7 +187,8 @@ Mailbox::Mailbox() : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_C
   }
   const int on = 1, room = 4 << 20;
   const sockaddr_un address = address_of(name_);
-  // The kernel limits the room for messages to net.core.wmem_max, which needs no error here: sending reports it.
+  // The kernel limits the size of the send buffer to net.core.wmem_max. This is not an error here, because
+  // sending reports it.
   (void)setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   if (socket_.get() < 0 || setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
       bind(socket_.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
@@ -215,7 +216,7 @@ bool Mailbox::receive(std::pair<std::string, std::string> &notification) const {
     for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
       if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_CREDENTIALS)
         std::memcpy(&sender, CMSG_DATA(part), sizeof sender);
-    // Messages of other users are not for NIXL.
+    // Messages from other users are ignored, except from root.
     if (sender.uid != geteuid() && sender.uid != 0)
       continue;
     uint32_t agent_len = 0;
@@ -235,7 +236,7 @@ Outcome Mailbox::send(const Peer &peer, const std::string &agent, const std::str
   bytes += agent;
   bytes += message;
   const sockaddr_un address = address_of(peer.mailbox());
-  // Any user may take the name of a mailbox whose process has ended.
+  // Any user may bind the name of a mailbox whose process has ended.
   if (peer.has_exited())
     return {DISCONNECTED, "it has exited"};
   const ssize_t sent = sendto(socket_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr *>(&address),

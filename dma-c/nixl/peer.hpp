@@ -1,4 +1,5 @@
-// Other processes: their identity, and for those of this host, copies to and from their memory, and messages.
+// Other processes: their identity, and for processes of this host, messages and copies to and from their
+// memory.
 #pragma once
 #include "interface.hpp"
 
@@ -9,7 +10,7 @@
 
 namespace dma_nixl {
 
-// A file descriptor that is closed.
+// A file descriptor, which the destructor closes.
 class File {
 public:
   explicit File(int fd = -1) : fd_(fd) {}
@@ -23,45 +24,46 @@ private:
   int fd_;
 };
 
-// A failed call: the status for NIXL, and the reason for the log.
+// The outcome of a call: the status for NIXL, and for a failure the reason for the log.
 struct Outcome {
   Status status = SUCCESS;
   std::string reason = {};
 };
 
-class Courier;
-struct PostAddress;
+class RemoteNotifier;
+struct NotificationAddress;
 
-// Identifies this process, its mailbox, and its address for other hosts to peers.
-std::string describe_process(const std::string &mailbox, const PostAddress &post);
+// Returns the description of this process for peers: its identity, its mailbox, and its address for other
+// hosts.
+std::string describe_process(const std::string &mailbox, const NotificationAddress &post);
 
-// A place in a list of pieces.
+// A position in a list of pieces.
 struct Position {
   size_t piece = 0, offset = 0;
 
-  // Moves over up to `len` bytes, and over empty pieces. Returns the number of bytes.
+  // Advances by up to `len` bytes, and past empty pieces. Returns the number of bytes.
   size_t advance(const std::vector<iovec> &pieces, size_t len);
   bool is_end(const std::vector<iovec> &pieces) const { return piece == pieces.size(); }
 };
 
-// A process that has sent its description. Any thread may call its functions.
+// A process that has sent its description. Any thread may call the functions.
 class Peer {
 public:
   explicit Peer(const std::string &description);
   ~Peer();
 
-  // Why transfers with this peer are impossible, or success.
+  // Returns success, or the reason why transfers with this peer are impossible.
   const Outcome &usable() const { return usable_; }
   const std::string &mailbox() const { return mailbox_; }
 
-  // Reaches it as a process of another host from now on. Only before other calls.
-  void go_far();
-  // null for a process that is reached within the host.
-  Courier *courier() const { return courier_.get(); }
+  // Treats the peer as a process of another host from now on. Must be called before all other functions.
+  void use_remote_notifier();
+  // Returns null for a peer that is reached within the host.
+  RemoteNotifier *remote_notifier() const { return remote_notifier_.get(); }
 
-  // Whether the process has ended.
+  // Returns whether the process has ended.
   bool has_exited() const;
-  // Copies between lists of the same shape, `len` bytes from `begin` on.
+  // Copies `len` bytes from position `begin` on, between lists of the same shape.
   Outcome copy(Direction direction, const std::vector<iovec> &local, const std::vector<iovec> &remote, Position begin,
                size_t len) const;
 
@@ -71,12 +73,12 @@ private:
   pid_t pid_ = 0;
   File process_;
   std::string mailbox_;
-  std::unique_ptr<PostAddress> post_;
+  std::unique_ptr<NotificationAddress> remote_address_;
   Outcome usable_;
-  std::unique_ptr<Courier> courier_;
+  std::unique_ptr<RemoteNotifier> remote_notifier_;
 };
 
-// Receives messages of processes of the same user, and sends them. Any thread may send.
+// Receives messages from processes of the same user, and sends messages. Any thread may send.
 class Mailbox {
 public:
   Mailbox();
@@ -84,9 +86,9 @@ public:
   const Outcome &usable() const { return usable_; }
   int descriptor() const { return socket_.get(); }
 
-  // Takes the next message, if there is one.
+  // Removes and returns the next message, if there is one.
   bool receive(std::pair<std::string, std::string> &notification) const;
-  // Sends a message. IN_PROGRESS: the peer's mailbox is full.
+  // Sends a message. The status IN_PROGRESS means that the peer's mailbox is full.
   Outcome send(const Peer &peer, const std::string &agent, const std::string &message) const;
 
 private:

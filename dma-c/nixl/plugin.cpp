@@ -10,7 +10,7 @@
 namespace dma_nixl {
 namespace {
 
-// The parameters have values that prove their layout.
+// Checks that the parameters have plausible values: another layout would have others.
 bool is_sane(const InitParameters *init) {
   unsigned char flag;
   std::memcpy(&flag, &init->progress_thread, 1);

@@ -1,5 +1,5 @@
-// A release of NIXL is told by the functions of its class nixlAgent, because libnixl.so exports no version, and the plugin
-// interface has had the same version number while it changed.
+// A release of NIXL is identified by the functions of its class nixlAgent, because libnixl.so exports no version, and the
+// version number of the plugin interface stayed the same when the interface changed.
 #include "release_check.hpp"
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace dma_nixl {
 namespace {
 
-// FNV-1a.
+// The FNV-1a hash.
 uint64_t hash(const char *text) {
   uint64_t value = 0xcbf29ce484222325;
   for (; *text; text++)
@@ -21,7 +21,7 @@ uint64_t hash(const char *text) {
 
 bool begins_with(const char *text, const char *start) { return std::strncmp(text, start, std::strlen(start)) == 0; }
 
-// The number of symbols, which only the hash table for look-ups tells.
+// Returns the number of symbols, which only the hash table for look-ups contains.
 size_t symbol_count(const uint32_t *table) {
   const uint32_t buckets = table[0], first = table[1], bloom_words = table[2];
   const uint32_t *bucket = table + 4 + 2 * bloom_words, *chain = bucket + buckets;
@@ -35,7 +35,7 @@ size_t symbol_count(const uint32_t *table) {
   return last + 1;
 }
 
-// The sum of the hashes of the names of all functions of nixlAgent.
+// Returns the sum of the hashes of the names of all functions of nixlAgent.
 uint64_t fingerprint(const link_map *library) {
   const ElfW(Sym) *symbols = nullptr;
   const char *names = nullptr;

@@ -4,7 +4,7 @@
 
 namespace dma_nixl {
 
-// Returns why the libnixl.so of this process is not one of them, or "".
+// Returns "" if the libnixl.so of this process is one of them, or else the reason why not.
 std::string unchecked_release();
 
 } // namespace dma_nixl

@@ -1,4 +1,4 @@
-//! Pointers from C, with the checks that are possible: NULL, alignment, lengths, and sizes of structs.
+//! Pointers from C, and the possible checks: NULL, alignment, lengths, and sizes of structs.
 #![expect(unsafe_code, reason = "follows pointers from C")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -9,16 +9,16 @@ use dma::{Error, ErrorKind, Result};
 
 use crate::header::*;
 
-/// Greatest size of a struct that grows, in bytes: greater ones are not a size.
+/// Maximum size of a struct that may grow, in bytes. A greater number is not a plausible size.
 const MAX_SIZE: usize = 64 << 10;
 
-/// Makes the error of an invalid argument.
+/// Returns the error for an invalid argument.
 #[cold]
 pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Checks that a pointer may lead to a value of its type.
+/// Checks that a pointer is not NULL and aligned for its type.
 #[inline(always)]
 fn check<T>(what: &'static str, ptr: *const T) -> Result<NonNull<T>> {
     match NonNull::new(ptr.cast_mut()) {
@@ -35,18 +35,19 @@ fn bad_pointer(what: &'static str, ptr: *const c_void) -> Error {
     invalid(format!("{what} is at {ptr:p}, which is not aligned for its type"))
 }
 
-/// Returns the value behind a pointer.
+/// Returns a reference to the value that a pointer leads to.
 ///
 /// # Safety
 ///
 /// `ptr` is NULL, or leads to a value that does not change during `'a`.
 #[inline]
 pub(crate) unsafe fn reference<'a, T>(what: &'static str, ptr: *const T) -> Result<&'a T> {
-    // SAFETY: not NULL and aligned, and the caller ensures the rest.
+    // SAFETY: the pointer is not NULL and aligned, and the caller ensures that it leads to a value that does
+    // not change.
     check(what, ptr).map(|place| unsafe { place.as_ref() })
 }
 
-/// Returns `count` values from `ptr` on. `ptr` may be NULL if `count` is 0.
+/// Returns the `count` values at `ptr` as a slice. `ptr` may be NULL if `count` is 0.
 ///
 /// # Safety
 ///
@@ -58,7 +59,8 @@ pub(crate) unsafe fn slice<'a, T>(what: &'static str, ptr: *const T, count: usiz
     }
     let place = check(what, ptr)?;
     check_len::<T>(what, count)?;
-    // SAFETY: not NULL, aligned, and not too long; the caller ensures the rest.
+    // SAFETY: the pointer is not NULL and aligned, the length is valid, and the caller ensures that the
+    // values do not change.
     Ok(unsafe { std::slice::from_raw_parts(place.as_ptr(), count) })
 }
 
@@ -74,7 +76,7 @@ fn too_long(what: &'static str, count: usize, limit: usize) -> Error {
     Error::new(ErrorKind::OutOfRange, message).with_numbers(count as u64, limit as u64)
 }
 
-/// A place for an output, which is known to be valid before the function does anything.
+/// A place for an output. Its pointer is checked before the function has any effect.
 pub(crate) struct Out<T>(NonNull<T>);
 
 impl<T> Out<T> {
@@ -86,7 +88,7 @@ impl<T> Out<T> {
         check(what, ptr).map(Self)
     }
 
-    /// As [`new`](Self::new), for an output that may be NULL.
+    /// Does the same as [`new`](Self::new) for an output that may be NULL.
     ///
     /// # Safety
     ///
@@ -96,7 +98,7 @@ impl<T> Out<T> {
         if ptr.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller ensures the requirements of `new`.
+        // SAFETY: the caller meets the requirements of `new`.
         unsafe { Self::new(what, ptr) }.map(Some)
     }
 
@@ -107,7 +109,7 @@ impl<T> Out<T> {
     }
 }
 
-/// Places for outputs, one after the other.
+/// Consecutive places for outputs.
 pub(crate) struct OutArray<T> {
     next: *mut T,
     capacity: usize,
@@ -132,7 +134,7 @@ impl<T> OutArray<T> {
         self.written == self.capacity
     }
 
-    /// Returns the number of places that are left.
+    /// Returns the number of free places.
     #[inline]
     pub(crate) const fn left(&self) -> usize {
         self.capacity - self.written
@@ -143,12 +145,12 @@ impl<T> OutArray<T> {
         self.written
     }
 
-    /// Writes the next value, if there is a place left.
+    /// Writes the next value, if a place is free.
     #[inline]
     pub(crate) fn push(&mut self, value: T) {
         if !self.is_full() {
-            // SAFETY: fewer than `capacity` were written, and `new` has checked the pointer. Its caller
-            // ensures that the places may be written.
+            // SAFETY: fewer than `capacity` values were written, so `next` leads to a place. `new` has
+            // checked the pointer, and its caller ensures that the places may be written.
             unsafe { self.next.write(value) };
             self.next = self.next.wrapping_add(1);
             self.written += 1;
@@ -156,11 +158,12 @@ impl<T> OutArray<T> {
     }
 }
 
-/// Writes `text`, cut to `capacity` bytes with its NUL, and its whole length to `len`.
+/// Writes `from` to `text`, truncated to `capacity` bytes with its NUL, and the whole length to `len`.
 ///
 /// # Safety
 ///
-/// `text` is NULL or leads to `capacity` places, and `len` is NULL or a place, which this call may write.
+/// `text` is NULL or leads to `capacity` bytes, and `len` is NULL or leads to a number. This call may write
+/// both.
 pub(crate) unsafe fn write_text(
     from: &str,
     text: *mut c_char,
@@ -176,31 +179,31 @@ pub(crate) unsafe fn write_text(
     Ok(())
 }
 
-/// Returns a string.
+/// Returns a C string as `&str`.
 ///
 /// # Safety
 ///
 /// `text` is NULL, or leads to bytes that end in NUL and do not change during `'a`.
 pub(crate) unsafe fn text<'a>(what: &'static str, text: *const c_char) -> Result<&'a str> {
     check(what, text)?;
-    // SAFETY: not NULL, and the caller ensures the rest.
+    // SAFETY: the pointer is not NULL, and the caller ensures that it leads to a string that does not change.
     let bytes = unsafe { CStr::from_ptr(text) };
     bytes.to_str().map_err(|_| invalid(format!("{what} is no UTF-8: {bytes:?}")))
 }
 
-/// A struct of the header that begins with its size, in bytes.
+/// A struct of the header that begins with its size in bytes, and may grow.
 ///
 /// # Safety
 ///
-/// The first field is `size: usize`. All bytes of zero are a value, and so is any beginning of a value that
-/// has at least `FIRST_SIZE` bytes and is followed by zeros.
+/// The first field is `size: usize`. Zero bytes are a valid value. The first bytes of a value, at least
+/// `FIRST_SIZE`, followed by zeros, are also a valid value.
 pub(crate) unsafe trait Growing: Copy + Debug {
-    /// The struct's size in the first version of the header. Programs that were built with it keep working
-    /// when the struct grows, so it never changes.
+    /// The struct's size in the first version of the header. It never changes, so that programs that were
+    /// built with that version keep working when the struct grows.
     const FIRST_SIZE: usize;
 }
 
-/// Names the last field that each struct has in the first version, with its type.
+/// Declares, for each struct, the last field of its first version, with the field's type.
 macro_rules! growing {
     ($($name:ident: $last:ident as $type:ty),+ $(,)?) => {
         $(
@@ -228,7 +231,7 @@ growing! {
 ///
 /// `ptr` is not NULL, is aligned, and points to a struct that begins with its size.
 unsafe fn size<T: Growing>(what: &'static str, ptr: *const T) -> Result<usize> {
-    // SAFETY: the caller ensures it; the struct begins with the size.
+    // SAFETY: the struct begins with its size, and the caller ensures that the pointer leads to a struct.
     let size = unsafe { ptr.cast::<usize>().read() };
     if (T::FIRST_SIZE..=MAX_SIZE).contains(&size) {
         return Ok(size);
@@ -239,22 +242,21 @@ unsafe fn size<T: Growing>(what: &'static str, ptr: *const T) -> Result<usize> {
         .with_hint("set `size` to the sizeof of the struct"))
 }
 
-/// Reads options. Returns zeros for NULL. Refuses options that this version does not know.
+/// Reads options. Returns zeros if `ptr` is NULL. Refuses options that this version does not know.
 ///
 /// # Safety
 ///
-/// `ptr` is NULL, or leads to the number of bytes that its first field says, which do not change during the
-/// call.
+/// `ptr` is NULL, or leads to a struct of the size in its first field, which does not change during the call.
 pub(crate) unsafe fn options<T: Growing>(what: &'static str, ptr: *const T) -> Result<T> {
     if ptr.is_null() {
-        // SAFETY: `Growing` promises that zeros are a value.
+        // SAFETY: `Growing` promises that zero bytes are a valid value.
         return Ok(unsafe { std::mem::zeroed() });
     }
     check(what, ptr)?;
     // SAFETY: not NULL and aligned, and the caller ensures that it points to a struct that begins with its
     // size.
     let size = unsafe { size(what, ptr) }?;
-    // SAFETY: the struct has this many bytes.
+    // SAFETY: the caller ensures that the struct has `size` bytes, which do not change during the call.
     let bytes = unsafe { std::slice::from_raw_parts(ptr.cast::<u8>(), size) };
     let known = size.min(size_of::<T>());
     if bytes[known..].iter().any(|byte| *byte != 0) {
@@ -263,21 +265,21 @@ pub(crate) unsafe fn options<T: Growing>(what: &'static str, ptr: *const T) -> R
             .with_numbers(size as u64, size_of::<T>() as u64)
             .with_hint("install a later version of the library, or leave these options 0"));
     }
-    // Options that the program's version of the header does not have stay 0.
+    // Options that the program's version of the header lacks stay 0.
     let mut options = std::mem::MaybeUninit::<T>::zeroed();
     // SAFETY: both have this many bytes, and a local variable is not in the program's memory.
     unsafe { options.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), known) };
-    // SAFETY: `Growing` promises that a beginning of a value, followed by zeros, is a value.
+    // SAFETY: `Growing` promises that the first bytes of a value, followed by zeros, are a valid value.
     Ok(unsafe { options.assume_init() })
 }
 
-/// The place of a struct that begins with its size.
+/// The place for an output struct that begins with its size.
 pub(crate) struct OutStruct<T>(NonNull<T>, usize);
 
 impl<T: Growing> OutStruct<T> {
     /// # Safety
     ///
-    /// `ptr` is NULL, or leads to the number of bytes that its first field says, which this call may write.
+    /// `ptr` is NULL, or leads to a struct of the size in its first field, which this call may write.
     pub(crate) unsafe fn new(what: &'static str, ptr: *mut T) -> Result<Self> {
         let place = check(what, ptr)?;
         // SAFETY: not NULL and aligned, and the caller ensures that it points to a struct that begins with
@@ -286,17 +288,18 @@ impl<T: Growing> OutStruct<T> {
         Ok(Self(place, size))
     }
 
-    /// Writes everything but the size: the fields that the program's version of the header has. Fields of
-    /// later versions become 0.
+    /// Writes the fields that the program's version of the header has, except the size. Fields of later
+    /// versions become 0.
     pub(crate) fn write(&self, value: T) {
         let Self(place, size) = *self;
         let known = size.min(size_of::<T>());
         let (to, from) = (place.cast::<u8>(), (&raw const value).cast::<u8>());
-        // SAFETY: `new` has checked pointer and size, and its caller ensures that these bytes may be written.
+        // SAFETY: `new` has checked the pointer and the size, and its caller ensures that these bytes may be
+        // written.
         unsafe { to.write_bytes(0, size) };
         // SAFETY: both have this many bytes, and a local variable is not in the program's memory.
         unsafe { to.as_ptr().copy_from_nonoverlapping(from, known) };
-        // SAFETY: the struct begins with its size.
+        // SAFETY: the struct begins with its size, and may be written.
         unsafe { place.cast::<usize>().write(size) };
     }
 }
@@ -305,7 +308,7 @@ impl<T: Growing> OutStruct<T> {
 mod tests {
     use super::*;
 
-    /// A struct as it was in the first version, now, and as it will be.
+    /// Versions of one struct: the first version, the current version, and a later version.
     #[derive(Clone, Copy, Debug, Default, PartialEq)]
     #[repr(C)]
     struct First {
@@ -334,12 +337,12 @@ mod tests {
     }
 
     fn read<T>(from: &T) -> Result<Now> {
-        // SAFETY: all of them begin with their own size, at most.
+        // SAFETY: each struct begins with a size that is at most its own.
         unsafe { options("options", std::ptr::from_ref(from).cast::<Now>()) }
     }
 
     fn write<T>(to: &mut T) -> Result<()> {
-        // SAFETY: as in `read`.
+        // SAFETY: each struct begins with a size that is at most its own, and may be written.
         let place = unsafe { OutStruct::new("info", std::ptr::from_mut(to).cast::<Now>()) }?;
         place.write(Now { size: 0, a: 1, b: 2 });
         Ok(())
@@ -378,7 +381,7 @@ mod tests {
         }
     }
 
-    /// A change of one of these numbers breaks programs that exist: see `Growing::FIRST_SIZE`.
+    /// A change of one of these numbers breaks existing programs: see `Growing::FIRST_SIZE`.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn the_first_sizes_stay() {

@@ -1,4 +1,4 @@
-//! Batches: copies that are prepared once and submitted again and again.
+//! Batches: lists of copies that are prepared once and submitted repeatedly.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use dma::{Batch, Error, ErrorKind, Result, Window};
@@ -9,11 +9,12 @@ use crate::handles::{Exclusive, Held, Table};
 use crate::header::*;
 use crate::region;
 
-/// The list of a batch.
+/// The copies of a batch.
 pub(crate) type List = Batch<Window, Window>;
 
-/// The batches of the program. A batch in flight is held, so that it cannot be closed or submitted again. It
-/// is `None` if a device that never answered may still use its memory, and the list is lost.
+/// The batches of the program. While a batch is in flight, its handle stays in exclusive use, so that it
+/// cannot be closed or submitted again. The value is `None` if the list is lost, because a device that never
+/// answered may still use its memory.
 static BATCHES: Table<Option<List>> = Table::new("batch");
 
 #[cold]
@@ -31,7 +32,7 @@ fn lost() -> Error {
         .with_hint("close the batch, and prepare another one")
 }
 
-/// A batch in flight.
+/// The exclusive use of a batch while it is in flight.
 pub(crate) type InFlight = Held<Option<List>>;
 
 /// A batch that is about to be submitted.
@@ -52,27 +53,29 @@ impl Taken {
     /// Returns the list.
     #[inline]
     pub(crate) fn put_back(&mut self, list: Option<List>) {
-        // The list is not there, so nothing is dropped.
+        // The replaced value is `None`, so there is nothing to drop.
         std::mem::forget(std::mem::replace(&mut *self.0, list));
     }
 
-    /// Leaves the batch in flight until the value is dropped.
+    /// Keeps the batch in flight until the returned value is dropped.
     #[inline]
     pub(crate) fn hold(self) -> InFlight {
         self.0.hold()
     }
 }
 
-/// Takes a batch.
+/// Takes exclusive use of a batch.
 #[inline]
 pub(crate) fn take(batch: dma_batch) -> Result<Taken> {
     BATCHES.exclusive(batch.id).map(Taken).map_err(refused)
 }
 
-/// Goes on with a batch whose [`InFlight`] was kept. It no longer is in flight when the value is dropped.
+/// Resumes the use of a batch whose [`InFlight`] was kept. The batch is in flight until the returned value
+/// is dropped.
 #[inline]
 pub(crate) fn received(batch: dma_batch) -> Taken {
-    // SAFETY: the batch is held since its submission, and its only completion ends that here.
+    // SAFETY: the batch has been in exclusive use since its submission. It has only one completion, so only
+    // this call resumes it.
     Taken(unsafe { BATCHES.resume(batch.id) })
 }
 
@@ -103,9 +106,9 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_batch_create(copies: *const dma_copy, count: usize, batch: *mut dma_batch) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("batch", batch) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 out.write(create(unsafe { slice("copies", copies, count) }?)?);
                 Ok(())
             })

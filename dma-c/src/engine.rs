@@ -12,7 +12,7 @@ use crate::error::{c_string, guard};
 use crate::handles::{Pin, Table};
 use crate::header::*;
 
-/// An engine, and its description as C strings.
+/// An engine, with its description as C strings.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) engine: Arc<dyn DmaEngine>,
@@ -85,9 +85,9 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_open_abi(abi_version: u32, name: *const c_char, flags: u32, engine: *mut dma_engine) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("engine", engine) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let name = unsafe { text("name", name) }?;
                 let id = ENGINES.insert(open(abi_version, name, flags)?)?;
                 out.write(dma_engine { id });
@@ -104,7 +104,7 @@ pub(crate) mod calls {
 
         fn dma_engine_describe(engine: dma_engine, info: *mut dma_engine_info) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { OutStruct::new("info", info) }?;
                 out.write(describe(&*get(engine)?));
                 Ok(())
@@ -114,7 +114,7 @@ pub(crate) mod calls {
         fn dma_engine_explain(engine: dma_engine, text: *mut c_char, capacity: usize, len: *mut usize) -> dma_status {
             guard(|| {
                 let explanation = get(engine)?.engine.explain().unwrap_or_default();
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 unsafe { write_text(&explanation, text, capacity, len) }
             })
         }

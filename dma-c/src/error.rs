@@ -14,7 +14,7 @@ use crate::header::*;
 
 pub(crate) const OK: dma_status = DMA_OK as dma_status;
 
-/// Kinds and their codes, in one place.
+/// Declares each error kind with its code, once for both directions.
 macro_rules! kinds {
     ($($kind:ident = $code:ident),+ $(,)?) => {
         /// Returns the code of a kind.
@@ -98,7 +98,7 @@ fn text_of(status: dma_status) -> &'static CStr {
     }
 }
 
-/// A failed operation: the error, and for a batch the copies that failed.
+/// A failed operation: the error, and the failed copies if it is a batch.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
@@ -125,7 +125,7 @@ impl<T> From<OpError<T>> for Failure {
     }
 }
 
-/// The thread's last failure, and the strings that C reads.
+/// The thread's last failure, and the strings that the C program reads.
 #[derive(Default)]
 struct Last {
     failure: Option<LastFailure>,
@@ -139,7 +139,8 @@ enum LastFailure {
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
-    /// The status of a failure after `LAST` was destroyed, in destructors of the thread's other data.
+    /// The status of a failure that occurs after `LAST` was destroyed, in destructors of the thread's
+    /// other data.
     static LATE: Cell<dma_status> = const { Cell::new(OK) };
 }
 
@@ -156,7 +157,7 @@ fn store(status: dma_status, failure: LastFailure) {
     }
 }
 
-/// Runs the body of a function of the header. Returns its status, and stores its error or its panic.
+/// Runs the body of a function of the header. Stores its error or its panic, and returns the status.
 #[inline]
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Error>) -> dma_status {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -177,17 +178,17 @@ fn panicked(panic: Box<dyn Any + Send>) -> dma_status {
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
     let status = DMA_INTERNAL as dma_status;
     store(status, LastFailure::Panic(format!("a defect of the library: {text}")));
-    // Dropping the payload may panic again.
+    // The payload is not dropped, because dropping it may panic again.
     std::mem::forget(panic);
     status
 }
 
-/// Makes a C string of a text, without the NULs that it may have.
+/// Converts a text to a C string. NULs in the text become spaces.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// Describes a failure of which the status alone is known.
+/// Describes a failure of which only the status is known.
 fn described(status: dma_status) -> dma_error {
     dma_error {
         size: size_of::<dma_error>(),
@@ -203,7 +204,8 @@ fn described(status: dma_status) -> dma_error {
     }
 }
 
-/// Describes the thread's last failure. The strings live until the next call, or the next failure.
+/// Describes the thread's last failure. The strings are valid until the next call or the next
+/// failure.
 pub(crate) fn last_error() -> dma_error {
     let describe = |last: &RefCell<Last>| {
         let last = &mut *last.borrow_mut();
@@ -250,8 +252,8 @@ pub(crate) mod calls {
 
     c_calls! {
         fn dma_last_error(error: *mut dma_error) -> dma_status {
-            // `guard` would replace the failure.
-            // SAFETY: the caller keeps to the header.
+            // This does not use `guard`, because that would replace the last failure.
+            // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
             match unsafe { OutStruct::new("error", error) } {
                 Ok(out) => {
                     out.write(last_error());
@@ -262,11 +264,11 @@ pub(crate) mod calls {
         }
 
         fn dma_last_failures(failures: *mut dma_failure, capacity: usize, count: *mut usize) -> dma_status {
-            // `guard` would replace the failure.
+            // This does not use `guard`, because that would replace the last failure.
             let write = || {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let count = unsafe { Out::new("count", count) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let mut out = unsafe { OutArray::new("failures", failures, capacity) }?;
                 let copies = last_failures();
                 copies.iter().for_each(|copy| out.push(*copy));

@@ -1,8 +1,9 @@
-//! Handles: numbers that name objects, and that stay invalid after their object was closed.
+//! Handles: numbers that name objects. A handle stays invalid after its object is closed.
 //!
-//! A table has slots that are never freed. A slot has a generation, which is odd while it holds an object. A
-//! handle is the generation and the index of the slot, so no two objects have the same handle. A thread that
-//! uses an object pins its slot, and closing needs a slot without pins.
+//! A table has slots, which are never freed. A slot has a generation number, which is odd while the slot
+//! holds an object. A handle consists of the slot's generation and index, so no two objects have the same
+//! handle. A thread that uses an object pins its slot. An object can be closed only while its slot has no
+//! pins.
 #![expect(unsafe_code, reason = "shares the contents of slots, and guards them by atomics")]
 
 use std::cell::UnsafeCell;
@@ -14,19 +15,19 @@ use std::sync::{Mutex, PoisonError};
 
 use dma::{Error, ErrorKind, Result};
 
-/// Slots in a chunk, and chunks in a table. Tests fill a table.
+/// Number of slots in a chunk, and of chunks in a table. It is small in tests, because a test fills a table.
 const CHUNK: u32 = 1024;
 const CHUNKS: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// One generation, in a slot's state.
+/// The increment of a slot's state for one generation.
 const GENERATION: u64 = 1 << 32;
-/// The bit of the state that means exclusive use. The bits below count pins.
+/// The bit of the state that means exclusive use. The lower bits count pins.
 const EXCLUSIVE: u64 = 1 << 31;
-/// Looks at a slot that another thread pins, before the object counts as in use. A pin by a stale handle
-/// lasts for a few instructions.
+/// Number of attempts to use a slot exclusively while another thread pins it. After that, the object counts
+/// as in use. More than one attempt is made because a pin by a stale handle lasts only a few instructions.
 const TRIES: u32 = 100;
 
-/// An object in use is in its slot.
+/// Message of a panic that cannot occur: the slot of an object in use is not empty.
 const HELD: &str = "a slot in use holds an object";
 
 /// A slot: the generation in the upper half of the state, pins in the lower half.
@@ -37,9 +38,9 @@ struct Slot<T> {
 
 type Chunk<T> = [Slot<T>; CHUNK as usize];
 
-/// The objects of one kind.
+/// The table of all objects of one kind.
 pub(crate) struct Table<T: 'static> {
-    /// The kind, for messages.
+    /// The name of the kind, for messages.
     what: &'static str,
     /// The bit that is set in the index of every handle of this table.
     mark: u32,
@@ -47,15 +48,16 @@ pub(crate) struct Table<T: 'static> {
     free: Mutex<Free>,
 }
 
-/// Slots without an object.
+/// The free slots.
 struct Free {
     list: Vec<u32>,
     /// The first slot that was never used.
     next: u32,
 }
 
-// SAFETY: threads share the value only while they have pins, so `T` must be `Sync`. A thread that takes the
-// value or uses it alone has an exclusive pin, so `T` must be `Send`.
+// SAFETY: threads that pin a slot share references to its value, so `T` must be `Sync`. A thread in exclusive
+// use may move the value out or change it, so `T` must be `Send`. The state of the slot excludes both at
+// once.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 /// A shared use of an object.
@@ -63,11 +65,11 @@ pub(crate) struct Pin<'a, T> {
     slot: &'a Slot<T>,
 }
 
-/// An object in exclusive use, which nothing reaches. The use ends when this is dropped, or goes on by
-/// [`Table::resume`].
+/// An object in exclusive use that cannot be accessed through this value. The use ends when this value is
+/// dropped. After [`keep`](Self::keep), it continues until [`Table::resume`].
 pub(crate) struct Held<T: 'static>(&'static Slot<T>);
 
-/// The only use of an object.
+/// The exclusive use of an object.
 pub(crate) struct Exclusive<'a, T: 'static> {
     table: &'a Table<T>,
     index: u32,
@@ -79,8 +81,8 @@ impl<T> Table<T> {
         Self::marked(what, 0)
     }
 
-    /// Makes a table whose handles have the bit `mark` in their index. It is above the bits of indices and
-    /// below that of [`EXCLUSIVE`].
+    /// Creates a table whose handles have the bit `mark` in their index. This bit is above the bits of
+    /// indices and below [`EXCLUSIVE`].
     pub(crate) const fn marked(what: &'static str, mark: u32) -> Self {
         let free = Mutex::new(Free { list: Vec::new(), next: 0 });
         Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free }
@@ -111,15 +113,15 @@ impl<T> Table<T> {
             }
         };
         let slot = self.at(index).expect("the chunk exists");
-        // SAFETY: the slot has an even generation, so no handle leads to it. Its index was given to this call
-        // only.
+        // SAFETY: the slot has an even generation, so no valid handle leads to it. Only this call has its
+        // index.
         unsafe { *slot.value.get() = Some(value) };
-        // Only pins of stale handles come and go at the same time.
+        // At the same time, only pins by stale handles change the state.
         let before = slot.state.fetch_add(GENERATION, Ordering::Release);
         Ok((before & !(GENERATION - 1)).wrapping_add(GENERATION) | u64::from(index | self.mark))
     }
 
-    /// Makes a chunk without moving it over the stack, which may be small in a C program's thread.
+    /// Allocates a chunk without moving it through the stack, which may be small in a C program's thread.
     fn new_chunk() -> Box<Chunk<T>> {
         let slot = || Slot { state: AtomicU64::new(0), value: UnsafeCell::new(None) };
         let slots: Box<[_]> = std::iter::repeat_with(slot).take(CHUNK as usize).collect();
@@ -130,7 +132,7 @@ impl<T> Table<T> {
     #[inline]
     fn at(&self, index: u32) -> Option<&Slot<T>> {
         let chunk = self.chunks.get((index / CHUNK) as usize)?.load(Ordering::Acquire);
-        // SAFETY: NULL, or a chunk that is never freed.
+        // SAFETY: the pointer is NULL, or leads to a chunk that is never freed.
         unsafe { chunk.as_ref() }.map(|chunk| &chunk[(index % CHUNK) as usize])
     }
 
@@ -146,7 +148,7 @@ impl<T> Table<T> {
     #[cold]
     fn closed(&self, id: u64, state: u64) -> Error {
         if id & GENERATION == 0 || id >> 32 > state >> 32 {
-            // The library has never written this number.
+            // The library has never returned this number.
             return self.no_object(id);
         }
         Error::new(ErrorKind::Closed, format!("the {} {id:#x} was closed before", self.what))
@@ -159,22 +161,23 @@ impl<T> Table<T> {
         Error::new(ErrorKind::InUse, message).with_hint("let one thread at a time call it")
     }
 
-    /// Returns whether a handle is of this table.
+    /// Returns whether a handle belongs to this table.
     #[inline]
     pub(crate) const fn has_mark(&self, id: u64) -> bool {
         id as u32 & self.mark != 0
     }
 
-    /// Shares the object of a handle.
+    /// Returns shared use of a handle's object.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for no handle; `Closed`; `InUse` while another thread closes it.
+    /// `InvalidArgument` if the number is not a handle; `Closed`; `InUse` while another thread uses the
+    /// object exclusively.
     #[inline]
     pub(crate) fn get(&self, id: u64) -> Result<Pin<'_, T>> {
         if let Some(slot) = self.at(id as u32 & !self.mark) {
             let state = slot.state.fetch_add(1, Ordering::Acquire);
-            // The generation is that of the handle, and odd, and the slot is not in exclusive use.
+            // The slot's generation equals the handle's and is odd, and the slot is not in exclusive use.
             if (state ^ id) >> 31 == 0 && state & GENERATION != 0 {
                 return Ok(Pin { slot });
             }
@@ -190,11 +193,11 @@ impl<T> Table<T> {
         if is_current { self.in_use() } else { self.closed(id, state) }
     }
 
-    /// Takes the object of a handle for this thread alone.
+    /// Returns exclusive use of a handle's object.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); `InUse` while another thread uses it.
+    /// The errors of [`get`](Self::get); `InUse` while another thread uses the object.
     #[inline]
     pub(crate) fn exclusive(&self, id: u64) -> Result<Exclusive<'_, T>> {
         let index = id as u32 & !self.mark;
@@ -217,7 +220,7 @@ impl<T> Table<T> {
 }
 
 impl<T> Held<T> {
-    /// Leaves the object in exclusive use, until [`Table::resume`].
+    /// Keeps the object in exclusive use until [`Table::resume`].
     #[inline]
     pub(crate) fn keep(self) {
         std::mem::forget(self);
@@ -232,11 +235,11 @@ impl<T> Drop for Held<T> {
 }
 
 impl<T> Table<T> {
-    /// Goes on with the exclusive use of an object that was [kept](Held::keep).
+    /// Resumes the exclusive use of an object that was [kept](Held::keep).
     ///
     /// # Safety
     ///
-    /// The object of this handle is kept, and only this call resumes it.
+    /// The object of this handle was kept, and only this call resumes it.
     #[inline]
     pub(crate) unsafe fn resume(&self, id: u64) -> Exclusive<'_, T> {
         let index = id as u32 & !self.mark;
@@ -249,7 +252,7 @@ impl<T> Deref for Pin<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: nothing changes a slot while it is pinned.
+        // SAFETY: the value of a slot does not change while the slot is pinned.
         unsafe { &*self.slot.value.get() }.as_ref().expect(HELD)
     }
 }
@@ -286,7 +289,7 @@ impl<T> Exclusive<'_, T> {
 }
 
 impl<T> Exclusive<'static, T> {
-    /// Leaves the object, which is there, in exclusive use.
+    /// Keeps the object in exclusive use. The slot must not be empty.
     #[inline]
     pub(crate) fn hold(self) -> Held<T> {
         Held(ManuallyDrop::new(self).slot)
@@ -298,7 +301,7 @@ impl<T> Deref for Exclusive<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this thread alone uses the slot.
+        // SAFETY: only this thread uses the slot.
         unsafe { &*self.slot.value.get() }.as_ref().expect(HELD)
     }
 }
@@ -327,7 +330,7 @@ impl<T> Exclusive<'_, T> {
     #[cold]
     fn close(&self) {
         let state = self.slot.state.fetch_add(GENERATION - EXCLUSIVE, Ordering::Release);
-        // A slot whose generations are used up rests.
+        // A slot whose generations are used up is never used again.
         if state >> 32 < u64::from(u32::MAX) - 2 {
             self.table.free.lock().unwrap_or_else(PoisonError::into_inner).list.push(self.index);
         }

@@ -5,14 +5,15 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `header` | the declarations that bindgen makes of `dma.h`; every function is checked against its own |
-//! | `arguments` | pointers from C, and the checks of them |
-//! | `handles` | numbers that name objects and stay invalid afterwards |
+//! | `header` | the declarations that bindgen generates from `dma.h`; every function is checked against its
+//! declaration |
+//! | `arguments` | pointers from C, and their checks |
+//! | `handles` | numbers that name objects and stay invalid after these are closed |
 //! | `error` | status codes, and a thread's last failure |
-//! | `engine` `report` `region` `export` `batch` `queue` | the functions, by their objects |
+//! | `engine` `report` `region` `export` `batch` `queue` | the functions, grouped by object |
 //!
-//! Everything is on the safe API. A region is always a [`Window`](dma::Window), because C code may access its
-//! bytes at any time.
+//! All functions use the safe API. A region is always a [`Window`](dma::Window), because C code may access
+//! its bytes at any time.
 
 mod arguments;
 mod batch;

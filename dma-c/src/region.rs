@@ -18,7 +18,7 @@ use crate::{engine, header};
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) window: Window,
-    /// The memory has an owner that the library calls.
+    /// True if the memory has an owner that the library calls.
     owned: bool,
 }
 
@@ -48,7 +48,7 @@ impl Region {
     }
 }
 
-/// The region of the range before, because the ranges of many copies are often of one region.
+/// The region of the previous range, because consecutive copies often use the same region.
 #[derive(Default)]
 pub(crate) struct LastRegion(Option<(u64, Pin<'static, Region>)>);
 
@@ -69,14 +69,14 @@ fn fits(range: &dma_range, len: usize) -> bool {
     range.offset.checked_add(range.len).is_some_and(|end| end <= len)
 }
 
-/// Returns the first byte, if the CPU can reach it.
+/// Returns the address of the first byte, if the CPU can reach it.
 fn cpu_address(window: &Window) -> Option<NonNull<u8>> {
     window.region().as_raw().info().cpu
 }
 
-/// Returns the address of a range, which the CPU can reach.
+/// Returns the address of a range that the CPU can reach.
 fn reachable(window: &Window, offset: usize, len: usize) -> Result<*mut u8> {
-    // Makes the error of memory that the CPU cannot reach.
+    // Returns the error for memory that the CPU cannot reach.
     window.read_at(offset.min(window.len()), &mut [])?;
     let range = dma_range { region: dma_region { id: 0 }, offset, len };
     match cpu_address(window) {
@@ -96,13 +96,13 @@ fn insert(window: Window, owned: bool) -> Result<dma_region> {
     REGIONS.insert(Region { window, owned }).map(|id| dma_region { id })
 }
 
-/// Converts rights, of which there may be none.
+/// Converts rights, which may be empty.
 pub(crate) fn access(rights: u32) -> Result<Access> {
     Access::from_bits(rights)
         .ok_or_else(|| invalid(format!("rights {rights:#x}")).with_hint("use DMA_READ, DMA_WRITE or both"))
 }
 
-/// Checks the length of memory that is registered.
+/// Checks the length of memory to be registered.
 fn check_len(len: usize) -> Result<()> {
     if isize::try_from(len).is_ok() {
         return Ok(());
@@ -111,24 +111,24 @@ fn check_len(len: usize) -> Result<()> {
         .with_numbers(len as u64, isize::MAX as u64))
 }
 
-/// The function of a program that takes memory back, and its argument.
+/// The program's release function for memory, and its argument.
 struct Release {
     function: unsafe extern "C" fn(context: *mut c_void),
     context: *mut c_void,
 }
 
-/// The owner of registered memory. Dropping it calls the function.
+/// The owner of registered memory. Dropping it calls the release function.
 struct Owner(Release);
 
-// SAFETY: the header says that any thread may call the function with this pointer.
+// SAFETY: the header allows any thread to call the function with this pointer.
 unsafe impl Send for Owner {}
-// SAFETY: a shared owner exposes nothing.
+// SAFETY: a shared reference to an owner gives no access to its contents.
 unsafe impl Sync for Owner {}
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: the program has registered the function for this call with this pointer, once the memory is
-        // not used any more. The memory's region drops the owner then.
+        // SAFETY: the program passed the function and this pointer for one call when the memory is no longer
+        // used. The memory's region drops the owner at that time.
         unsafe { (self.0.function)(self.0.context) };
     }
 }
@@ -137,7 +137,7 @@ impl Drop for Owner {
 ///
 /// # Safety
 ///
-/// The memory meets the requirements of the header.
+/// The memory meets the requirements of the header for `dma_region_register` or `dma_region_register_owned`.
 unsafe fn register(
     engine: dma_engine,
     memory: *mut c_void,
@@ -150,31 +150,32 @@ unsafe fn register(
     let exports = rights & (DMA_EXPORT_READ | DMA_EXPORT_WRITE);
     let request = MemoryRequest::new(0)
         .with_access(access(rights & !exports)?)
-        // The rights of exports are the same ones, two bits higher.
+        // The bits of export rights are the bits of rights, shifted by two.
         .exportable(access(exports / DMA_EXPORT_READ)?);
     let engine = engine::get(engine)?;
-    // The owner stays with this function until the memory is registered, so that a failure does not release
+    // The memory gets its owner only after the registration has succeeded, so that a failure does not release
     // the memory.
-    let keeper = Keeper::default();
-    // SAFETY: the program promises that the memory stays mapped until the region is closed or the program's
-    // release function is called. No Rust code has references to it.
-    let memory = unsafe { HostMemory::from_shared(start, len, keeper.clone()) };
+    let owner_slot = OwnerSlot::default();
+    // SAFETY: the program promises that the memory stays mapped until the region is closed or the release
+    // function is called. Rust code has no references to it.
+    let memory = unsafe { HostMemory::from_shared(start, len, owner_slot.clone()) };
     let window = engine.engine.register_window(memory, &request)?;
     let region = insert(window, release.is_some())?;
-    // Nothing fails from here on, so the memory has its owner.
-    keeper.keep(release.map(Owner));
+    // No failure is possible from here on, so the memory gets its owner.
+    owner_slot.set(release.map(Owner));
     Ok(region)
 }
 
-/// A place for the owner, which the registered memory has from the beginning.
+/// A slot for the owner. The registered memory contains the slot from the beginning, and the owner is set
+/// later.
 #[derive(Clone, Default)]
-struct Keeper(std::sync::Arc<std::sync::OnceLock<Owner>>);
+struct OwnerSlot(std::sync::Arc<std::sync::OnceLock<Owner>>);
 
-impl Keeper {
-    /// Drops the owner together with the memory.
-    fn keep(self, owner: Option<Owner>) {
+impl OwnerSlot {
+    /// Sets the owner, which is then dropped together with the memory.
+    fn set(self, owner: Option<Owner>) {
         if let Some(owner) = owner {
-            // The place is empty, because it is filled here only.
+            // The slot is empty, because only this call fills it.
             let _ = self.0.set(owner);
         }
     }
@@ -221,9 +222,9 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_region_allocate(engine: dma_engine, len: usize, options: *const dma_memory_options, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("region", region) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let options = unsafe { super::options("options", options) }?;
                 let window = engine::get(engine)?.engine.allocate_window(&request(len, &options)?)?;
                 out.write(insert(window, false)?);
@@ -233,9 +234,9 @@ pub(crate) mod calls {
 
         fn dma_region_register(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("region", region) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller meets the requirements of the header for this memory.
                 out.write(unsafe { register(engine, memory, len, rights, None) }?);
                 Ok(())
             })
@@ -243,11 +244,11 @@ pub(crate) mod calls {
 
         fn dma_region_register_owned(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, release: dma_release, context: *mut c_void, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("region", region) }?;
                 let function = release.ok_or_else(|| invalid("release is NULL"))?;
                 let release = Some(Release { function, context });
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller meets the requirements of the header for this memory.
                 out.write(unsafe { register(engine, memory, len, rights, release) }?);
                 Ok(())
             })
@@ -255,7 +256,7 @@ pub(crate) mod calls {
 
         fn dma_region_register_device(engine: dma_engine, address: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("region", region) }?;
                 check_len(len)?;
                 let request = MemoryRequest::new(0).with_access(access(rights)?);
@@ -269,7 +270,7 @@ pub(crate) mod calls {
 
         fn dma_region_register_dmabuf(engine: dma_engine, fd: c_int, offset: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("region", region) }?;
                 check_len(len)?;
                 let request = MemoryRequest::new(0).with_access(access(rights)?);
@@ -280,7 +281,7 @@ pub(crate) mod calls {
                 // fails.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
                 let fd = fd.map_err(|e| invalid("fd is no open file").with_source(e))?;
-                // SAFETY: the program promises that others access these bytes by DMA only.
+                // SAFETY: the program promises that others access these bytes only by DMA.
                 let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
                 let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
                 out.write(insert(window, false)?);
@@ -290,7 +291,7 @@ pub(crate) mod calls {
 
         fn dma_region_describe(region: dma_region, info: *mut dma_region_info) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { OutStruct::new("info", info) }?;
                 let region = get(region)?;
                 let window = &region.window;
@@ -328,7 +329,7 @@ pub(crate) mod calls {
                     return Err(invalid("from is NULL"));
                 }
                 let start = reachable(window, offset, len)?;
-                // Checks that the memory may be written.
+                // This checks that the memory may be written.
                 window.write_at(offset, &[])?;
                 // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
                 // program provides `len` bytes at `from`, which a device may write: a racy copy makes no
@@ -340,12 +341,12 @@ pub(crate) mod calls {
 
         fn dma_region_import(engine: dma_engine, bytes: *const c_void, len: usize, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("region", region) }?;
                 if bytes.is_null() {
                     return Err(invalid("bytes is NULL"));
                 }
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let descriptor = ExportDescriptor::from_bytes(unsafe { slice("bytes", bytes.cast::<u8>(), len) }?)?;
                 let window = engine::get(engine)?.engine.import(&descriptor)?;
                 out.write(insert(window, false)?);
@@ -370,13 +371,13 @@ mod tests {
             panic!("the memory is still the program's");
         }
         let mut engine = dma_engine { id: 0 };
-        // SAFETY: a name and a place.
+        // SAFETY: the pointers lead to a string and to a handle.
         assert_eq!(unsafe { crate::dma_open_abi(DMA_ABI_VERSION, c"cpu".as_ptr(), 0, &raw mut engine) }, 0);
         let memory = BYTES.as_ptr().cast_mut().cast::<c_void>();
         let mut regions = Vec::new();
         let full = loop {
             let mut region = dma_region { id: 0 };
-            // SAFETY: static memory, to be read only.
+            // SAFETY: the memory is static, and the device only reads it.
             match unsafe { crate::dma_region_register(engine, memory, 64, DMA_READ, &raw mut region) } {
                 crate::error::OK => regions.push(region),
                 status => break status,
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(full, DMA_OUT_OF_RESOURCES as dma_status);
         let mut region = dma_region { id: 0 };
         let (release, place): (dma_release, _) = (Some(fail), &raw mut region);
-        // SAFETY: static memory, to be read only, and a function for it that lives as long.
+        // SAFETY: the memory is static, the device only reads it, and the function is static.
         let status =
             unsafe { crate::dma_region_register_owned(engine, memory, 64, DMA_READ, release, memory, place) };
         assert_eq!(status, full);

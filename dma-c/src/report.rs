@@ -1,4 +1,4 @@
-//! Reports: the engines of this machine, and the diagnosis of backends.
+//! Reports: lists of the engines of this machine, and diagnoses of backends.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{CString, c_char};
@@ -64,7 +64,7 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_discover(report: *mut dma_report) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("report", report) }?;
                 out.write(dma_report { id: REPORTS.insert(discover())? });
                 Ok(())
@@ -73,12 +73,12 @@ pub(crate) mod calls {
 
         fn dma_doctor(backend: *const c_char, report: *mut dma_report) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("report", report) }?;
                 let named = if backend.is_null() {
                     None
                 } else {
-                    // SAFETY: the caller keeps to the header.
+                    // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                     Some(unsafe { text("backend", backend) }?)
                 };
                 out.write(dma_report { id: REPORTS.insert(diagnose(named)?)? });
@@ -88,7 +88,7 @@ pub(crate) mod calls {
 
         fn dma_report_count(report: dma_report, count: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("count", count) }?;
                 out.write(REPORTS.get(report.id)?.len());
                 Ok(())
@@ -97,7 +97,7 @@ pub(crate) mod calls {
 
         fn dma_report_read(report: dma_report, index: usize, entry: *mut dma_report_entry) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { OutStruct::new("entry", entry) }?;
                 let entries = REPORTS.get(report.id)?;
                 let Some(Entry { strings, verdict, usable }) = entries.get(index) else {

@@ -1,5 +1,5 @@
-//! C and C++ programs on the library, as their compilers build them: every function on every engine and
-//! stand-in, every misuse, and the examples.
+//! Builds C and C++ programs with their compilers and runs them on the library: every function on every
+//! engine and stand-in, every misuse, and the examples.
 #![cfg(not(any(dma_address_sanitizer, dma_thread_sanitizer)))]
 
 #[path = "../../tests/stand_ins/mod.rs"]
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-pthread"];
 
-/// A directory with the libraries under their own names.
+/// A directory with the libraries under their installed names.
 static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {
     let test = std::env::current_exe().expect("the test's own path");
     let built = test.parent().expect("a directory").to_owned();
@@ -42,7 +42,7 @@ fn has(compiler: &str) -> bool {
     Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// The C compilers: `cc`, and clang if there is one.
+/// The C compilers: `cc`, and clang if it is installed.
 fn c_compilers() -> impl Iterator<Item = &'static str> {
     ["cc", "clang"].into_iter().filter(|compiler| *compiler == "cc" || has(compiler))
 }
@@ -76,7 +76,7 @@ fn build(compiler: &str, standard: &str, source: &str, link: &[&str]) -> PathBuf
     program
 }
 
-/// Runs a program with the variables, and returns what it wrote.
+/// Runs a program with these environment variables, and returns its output.
 #[track_caller]
 fn run(program: &Path, args: &[&str], variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(program);
@@ -189,7 +189,7 @@ fn the_header_is_valid_in_older_and_newer_languages() {
 #[test]
 fn the_library_exports_the_header_and_nothing_else() {
     let header = std::fs::read_to_string(Path::new(HERE).join("include/dma.h")).expect("readable");
-    // Declarations begin a line with a type, a name and a parenthesis.
+    // A line with a declaration begins with a type, a name and a parenthesis.
     let declared: BTreeSet<_> = header
         .lines()
         .filter(|line| {

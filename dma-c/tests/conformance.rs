@@ -1,5 +1,5 @@
-//! The conformance suite on an engine that consists of calls of dma.h, so that both interfaces are judged by
-//! one suite. It runs on queues for one thread and on shared queues.
+//! Runs the conformance suite on an engine that is implemented by calls of dma.h, so that one suite checks
+//! both interfaces. It runs on queues for one thread and on shared queues.
 #![expect(unsafe_code, reason = "calls the functions of dma.h, and implements the raw traits")]
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls with the same promise")]
 
@@ -20,7 +20,7 @@ use dma::{
 };
 use dma_c::header::*;
 
-/// Every kind of error, for the way back from a status.
+/// Every kind of error, to convert a status back to a kind.
 const KINDS: [ErrorKind; 23] = [
     ErrorKind::InvalidArgument,
     ErrorKind::OutOfRange,
@@ -70,16 +70,16 @@ fn check(status: dma_status) -> Result<()> {
 
 /// # Safety
 ///
-/// `text` is a string of the library.
+/// `text` is a valid C string of the library.
 unsafe fn text(text: *const std::ffi::c_char) -> String {
-    // SAFETY: the caller ensures it.
+    // SAFETY: the caller passes a valid C string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// The regions of an engine, by key.
 type Regions = Arc<Mutex<HashMap<RegionKey, (dma_region, DeviceAddr)>>>;
 
-/// An engine that is opened by dma.h.
+/// An engine that is opened through dma.h.
 #[derive(Debug)]
 struct HeaderEngine {
     engine: dma_engine,
@@ -99,7 +99,7 @@ fn open(name: &str, lanes: u32) -> HeaderEngine {
         check(dma_c::dma_engine_describe(engine, &raw mut about)).expect("it is described");
         (engine, about)
     };
-    // SAFETY: strings of an open engine.
+    // SAFETY: these are strings of an open engine, which stay valid until it is closed.
     let [backend, device, version] =
         unsafe { [text(about.backend), text(about.device), text(about.version)] };
     let mut capabilities = Capabilities::from_bits(about.capabilities).expect("known capabilities");
@@ -152,7 +152,7 @@ impl Drop for HeaderEngine {
     }
 }
 
-// SAFETY: the engine behind dma.h keeps the promises, and its description is passed on.
+// SAFETY: all calls are forwarded to the engine behind dma.h, which fulfils the contract.
 unsafe impl DmaEngine for HeaderEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -254,7 +254,7 @@ impl Drop for HeaderRegion {
     }
 }
 
-// SAFETY: the region behind dma.h keeps the promises.
+// SAFETY: all calls are forwarded to the region behind dma.h, which fulfils the contract.
 unsafe impl RawRegion for HeaderRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -348,7 +348,7 @@ impl HeaderQueue {
             // SAFETY: the call takes no pointer.
             check(unsafe { dma_c::dma_queue_fence(queue) })?;
         }
-        // SAFETY: all pointers lead to ranges that live during the call.
+        // SAFETY: all pointers lead to ranges that are valid during the call.
         check(unsafe {
             match descriptor.operation() {
                 Operation::Copy { src, dst } => {
@@ -389,7 +389,7 @@ impl HeaderQueue {
     }
 }
 
-// SAFETY: the queue behind dma.h keeps the promises.
+// SAFETY: all calls are forwarded to the queue behind dma.h, which fulfils the contract.
 unsafe impl RawQueue for HeaderQueue {
     fn engine_id(&self) -> EngineId {
         self.id
@@ -435,7 +435,7 @@ unsafe impl RawQueue for HeaderQueue {
         {
             let outcome = match dma_status_kind(*status) {
                 None => Outcome::Done,
-                // A stop ends operations, as a reset does.
+                // A stop aborts operations, as a reset does.
                 Some(ErrorKind::Aborted | ErrorKind::Closed) => Outcome::Aborted,
                 Some(kind) => Outcome::Failed(kind),
             };

@@ -1,4 +1,4 @@
-//! The NIXL plugin without NIXL: a program calls it by the numbers of slots and offsets, and tells wrong
+//! Tests the NIXL plugin without NIXL: a program calls it by slot numbers and offsets, and detects wrong
 //! declarations. `ci/nixl.sh` runs the plugin in NIXL's own wheels.
 #![cfg(not(any(dma_address_sanitizer, dma_thread_sanitizer)))]
 
@@ -12,10 +12,10 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
-/// Functions by which the plugin tells the release of NIXL.
+/// The functions by which the plugin identifies the release of NIXL.
 const FUNCTIONS: &str = include_str!("nixl/libnixl-1.5.1.txt");
 
-/// A directory for what these tests build, with the library under its own name.
+/// A directory for the files that these tests build, with the library under its installed name.
 static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nixl");
     let _ = fs::remove_dir_all(&dir);
@@ -25,8 +25,8 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     for name in ["libdma.so".to_owned(), format!("libdma.so.{}", dma_c::header::DMA_ABI_VERSION)] {
         std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
     }
-    // All sources at once take less time than one after the other.
-    let sources = ["courier.cpp", "backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
+    // Compiling all sources as one takes less time than compiling them one by one.
+    let sources = ["remote_notifier.cpp", "backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
     let text: String = sources.iter().map(|source| format!("#include <{source}>\n")).collect();
     fs::write(dir.join("plugin.cpp"), text).expect("a file");
     dir
@@ -54,7 +54,7 @@ fn compiler(name: &str, standard: &str) -> Command {
     command
 }
 
-/// The command that builds the plugin of these sources, on the shared library.
+/// Returns the command that builds the plugin from these sources, linked to the shared library.
 fn build(sources: &Path, plugin: &Path) -> Command {
     let mut command = compiler("c++", "-std=c++17");
     command.args(["-fPIC", "-shared", "-fvisibility=hidden"]).arg(format!("-I{HERE}/include"));
@@ -92,7 +92,7 @@ fn expect_success(command: &mut Command) -> String {
     text(&output)
 }
 
-/// Runs a test of `host.cpp`. Memory that was freed has other bytes.
+/// Returns the command for a test of `host.cpp`. Freed memory is overwritten.
 fn host(plugin: &Path, libnixl: &Path, test: &str) -> Command {
     let mut command = Command::new(&*HOST);
     command.arg(plugin).arg(libnixl).arg(test).env("MALLOC_PERTURB_", "165");
@@ -177,13 +177,13 @@ fn killed_and_stopped_peers_on_other_hosts_are_errors() {
     passes_between_hosts("far_killed");
 }
 
-/// The examples of FIPS 180-4 and RFC 4231, and lengths around the one from which a message takes another
-/// block.
+/// The examples of FIPS 180-4 and RFC 4231, and lengths around the length at which a message needs one
+/// more block.
 #[test]
 fn proofs_between_hosts_are_hmacs_with_sha_256() {
     let source = DIR.join("hashes.cpp");
     let text = r#"
-        #include <courier.cpp>
+        #include <remote_notifier.cpp>
         #include <peer.cpp>
         int main() {
             using namespace dma_nixl;
@@ -247,7 +247,7 @@ fn other_releases_of_nixl_are_refused_with_the_reason() {
 
 #[test]
 fn wrong_declarations_are_told() {
-    // Each compiles, or fails by an assertion of its own.
+    // Each wrong declaration either compiles, or a `static_assert` reports it.
     let mutants = [
         (
             "virtual Status check(Handle *handle) const = 0;\n  virtual Status release(Handle *handle) const = 0;",

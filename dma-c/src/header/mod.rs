@@ -1,4 +1,4 @@
-//! The declarations of `include/dma.h`, which bindgen writes, and the macro that exports functions with
+//! The declarations of `include/dma.h`, which bindgen generates, and the macro that exports functions with
 //! exactly these types.
 
 #[rustfmt::skip]
@@ -8,8 +8,8 @@ pub(crate) mod call_bindings;
 
 pub use bindings::*;
 
-/// Exports functions under their C names, all `unsafe extern "C"`. Each must have the type that the header
-/// declares. rustfmt skips them.
+/// Exports functions under their C names, all as `unsafe extern "C"`. The compiler checks that each has
+/// the type that the header declares. rustfmt skips them.
 macro_rules! c_calls {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
         $(
@@ -17,7 +17,8 @@ macro_rules! c_calls {
             ///
             /// # Safety
             ///
-            /// Pointers are NULL, or lead to what the header says, for the time that it says.
+            /// Each pointer is NULL, or leads to the object that the header describes, and is valid for as
+            /// long as the header says.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
             const _: crate::header::call_bindings::$name = $name;

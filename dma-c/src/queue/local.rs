@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::header::*;
 use crate::region::Region;
 
-/// An operation in flight. Rare ones are boxed, because entries are moved.
+/// An operation in flight. Rare operations are boxed to keep entries small, because entries are moved.
 enum Op {
     Copy(Transfer<(Window, Window)>),
     Batch(Transfer<List>, dma_batch),
@@ -29,8 +29,8 @@ enum OtherOp {
     CopyCrc32c(Transfer<(Window, Window), u32>),
 }
 
-/// Evaluates an expression with the transfer of an operation. `$op` is a reference, and `$boxed` makes one of
-/// the box in it.
+/// Evaluates an expression with the transfer of an operation. `$op` is a reference, and `$boxed` is the
+/// method that gets a reference from a box.
 macro_rules! with_transfer {
     ($op:expr, $boxed:ident, $transfer:ident => $value:expr) => {
         match $op {
@@ -86,7 +86,7 @@ fn done<T: 'static, R: Answer>(transfer: Transfer<T, R>) -> Result<u64, Failure>
     Ok(0)
 }
 
-/// A copy, or a batch, that the library has executed within the call that submitted it.
+/// A copy or a batch that the library has executed within the submitting call.
 struct Done {
     token: u64,
     /// The batch, which is in flight until its completion is received; `None` for a copy.
@@ -94,7 +94,7 @@ struct Done {
 }
 
 impl Done {
-    /// Ends the use of a batch, and returns the completion.
+    /// Ends the use of the batch, if any, and returns the completion.
     #[inline]
     fn complete(&mut self) -> dma_completion {
         drop(self.batch.take());
@@ -102,29 +102,30 @@ impl Done {
     }
 }
 
-/// An entry for an operation. Its index is the token of the transfer.
+/// An entry for an operation. The index of the entry is the token of the transfer.
 struct Entry {
     token: u64,
     cancelled: bool,
     op: Option<Op>,
 }
 
-/// A queue, with its operations in flight.
+/// A queue with its operations in flight.
 pub(super) struct Local {
-    /// `None` once stopped.
+    /// `None` after the queue is stopped.
     queue: Option<Queue>,
     driver: Option<Driver>,
-    /// Copies and batches that were executed within the call. The first `received` of them were reported.
+    /// Copies and batches that were executed within their calls. The first `received` of them have been
+    /// reported.
     done: Vec<Done>,
     received: usize,
-    /// Other operations.
+    /// All other operations.
     entries: Vec<Entry>,
     free: Vec<usize>,
-    /// Entries whose operations have ended. The first `taken` of them were reported.
+    /// Entries whose operations have ended. The first `taken` of them have been reported.
     ended: Vec<u64>,
     taken: usize,
     depth: usize,
-    /// The counters at the stop.
+    /// The counters at the time of the stop.
     last_counters: Counters,
 }
 
@@ -153,31 +154,32 @@ impl Local {
         self.queue.as_ref().ok_or_else(stopped)
     }
 
-    /// Returns the number of operations that were executed within the call, and not received.
+    /// Returns the number of operations that were executed within their calls and not yet received.
     #[inline]
     fn unreceived(&self) -> usize {
         self.done.len() - self.received
     }
 
-    /// Returns the number of operations whose completion was not received.
+    /// Returns the number of operations whose completions were not yet received.
     #[inline]
     fn in_flight(&self) -> usize {
         self.entries.len() - self.free.len() + self.unreceived()
     }
 
-    /// Returns the queue if it has room. An operation that the queue has executed at once counts, too, until
-    /// its completion is received.
+    /// Returns the queue if it has room for an operation. An operation that was executed within its call also
+    /// needs room until its completion is received.
     #[inline]
-    fn room(&self) -> Result<&Queue> {
+    fn queue_with_room(&self) -> Result<&Queue> {
         let queue = self.queue()?;
-        // If the queue has no free slot, its own error is returned, which says whether the device is stalled.
+        // If the queue has no free slot, submitting fails with the queue's own error, which says whether the
+        // device is stalled.
         if self.in_flight() >= self.depth && queue.available() > 0 {
             return Err(Error::bare(ErrorKind::QueueFull));
         }
         Ok(queue)
     }
 
-    /// Stores an operation that was submitted.
+    /// Stores a submitted operation.
     #[inline]
     fn keep(&mut self, token: u64, op: Op) {
         let at = self.free.pop().unwrap_or(self.entries.len());
@@ -226,7 +228,7 @@ impl Local {
         }
     }
 
-    /// Moves the tokens of ended operations to the list by `poll`, if the list is used up.
+    /// If all ended operations in the list have been reported, fills the list again by `poll`.
     fn refill(&mut self, poll: impl FnOnce(&Queue, &mut Vec<u64>)) {
         if self.taken == self.ended.len() {
             self.ended.clear();
@@ -246,7 +248,7 @@ impl Local {
         self.tidy_done();
     }
 
-    /// Frees places of operations that were received, from time to time.
+    /// Frees the memory of received operations from time to time.
     #[inline]
     fn tidy_done(&mut self) {
         if self.received == self.done.len() {
@@ -268,7 +270,7 @@ impl Local {
         }
     }
 
-    /// Removes an entry from the list of those that have ended. Returns whether it was in the list.
+    /// Removes an entry from the list of ended entries. Returns whether it was in the list.
     fn remove_ended(&mut self, at: usize) -> bool {
         let found = self.ended[self.taken..].iter().position(|ended| *ended == at as u64);
         if let Some(found) = found {
@@ -282,7 +284,7 @@ impl Local {
         self.done.clear();
         for at in 0..self.entries.len() {
             if let Some(op) = self.entries[at].op.take() {
-                // The program has given up the completion, so the result is dropped.
+                // The result is dropped, because the program closes the queue without receiving it.
                 let _ = op.end();
             }
         }
@@ -293,7 +295,7 @@ impl Local {
 impl Operations for Local {
     #[inline]
     fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()> {
-        let (queue, len) = (self.room()?, copy.src.len);
+        let (queue, len) = (self.queue_with_room()?, copy.src.len);
         let (from, to) = ((&src.window, copy.src.offset), (&dst.window, copy.dst.offset));
         if len == copy.dst.len && queue.copy_at_once(from, to, len) {
             self.done.push(Done { token: copy.token, batch: None });
@@ -305,7 +307,7 @@ impl Operations for Local {
     }
 
     fn submit(&mut self, request: Request, token: u64) -> Result<()> {
-        let queue = self.room()?;
+        let queue = self.queue_with_room()?;
         let op = match request {
             Request::CopyList(src, dst) => OtherOp::CopyList(queue.copy(src, dst)?),
             Request::CopyToBoth(src, dst, also) => OtherOp::CopyToBoth(queue.copy_to_both(src, dst, also)?),
@@ -319,7 +321,7 @@ impl Operations for Local {
     }
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
-        let queue = self.room()?;
+        let queue = self.queue_with_room()?;
         let mut taken = batch::take(batch)?;
         if queue.submit_at_once(taken.list()?) {
             self.done.push(Done { token, batch: Some(taken.hold()) });
@@ -351,7 +353,7 @@ impl Operations for Local {
 
     fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()> {
         self.take_done(out);
-        // Without other operations there is nothing to poll for.
+        // Without other operations, a poll would find nothing.
         if self.entries.len() == self.free.len() {
             return Ok(());
         }

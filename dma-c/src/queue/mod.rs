@@ -25,13 +25,13 @@ const SHARED_MARK: u32 = 1 << 30;
 static LOCAL: Table<OneThread> = Table::new("queue");
 static SHARED: Table<Shared> = Table::marked("shared queue", SHARED_MARK);
 
-/// A queue that threads use one at a time.
+/// A queue that one thread at a time uses.
 struct OneThread(Local);
 
-// SAFETY: all values that share the queue's state (its transfers and its driver) are inside of this one, and
-// nothing in it belongs to a thread. So the whole can move to another thread.
+// SAFETY: all values that share the queue's state (its transfers and its driver) are inside of this value,
+// and no part of it depends on a thread. So the whole can move to another thread.
 unsafe impl Send for OneThread {}
-// SAFETY: `Local` is reached by `Table::exclusive` only, which makes a unique reference.
+// SAFETY: `Local` is accessed only through `Table::exclusive`, which returns a unique reference.
 unsafe impl Sync for OneThread {}
 
 /// An operation that is not a plain copy, with its operands.
@@ -44,7 +44,7 @@ enum Request {
     CopyCrc32c(Window, Window, u32),
 }
 
-/// The calls of a queue, for one thread or shared.
+/// The functions of a queue, implemented by local and by shared queues.
 trait Operations {
     fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()>;
     fn submit(&mut self, request: Request, token: u64) -> Result<()>;
@@ -62,7 +62,7 @@ trait Operations {
     fn stop(&mut self, timeout: Duration) -> Result<()>;
 }
 
-/// Evaluates an expression with the queue of a handle.
+/// Evaluates an expression with the queue of a handle, which is local or shared.
 macro_rules! with {
     ($handle:expr, $queue:ident => $value:expr) => {
         if SHARED.has_mark($handle.id) {
@@ -83,7 +83,7 @@ fn windows(ranges: &[dma_range]) -> Result<Vec<Window>> {
     ranges.iter().map(window).collect()
 }
 
-/// Makes the completion of an operation. A failure becomes the thread's last one.
+/// Returns the completion of an operation. A failure becomes the thread's last failure.
 #[inline]
 fn completion(token: u64, ended: Result<u64, Failure>) -> dma_completion {
     match ended {
@@ -108,7 +108,7 @@ fn timed_out() -> Error {
         .with_hint("wait again, or stop the queue")
 }
 
-/// Returns an error if a device may still access memory after a queue was stopped.
+/// Returns an error if a device may still access memory after the queue was stopped.
 fn expect_ended(counters: &Counters) -> Result<()> {
     if counters.abandoned == 0 {
         return Ok(());
@@ -150,7 +150,7 @@ fn open(engine: dma_engine, options: &dma_queue_options) -> Result<dma_queue> {
 }
 
 fn close(queue: dma_queue, timeout: Duration) -> Result<()> {
-    // Operands may call the program's functions when they are dropped, so the handle is closed before.
+    // The handle is closed first, because dropping operands may call functions of the program.
     if SHARED.has_mark(queue.id) {
         SHARED.exclusive(queue.id)?.remove().close(timeout)
     } else {
@@ -184,9 +184,9 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_queue_open(engine: dma_engine, options: *const dma_queue_options, queue: *mut dma_queue) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("queue", queue) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 out.write(open(engine, &unsafe { super::options("options", options) }?)?);
                 Ok(())
             })
@@ -202,12 +202,12 @@ pub(crate) mod calls {
 
         fn dma_queue_copy(queue: dma_queue, copies: *const dma_copy, count: usize, accepted: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::optional("accepted", accepted) }?;
                 if let Some(out) = &out {
                     out.write(0);
                 }
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let copies = unsafe { slice("copies", copies, count) }?;
                 let (mut done, mut last_src, mut last_dst) = (0, LastRegion::default(), LastRegion::default());
                 let submitted = with!(queue, queue => copies.iter().try_for_each(|copy| {
@@ -224,9 +224,9 @@ pub(crate) mod calls {
 
         fn dma_queue_copy_list(queue: dma_queue, src: *const dma_range, src_count: usize, dst: *const dma_range, dst_count: usize, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let src = windows(unsafe { slice("src", src, src_count) }?)?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let dst = windows(unsafe { slice("dst", dst, dst_count) }?)?;
                 with!(queue, queue => queue.submit(Request::CopyList(src, dst), token))
             })
@@ -234,11 +234,11 @@ pub(crate) mod calls {
 
         fn dma_queue_copy_to_both(queue: dma_queue, src: *const dma_range, dst: *const dma_range, also: *const dma_range, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let src = window(unsafe { reference("src", src) }?)?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let dst = window(unsafe { reference("dst", dst) }?)?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let also = window(unsafe { reference("also", also) }?)?;
                 with!(queue, queue => queue.submit(Request::CopyToBoth(src, dst, also), token))
             })
@@ -246,9 +246,9 @@ pub(crate) mod calls {
 
         fn dma_queue_fill(queue: dma_queue, dst: *const dma_range, dst_count: usize, pattern: *const u8, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let dst = windows(unsafe { slice("dst", dst, dst_count) }?)?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let pattern = *unsafe { reference("pattern", pattern.cast::<[u8; 8]>()) }?;
                 with!(queue, queue => queue.submit(Request::Fill(dst, pattern), token))
             })
@@ -256,9 +256,9 @@ pub(crate) mod calls {
 
         fn dma_queue_compare(queue: dma_queue, a: *const dma_range, b: *const dma_range, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let a = window(unsafe { reference("a", a) }?)?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let b = window(unsafe { reference("b", b) }?)?;
                 with!(queue, queue => queue.submit(Request::Compare(a, b), token))
             })
@@ -266,7 +266,7 @@ pub(crate) mod calls {
 
         fn dma_queue_crc32c(queue: dma_queue, src: *const dma_range, seed: u32, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let src = window(unsafe { reference("src", src) }?)?;
                 with!(queue, queue => queue.submit(Request::Crc32c(src, seed), token))
             })
@@ -274,9 +274,9 @@ pub(crate) mod calls {
 
         fn dma_queue_copy_crc32c(queue: dma_queue, src: *const dma_range, dst: *const dma_range, seed: u32, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let src = window(unsafe { reference("src", src) }?)?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let dst = window(unsafe { reference("dst", dst) }?)?;
                 with!(queue, queue => queue.submit(Request::CopyCrc32c(src, dst, seed), token))
             })
@@ -300,9 +300,9 @@ pub(crate) mod calls {
 
         fn dma_queue_poll(queue: dma_queue, completions: *mut dma_completion, capacity: usize, count: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let count = unsafe { Out::new("count", count) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
                 with!(queue, queue => queue.poll(&mut out))?;
                 count.write(out.written());
@@ -312,12 +312,12 @@ pub(crate) mod calls {
 
         fn dma_queue_wait(queue: dma_queue, completions: *mut dma_completion, capacity: usize, timeout_ms: u32, count: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let count = unsafe { Out::new("count", count) }?;
                 if capacity == 0 {
                     return Err(invalid("a wait for completions without a place for them"));
                 }
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
                 with!(queue, queue => queue.wait(&mut out, deadline(timeout_ms)))?;
                 count.write(out.written());
@@ -327,7 +327,7 @@ pub(crate) mod calls {
 
         fn dma_queue_wait_for(queue: dma_queue, token: u64, timeout_ms: u32, completion: *mut dma_completion) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("completion", completion) }?;
                 out.write(with!(queue, queue => queue.wait_for(token, deadline(timeout_ms)))?);
                 Ok(())
@@ -336,7 +336,7 @@ pub(crate) mod calls {
 
         fn dma_queue_descriptor(queue: dma_queue, fd: *mut c_int) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("fd", fd) }?;
                 out.write(with!(queue, queue => queue.descriptor())?);
                 Ok(())
@@ -345,7 +345,7 @@ pub(crate) mod calls {
 
         fn dma_queue_arm(queue: dma_queue, ready: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { Out::new("ready", ready) }?;
                 out.write(with!(queue, queue => queue.arm())?);
                 Ok(())
@@ -354,7 +354,7 @@ pub(crate) mod calls {
 
         fn dma_queue_counters(queue: dma_queue, counters: *mut dma_counters) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let out = unsafe { OutStruct::new("counters", counters) }?;
                 out.write(super::counters(with!(queue, queue => queue.counters())));
                 Ok(())
@@ -363,9 +363,9 @@ pub(crate) mod calls {
 
         fn dma_queue_depth(queue: dma_queue, depth: *mut usize, available: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let depth = unsafe { Out::optional("depth", depth) }?;
-                // SAFETY: the caller keeps to the header.
+                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let available = unsafe { Out::optional("available", available) }?;
                 let numbers = with!(queue, queue => queue.depth());
                 if let Some(depth) = depth {

@@ -18,10 +18,11 @@ use crate::error::Failure;
 use crate::header::*;
 use crate::region::Region;
 
-/// An operation in flight. It keeps its operands until it is dropped, when its completion is received.
+/// An operation in flight. It keeps its operands until it is dropped, which happens when its completion is
+/// received.
 type Op = Pin<Box<dyn Future<Output = Result<u64, Failure>> + Send>>;
 
-/// A transfer, and its operands once it has ended.
+/// A transfer, and its operands after it has ended.
 struct Running<T: Send + 'static, R: Answer> {
     transfer: SharedTransfer<T, R>,
     operands: Option<T>,
@@ -29,7 +30,7 @@ struct Running<T: Send + 'static, R: Answer> {
     split: fn(R::With<T>) -> (T, u64),
 }
 
-/// No field is ever pinned.
+/// No field is structurally pinned, so moving the value is always allowed.
 impl<T: Send + 'static, R: Answer> Unpin for Running<T, R> {}
 
 impl<T: Send + 'static, R: Answer> Future for Running<T, R> {
@@ -60,7 +61,8 @@ fn without_result<T: Send + 'static>(transfer: SharedTransfer<T>) -> Op {
     op(transfer, |operands| (operands, 0))
 }
 
-/// A batch in flight. When it is dropped, its list returns to the batch, or is lost if it never ended.
+/// A batch in flight. When this value is dropped, the list returns to the batch; if the operation never
+/// ended, the list is lost.
 struct RunningBatch {
     running: Running<List, ()>,
     batch: dma_batch,
@@ -83,9 +85,9 @@ impl Drop for RunningBatch {
 /// The state of an entry.
 enum Phase {
     Free,
-    /// It is polled when its waker was called.
+    /// The operation waits, and is polled after its waker is called.
     Waiting(Op),
-    /// A thread polls it.
+    /// A thread polls the operation.
     Polling,
     Ended(Result<u64, Failure>, Op),
 }
@@ -94,27 +96,27 @@ struct Entry {
     token: u64,
     cancelled: bool,
     phase: Phase,
-    /// Its waker was called while a thread polled it, or since it waits.
+    /// True if the waker was called since the operation was last polled.
     woken: bool,
     waker: Waker,
 }
 
-/// The operations in flight. Nothing is polled or dropped while it is locked, because that may call functions
-/// of the program.
+/// The operations in flight. While this is locked, operations are neither polled nor dropped, because both
+/// may call functions of the program.
 #[derive(Default)]
 struct State {
-    /// Operations whose completion was not received, and [`Place`]s.
-    places: usize,
-    /// The queue refuses operations.
+    /// Number of operations whose completions were not received, plus [`Reservation`]s.
+    occupied: usize,
+    /// True if the queue refuses operations.
     stopped: bool,
     entries: Vec<Entry>,
     free: Vec<usize>,
-    /// Entries to poll.
+    /// Entries whose operations must be polled.
     woken: VecDeque<usize>,
-    /// Entries that have ended.
+    /// Entries whose operations have ended.
     ended: VecDeque<usize>,
     event: Option<Arc<OwnedFd>>,
-    /// The event is to be signalled.
+    /// True if the next change must signal the event.
     armed: bool,
 }
 
@@ -124,10 +126,10 @@ struct InFlight {
     changed: Condvar,
 }
 
-/// Room for an operation that is about to be submitted.
-struct Place<'a>(&'a Arc<InFlight>);
+/// Reserves room for an operation that is about to be submitted.
+struct Reservation<'a>(&'a Arc<InFlight>);
 
-impl Place<'_> {
+impl Reservation<'_> {
     fn fill(self, token: u64, op: Op) {
         let in_flight = self.0;
         std::mem::forget(self);
@@ -135,9 +137,9 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.0.lock().places -= 1;
+        self.0.lock().occupied -= 1;
     }
 }
 
@@ -176,7 +178,8 @@ impl InFlight {
         drop(state);
         self.changed.notify_all();
         if let Some(event) = event {
-            // It fails only if the counter is at its maximum, and then it is readable.
+            // The write fails only if the counter is at its maximum, and in that case the event is already
+            // readable.
             let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
         }
     }
@@ -220,7 +223,7 @@ impl InFlight {
     /// Polls the operations whose wakers were called.
     fn advance(&self) {
         let mut state = self.lock();
-        // Operations that are woken again in the meantime are polled by the next call.
+        // Operations that are woken again during this loop are polled by the next call.
         for _ in 0..state.woken.len() {
             let Some(at) = state.woken.pop_front() else { break };
             let entry = &mut state.entries[at];
@@ -238,7 +241,7 @@ impl InFlight {
     }
 }
 
-/// An operation that has ended, to be handled when nothing is locked.
+/// An operation that has ended. It is handled after the lock is released.
 struct Ended {
     token: u64,
     result: Result<u64, Failure>,
@@ -247,7 +250,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// Frees the operands, and returns the completion, unless it was given up.
+    /// Frees the operands. Returns the completion, unless it was cancelled.
     fn complete(self) -> Option<dma_completion> {
         drop(self.op);
         (!self.is_cancelled).then(|| completion(self.token, self.result))
@@ -255,13 +258,13 @@ impl Ended {
 }
 
 impl State {
-    /// Frees an entry, if it has ended.
+    /// Frees an entry and returns its operation, if the operation has ended.
     fn take(&mut self, at: usize) -> Option<Ended> {
         let entry = &mut self.entries[at];
         match std::mem::replace(&mut entry.phase, Phase::Free) {
             Phase::Ended(result, op) => {
                 self.free.push(at);
-                self.places -= 1;
+                self.occupied -= 1;
                 Some(Ended { token: entry.token, result, is_cancelled: entry.cancelled, op })
             }
             other => {
@@ -272,7 +275,7 @@ impl State {
     }
 }
 
-/// A shared queue, with its operations in flight.
+/// A shared queue with its operations in flight.
 pub(super) struct Shared {
     queue: SharedQueue,
     in_flight: Arc<InFlight>,
@@ -283,17 +286,17 @@ impl Shared {
         Self { queue, in_flight: Arc::default() }
     }
 
-    /// Returns room for an operation, if the queue has it. An operation that the queue has executed at once
-    /// counts, too, until its completion is received.
-    fn room(&self) -> Result<Place<'_>> {
+    /// Reserves room for an operation, if the queue has room. An operation that the queue has executed at
+    /// once also needs room until its completion is received.
+    fn reserve(&self) -> Result<Reservation<'_>> {
         let mut state = self.in_flight.lock();
-        // If the queue is stopped or has no free slot, its own error is returned, which says whether the
-        // device is stalled.
-        if state.places >= self.queue.depth() && !state.stopped && self.queue.available() > 0 {
+        // If the queue is stopped or has no free slot, submitting fails with the queue's own error, which
+        // says whether the device is stalled.
+        if state.occupied >= self.queue.depth() && !state.stopped && self.queue.available() > 0 {
             return Err(Error::bare(ErrorKind::QueueFull));
         }
-        state.places += 1;
-        Ok(Place(&self.in_flight))
+        state.occupied += 1;
+        Ok(Reservation(&self.in_flight))
     }
 
     fn take_ended(&self, out: &mut OutArray<dma_completion>) {
@@ -342,14 +345,14 @@ impl Shared {
 
 impl Operations for &Shared {
     fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()> {
-        let room = self.room()?;
+        let reservation = self.reserve()?;
         let transfer = self.queue.copy(src.window_of(&copy.src)?, dst.window_of(&copy.dst)?)?;
-        room.fill(copy.token, without_result(transfer));
+        reservation.fill(copy.token, without_result(transfer));
         Ok(())
     }
 
     fn submit(&mut self, request: Request, token: u64) -> Result<()> {
-        let (room, queue) = (self.room()?, &self.queue);
+        let (reservation, queue) = (self.reserve()?, &self.queue);
         let op = match request {
             Request::CopyList(src, dst) => without_result(queue.copy(src, dst)?),
             Request::CopyToBoth(src, dst, also) => without_result(queue.copy_to_both(src, dst, also)?),
@@ -364,12 +367,12 @@ impl Operations for &Shared {
                 op(queue.copy_crc32c(src, dst, seed)?, |(operands, crc)| (operands, crc.into()))
             }
         };
-        room.fill(token, op);
+        reservation.fill(token, op);
         Ok(())
     }
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
-        let room = self.room()?;
+        let reservation = self.reserve()?;
         let mut taken = batch::take(batch)?;
         let list = taken.take_list()?;
         let transfer = match self.queue.submit(list) {
@@ -382,7 +385,7 @@ impl Operations for &Shared {
         };
         taken.hold().keep();
         let running = Running { transfer, operands: None, split: |list| (list, 0) };
-        room.fill(token, Box::pin(RunningBatch { running, batch }));
+        reservation.fill(token, Box::pin(RunningBatch { running, batch }));
         Ok(())
     }
 
@@ -418,7 +421,7 @@ impl Operations for &Shared {
                 Ok((idle || !state.ended.is_empty()).then_some(idle))
             })?;
             self.take_ended(out);
-            // Another thread may have received the completion, or it was given up.
+            // Another thread may have received or cancelled the completion.
             if idle || out.written() > 0 {
                 return Ok(());
             }
@@ -452,12 +455,12 @@ impl Operations for &Shared {
             invalid("no descriptor was requested").with_hint("call dma_queue_descriptor first")
         })?;
         state.armed = true;
-        // It fails if the event was not signalled.
+        // The read fails if the event was not signalled.
         let _ = rustix::io::read(&*event, &mut [0; 8]);
         drop(state);
         self.in_flight.advance();
         let state = self.in_flight.lock();
-        // Operations that ask to be polled again are not counted: the event was signalled for them.
+        // Operations that must be polled again are not counted, because the event was signalled for them.
         Ok(state.ended.len())
     }
 
@@ -466,8 +469,8 @@ impl Operations for &Shared {
     }
 
     fn depth(&mut self) -> (usize, usize) {
-        let (depth, places) = (self.queue.depth(), self.in_flight.lock().places);
-        (depth, self.queue.available().min(depth.saturating_sub(places)))
+        let (depth, occupied) = (self.queue.depth(), self.in_flight.lock().occupied);
+        (depth, self.queue.available().min(depth.saturating_sub(occupied)))
     }
 
     fn stop(&mut self, timeout: Duration) -> Result<()> {

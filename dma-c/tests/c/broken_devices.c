@@ -1,5 +1,5 @@
-/* On devices that fail, reset, lose completions, hang and vanish: every operation is reported once, a region closes only
- * when no device may write it, and the failed copies of a batch are known. */
+/* Devices that fail, reset, lose completions, hang and vanish: every operation is reported once, a region closes only
+ * when no device may write it, and the failed copies of a batch are reported. */
 #include "check.h"
 
 enum { COPIES = 8, LEN = 4096 };

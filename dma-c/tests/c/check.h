@@ -1,4 +1,4 @@
-/* Checks for the test programs: each prints its line and the library's last error when it fails. */
+/* Checks for the test programs. A check that fails prints its line and the library's last error. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -25,7 +25,7 @@ static inline void check_failed(int line, const char *what) {
       check_failed(__LINE__, #condition);   \
   } while (0)
 
-/* A call that returns DMA_OK. */
+/* Checks that a call returns DMA_OK. */
 #define OK(call)                                             \
   do {                                                       \
     dma_status status_ = (call);                             \
@@ -35,7 +35,7 @@ static inline void check_failed(int line, const char *what) {
     }                                                        \
   } while (0)
 
-/* A call that fails with `expected`, and says why. */
+/* Checks that a call fails with `expected`, and that the error has a text. */
 #define FAILS(expected, call)                                                             \
   do {                                                                                    \
     dma_error error_;                                                                     \

@@ -16,7 +16,7 @@ static dma_range range(dma_region region, size_t offset, size_t len) {
   return r;
 }
 
-/* Waits for the one operation in flight, and returns its result. */
+/* Waits for the only operation in flight, and returns its result. */
 static uint64_t result_of(dma_queue queue, uint64_t token) {
   dma_completion done;
   size_t count = 0;
@@ -101,7 +101,7 @@ static void operations(dma_engine engine, uint32_t lanes) {
   for (i = 0; i < 8; i++)
     CHECK(memcmp(src + i * 8192, dst + (7 - i) * 8192, 8192) == 0);
 
-  /* Lists, two destinations, fills, and questions. */
+  /* Lists, two destinations, fills, and operations with results. */
   memset(dst, 0, LEN);
   lists[0] = range(a, 10, 5000);
   lists[1] = range(a, 9000, 1000);
@@ -132,7 +132,7 @@ static void operations(dma_engine engine, uint32_t lanes) {
   OK(dma_queue_copy_crc32c(queue, &lists[0], &lists[1], 0, 7));
   CHECK(result_of(queue, 7) == 0xe3069283u && memcmp(dst, "123456789", 9) == 0);
 
-  /* A prepared batch, submitted again and again. */
+  /* A prepared batch, submitted repeatedly. */
   OK(dma_batch_create(copies, 8, &batch));
   for (round = 0; round < 3; round++) {
     memset(dst, round, LEN);
@@ -150,7 +150,7 @@ static void operations(dma_engine engine, uint32_t lanes) {
   FAILS(DMA_IN_USE, dma_region_close(a));
   OK(dma_batch_close(batch));
 
-  /* Fences, waits for one, and completions that are given up. */
+  /* Fences, waits for one operation, and cancelled completions. */
   if (depth >= 3) {
     copies[0].src = range(a, 0, 4096);
     copies[0].dst = range(b, 0, 4096);
@@ -231,7 +231,7 @@ static void registration(dma_engine engine, const dma_engine_info *info) {
     free(mine);
     return;
   }
-  if (status == DMA_ACCESS_DENIED) { /* The device reaches special memory only. */
+  if (status == DMA_ACCESS_DENIED) { /* The device can reach only special memory. */
     free(mine);
     return;
   }
@@ -244,7 +244,7 @@ static void registration(dma_engine engine, const dma_engine_info *info) {
   copy.token = 5;
   OK(dma_queue_copy(queue, &copy, 1, NULL));
   FAILS(DMA_IN_USE, dma_region_close(whole));
-  OK(dma_region_close(owned)); /* The copy goes on, and the memory is released after it. */
+  OK(dma_region_close(owned)); /* The copy continues, and the memory is released after it. */
   FAILS(DMA_CLOSED, dma_region_close(owned));
   CHECK(released == 0);
   OK(dma_queue_wait_for(queue, 5, TIMEOUT_MS, &done));
@@ -260,7 +260,7 @@ static void registration(dma_engine engine, const dma_engine_info *info) {
   free(mine);
 }
 
-/* Waiting flushes, also if a short copy was done at once: then the long one behind it ends while the queue is polled. */
+/* Waiting flushes, even if a short copy was done at once: the long copy behind it ends while the queue is polled. */
 static void waiting_flushes(dma_engine engine, int wait_for) {
   dma_region a, b;
   dma_queue queue;
@@ -373,7 +373,8 @@ static void device_memory(dma_engine engine, const dma_engine_info *info) {
     CHECK(dma_region_register_dmabuf(engine, STDIN_FILENO, 0, 4096, DMA_READ, &region) != DMA_OK);
 }
 
-/* Regions of a copy of a few bytes close before its completion is received, or are in use; the completion is reported. */
+/* The regions of a short copy close before its completion is received, or are in use. In both cases the completion is
+ * reported. */
 static void short_copies(dma_engine engine, uint32_t lanes) {
   dma_queue_options options;
   dma_queue queue;
@@ -437,7 +438,7 @@ static void reports(void) {
   for (i = 0; i < count; i++) {
     entry.size = sizeof entry;
     OK(dma_report_read(report, i, &entry));
-    /* A warning, such as of huge pages that are off, has a remedy. */
+    /* A warning, such as that huge pages are off, has a remedy. */
     found += strcmp(entry.name, "cpu") == 0 && entry.usable && (entry.verdict == DMA_VERDICT_OK || entry.remedy[0] != '\0');
   }
   CHECK(found == count);

@@ -1,5 +1,6 @@
-/* Copies and batches that are done within the call, in random order with polls, waits and cancellations: a model says which
- * completions are due, and in which order. Then threads submit one batch, and close regions of copies that were not received. */
+/* Copies and batches that are executed within the call, in random order with polls, waits and cancellations: a model
+ * computes the expected completions and their order. Then threads submit one batch, and close regions of copies whose
+ * completions were not received. */
 #include "check.h"
 #include <pthread.h>
 
@@ -19,7 +20,7 @@ static dma_copy copy_of(dma_region src, dma_region dst, uint64_t token) {
   return copy;
 }
 
-/* Tokens of operations in flight, in their order, and the token of each batch in flight. */
+/* Tokens of operations in flight in their order, and the token of each batch in flight. */
 static uint64_t due[DEPTH], next_token = 1, flying[2];
 static size_t in_flight;
 

@@ -1,4 +1,4 @@
-/* One line for each misuse that the library can tell: every one is a status, and has a text. */
+/* One line for each misuse that the library can detect: each returns a failure status, and has an error text. */
 #include "check.h"
 #include <pthread.h>
 
@@ -339,7 +339,7 @@ static void unreceived(dma_engine engine, uint32_t lanes) {
   OK(dma_region_close(dst));
 }
 
-/* Destructors of a thread's data, which run after those of the library's own. */
+/* Destructors of a thread's data, which run after the destructors of the library's data. */
 static void at_the_end_of_a_thread(void *queue) {
   dma_failure failure;
   size_t count;

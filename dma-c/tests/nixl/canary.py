@@ -50,7 +50,7 @@ def main(engine):
         assert me.get_new_notifs() == {"me": [b"note"]}
     assert polls > 0, "the engine is not asynchronous"
     me.release_xfer_handle(handle)
-    # The memory is given back while the device writes it: the call waits.
+    # The memory is deregistered while the device writes it, so the call waits.
     destination[:] = 0
     handle = me.initialize_xfer("WRITE", ours, theirs, "me", b"", backends=[peers.BACKEND])
     assert me.transfer(handle) == "PROC"

@@ -24,7 +24,7 @@ def state_of(agent, handle):
         state = agent.transfer(handle)
         return peers.wait(agent, handle, 2 * SECONDS) if state == "PROC" else state
     except Exception as e:
-        # Once NIXL was told that a peer is gone, some releases forget the peer.
+        # After NIXL is told that a peer is gone, some releases forget the peer.
         assert "DISCONNECT" in str(e) or "NOT_FOUND" in str(e), e
         return "ERR"
 

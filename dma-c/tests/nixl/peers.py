@@ -37,7 +37,7 @@ def serve(pipe, path, length, backend, options):
         if request == "end":
             me.deregister_memory(registered, backends=[backend])
             return
-        # A number of notifications to wait for.
+        # The request is the number of notifications to wait for.
         found, deadline = [], time.monotonic() + 10
         while len(found) < request and time.monotonic() < deadline:
             for messages in me.get_new_notifs().values():

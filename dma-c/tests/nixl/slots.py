@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 POINTER = 8
-# A table begins with two words before its first function.
+# In a virtual table, two words precede the first function.
 HEAD = 2 * POINTER
 
 

@@ -31,7 +31,7 @@ def main(engine, count, seed, options):
     target.memory[:] = noise.integers(0, 256, LENGTH, dtype=np.uint8)
     ranges = [(memory.ctypes.data, LENGTH, 0, "") for memory in (ours, second)]
     registered = me.register_memory(ranges, "DRAM", backends=[peers.BACKEND])
-    # The other side of a transfer: memory of the target, or of this process.
+    # The remote side of a transfer: memory of the target, or of this process.
     sides = [(target.name, target.address, target.memory), ("initiator", second.ctypes.data, second)]
     expected = {id(memory): memory.copy() for memory in (ours, second, target.memory)}
 

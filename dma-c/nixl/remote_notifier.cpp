@@ -1,4 +1,4 @@
-#include "courier.hpp"
+#include "remote_notifier.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -17,18 +17,19 @@
 namespace dma_nixl {
 namespace {
 
-// Time for each step of connecting, and for the answer to a notification.
+// Time limits for each step of connecting, and for the answer to a notification.
 constexpr int CONNECT_MS = 1000, ANSWER_MS = 5000;
-// Longest name and message of a notification, in bytes.
+// Maximum lengths of the name and of the message of a notification, in bytes.
 constexpr uint32_t MAX_NAME = 64 << 10, MAX_MESSAGE = 1 << 20;
-// Connections that have not proven yet that they know the secret, and all of them.
+// Maximum number of connections that have not yet proven that they know the secret, and of all
+// connections.
 constexpr size_t MAX_UNPROVEN = 64, MAX_CONNECTIONS = 4096;
 
 constexpr size_t NONCE = 32;
 
 std::string bytes_of(const Digest &digest) { return {digest.begin(), digest.end()}; }
 
-// Takes the same time for all texts of a length.
+// Compares in a time that depends only on the length, not on the bytes.
 bool same(const std::string &a, const std::string &b) {
   unsigned char difference = a.size() != b.size();
   for (size_t at = 0; at < a.size() && at < b.size(); at++)
@@ -98,7 +99,7 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<addrinfo, FreeInfo>;
 
-// The address of numbers, or null.
+// Returns the address for a numeric host and port, or null.
 Info resolve(const std::string &host, const std::string &port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -186,7 +187,7 @@ bool from_hex(const std::string &text, std::string &bytes) {
   return text.size() % 2 == 0;
 }
 
-PostOffice::~PostOffice() {
+NotificationServer::~NotificationServer() {
   if (!thread_.joinable())
     return;
   const uint64_t one = 1;
@@ -194,10 +195,10 @@ PostOffice::~PostOffice() {
   thread_.join();
 }
 
-Outcome PostOffice::open(const std::string &listen_at, Deliver deliver) {
+Outcome NotificationServer::open(const std::string &listen_at, Deliver deliver) {
   std::string host = listen_at, port = "0";
   const size_t bracket = host.find(']'), colon = host.rfind(':');
-  // An address of IPv6 without brackets has several colons.
+  // An IPv6 address without brackets contains several colons.
   if (colon != host.npos && (bracket != host.npos ? colon == bracket + 1 : colon == host.find(':'))) {
     port = host.substr(colon + 1);
     host = host.substr(0, colon);
@@ -227,7 +228,7 @@ Outcome PostOffice::open(const std::string &listen_at, Deliver deliver) {
   return {};
 }
 
-void PostOffice::accept_all() {
+void NotificationServer::accept_all() {
   for (;;) {
     pollfd sources[] = {{event_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
     if (poll(sources, 2, -1) > 0 && sources[0].revents)
@@ -244,7 +245,7 @@ void PostOffice::accept_all() {
     }
     const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) {
-      // Without a descriptor for it, the connection waits.
+      // If no file descriptor is free, the connection waits.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
         (void)poll(sources, 1, 100);
       continue;
@@ -257,7 +258,7 @@ void PostOffice::accept_all() {
     try {
       connection.thread = std::thread([this, &connection] {
         serve(connection);
-        // The peer learns that it has ended.
+        // This tells the peer that the connection has ended.
         shutdown(connection.socket.get(), SHUT_RDWR);
         connection.ended = true;
       });
@@ -271,7 +272,7 @@ void PostOffice::accept_all() {
     connection.thread.join();
 }
 
-void PostOffice::serve(Connection &connection) const {
+void NotificationServer::serve(Connection &connection) const {
   const int fd = connection.socket.get();
   set_options(fd);
   limit_waits(fd, CONNECT_MS);
@@ -299,9 +300,9 @@ void PostOffice::serve(Connection &connection) const {
   }
 }
 
-Courier::Courier(PostAddress address) : address_(std::move(address)), thread_([this] { run(); }) {}
+RemoteNotifier::RemoteNotifier(NotificationAddress address) : address_(std::move(address)), thread_([this] { run(); }) {}
 
-Courier::~Courier() {
+RemoteNotifier::~RemoteNotifier() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ended_ = true;
@@ -310,45 +311,45 @@ Courier::~Courier() {
   thread_.join();
 }
 
-void Courier::send(std::string agent, std::string message, Done done) {
+void RemoteNotifier::send(std::string agent, std::string message, Done done) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    letters_.push_back({std::move(agent), std::move(message), std::move(done)});
+    queue_.push_back({std::move(agent), std::move(message), std::move(done)});
   }
   changed_.notify_all();
 }
 
-void Courier::run() {
+void RemoteNotifier::run() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return ended_ || !letters_.empty(); });
-    if (letters_.empty())
+    changed_.wait(lock, [this] { return ended_ || !queue_.empty(); });
+    if (queue_.empty())
       return;
-    const Letter letter = std::move(letters_.front());
-    letters_.pop_front();
+    const Notification notification = std::move(queue_.front());
+    queue_.pop_front();
     const bool gives_up = ended_;
     lock.unlock();
-    letter.done(gives_up ? Outcome{CANCELLED, "the peer was forgotten"} : deliver(letter));
+    notification.done(gives_up ? Outcome{CANCELLED, "the peer was forgotten"} : deliver(notification));
     lock.lock();
   }
 }
 
-Outcome Courier::deliver(const Letter &letter) {
-  if (letter.agent.size() > MAX_NAME || letter.message.size() > MAX_MESSAGE)
-    return {INVALID, "a notification of " + std::to_string(letter.message.size()) + " bytes; between hosts, " +
+Outcome RemoteNotifier::deliver(const Notification &notification) {
+  if (notification.agent.size() > MAX_NAME || notification.message.size() > MAX_MESSAGE)
+    return {INVALID, "a notification of " + std::to_string(notification.message.size()) + " bytes; between hosts, " +
                          std::to_string(MAX_MESSAGE) + " at most"};
   char none;
-  // The peer sends nothing by itself, so a readable connection has ended.
+  // The peer sends only answers, so a connection that is readable now has ended.
   if (socket_.get() >= 0 && recv(socket_.get(), &none, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
     socket_.reset(-1);
   if (socket_.get() < 0 && !connect()) {
     socket_.reset(-1);
     return {DISCONNECTED, "it cannot be reached at " + address_.host + " port " + std::to_string(address_.port)};
   }
-  if (letter.agent.empty())
+  if (notification.agent.empty())
     return {};
-  const std::string lengths = number(letter.agent.size(), 4) + number(letter.message.size(), 4);
-  const std::string text = letter.agent + letter.message;
+  const std::string lengths = number(notification.agent.size(), 4) + number(notification.message.size(), 4);
+  const std::string text = notification.agent + notification.message;
   const std::string count = number(sent_++, 8);
   std::string answer;
   if (write_all(socket_.get(), lengths + text + bytes_of(hmac(key_, "letter" + count + lengths + text))) &&
@@ -358,14 +359,14 @@ Outcome Courier::deliver(const Letter &letter) {
   return {DISCONNECTED, "it does not take a notification"};
 }
 
-bool Courier::connect() {
+bool RemoteNotifier::connect() {
   const Info info = resolve(address_.host, std::to_string(address_.port));
   if (!info)
     return false;
   socket_.reset(tcp_socket(*info));
   const int fd = socket_.get();
   set_options(fd);
-  // Limits connecting, too.
+  // These limits also apply to connecting.
   limit_waits(fd, CONNECT_MS);
   std::string nonce, own, answer;
   if (::connect(fd, info->ai_addr, info->ai_addrlen) != 0 || !read_all(fd, nonce, NONCE) || !random_bytes(own))

@@ -1,5 +1,5 @@
-// Notifications between hosts, over TCP. Both sides prove that they know a secret of the receiver, which its description
-// has, and each notification is authenticated and acknowledged. Nothing is encrypted.
+// Notifications between hosts, over TCP. Both sides prove that they know the receiver's secret, which is part of the
+// receiver's description. Each notification is authenticated and acknowledged. Nothing is encrypted.
 #pragma once
 #include "peer.hpp"
 
@@ -16,33 +16,33 @@ namespace dma_nixl {
 
 using Digest = std::array<unsigned char, 32>;
 
-// SHA-256, and HMAC with it (FIPS 180-4, RFC 2104).
+// SHA-256, and HMAC with SHA-256 (FIPS 180-4, RFC 2104).
 Digest sha256(const std::string &text);
 Digest hmac(const std::string &key, const std::string &text);
 
 std::string hex(const unsigned char *bytes, size_t len);
-// Returns whether the text is such digits.
+// Decodes hexadecimal digits. Returns false if the text has other characters or an odd length.
 bool from_hex(const std::string &text, std::string &bytes);
 
-// Where a process receives notifications of other hosts.
-struct PostAddress {
-  std::string host = "-"; // Numeric. "-": nowhere.
+// The address at which a process receives notifications from other hosts.
+struct NotificationAddress {
+  std::string host = "-"; // A numeric address; "-" if the process does not receive any.
   uint16_t port = 0;
   std::string secret;
 
   bool exists() const { return host != "-"; }
 };
 
-// Receives the notifications of other hosts. Each connection has a thread.
-class PostOffice {
+// Receives notifications from other hosts. Each connection has a thread.
+class NotificationServer {
 public:
-  // Passes on a notification. Returns false if the program ends.
+  // Stores a notification. Returns false if the backend is being destroyed.
   using Deliver = std::function<bool(std::string agent, std::string message)>;
 
-  ~PostOffice();
-  // Listens at "HOST" or "HOST:PORT", with numbers, and IPv6 in brackets.
+  ~NotificationServer();
+  // Listens at "HOST" or "HOST:PORT". Both are numeric, and an IPv6 address with a port is in brackets.
   Outcome open(const std::string &listen, Deliver deliver);
-  const PostAddress &address() const { return address_; }
+  const NotificationAddress &address() const { return address_; }
 
 private:
   struct Connection {
@@ -55,7 +55,7 @@ private:
   void accept_all();
   void serve(Connection &connection) const;
 
-  PostAddress address_;
+  NotificationAddress address_;
   Deliver deliver_;
   File socket_, event_;
   std::thread thread_;
@@ -63,35 +63,35 @@ private:
 };
 
 // Sends notifications to a process of another host. Any thread may call its functions.
-class Courier {
+class RemoteNotifier {
 public:
   using Done = std::function<void(const Outcome &)>;
 
-  explicit Courier(PostAddress address);
-  ~Courier();
+  explicit RemoteNotifier(NotificationAddress address);
+  ~RemoteNotifier();
 
-  // Calls `done` in another thread once the receiver has the message, or after some seconds. Without an agent, nothing is
-  // sent, and the outcome says whether the receiver can be reached.
+  // Calls `done` in another thread once the receiver has the message, or after some seconds. If `agent` is empty, nothing
+  // is sent, and the outcome says whether the receiver can be reached.
   void send(std::string agent, std::string message, Done done);
 
 private:
-  struct Letter {
+  struct Notification {
     std::string agent, message;
     Done done;
   };
 
   void run();
-  Outcome deliver(const Letter &letter);
+  Outcome deliver(const Notification &notification);
   bool connect();
 
-  const PostAddress address_;
+  const NotificationAddress address_;
   File socket_;      // Of the thread.
   std::string key_;  // Of the connection.
   uint64_t sent_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Letter> letters_;
+  std::deque<Notification> queue_;
   bool ended_ = false;
   std::thread thread_;
 };
