@@ -214,7 +214,7 @@ mod tests {
             ("record+cpu".to_owned(), "record+cpu:file="),
             ("record+cpu:file=".to_owned(), "file="),
             (format!("record+cpu:file={}", folder.path().display()), "directory"),
-            (format!("record+cpu:file={}/none/a", folder.path().display()), "make the directory"),
+            (format!("record+cpu:file={}/none/a", folder.path().display()), "create the directory"),
             (format!("record+cpu:file={},buffer=1K", file.display()), "buffer=1K"),
         ] {
             let error = open(&name).expect_err(&name).to_string();

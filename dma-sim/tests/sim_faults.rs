@@ -76,7 +76,7 @@ fn fail_resets_the_queue_of_a_device_that_does_so_and_it_recovers() {
             (error.kind(), error.retry(), native(error)),
             (ErrorKind::Aborted, Retry::Now, "SIM_RESET")
         );
-        assert!(error.hint().contains("submit it again"), "{error}");
+        assert!(error.hint().contains("submit the operation again"), "{error}");
     }
     assert_eq!(kinds(&run(&engine, &queue, 3)), [None; 3]);
     let counters = queue.counters();

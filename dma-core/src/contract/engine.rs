@@ -104,7 +104,7 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         let _ = (memory, request);
-        Err(Error::new(ErrorKind::Unsupported, "the engine registers no device memory")
+        Err(Error::new(ErrorKind::Unsupported, "the engine cannot register device memory")
             .with_hint("copy through host memory, or use the engine of that device"))
     }
 
@@ -330,7 +330,7 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 ///
 /// The safe API calls an executor as follows:
 /// - Only for operations of 1 to [`max_len`](Self::max_len) bytes on memory that the CPU can reach
-///   ([`RegionInfo::cpu`]). A batch of copies, or an operation of lists, may have up to 32 times as many
+///   ([`RegionInfo::cpu`]). A batch of copies, or an operation of lists, may have up to 32 times `max_len`
 ///   bytes in total, and one side of a copy of lists may have longer segments. These limits bound the
 ///   duration of a submission.
 /// - A [`Queue`](crate::Queue) calls it only while nothing is in flight, so fences have no effect on the

@@ -130,7 +130,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Whether and when to retry.
+/// Advice on whether and when to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Retry {

@@ -34,10 +34,11 @@ pub struct QueueOptions {
     ///
     /// An operation that is the only one of its queue does not wait. (An operation counts until its transfer
     /// returns the operands or is dropped.) Waiting operations are submitted together when one of these
-    /// conditions is met: every runnable task has submitted its operation, as many operations wait as are in
-    /// flight, or 32 operations wait. The doorbell is not delayed for threads that block in a wait, for
-    /// [`Queue::flush`](crate::Queue::flush) or for tasks of a queue with a [`Driver`](crate::Driver). On an
-    /// engine whose doorbell is free ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), no operation waits.
+    /// conditions is met: every runnable task has submitted its operation, the number of waiting operations
+    /// equals the number in flight, or 32 operations wait. The doorbell is not delayed for threads that block
+    /// in a wait, for [`Queue::flush`](crate::Queue::flush) or for tasks of a queue with a
+    /// [`Driver`](crate::Driver). On an engine whose doorbell is free
+    /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), no operation waits.
     pub doorbell_delay: Duration,
 }
 

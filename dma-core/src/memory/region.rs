@@ -1,5 +1,8 @@
-//! [`Region`]: registered memory, kept alive by everything that uses it.
-#![expect(unsafe_code, reason = "counts its own users, so that a pool's memory goes back to it")]
+//! [`Region`]: registered memory that its users keep alive.
+#![expect(
+    unsafe_code,
+    reason = "counts the handles of a region, so that the last handle returns a pool's memory to the pool"
+)]
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,16 +17,17 @@ use crate::{
     RegionInfo, Segment,
 };
 
-/// Memory that is registered with an engine: allocated by it, existing memory, or imported from a peer.
+/// Memory that is registered with an engine: memory that the engine allocated, existing memory, or memory
+/// imported from a peer.
 ///
-/// A region is a handle. Programs reach its bytes through views: [`BufferMut`](crate::BufferMut),
-/// [`Buffer`](crate::Buffer) and [`Window`](crate::Window). Views, transfers in flight and exports keep it
-/// registered, so that memory is neither freed nor deregistered while a device may access it, in whatever
-/// order values are dropped.
+/// A region is a handle. Programs access its bytes through views: [`BufferMut`](crate::BufferMut),
+/// [`Buffer`](crate::Buffer) and [`Window`](crate::Window). Views, transfers in flight and exports keep the
+/// region registered. Therefore memory is neither freed nor deregistered while a device may access it, in
+/// whatever order a program drops its values.
 #[derive(Clone)]
 pub struct Region(pub(crate) RegionHandle);
 
-/// The part of a region that all views share. It holds a copy of the raw region's constants, because every
+/// The part of a region that all views share. It contains a copy of the raw region's constants, because every
 /// copy operation reads them.
 #[repr(C)]
 pub(crate) struct RegionInner {
@@ -31,11 +35,11 @@ pub(crate) struct RegionInner {
     pub(crate) tag: u64,
     location: Location,
     pub(crate) info: RegionInfo,
-    // This field is dropped first, so that the memory is deregistered before its owner gets it back.
+    // This field is dropped first, so that the memory is deregistered before it is returned to its owner.
     raw: Box<dyn RawRegion>,
     memory: Option<Registered>,
     pub(crate) backend: &'static str,
-    /// The number of handles. It is 1 while the region lies free in a pool.
+    /// The number of handles. It is 1 while the region is free in a pool.
     users: AtomicUsize,
     /// The pool that the region returns to.
     pub(crate) pool_slot: Option<PoolSlot>,
@@ -48,18 +52,19 @@ pub(crate) enum Registered {
     Device(DeviceMemory),
 }
 
-/// A counted reference to a region, like `Arc`. When the last one is dropped, a pool's region returns to the
-/// pool.
+/// A counted reference to a region, like `Arc`. When the last handle of a pool's region is dropped, the
+/// region returns to the pool.
 ///
-/// The pointer is never null, but is not a [`NonNull`]: an `Option` of operands would store its tag in it,
-/// and moving operands would then access this word separately from its neighbour (see [`Range`]).
+/// The pointer is never null, but its type is not [`NonNull`]. With `NonNull`, an `Option` of operands would
+/// store its tag in the pointer, and moving operands would access this word separately from the next word
+/// (see [`Range`]).
 pub(crate) struct RegionHandle(*mut RegionInner);
 
-// SAFETY: the handle is a shared reference to a `RegionInner`, which is `Send` and `Sync`, and its count of
-// users is atomic.
+// SAFETY: the handle is a shared reference to a `RegionInner`, which is `Send` and `Sync`, and the count of
+// handles is atomic.
 unsafe impl Send for RegionHandle {}
-// SAFETY: the handle is a shared reference to a `RegionInner`, which is `Send` and `Sync`, and its count of
-// users is atomic.
+// SAFETY: the handle is a shared reference to a `RegionInner`, which is `Send` and `Sync`, and the count of
+// handles is atomic.
 unsafe impl Sync for RegionHandle {}
 
 impl RegionHandle {
@@ -73,11 +78,11 @@ impl RegionHandle {
         unsafe { NonNull::new_unchecked(std::mem::ManuallyDrop::new(self).0) }
     }
 
-    /// Converts a pointer of [`into_ptr`](Self::into_ptr) back to the handle.
+    /// Converts a pointer from [`into_ptr`](Self::into_ptr) back to the handle.
     ///
     /// # Safety
     ///
-    /// [`into_ptr`](Self::into_ptr) returned the pointer, and it is converted back only once.
+    /// [`into_ptr`](Self::into_ptr) returned the pointer, and the caller converts it back only once.
     #[inline]
     pub(crate) const unsafe fn from_ptr(inner: NonNull<RegionInner>) -> Self {
         Self(inner.as_ptr())
@@ -95,17 +100,17 @@ impl RegionHandle {
         self.users.load(Ordering::Relaxed)
     }
 
-    /// Returns the region's parts. This must be its only handle.
+    /// Returns the region's parts. This handle must be the region's only handle.
     ///
     /// # Safety
     ///
     /// [`is_sole`](Self::is_sole) has returned true.
     unsafe fn into_inner(self) -> RegionInner {
-        // SAFETY: `new` made the pointer from a box, and there is no other handle to it.
+        // SAFETY: `new` made the pointer from a box, and no other handle exists.
         *unsafe { Box::from_raw(self.into_ptr().as_ptr()) }
     }
 
-    /// Frees a region of which this is the only handle, also if it belongs to a pool.
+    /// Frees the region, even if it belongs to a pool. This handle must be the region's only handle.
     ///
     /// # Safety
     ///
@@ -121,7 +126,7 @@ impl Deref for RegionHandle {
 
     #[inline]
     fn deref(&self) -> &RegionInner {
-        // SAFETY: the region is freed only by its last handle, and `self` is a handle.
+        // SAFETY: only the last handle frees the region, and `self` is a handle.
         unsafe { &*self.0 }
     }
 }
@@ -129,7 +134,7 @@ impl Deref for RegionHandle {
 impl Clone for RegionHandle {
     #[inline]
     fn clone(&self) -> Self {
-        // Like `Arc`, aborts before forgotten handles can make the count wrap.
+        // Like `Arc`, abort before forgotten handles can make the count overflow.
         if self.users.fetch_add(1, Ordering::Relaxed) > isize::MAX as usize {
             std::process::abort();
         }
@@ -144,7 +149,7 @@ impl Drop for RegionHandle {
             if self.users.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            // A load is used instead of a fence, because ThreadSanitizer does not understand fences.
+            // Use an acquire load, because ThreadSanitizer does not support fences.
             self.users.load(Ordering::Acquire);
             self.users.store(1, Ordering::Relaxed);
         }
@@ -157,8 +162,8 @@ impl Drop for RegionHandle {
     }
 }
 
-/// A shared region never changes, so a panic cannot leave a partial update. The bytes of a window may be half
-/// written at any time.
+/// A shared region never changes, so a panic cannot leave it in an inconsistent state. The bytes of a window
+/// may be inconsistent at any time.
 impl RefUnwindSafe for RegionInner {}
 
 impl Region {
@@ -166,13 +171,13 @@ impl Region {
         let mut info = *raw.info();
         info.access &= Access::all();
         if let Some(base) = info.cpu {
-            // Views convert addresses back to pointers.
+            // Expose the pointer's provenance, because views convert addresses back to pointers.
             info.addr = DeviceAddr::of(base);
         }
         Self::of(info, Location::HERE, raw, memory, backend, None)
     }
 
-    /// Makes the region of memory that was imported by `descriptor`.
+    /// Makes the region of memory that was imported with `descriptor`.
     pub(crate) fn of_import(
         raw: Box<dyn RawRegion>,
         descriptor: &ExportDescriptor,
@@ -184,7 +189,7 @@ impl Region {
         Self::of(info, location, raw, None, backend, None)
     }
 
-    /// Makes the region of a pool's block. The last handle returns to the pool.
+    /// Makes the region of a pool's block. Dropping its last handle returns it to the pool.
     pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, pool_slot: PoolSlot) -> Self {
         Self::of(*raw.info(), Location::HERE, raw, None, backend, Some(pool_slot))
     }
@@ -220,7 +225,7 @@ impl Region {
         self.0.info.access
     }
 
-    /// Returns the engine whose queues take it.
+    /// Returns the id of the engine whose queues accept the region.
     #[must_use]
     pub fn engine_id(&self) -> EngineId {
         self.0.info.engine
@@ -238,7 +243,7 @@ impl Region {
         self.0.info.cpu.is_some()
     }
 
-    /// Returns whether references to the bytes are allowed if there is only one view of them.
+    /// Returns whether a view may borrow the bytes if it is their only view.
     pub(crate) fn can_be_buffer(&self) -> bool {
         self.is_cpu_visible()
             && match &self.0.memory {
@@ -248,17 +253,17 @@ impl Region {
             }
     }
 
-    /// Returns whether this is the only handle, so that no other thread can make another one.
+    /// Returns whether this is the only handle. If it is, no other thread can make another handle.
     pub(crate) fn is_sole(&self) -> bool {
         self.0.is_sole()
     }
 
-    /// Returns whether the bytes are read-only for both the devices and the CPU.
+    /// Returns whether the bytes are read-only for both the device and the CPU.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(&self.0.memory, Some(Registered::Host(memory)) if memory.is_read_only())
     }
 
-    /// Deregisters the region and returns the owner of its memory, if the owner is an `M` and this is the
+    /// Deregisters the region and returns the owner of its memory, if the owner's type is `M` and this is the
     /// only handle.
     pub(crate) fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
         let is_owner = match &self.0.memory {
@@ -274,24 +279,24 @@ impl Region {
             Some(Registered::Device(memory)) => memory.into_owner().ok(),
             None => None,
         };
-        Ok(owner.expect("a region with memory of an `M`"))
+        Ok(owner.expect("the region has memory whose owner's type is `M`"))
     }
 
-    /// Returns the raw region, for features of one backend; see [`RawRegion`]. For a block of a
-    /// [`BufferPool`](crate::BufferPool), the raw region describes that block.
+    /// Returns the raw region, for features of a specific backend; see [`RawRegion`]. For a block of a
+    /// [`BufferPool`](crate::BufferPool), the raw region describes the block.
     #[must_use]
     pub fn as_raw(&self) -> &dyn RawRegion {
         &*self.0.raw
     }
 
-    /// Deregisters the region and returns its host memory, if existing memory was registered. Returns `None`
-    /// for memory that the engine allocated or imported, for [`DeviceMemory`] (whose owner is dropped: see
-    /// [`Window::into_owner`](crate::Window::into_owner)), and for a pool's memory (which returns to the
-    /// pool).
+    /// Deregisters the region. Returns its host memory if the region was made by registering existing host
+    /// memory. Returns `None` for memory that the engine allocated or imported, for [`DeviceMemory`] (whose
+    /// owner is dropped: see [`Window::into_owner`](crate::Window::into_owner)), and for a pool's memory
+    /// (which returns to the pool).
     ///
     /// # Errors
     ///
-    /// `InUse`, with the region, while a view, a transfer in flight or an export still uses it.
+    /// `InUse`, with the region, while a view, a transfer in flight or an export still uses the region.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
         Ok(match self.take_apart()? {
             Some(Registered::Host(memory)) => Some(memory),
@@ -347,13 +352,13 @@ macro_rules! view_methods {
                 self.0.len == 0
             }
 
-            /// Returns the region that it views.
+            /// Returns the region of this view.
             #[must_use]
             pub fn region(&self) -> &Region {
                 &self.0.region
             }
 
-            /// Returns the offset of its first byte in its region, in bytes.
+            /// Returns the offset of the view's first byte in its region, in bytes.
             #[must_use]
             pub fn offset(&self) -> usize {
                 self.0.offset()
@@ -368,7 +373,7 @@ macro_rules! view_methods {
     };
     (@slice $view:ident) => {
         impl $view {
-            /// Returns a view of the bytes in `range`, without copying them.
+            /// Returns a view of the bytes in `range`. Does not copy.
             ///
             /// # Panics
             ///
@@ -381,22 +386,23 @@ macro_rules! view_methods {
     };
     (@split $view:ident) => {
         impl $view {
-            /// Splits off the first `at` bytes; `self` keeps the rest. No copy.
+            /// Splits off and returns the first `at` bytes; `self` keeps the rest. Does not copy.
             ///
             /// # Panics
             ///
-            /// If there are fewer than `at` bytes.
-            #[must_use = "the bytes split off are freed with their region if dropped"]
+            /// If the view has fewer than `at` bytes.
+            #[must_use = "dropping the result gives up the bytes that were split off"]
             pub fn split_to(&mut self, at: usize) -> Self {
                 Self(self.0.split_to(at))
             }
 
-            /// Splits off the bytes from `at` on; `self` keeps the first `at`. No copy.
+            /// Splits off and returns the bytes after the first `at`; `self` keeps the first `at` bytes. Does
+            /// not copy.
             ///
             /// # Panics
             ///
-            /// If there are fewer than `at` bytes.
-            #[must_use = "the bytes split off are freed with their region if dropped"]
+            /// If the view has fewer than `at` bytes.
+            #[must_use = "dropping the result gives up the bytes that were split off"]
             pub fn split_off(&mut self, at: usize) -> Self {
                 Self(self.0.split_off(at))
             }
@@ -405,10 +411,10 @@ macro_rules! view_methods {
 }
 pub(crate) use view_methods;
 
-/// A range of a region. All views consist of one.
+/// A range of a region. Every view is a range.
 ///
-/// The alignment makes the compiler always move it as the same two halves, because a load that spans two
-/// recent stores costs a dozen cycles, and operands move several times per operation.
+/// With this alignment, the compiler always moves a range as the same two halves. Otherwise a load could span
+/// two recent stores, which costs a dozen cycles, and operands are moved several times per operation.
 #[derive(Clone)]
 #[repr(align(16))]
 pub(crate) struct Range {
@@ -424,12 +430,12 @@ impl Range {
         Self { region, addr, len }
     }
 
-    /// Returns the offset in its region, in bytes.
+    /// Returns the offset of the range in its region, in bytes.
     pub(crate) fn offset(&self) -> usize {
         (self.addr.0 - self.region.0.info.addr.0) as usize
     }
 
-    /// Returns the address of byte `at`, which the caller checked.
+    /// Returns the address of byte `at`. The caller has checked `at`.
     fn after(&self, at: usize) -> DeviceAddr {
         debug_assert!(at <= self.len);
         self.addr.offset(at)
@@ -444,7 +450,7 @@ impl Range {
         front
     }
 
-    /// Splits off and returns the bytes from `at` on.
+    /// Splits off and returns the bytes after the first `at`.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         assert!(at <= self.len, "split_off out of bounds: {at} of {} bytes", self.len);
         let back = Self { region: self.region.clone(), addr: self.after(at), len: self.len - at };
@@ -457,13 +463,13 @@ impl Range {
         self.region.0.0 == next.region.0.0 && self.after(self.len) == next.addr
     }
 
-    /// Returns the address space of the bytes, and the first byte's address in it: see [`Location`].
+    /// Returns the address space of the bytes, and the first byte's address in that space: see [`Location`].
     #[inline]
     pub(crate) fn located(&self) -> (u64, u64) {
         self.located_at(0)
     }
 
-    /// Returns what [`located`](Self::located) does, for byte `at`.
+    /// Returns the address space and the address of byte `at`, like [`located`](Self::located).
     #[inline]
     pub(crate) fn located_at(&self, at: usize) -> (u64, u64) {
         self.region.0.location.of(self.after(at))

@@ -11,7 +11,7 @@ use crate::{
     Access, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, HostMemory, MemoryRequest, Place, Result,
 };
 
-/// Registers memory that the device may only read.
+/// Registers memory as a buffer that the device may only read.
 pub(crate) fn register_read_only<E: DmaEngine + ?Sized>(engine: &E, memory: HostMemory) -> Result<Buffer> {
     refuse_shared(engine, &memory)?;
     let region = register(engine, memory, &MemoryRequest::new(0).with_access(Access::READ))?;
@@ -26,10 +26,10 @@ pub(crate) fn register_buffer<E: DmaEngine + ?Sized>(
 ) -> Result<BufferMut> {
     refuse_shared(engine, &memory)?;
     if memory.is_read_only() {
-        return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory as a writable buffer")
+        return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory cannot be a writable buffer")
             .with_operation("register")
             .with_backend(engine.info().backend)
-            .with_hint("register it by `register_read_only_memory`"));
+            .with_hint("register it with `register_read_only_memory`"));
     }
     Ok(BufferMut::sole(register(engine, memory, request)?))
 }
@@ -51,10 +51,10 @@ fn refuse_shared<E: DmaEngine + ?Sized>(engine: &E, memory: &HostMemory) -> Resu
     if !memory.is_shared() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidArgument, "memory that others access as a buffer")
+    Err(Error::new(ErrorKind::InvalidArgument, "memory that other code accesses cannot be a buffer")
         .with_operation("register")
         .with_backend(engine.info().backend)
-        .with_hint("register it by `register_window`"))
+        .with_hint("register it with `register_window`"))
 }
 
 /// Registers memory with the rights of `request`.
@@ -67,14 +67,15 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
     let fail = |e: Error| e.with_operation("register").with_backend(info.backend);
     request.check_rights().map_err(fail)?;
     if memory.is_empty() {
-        require(engine, Capabilities::REGISTER, "the engine registers no memory").map_err(fail)?;
+        require(engine, Capabilities::REGISTER, "the engine cannot register memory").map_err(fail)?;
         let id = (engine.id(), info.backend);
         let (addr, memory) = (memory.as_ptr(), Some(Registered::Host(memory)));
         return Ok(empty_region::region(id, addr, request.access, true, memory));
     }
-    #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
-    // SAFETY: `HostMemory` promises mapped, initialized bytes while it lives, and the region keeps it until
-    // the raw region has been dropped. The bytes are exclusive, or read-only and registered to be read.
+    #[expect(unsafe_code, reason = "registers memory that the region keeps alive")]
+    // SAFETY: the bytes of a `HostMemory` are mapped and initialized while it lives, and the region keeps it
+    // until the raw region has been dropped. The bytes are exclusive, or they are read-only and registered as
+    // read-only, or shared and never borrowed.
     let raw = unsafe { engine.register_raw(&memory, request) }.map_err(fail)?;
     let region = Region::new(raw, Some(Registered::Host(memory)), info.backend);
     if !region.is_cpu_visible() {
@@ -97,26 +98,27 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
     if memory.addr().0.checked_add(memory.len() as u64).is_none() {
         let message = format!("{} bytes at {:?}", memory.len(), memory.addr());
         return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, message).with_hint("give addresses of 64 bits"),
+            Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("the end of the memory must be below 2^64"),
         ));
     }
     request.check_rights().map_err(fail)?;
     if memory.is_empty() {
         let any = Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
-        require(engine, any, "the engine registers no device memory").map_err(fail)?;
+        require(engine, any, "the engine cannot register device memory").map_err(fail)?;
         let (id, addr) = ((engine.id(), info.backend), aligned_address(1));
         let memory = Some(Registered::Device(memory));
         return Ok(empty_region::region(id, addr, request.access, false, memory));
     }
-    #[expect(unsafe_code, reason = "registers memory that it keeps alive")]
+    #[expect(unsafe_code, reason = "registers memory that the region keeps alive")]
     // SAFETY: while a `DeviceMemory` exists, its bytes are allocated and no reference to them exists. The
-    // region keeps it until the raw region has been dropped. Views of the region are windows, which make no
-    // references.
+    // region keeps the `DeviceMemory` until the raw region has been dropped. Views of the region are windows,
+    // which make no references.
     let raw = unsafe { engine.register_device_raw(&memory, request) }.map_err(fail)?;
     Ok(Region::new(raw, Some(Registered::Device(memory)), info.backend))
 }
 
-/// Allocates memory as `request` says.
+/// Allocates memory for `request`.
 pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
@@ -125,7 +127,7 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     }
     request.validate().map_err(fail)?;
     if !info.capabilities.contains(Capabilities::allocate_in(request.place)) && request.place != Place::Host {
-        let message = format!("the engine allocates no {} memory", request.place);
+        let message = format!("the engine cannot allocate {} memory", request.place);
         return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("ask for `Place::Host`")));
     }
     let Some(node) = request.node else {
@@ -140,13 +142,13 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
         return Ok(Range::whole(Region::new(raw, None, info.backend)));
     }
     if !info.capabilities.contains(Capabilities::REGISTER) {
-        let message = "the engine takes no memory that was placed on a NUMA node";
-        return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("name no node")));
+        let message = "the engine cannot register memory, so it cannot use memory of a NUMA node";
+        return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("leave the node out")));
     }
-    // Place the memory before the device pins it.
+    // Place the memory on the node before the device pins it.
     let alignment = info.limits.register_alignment.max(1);
     let mut placed = request.clone().with_align(request.align.max(alignment));
-    // `PageMemory` refuses a length that is too great.
+    // If the length is too great, `PageMemory` refuses it.
     placed.len = request.len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
     let memory = HostMemory::from_owner(PageMemory::new(&placed).map_err(fail)?);
     let mut range = Range::whole(register(engine, memory, request)?);
@@ -154,15 +156,15 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     Ok(range)
 }
 
-/// Makes memory of 0 bytes, without an allocation by the engine.
+/// Makes memory of 0 bytes, without calling the engine.
 fn allocate_no_bytes<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Region> {
     let mut one = request.clone();
     one.len = 1;
     one.validate()?;
     let place = Capabilities::allocate_in(request.place);
-    require(engine, place, format!("the engine allocates no {} memory", request.place))?;
+    require(engine, place, format!("the engine cannot allocate {} memory", request.place))?;
     if !request.export.is_empty() {
-        require(engine, Capabilities::EXPORT, "the engine exports no memory")?;
+        require(engine, Capabilities::EXPORT, "the engine cannot export memory")?;
     }
     if let Some(node) = request.node {
         NumaNodes::of_system().check_room(node, 0)?;
@@ -171,14 +173,14 @@ fn allocate_no_bytes<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest)
     Ok(empty_region::region(id, addr, request.access, request.place == Place::Host, None))
 }
 
-/// Makes an import of 0 bytes, which does not involve the engine.
+/// Makes an import of 0 bytes, without calling the engine.
 pub(crate) fn import_no_bytes<E: DmaEngine + ?Sized>(engine: &E, rights: Access) -> Result<Range> {
-    require(engine, Capabilities::IMPORT, "the engine imports no memory")?;
+    require(engine, Capabilities::IMPORT, "the engine cannot import memory")?;
     let id = (engine.id(), engine.info().backend);
     Ok(Range::whole(empty_region::region(id, aligned_address(1), rights, false, None)))
 }
 
-/// Returns `Unsupported` if the engine has none of `any`.
+/// Returns an `Unsupported` error with `message` if the engine has none of the capabilities `any`.
 fn require<E: DmaEngine + ?Sized>(
     engine: &E,
     any: Capabilities,
@@ -192,7 +194,7 @@ fn require<E: DmaEngine + ?Sized>(
     }
 }
 
-/// Returns an address with this alignment, a power of two, for memory of 0 bytes.
+/// Returns an address with this alignment, for memory of 0 bytes. The alignment must be a power of two.
 fn aligned_address(align: usize) -> NonNull<u8> {
-    NonNull::without_provenance(NonZero::new(align).expect("an alignment is a power of two"))
+    NonNull::without_provenance(NonZero::new(align).expect("an alignment is not 0"))
 }

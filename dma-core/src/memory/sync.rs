@@ -1,5 +1,5 @@
-//! Deadlines, and synchronization primitives: from the standard library or, to check all interleavings, from
-//! `loom`.
+//! Deadlines, and synchronization primitives. The primitives are from the standard library, or from `loom`,
+//! which checks all interleavings.
 
 use std::sync::PoisonError;
 use std::task::Waker;
@@ -27,8 +27,8 @@ pub(crate) fn deadline(timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + DECADES)
 }
 
-/// Adds a fence under loom only, because loom models sequentially consistent accesses as weaker than they
-/// are.
+/// Adds a fence under loom, because loom's model of sequentially consistent accesses is weaker than the real
+/// accesses.
 #[inline]
 pub(crate) fn in_order() {
     #[cfg(loom)]
@@ -52,7 +52,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// The waker of a waiting task. Callers clone and drop wakers without holding its lock, because wakers may
+/// The waker of a waiting task. Callers clone and drop wakers without holding the lock, because wakers may
 /// run user code and panic.
 #[derive(Debug)]
 pub(crate) struct WakerCell(Mutex<Option<Waker>>);
@@ -62,7 +62,7 @@ impl WakerCell {
         Self(Mutex::new(None))
     }
 
-    /// Returns whether it holds a waker of the same task.
+    /// Returns whether the stored waker wakes the same task as `waker`.
     pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().is_some_and(|held| held.will_wake(waker))

@@ -1,5 +1,6 @@
-//! [`Window`]: memory that others may read or write at any time. [`Export`]: the grant of access to a peer.
-#![expect(unsafe_code, reason = "copies in and out of memory that others write")]
+//! [`Window`]: memory that peers and devices may read or write at any time. [`Export`]: the grant of access
+//! to a peer.
+#![expect(unsafe_code, reason = "copies from and to memory that other code may write")]
 
 use std::fmt;
 use std::io;
@@ -14,24 +15,24 @@ use crate::{
     racy_copy,
 };
 
-/// A range of memory shared with a peer or a device: imported from a peer, exported to one, or in a device's
-/// own memory ([`Place::Device`](crate::Place::Device)), which the CPU may not reach. The name is that of
-/// MPI's one-sided communication (`MPI_Win`).
+/// A range of memory that is shared with a peer or a device: memory imported from a peer, memory exported to
+/// a peer, or a device's own memory ([`Place::Device`](crate::Place::Device)), which the CPU may be unable to
+/// reach. The name is from MPI's one-sided communication (`MPI_Win`).
 ///
-/// No references to its bytes exist. They move by DMA (a window is a source and a destination), by
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) if the CPU can reach them, or between them and
-/// a file by [`read_from`](Self::read_from) and [`write_to`](Self::write_to). Windows may overlap each other.
+/// No references to a window's bytes exist. Operations read and write them by DMA. If the CPU can reach them,
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy them, and [`read_from`](Self::read_from)
+/// and [`write_to`](Self::write_to) transfer them from and to a file. Windows may overlap each other.
 ///
-/// An operation whose own source and destination overlap is rejected if the library can detect it: within one
-/// region, between a region and its import into the same process, or between two imports of one export. It
-/// cannot detect that a peer has exported the same bytes twice.
+/// An operation whose source and destination overlap is refused if the library can detect the overlap: within
+/// one region, between a region and its import into the same process, or between two imports of one export.
+/// The library cannot detect that a peer has exported the same bytes twice.
 #[derive(Clone)]
 pub struct Window(pub(crate) Range);
 
 view_methods!(Window: slice);
 
 impl BufferMut {
-    /// Converts the buffer to a window, whose bytes are copied in and out and never borrowed.
+    /// Converts the buffer to a window, whose bytes are only copied and never borrowed.
     #[must_use]
     pub fn share(self) -> Window {
         Window::new(self.0)
@@ -43,29 +44,29 @@ impl Window {
         Self(range)
     }
 
-    /// Checks that the CPU may reach `len` bytes from `offset` on.
+    /// Checks that the CPU can reach the `len` bytes at `offset`.
     fn check(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
         let fail = |kind, message: String| {
             Error::new(kind, message).with_operation(operation).with_backend(self.0.region.0.backend)
         };
         if !self.0.region.is_cpu_visible() {
             return Err(fail(ErrorKind::Unsupported, "the CPU cannot reach this memory".to_owned())
-                .with_hint("copy it by DMA to or from local memory"));
+                .with_hint("copy the bytes by DMA from or to local memory"));
         }
         if offset.checked_add(len).is_none_or(|end| end > self.0.len) {
             return Err(fail(
                 ErrorKind::OutOfRange,
-                format!("{len} bytes at {offset} of a window of {}", self.0.len),
+                format!("{len} bytes at offset {offset} of a window of {} bytes", self.0.len),
             )
             .with_numbers(len as u64, self.0.len.saturating_sub(offset) as u64));
         }
         Ok(self.0.addr.offset(offset).as_ptr())
     }
 
-    /// Checks that the CPU may write `len` bytes from `offset` on.
+    /// Checks that the CPU may write the `len` bytes at `offset`.
     fn check_write(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
         if self.0.region.is_read_only() {
-            return Err(Error::new(ErrorKind::AccessDenied, "the memory is registered to be read only")
+            return Err(Error::new(ErrorKind::AccessDenied, "the memory is registered as read-only")
                 .with_operation(operation)
                 .with_backend(self.0.region.0.backend)
                 .with_hint("register it with `Access::WRITE`"));
@@ -73,7 +74,8 @@ impl Window {
         self.check(operation, offset, len)
     }
 
-    /// Copies bytes from `offset` on into `to`. Bytes that others write at the same time may be old or new.
+    /// Fills `to` with the bytes that begin at `offset`. Bytes that other code writes at the same time may be
+    /// old or new.
     ///
     /// # Errors
     ///
@@ -86,12 +88,12 @@ impl Window {
         Ok(())
     }
 
-    /// Copies `from` into the bytes from `offset` on. A peer can see a part of the bytes changed.
+    /// Copies `from` to the bytes that begin at `offset`. A peer may see a partial update.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `AccessDenied` if it is
-    /// registered to be read only; `OutOfRange`.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `AccessDenied` if the
+    /// memory is registered as read-only; `OutOfRange`.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
         let to = self.check_write("write shared memory", offset, from.len())?;
         // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self` lives.
@@ -100,46 +102,48 @@ impl Window {
         Ok(())
     }
 
-    /// Reads up to `len` bytes of `file`, from its byte `file_offset` on, into the bytes from `offset` on, by
-    /// `pread` without an intermediate copy. A peer can see a part of the bytes changed.
+    /// Reads up to `len` bytes of `file`, beginning at `file_offset`, to the bytes that begin at `offset`.
+    /// Uses `pread`, without an intermediate copy. A peer may see a partial update.
     ///
-    /// Returns the number of bytes read: fewer than `len` at the end of the file or if the kernel stops
-    /// early, and 0 only at the end. Resumes after signals. Blocks while the file is read.
+    /// Returns the number of bytes read. It is below `len` at the end of the file or if the kernel stops
+    /// early, and 0 only at the end of the file. Resumes after signals. Blocks while the kernel reads the
+    /// file.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `AccessDenied` if it is
-    /// registered to be read only; `OutOfRange` for the window or the file's offset; `Os` for errors of the
-    /// read, with the source.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `AccessDenied` if the
+    /// memory is registered as read-only; `OutOfRange` if the bytes are outside the window or the file's
+    /// offset is too great; `Os`, with the source, if the read fails.
     pub fn read_from(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         let fd = file.as_fd();
         let operation = "read a file into shared memory";
         let to = self.check_write(operation, offset, len)?;
         self.with_file(operation, to, file_offset, |to, at| {
             // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self`
-            // lives. No reference is made: the kernel writes the bytes as a device would.
+            // lives. The kernel writes the bytes as a device would, and no reference to them exists.
             unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
         })
     }
 
-    /// Writes up to `len` of the bytes from `offset` on to `file`, from its byte `file_offset` on, by
-    /// `pwrite` without an intermediate copy. Bytes that others write at the same time may be old or new.
+    /// Writes up to `len` bytes, beginning at `offset`, to `file`, beginning at `file_offset`. Uses `pwrite`,
+    /// without an intermediate copy. Bytes that other code writes at the same time may be old or new.
     ///
-    /// Returns the number of bytes written: fewer than `len` if the kernel stops early (if the disk becomes
-    /// full, it writes what fits, and the next call fails). Resumes after signals. Blocks while the file is
-    /// written.
+    /// Returns the number of bytes written. It is below `len` if the kernel stops early. If the disk becomes
+    /// full, the kernel writes the bytes that fit, and the next call fails. Resumes after signals. Blocks
+    /// while the kernel writes the file.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange` for the
-    /// window or the file's offset; `Os` for errors of the write, with the source.
+    /// `Unsupported` if the CPU cannot reach the memory (imported or device memory); `OutOfRange` if the
+    /// bytes are outside the window or the file's offset is too great; `Os`, with the source, if the write
+    /// fails.
     pub fn write_to(&self, offset: usize, len: usize, file: impl AsFd, file_offset: u64) -> Result<usize> {
         let fd = file.as_fd();
         let operation = "write shared memory to a file";
         let from = self.check(operation, offset, len)?;
         self.with_file(operation, from, file_offset, |from, at| {
             // SAFETY: `check` has checked the range, and the region stays mapped and initialized while `self`
-            // lives. No reference is made: the kernel reads the bytes as a device would.
+            // lives. The kernel reads the bytes as a device would, and no reference to them exists.
             unsafe { libc::pwrite(fd.as_raw_fd(), from.cast_const().cast(), len, at) }
         })
     }
@@ -155,7 +159,7 @@ impl Window {
     ) -> Result<usize> {
         let fail = |e: Error| e.with_operation(operation).with_backend(self.0.region.0.backend);
         let at = libc::off_t::try_from(file_offset).map_err(|_| {
-            let error = Error::new(ErrorKind::OutOfRange, format!("byte {file_offset} of a file"));
+            let error = Error::new(ErrorKind::OutOfRange, format!("file offset {file_offset}"));
             fail(error.with_numbers(file_offset, libc::off_t::MAX as u64))
         })?;
         loop {
@@ -169,18 +173,18 @@ impl Window {
         }
     }
 
-    /// Grants a peer `rights` to this range, until the [`Export`] is revoked or dropped.
+    /// Grants `rights` to this range to a peer, until the [`Export`] is revoked or dropped.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the engine cannot export this memory; `AccessDenied` if the memory was not allocated
-    /// as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` for no
-    /// rights; `OutOfResources`.
+    /// as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` if `rights`
+    /// are empty; `OutOfResources`.
     pub fn export(&self, rights: Access) -> Result<Export> {
         let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
         if rights.is_empty() {
             return Err(fail(
-                Error::new(ErrorKind::InvalidArgument, "no rights to grant")
+                Error::new(ErrorKind::InvalidArgument, "the export grants no rights")
                     .with_hint("grant `Access::READ`, `Access::WRITE` or both"),
             ));
         }
@@ -188,8 +192,8 @@ impl Window {
             let descriptor = ExportDescriptor::new(self.0.region.0.backend, rights, 0, &[]).map_err(fail)?;
             return Ok(Export::new(Box::new(NothingGranted), descriptor, &self.0));
         }
-        // SAFETY: no reference to a window's bytes is ever made. The export keeps the region, so the window
-        // cannot become a buffer while the export lives.
+        // SAFETY: no reference to a window's bytes exists. The export keeps a handle of the region, so the
+        // window cannot become a buffer while the export lives.
         let raw =
             unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
         let descriptor =
@@ -200,7 +204,7 @@ impl Window {
 
     /// Returns these bytes as memory that the engine of another device can
     /// [register](crate::DmaEngineExt::register_device) by dma-buf, without a CPU mapping. For example, GPU
-    /// memory can become the source of an RDMA write. The other engine's window keeps this one's region
+    /// memory can become the source of an RDMA write. The other engine's window keeps this window's region
     /// alive.
     ///
     /// # Errors
@@ -212,19 +216,25 @@ impl Window {
         let fail = |e: Error| e.with_operation("get a dma-buf").with_backend(region.backend());
         if region.access() != Access::all() {
             return Err(fail(
-                Error::new(ErrorKind::AccessDenied, format!("the memory grants {:?} only", region.access()))
-                    .with_hint("allocate or register it to be read and written"),
+                Error::new(
+                    ErrorKind::AccessDenied,
+                    format!(
+                        "a dma-buf needs the rights READ and WRITE, but the memory grants only {:?}",
+                        region.access()
+                    ),
+                )
+                .with_hint("allocate or register the memory with both rights"),
             ));
         }
         let (fd, offset) = region.as_raw().dmabuf().map_err(fail)?;
         // SAFETY: the owner is a handle of the region, which keeps the memory allocated. No reference to a
-        // window's bytes exists, and none can be made while another handle exists.
+        // window's bytes exists, and a window cannot become a buffer while another handle exists.
         let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
-        // SAFETY: the region's bytes begin at `offset` of the dma-buf, as `RawRegion::dmabuf` promises.
+        // SAFETY: `RawRegion::dmabuf` returned the offset of the region's first byte in the dma-buf.
         Ok(unsafe { memory.with_dmabuf(fd, offset + self.offset() as u64) })
     }
 
-    /// Deregisters the region and returns the owner of its memory, if the owner is an `M` and this is the
+    /// Deregisters the region and returns the owner of its memory, if the owner's type is `M` and this is the
     /// last view of the region.
     ///
     /// # Errors
@@ -236,9 +246,9 @@ impl Window {
         region.into_owner().map_err(|region| Self(Range { region, addr, len }))
     }
 
-    /// Deregisters the window's region and returns the host memory, if existing host memory was registered:
-    /// see [`Region::deregister`]. Other memory is freed, returns to its owner or its pool, or its import
-    /// ends.
+    /// Deregisters the window's region. Returns the host memory if the region was made by registering
+    /// existing host memory: see [`Region::deregister`]. Memory that the engine allocated is freed, a pool's
+    /// memory returns to the pool, the owner of device memory is dropped, and an import ends.
     ///
     /// # Errors
     ///
@@ -248,12 +258,12 @@ impl Window {
         region.deregister().map_err(|(region, e)| (Self(Range { region, addr, len }), e))
     }
 
-    /// Converts the window back to a unique buffer, if it is the last view of local memory and has no export.
+    /// Converts the window to a unique buffer, if it is the last view of local memory and no export exists.
     ///
     /// # Errors
     ///
-    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, the CPU
-    /// cannot reach it, or it is [`DeviceMemory`] or [shared](HostMemory::from_shared).
+    /// The window, unchanged, if another view, a transfer in flight or an export uses the region, if the CPU
+    /// cannot reach the memory, or if the memory is [`DeviceMemory`] or [shared](HostMemory::from_shared).
     pub fn try_into_mut(self) -> Result<BufferMut, Self> {
         if self.0.region.can_be_buffer() && self.0.region.is_sole() {
             Ok(BufferMut(self.0))
@@ -263,11 +273,11 @@ impl Window {
     }
 }
 
-/// Time for which dropping an export waits for peers.
+/// Maximum time that dropping an export waits for peers.
 const DROP_WAITS: Duration = Duration::from_secs(1);
 
-/// A grant of memory to a peer. Dropping it revokes the grant and waits up to 2 s for a peer that is still
-/// copying; memory that the peer does not release is leaked.
+/// A grant of memory to a peer. Dropping this value revokes the grant, and waits up to 2 s for a peer that is
+/// still copying. Memory that the peer does not release is leaked.
 pub struct Export {
     // This field is dropped first, so that the grant is revoked before the region can be dropped.
     raw: Box<dyn RawExport>,
@@ -279,10 +289,10 @@ pub struct Export {
 impl Drop for Export {
     fn drop(&mut self) {
         if let Err(error) = self.raw.revoke(DROP_WAITS) {
-            // Leak the region before logging, because a log subscriber may panic.
+            // Leak the region before the log call, because a log subscriber may panic.
             std::mem::forget(self.region.clone());
             let backend = self.region.backend();
-            tracing::error!(backend, %error, "a peer does not let go of exported memory, which is leaked");
+            tracing::error!(backend, %error, "a peer does not release exported memory, so the memory is leaked");
         }
     }
 }
@@ -293,13 +303,13 @@ impl Export {
         Self { raw, descriptor, region: range.region.clone(), _listed: listed }
     }
 
-    /// Returns the descriptor by which the peer imports the memory.
+    /// Returns the descriptor that the peer needs to import the memory.
     #[must_use]
     pub const fn descriptor(&self) -> &ExportDescriptor {
         &self.descriptor
     }
 
-    /// Revokes the grant. After `Ok`, no peer accesses the memory any more, and its copies fail as `Revoked`.
+    /// Revokes the grant. After `Ok`, no peer accesses the memory, and peers' copies fail with `Revoked`.
     /// Waits up to `timeout` for peers' copies in progress.
     ///
     /// # Errors
@@ -351,7 +361,7 @@ mod tests {
         let mut arrived = vec![0; 3000];
         std::os::unix::fs::FileExt::read_exact_at(&target, &mut arrived, 70).expect("readable");
         assert_eq!(arrived, sample[500..3500]);
-        // A read at the end of the file returns fewer bytes, and the next one returns 0.
+        // A read at the end of the file returns fewer bytes, and the next read returns 0.
         assert_eq!(window.read_from(0, 5000, &source, 9_990).expect("read"), 10);
         assert_eq!(window.read_from(0, 5000, &source, 10_000).expect("read"), 0);
         assert_eq!(window.read_from(5000, 0, &source, 0).expect("no bytes"), 0);
@@ -410,7 +420,7 @@ mod tests {
         let export = Export::new(Box::new(Held), descriptor, &window.0);
         let (export, error) = export.revoke(Duration::ZERO).expect_err("a peer has it");
         assert_eq!(error.to_string(), "revoke an export on reference: timed out");
-        // Dropping it would wait, and then leak.
+        // Dropping the export would wait, and then leak the region.
         std::mem::forget(export);
     }
 
@@ -427,7 +437,7 @@ mod tests {
         let log = |_: &tracing::Event<'_>| panic!("the log is full");
         let dropped =
             AssertUnwindSafe(|| crate::queue::fault_injection_tests::with_log(log, || drop(export)));
-        catch_unwind(dropped).expect_err("the log is told");
-        assert_eq!(region.0.users(), 2, "freed under the peer");
+        catch_unwind(dropped).expect_err("the leak is logged");
+        assert_eq!(region.0.users(), 2, "the memory was freed while the peer can access it");
     }
 }

@@ -1,4 +1,4 @@
-//! [`Backend`]: lists, opens and diagnoses the engines of one kind.
+//! [`Backend`]: lists, opens and diagnoses the engines of one type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,53 +9,53 @@ use crate::names::engine_name::{EngineName, invalid};
 use crate::names::option_value::OptionValue;
 use crate::{DmaEngine, EngineInfo};
 
-/// A kind of engine: finds, opens and diagnoses its devices.
+/// A type of engine. A backend finds its devices, opens engines on them, and diagnoses problems.
 ///
 /// A backend is a `static` value that implements this trait. The facade's registry lists the backends of its
 /// build, and programs can add others.
 pub trait Backend: fmt::Debug + Send + Sync {
-    /// Returns the name that engine names begin with, such as `doca`: a lowercase letter, then lowercase
-    /// letters, digits, `-` and `_`.
+    /// Returns the backend's name, such as `doca`, which is the beginning of its engine names. It is a
+    /// lowercase letter, followed by lowercase letters, digits, `-` and `_`.
     fn name(&self) -> &'static str;
 
-    /// Describes its engines in one line.
+    /// Describes the backend's engines in one line.
     fn about(&self) -> &'static str;
 
-    /// Returns the backend whose engines this one opens, if it has none of its own. Discovery and diagnosis
-    /// skip such a name.
+    /// Returns the backend whose engines this backend opens, if it has no engines of its own. Discovery and
+    /// diagnosis skip a backend without its own engines.
     fn delegates_to(&self) -> Option<&'static str> {
         None
     }
 
-    /// Describes a device in engine names, such as `a PCI address, such as 03:00.0`. `None` if names have no
-    /// device.
+    /// Describes the device part of engine names, for example as `a PCI address, such as 03:00.0`. Returns
+    /// `None` if the names have no device.
     fn device(&self) -> Option<&'static str>;
 
-    /// Returns whether its engines drive hardware other than the CPU.
+    /// Returns whether the backend's engines drive hardware other than the CPU.
     fn is_hardware(&self) -> bool;
 
-    /// Returns the options that engine names can have.
+    /// Returns the options that the backend's engine names can have.
     fn options(&self) -> &'static [OptionInfo];
 
-    /// Opens the engine `name`, which names this backend.
+    /// Opens the engine `name`. The name's backend is this backend.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` or `OutOfRange` for a device, option or value that does not exist, with a hint of
-    /// valid ones; errors of opening the engine.
+    /// `InvalidArgument` or `OutOfRange` for a device, option or value that does not exist, with the valid
+    /// ones in the hint; errors of opening the engine.
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>>;
 
-    /// Lists its devices, and the reason for each that cannot be used. If there is no device, returns one
-    /// entry with that reason.
+    /// Lists the devices. A device that cannot be used has the reason in its entry. If there is no device,
+    /// returns one entry with the reason.
     ///
     /// May open each device briefly, and load the vendor's libraries.
     fn discover(&self) -> Vec<Discovered>;
 
-    /// Checks the requirements of its engines on this machine, apart from opening them.
+    /// Checks this machine for the requirements of the backend's engines. Does not open engines.
     fn doctor(&self) -> Vec<Finding>;
 }
 
-/// A [`Backend`] as a table of its properties and functions. The fields are the methods of the same names.
+/// A [`Backend`] as a table of properties and functions. Each field is the method of the same name.
 #[derive(Debug)]
 pub struct StaticBackend {
     /// See [`Backend::name`].
@@ -104,7 +104,7 @@ impl Backend for StaticBackend {
 }
 
 impl EngineName {
-    /// Returns the name of the engine that `backend` opens without device and options.
+    /// Returns the engine name of `backend` without a device and options.
     #[must_use]
     pub fn of(backend: &dyn Backend) -> Self {
         Self::plain(backend.name())
@@ -114,8 +114,8 @@ impl EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an option that `backend` does not have, with those that it has, or for a device
-    /// if its names have none; errors of `set`. Every error names the backend.
+    /// `InvalidArgument` for an option that `backend` does not have, with the valid options in the hint, and
+    /// for a device if names of `backend` have no device; errors of `set`. Every error names the backend.
     pub fn read_options(
         &self,
         backend: &dyn Backend,
@@ -126,19 +126,23 @@ impl EngineName {
             .map_err(|e| e.with_backend(backend.name()))
     }
 
-    /// Checks that `backend` has these options, and that it takes a device if the name has one.
+    /// Checks that `backend` has these options, and that its names can have a device if this name has one.
     fn check_form(&self, backend: &dyn Backend) -> Result<()> {
         if let (Some(device), None) = (self.device(), backend.device()) {
-            return Err(invalid(format!("`{device}` is no option, and {} takes no device", backend.name()))
-                .with_hint("write options as key=value, separated by commas"));
+            return Err(invalid(format!(
+                "`{device}` is not an option, and {} has no devices",
+                backend.name()
+            ))
+            .with_hint("write options as key=value, separated by commas"));
         }
         let known = backend.options();
         match self.options().find(|(key, _)| !known.iter().any(|info| info.key == *key)) {
             None => Ok(()),
-            Some((key, _)) if known.is_empty() => {
-                Err(invalid(format!("{} takes no options, but there is `{key}`", backend.name()))
-                    .with_hint("leave it out, or name another engine, such as cpu:threads=2"))
-            }
+            Some((key, _)) if known.is_empty() => Err(invalid(format!(
+                "{} has no options, but the name has the option `{key}`",
+                backend.name()
+            ))
+            .with_hint("leave the option out, or name another engine, such as cpu:threads=2")),
             Some((key, _)) => {
                 let keys: Vec<_> = known.iter().map(|info| info.key).collect();
                 let hint = match closest_name(&key.to_ascii_lowercase(), &keys) {
@@ -150,13 +154,13 @@ impl EngineName {
         }
     }
 
-    /// Refuses an untrusted name with an option whose effect goes beyond the engine's device, because
-    /// `backend` loads code for it, opens files, or makes this process or its memory reachable over a
-    /// network.
+    /// Refuses this name, which is from untrusted input, if an option has effects beyond the engine's device:
+    /// the option makes `backend` load code or open files, or makes this process or its memory reachable over
+    /// a network.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied`, naming the option.
+    /// `PermissionDenied`, with the option in the message.
     pub fn refuse_untrusted(&self, backend: &dyn Backend) -> Result<()> {
         let loads = |key: &str| backend.options().iter().any(|info| info.needs_trust && info.key == key);
         match self.options().find(|(key, _)| loads(key)) {
@@ -166,7 +170,7 @@ impl EngineName {
                     "option {key}={value} has effects beyond the device, and the name is from untrusted input"
                 );
                 Err(Error::new(ErrorKind::PermissionDenied, message).with_backend(backend.name()).with_hint(
-                    "leave it out, or set it in a name that the program itself gives; the backend's environment variables can also tell where libraries and devices are",
+                    "leave the option out, or set it in a name that the program itself contains; the backend's environment variables can also set the paths of libraries and devices",
                 ))
             }
         }
@@ -177,13 +181,13 @@ impl EngineName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptionInfo {
-    /// Its key, in lowercase.
+    /// The option's key, in lowercase.
     pub key: &'static str,
-    /// The values, such as `N`, `BYTES` or `on|off`.
+    /// The format of the value, such as `N`, `BYTES` or `on|off`.
     pub value: &'static str,
-    /// The default, in words.
+    /// The default, as a text.
     pub default: &'static str,
-    /// Its effect, in one line.
+    /// The option's effect, in one line.
     pub about: &'static str,
     /// True if the value chooses code that this process loads, files that it opens, or a network over which
     /// the process or its memory can be reached. Untrusted names must not contain such an option: see
@@ -192,7 +196,7 @@ pub struct OptionInfo {
 }
 
 impl OptionInfo {
-    /// Makes an option that untrusted names may have.
+    /// Makes an option that untrusted names may contain.
     #[must_use]
     pub const fn new(
         key: &'static str,
@@ -203,7 +207,7 @@ impl OptionInfo {
         Self { key, value, default, about, needs_trust: false }
     }
 
-    /// Returns the same option, marked as one with effects beyond the device: see [`Self::needs_trust`].
+    /// Marks the option as having effects beyond the device: see [`Self::needs_trust`].
     #[must_use]
     pub const fn needing_trust(self) -> Self {
         Self { needs_trust: true, ..self }
@@ -214,9 +218,9 @@ impl OptionInfo {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Discovered {
-    /// The name that opens it.
+    /// The name that opens the engine.
     pub name: EngineName,
-    /// The engine's description, or the reason why it cannot be used, with a remedy.
+    /// The engine's description, or the reason why the engine cannot be used, with a remedy.
     pub info: Result<EngineInfo>,
 }
 
@@ -237,9 +241,9 @@ impl Discovered {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Everything is in order.
+    /// The requirement is met.
     Ok,
-    /// It may reduce speed, or matters only in some cases.
+    /// The state may reduce speed, or is a problem only in some cases.
     Warning,
     /// The backend cannot be used in this state.
     Bad,
@@ -249,7 +253,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The subject of the check.
+    /// The subject of the check, such as a library or a device.
     pub what: String,
     /// The verdict.
     pub verdict: Verdict,

@@ -1,8 +1,8 @@
-//! [`closest_name`]: the name that a misspelled one was to be.
+//! [`closest_name`]: finds the intended name of a misspelled word.
 
-/// Returns the word among `known` that `word` is a misspelling of, if any: it has the same first letter, and
-/// differs by one typing error, or by two if `word` has more than four letters. Short words with another
-/// first letter are names of other things: `gpu` is not a misspelled `cpu`.
+/// Returns the word in `known` that `word` is a misspelling of, if any. The two words have the same first
+/// letter and differ by one typing error, or by two if `word` has more than four letters. The first letter
+/// must be the same, because short words differ little: `gpu` is not a misspelled `cpu`.
 #[must_use]
 pub fn closest_name<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let limit = if word.len() > 4 { 2 } else { 1 };

@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use crate::contract::error::{Error, ErrorKind, Result};
 
-/// The name of an engine: a backend, one of its devices, and options.
+/// The name of an engine: a backend, optionally one of its devices, and options.
 ///
-/// Written `BACKEND[:DEVICE][,KEY=VALUE...]` or, without a device, `BACKEND:KEY=VALUE[,KEY=VALUE...]`.
-/// `Display` writes it as it was parsed. Parsing checks only the form; the facade checks the backend, and
-/// each [`Backend`](crate::Backend) checks its devices and options.
+/// The notation is `BACKEND[:DEVICE][,KEY=VALUE...]` or, without a device,
+/// `BACKEND:KEY=VALUE[,KEY=VALUE...]`. `Display` writes the name as it was parsed. Parsing checks only the
+/// notation. The facade checks the backend, and each [`Backend`](crate::Backend) checks its devices and
+/// options.
 ///
 /// ```
 /// use dma_core::EngineName;
@@ -29,16 +30,16 @@ pub struct EngineName {
 }
 
 impl EngineName {
-    /// Makes the name of a backend's engine, without device and options.
+    /// Makes the engine name of a backend, without a device and options.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `backend` contains a colon, which ends a backend's name.
+    /// `InvalidArgument` if `backend` contains a colon, because a colon ends the backend's name.
     pub fn new(backend: impl Into<String>) -> Result<Self> {
         let backend = backend.into();
         if backend.contains(':') {
-            return Err(invalid(format!("`{backend}` is no backend"))
-                .with_hint("a colon ends the backend's name: parse the whole name of the engine"));
+            return Err(invalid(format!("`{backend}` is not the name of a backend"))
+                .with_hint("a colon ends the backend's name: parse the whole engine name instead"));
         }
         Ok(Self::plain(backend))
     }
@@ -51,11 +52,12 @@ impl EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is empty, or contains a comma or an equals sign, which the notation reserves.
+    /// `InvalidArgument` if `device` is empty, or contains a comma or an equals sign, which the notation
+    /// reserves.
     pub fn with_device(mut self, device: impl Into<String>) -> Result<Self> {
         let device = device.into();
         if device.is_empty() || device.contains([',', '=']) {
-            return Err(invalid(format!("`{device}` is no device"))
+            return Err(invalid(format!("`{device}` is not a device"))
                 .with_hint("give a text without commas and equals signs, such as 03:00.0"));
         }
         self.device = Some(device);
@@ -73,8 +75,8 @@ impl EngineName {
             return Err(no_option(&format!("{key}={value}")));
         }
         if let Some((before, key)) = key.rsplit_once(':') {
-            return Err(invalid(format!("`{before}:{key}={value}` is no option"))
-                .with_hint(format!("write a comma behind `{before}`: {before},{key}={value}")));
+            return Err(invalid(format!("`{before}:{key}={value}` is not an option"))
+                .with_hint(format!("write a comma after `{before}`: {before},{key}={value}")));
         }
         if self.option(key).is_some() {
             return Err(invalid(format!("option `{key}` is given twice")).with_hint("give it once"));
@@ -89,14 +91,14 @@ impl EngineName {
         &self.backend
     }
 
-    /// Returns the device, as it was written.
+    /// Returns the device, as it is written in the name.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
-    /// Parses the device, for example as a [`PciAddress`](crate::PciAddress). `None` if the name has no
-    /// device.
+    /// Parses the device, for example as a [`PciAddress`](crate::PciAddress). Returns `None` if the name has
+    /// no device.
     ///
     /// # Errors
     ///
@@ -105,7 +107,7 @@ impl EngineName {
         self.device().map(str::parse).transpose()
     }
 
-    /// Returns keys and values of the options, in written order.
+    /// Returns the keys and values of the options, in the order of the name.
     pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
         self.options.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -136,7 +138,7 @@ impl fmt::Display for EngineName {
 impl FromStr for EngineName {
     type Err = Error;
 
-    /// Reads the name of an engine.
+    /// Parses the name of an engine.
     ///
     /// # Errors
     ///
@@ -149,7 +151,7 @@ impl FromStr for EngineName {
         let Some(rest) = rest else { return Ok(name) };
         if rest.is_empty() {
             return Err(named(invalid("nothing follows the colon"))
-                .with_hint("leave the colon out, or name a device or options behind it"));
+                .with_hint("leave the colon out, or name a device or options after the colon"));
         }
         for (at, part) in rest.split(',').enumerate() {
             name = match part.split_once('=') {
@@ -164,7 +166,7 @@ impl FromStr for EngineName {
 }
 
 fn no_option(text: &str) -> Error {
-    invalid(format!("`{text}` is no option")).with_hint("write options as key=value, separated by commas")
+    invalid(format!("`{text}` is not an option")).with_hint("write options as key=value, separated by commas")
 }
 
 pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -205,7 +207,7 @@ mod tests {
         assert!(error("cpu:").contains("nothing follows the colon"));
         for name in ["sim:seed=1,", "sim:,seed=1", "doca:03:00.0,x", "sim:=1", "sim:seed=1,=2"] {
             let error = error(name);
-            assert!(error.contains("key=value") || error.contains("is no device"), "{error}");
+            assert!(error.contains("key=value") || error.contains("is not a device"), "{error}");
         }
         assert!(error("sim:seed=1,seed=2").contains("`seed` is given twice"));
         assert!(error("doca:03:00.0:depth=4").contains("03:00.0,depth=4"));

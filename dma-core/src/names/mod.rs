@@ -1,4 +1,4 @@
-//! Names: backends, the names by which programs open their engines, and the values in such names.
+//! Names: backends, the names with which programs open engines, and the values in such names.
 
 mod backend;
 mod closest;

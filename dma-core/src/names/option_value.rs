@@ -8,8 +8,8 @@ use crate::contract::error::{Error, ErrorKind, Result};
 use crate::names::pci::PciAddress;
 use crate::names::size::parse_size;
 
-/// The text of an engine's option. Each method parses one kind of value; errors name the option, its value,
-/// and valid ones.
+/// The text of an engine's option. Each method parses one type of value. Errors name the option, its value,
+/// and the valid values.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionValue<'a> {
     key: &'a str,
@@ -23,16 +23,16 @@ impl<'a> OptionValue<'a> {
         Self { key, text }
     }
 
-    /// Reads a whole number in decimal digits.
+    /// Parses a whole number in decimal digits.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if it is not in `range`.
+    /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if the value is not in `range`.
     pub fn number<N>(self, range: RangeInclusive<N>) -> Result<N>
     where
         N: Copy + TryFrom<u64> + TryInto<u64>,
     {
-        // Numbers of options have at most 64 bits.
+        // Numbers in options have at most 64 bits.
         let bound = |n: N| n.try_into().unwrap_or(u64::MAX);
         let (min, max) = (bound(*range.start()), bound(*range.end()));
         let hint = format!("give a whole number from {min} to {max}");
@@ -46,15 +46,15 @@ impl<'a> OptionValue<'a> {
         read.ok_or_else(|| self.out_of_range(number, min, max, hint))
     }
 
-    /// Reads a size in bytes, as [`parse_size`] does.
+    /// Parses a size in bytes, as [`parse_size`] does.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if it is not in `range`.
+    /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if the value is not in `range`.
     pub fn size(self, range: RangeInclusive<u64>) -> Result<u64> {
         let (min, max) = range.into_inner();
         match parse_size(self.text) {
-            None => Err(self.bad("give bytes, such as 65536, 64K, 2M or 1GiB")),
+            None => Err(self.bad("give a size in bytes, such as 65536, 64K, 2M or 1GiB")),
             Some(size) if (min..=max).contains(&size) => Ok(size),
             Some(size) => {
                 Err(self.out_of_range(size, min, max, format!("give a size from {min} to {max} bytes")))
@@ -62,11 +62,11 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Reads one of a few words, each of which stands for a value.
+    /// Parses one of a few words, each of which stands for a value.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for another word, with a list of the valid ones.
+    /// `InvalidArgument` for another word, with a list of the valid words.
     pub fn choice<V: Copy>(self, choices: &[(&str, V)]) -> Result<V> {
         let found = choices.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
         found.ok_or_else(|| {
@@ -75,7 +75,7 @@ impl<'a> OptionValue<'a> {
         })
     }
 
-    /// Reads a PCI address.
+    /// Parses a PCI address.
     ///
     /// # Errors
     ///
@@ -84,38 +84,41 @@ impl<'a> OptionValue<'a> {
         self.text.parse().map_err(|e: Error| self.bad(e.hint().to_owned()))
     }
 
-    /// Returns the path of a file or folder, which need not exist.
+    /// Returns the path of a file or directory, which need not exist.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is empty.
+    /// `InvalidArgument` if the text is empty.
     pub fn path(self) -> Result<PathBuf> {
         if self.text.is_empty() { Err(self.bad("give a path")) } else { Ok(self.text.into()) }
     }
 
-    /// Returns the text, which is not empty.
+    /// Returns the text, which must not be empty.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it is empty.
+    /// `InvalidArgument` if the text is empty.
     pub fn text(self) -> Result<&'a str> {
         if self.text.is_empty() { Err(self.bad("give a text that is not empty")) } else { Ok(self.text) }
     }
 
-    /// Parses the text by `read`.
+    /// Parses the text with `read`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `read` fails, with its error as the hint.
+    /// `InvalidArgument` if `read` fails. The error of `read` is the hint.
     pub fn read<T, E: Display>(self, read: impl FnOnce(&str) -> Result<T, E>) -> Result<T> {
         read(self.text).map_err(|e| self.bad(e.to_string()))
     }
 
-    /// Makes the error for an option that a backend lists but does not read.
+    /// Makes the error for an option that a backend lists but does not handle.
     #[must_use]
     pub fn not_read(self) -> Error {
-        Error::new(ErrorKind::Unsupported, format!("option {}={} is not read", self.key, self.text))
-            .with_hint("leave it out")
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("the backend lists the option {}={}, but does not handle it", self.key, self.text),
+        )
+        .with_hint("leave the option out")
     }
 
     fn bad(self, hint: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -140,7 +143,7 @@ mod tests {
         OptionValue::new("key", text)
     }
 
-    /// Checks that `result` is an error of `kind` that names the option and contains `says`.
+    /// Checks that `result` is an error of `kind` that names the option and contains the text `says`.
     fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, says: &str) {
         let error = result.expect_err(says);
         assert_eq!(error.kind(), kind, "{error}");

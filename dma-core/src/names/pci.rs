@@ -8,8 +8,8 @@ use crate::contract::error::{Error, ErrorKind, Result};
 
 /// The PCI address of a device's function.
 ///
-/// Written `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal. The first form is the kernel's (`lspci
-/// -D`), and `Display` writes it.
+/// The notation is `DDDD:BB:DD.F` or, in domain 0, `BB:DD.F`, in hexadecimal. `Display` writes the first
+/// form, which is the kernel's notation (`lspci -D`).
 ///
 /// ```
 /// use dma_core::PciAddress;
@@ -21,7 +21,7 @@ use crate::contract::error::{Error, ErrorKind, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
-    /// 0 on most machines. The kernel gives domains of virtual bridges five to eight digits.
+    /// The domain, which is 0 on most machines. Domains of virtual bridges have five to eight digits.
     pub domain: u32,
     /// The bus.
     pub bus: u8,
@@ -40,7 +40,7 @@ impl fmt::Display for PciAddress {
 impl FromStr for PciAddress {
     type Err = Error;
 
-    /// Reads `DDDD:BB:DD.F` or `BB:DD.F`; letters may be in upper or lower case, and the domain may have up
+    /// Parses `DDDD:BB:DD.F` or `BB:DD.F`. Letters may be in upper or lower case, and the domain may have up
     /// to eight digits.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl FromStr for PciAddress {
     /// `InvalidArgument` for anything else.
     fn from_str(text: &str) -> Result<Self> {
         parse(text).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("`{text}` is no PCI address"))
+            Error::new(ErrorKind::InvalidArgument, format!("`{text}` is not a PCI address"))
                 .with_hint("write it as DDDD:BB:DD.F or BB:DD.F, such as 0000:03:00.0 or 03:00.0")
         })
     }

@@ -1,7 +1,8 @@
 //! Sizes with units.
 
-/// Parses a size in bytes: a number, or one with `K`, `M` or `G` (`KiB`, `MiB`, `GiB`), in either case, all
-/// with a factor of 1024. Returns `None` for other text and for sizes beyond 64 bits.
+/// Parses a size in bytes: a number, optionally with the unit `K`, `M` or `G` (or `KiB`, `MiB`, `GiB`) in
+/// upper or lower case. The units are powers of 1024. Returns `None` for other text and for sizes beyond 64
+/// bits.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

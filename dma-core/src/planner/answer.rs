@@ -9,7 +9,8 @@ mod sealed {
 /// The result of an operation: nothing (`()`), a CRC-32C (`u32`), or the offset of the first byte that
 /// differs (`Option<usize>`; `None` if the bytes are equal).
 pub trait Answer: sealed::Sealed + 'static {
-    /// The pair of operands and result, or only the operands if the operation has no result.
+    /// The type that a transfer returns: the pair of operands and result, or only the operands if the
+    /// operation has no result.
     type With<T>;
 
     #[doc(hidden)]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::{Destination, Source};
 
-/// Copies that are submitted together, with one doorbell and one completion. Filling a batch again reuses its
-/// memory.
+/// Copies that are submitted together. A batch has one doorbell and one completion. Filling a batch again
+/// reuses its memory.
 ///
 /// ```
 /// # use dma_core::{Buffer, BufferMut, Queue, Result};
@@ -28,13 +28,13 @@ impl<S: Source, D: Destination> Batch<S, D> {
         Self { pairs: Vec::new() }
     }
 
-    /// Makes an empty batch with room for `copies`.
+    /// Makes an empty batch with room for `copies` copies.
     #[must_use]
     pub fn with_capacity(copies: usize) -> Self {
         Self { pairs: Vec::with_capacity(copies) }
     }
 
-    /// Adds a copy. Nothing is checked until the batch is submitted.
+    /// Adds a copy. The copy is checked when the batch is submitted.
     #[inline]
     pub fn push(&mut self, src: S, dst: D) {
         self.pairs.push((src, dst));
@@ -57,8 +57,8 @@ impl<S: Source, D: Destination> Batch<S, D> {
         self.pairs.iter()
     }
 
-    /// Returns the operands in the order in which they were added, to change them before the batch is
-    /// submitted again.
+    /// Returns the operands for changes before the batch is submitted again, in the order in which they were
+    /// added.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, (S, D)> {
         self.pairs.iter_mut()
     }

@@ -1,4 +1,4 @@
-//! Checks of operations before anything reaches a device.
+//! Checks of operations, before they are submitted to a device.
 
 use super::error;
 use super::plan::{Plan, QueueCaps};
@@ -7,8 +7,8 @@ use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 
-/// Returns whether a copy of one range to another is valid and has 1 to `max` bytes. If not, [`flat`] or the
-/// planner finds the reason.
+/// Returns whether a copy of one range to another range is valid and has 1 to `max` bytes. If not, [`flat`]
+/// or the planner finds the reason.
 #[inline]
 pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
     let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
@@ -20,13 +20,13 @@ pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, m
 #[inline]
 pub(crate) fn shared_bytes(src: &Range, dst: &Range) -> u64 {
     let ((src_space, src_start), (dst_space, dst_start)) = (src.located(), dst.located());
-    // They overlap if the distance of their first bytes is less than their length. Ends are not computed,
-    // because they may overflow.
+    // The ranges overlap if the distance between their first bytes is less than their length. The ends are
+    // not computed, because they may overflow.
     let shared = (dst.len as u64).saturating_sub(src_start.abs_diff(dst_start));
     if src_space == dst_space { shared } else { 0 }
 }
 
-/// Returns whether two ranges that are not empty, of any lengths, share a byte.
+/// Returns whether two ranges share a byte. The ranges must not be empty, and may have different lengths.
 #[inline]
 pub(crate) fn overlap(a: &Range, b: &Range) -> bool {
     let ((space, start), (other_space, other_start)) = (a.located(), b.located());
@@ -37,8 +37,8 @@ pub(crate) fn overlap(a: &Range, b: &Range) -> bool {
 /// Returns whether `range` belongs to `engine` and grants `access`.
 #[inline]
 fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
-    // A tag has one bit for each right. Set the bits of all rights that are not requested: if the range
-    // grants `access`, the result has all bits, as the engine's own tag has.
+    // A tag has one bit for each right. Set the bits of all rights that are not requested. If the range
+    // grants `access`, then all bits are set, and the result equals the engine's tag with all rights.
     let rest = EngineId::CPU_VISIBLE | u64::from(access.complement().bits());
     range.region.0.tag | rest == engine.tag(Access::all(), true)
 }
@@ -49,7 +49,7 @@ pub(crate) fn grants_cpu(engine: EngineId, range: &Range, access: Access) -> boo
     range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all(), true)
 }
 
-/// Checks a copy of one range to another; returns its length.
+/// Checks a copy of one range to another range, and returns its length.
 #[inline]
 pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Result<usize> {
     check_range(engine, src, Access::READ)?;
@@ -63,7 +63,7 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     }
 }
 
-/// Checks a copy of any shape.
+/// Checks a copy of lists or rows.
 pub(crate) fn copy<S: Operand, D: Operand>(
     engine: EngineId,
     src: &S,
@@ -175,12 +175,12 @@ fn is_reachable<T: Operand>(side: &T) -> bool {
     all
 }
 
-/// Returns the number of copies of a batch, which descriptors count in 32 bits.
+/// Converts the number of copies of a batch to `u32`, because each copy's index has 32 bits.
 pub(crate) fn batch_len(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
-        Error::new(ErrorKind::OutOfRange, format!("a batch of {len} copies"))
+        Error::new(ErrorKind::OutOfRange, format!("a batch of {len} copies is too large"))
             .with_numbers(len as u64, u32::MAX.into())
-            .with_hint("submit it as several batches")
+            .with_hint("split the batch into several batches")
     })
 }
 
@@ -190,7 +190,8 @@ pub(crate) fn batch<S: Operand, D: Operand>(
     copies: &[(S, D)],
     lists: &mut Lists,
 ) -> Result<u64> {
-    // Windows may name the same bytes repeatedly, so the sum may exceed the size of memory.
+    // The sum may exceed the size of the address space, because several copies may use the same bytes of
+    // windows.
     let mut bytes = 0_u128;
     for (index, (src, dst)) in copies.iter().enumerate() {
         let plan = copy(engine, src, dst, lists).map_err(|e| {
@@ -201,12 +202,12 @@ pub(crate) fn batch<S: Operand, D: Operand>(
         plan.discard(|list| lists.keep(list));
     }
     u64::try_from(bytes).map_err(|_| {
-        Error::new(ErrorKind::OutOfRange, format!("a batch of {bytes} bytes, which 64 bits do not count"))
-            .with_hint("submit it as several batches")
+        Error::new(ErrorKind::OutOfRange, format!("a batch of {bytes} bytes is too large for a 64-bit count"))
+            .with_hint("split the batch into several batches")
     })
 }
 
-/// Vectors for lists of segments, kept for reuse so that operations allocate nothing once warm.
+/// Vectors for lists of segments. They are reused, so that after the first operations no operation allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     spare: Vec<Vec<Segment>>,
@@ -221,7 +222,7 @@ impl Lists {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Returns whether the CPU can reach all memory of the operation with lists that was checked last.
+    /// Returns whether the CPU can reach all memory of the last operation with lists that was checked.
     pub(crate) const fn is_cpu_visible(&self) -> bool {
         self.extents.is_cpu_visible
     }
@@ -230,7 +231,7 @@ impl Lists {
         !self.spare.is_empty()
     }
 
-    /// Moves the vectors of `other` into this collection.
+    /// Moves vectors of `other` into this collection.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
         while self.spare.len() < Self::MAX_LISTS
             && let Some(list) = other.spare.pop()
@@ -239,8 +240,8 @@ impl Lists {
         }
     }
 
-    /// Returns `plan` if `checked` is a length above 0, an empty plan if it is 0, or its error. Keeps the
-    /// lists of a plan that is not returned.
+    /// Returns `plan` if `checked` is a length above 0, an empty plan if the length is 0, or the error in
+    /// `checked`. If `plan` is not returned, its lists are kept for reuse.
     fn plan(&mut self, checked: Result<usize>, plan: Plan) -> Result<Plan> {
         if let Ok(1..) = checked {
             return Ok(plan);
@@ -272,47 +273,50 @@ fn check_range(engine: EngineId, range: &Range, access: Access) -> Result<()> {
 fn refuse(engine: EngineId, range: &Range, access: Access) -> Error {
     let region = &*range.region.0;
     let error = if region.info.engine != engine {
-        Error::new(ErrorKind::WrongEngine, "the region belongs to another engine than the queue")
+        Error::new(ErrorKind::WrongEngine, "the region and the queue belong to different engines")
             .with_hint("allocate, register or import it on the engine that opened the queue")
     } else {
         let side = if access.contains(Access::WRITE) { "destination" } else { "source" };
         Error::new(
             ErrorKind::AccessDenied,
-            format!("the {side} grants {:?}, needed is {access:?}", region.info.access),
+            format!("the {side} grants {:?}, but the operation needs {access:?}", region.info.access),
         )
-        .with_hint("allocate, register or export it with that right")
+        .with_hint("allocate, register or export the memory with the missing right")
     };
     error.with_backend(region.backend)
 }
 
-/// Converts the length of an operation to `usize`, the type in which the planner counts.
+/// Converts the length of an operation to `usize`, which is the planner's type for lengths.
 fn countable(len: u128) -> Result<usize> {
     usize::try_from(len).map_err(|_| {
-        Error::new(ErrorKind::OutOfRange, format!("an operation of {len} bytes"))
+        Error::new(ErrorKind::OutOfRange, format!("an operation of {len} bytes is too long"))
             .with_numbers(u64::try_from(len).unwrap_or(u64::MAX), usize::MAX as u64)
-            .with_hint("submit it as several operations")
+            .with_hint("split the operation into several operations")
     })
 }
 
 #[cold]
 pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
-    Error::new(ErrorKind::LengthMismatch, format!("the source has {src} bytes, the destination {dst}"))
-        .with_hint("split the longer one")
+    Error::new(
+        ErrorKind::LengthMismatch,
+        format!("the source has {src} bytes, and the destination has {dst} bytes"),
+    )
+    .with_hint("split the longer operand")
 }
 
 #[cold]
 fn overlap_error(bytes: u64, in_destination: bool) -> Error {
     let message = if in_destination {
-        format!("{bytes} bytes of the destination are named twice")
+        format!("{bytes} bytes are in the destination twice")
     } else {
         format!("source and destination share {bytes} bytes")
     };
     Error::new(ErrorKind::Overlap, message)
-        .with_hint("a device copies in no particular direction: use disjoint ranges")
+        .with_hint("use ranges that do not overlap: a device may copy the bytes in any order")
 }
 
-/// Checks every view of one side and appends the segments that are not empty to `out`, and their extents to
-/// `extents`. Returns the total length, which may exceed `usize` for repeated windows.
+/// Checks every view of one operand. Appends the segments that are not empty to `out`, and their extents to
+/// `extents`. Returns the total length, which may exceed `usize` if a window is repeated.
 fn collect_segments<T: Operand>(
     engine: EngineId,
     side: &T,
@@ -336,17 +340,17 @@ fn collect_segments<T: Operand>(
     result.map(|()| total)
 }
 
-/// The ranges of an operation that must not overlap.
+/// The ranges of an operation, to check that they do not overlap.
 #[derive(Debug, Default)]
 struct Extents {
     list: Vec<Extent>,
-    /// True if the operation must be checked, because its types do not exclude an overlap.
+    /// True if the ranges must be checked, because the operands' types do not exclude an overlap.
     is_checked: bool,
     /// True if the CPU can reach all ranges so far.
     is_cpu_visible: bool,
 }
 
-/// A range that is not empty. Its order is the order of the check.
+/// A range that is not empty. Extents are sorted by their fields, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
     /// The address space.
@@ -358,7 +362,7 @@ struct Extent {
 }
 
 impl Extents {
-    /// Starts with the ranges of another operation.
+    /// Clears the list, for the ranges of another operation.
     fn restart(&mut self, is_checked: bool) -> &mut Self {
         self.list.clear();
         (self.is_checked, self.is_cpu_visible) = (is_checked, true);
@@ -371,11 +375,11 @@ impl Extents {
         }
     }
 
-    /// Checks that no written byte is named twice.
+    /// Checks that no written byte is in another range.
     fn check_disjoint(&mut self) -> Result<()> {
         self.list.sort_unstable();
         let mut space = 0;
-        // The highest last byte so far of written ranges, and of read ones.
+        // The highest last byte so far of the written ranges, and of the read ranges.
         let (mut written_to, mut read_to) = (None, None);
         for extent in &self.list {
             if extent.space != space {
@@ -399,7 +403,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks lists of ranges: address space, first byte, length.
+    /// Checks lists of ranges. A range is an address space, a first byte and a length.
     fn disjoint(src: &[(u64, u64, usize)], dst: &[(u64, u64, usize)]) -> Result<()> {
         let mut extents = Extents::default();
         extents.restart(true);
@@ -419,7 +423,7 @@ mod tests {
         };
         assert_eq!(message(&[(1, 10)], &[(6, 10)]), "source and destination share 5 bytes");
         assert_eq!(message(&[(6, 10)], &[(1, 10)]), "source and destination share 5 bytes");
-        assert_eq!(message(&[(100, 20)], &[(1, 10), (8, 10)]), "3 bytes of the destination are named twice");
+        assert_eq!(message(&[(100, 20)], &[(1, 10), (8, 10)]), "3 bytes are in the destination twice");
     }
 
     #[test]
@@ -436,12 +440,15 @@ mod tests {
     fn ranges_of_different_address_spaces_do_not_overlap() {
         assert!(
             disjoint(&[(7, 100, 10)], &[(0, 100, 10), (9, 100, 10)]).is_ok(),
-            "one address in three spaces"
+            "one address in three address spaces"
         );
-        assert!(disjoint(&[(7, 100, 10)], &[(0, 100, 10), (7, 109, 1)]).is_err(), "one byte in one space");
+        assert!(
+            disjoint(&[(7, 100, 10)], &[(0, 100, 10), (7, 109, 1)]).is_err(),
+            "one byte in one address space"
+        );
         assert!(
             disjoint(&[], &[(0, 100, 10), (7, 5, 200), (0, 110, 1)]).is_ok(),
-            "a longer one between them"
+            "a longer range between them"
         );
         assert!(disjoint(&[], &[(7, 100, 10), (0, 100, 10), (7, 105, 1)]).is_err());
     }
@@ -464,7 +471,7 @@ mod tests {
             src in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
             dst in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
         ) {
-            // For each side, one flag per byte of both spaces, which are concatenated.
+            // For each operand, one flag per byte. The bytes of both address spaces are concatenated.
             let mut named = [[0_u32; 160]; 2];
             for (side, list) in [&src, &dst].into_iter().enumerate() {
                 for &(space, at, len) in list {

@@ -7,7 +7,7 @@ use crate::Segment;
 pub(crate) struct Cursor {
     list: Vec<Segment>,
     at: usize,
-    /// Bytes of `list[at]` that have been passed.
+    /// Number of bytes of `list[at]` before the position.
     done: usize,
 }
 
@@ -16,7 +16,7 @@ impl Cursor {
         Self { list, at: 0, done: 0 }
     }
 
-    /// Returns the next `len` bytes, which all lie in the current segment.
+    /// Returns the next `len` bytes as one segment. They must all be in the current segment.
     pub(crate) fn segment(&self, len: usize) -> Segment {
         let segment = self.list[self.at];
         Segment { addr: segment.addr.offset(self.done), len, ..segment }
@@ -26,11 +26,11 @@ impl Cursor {
         self.list
     }
 
-    /// Returns the number of bytes that the next `max` segments hold, at most `limit`.
+    /// Returns the number of bytes in the next `max` segments, but at most `limit`.
     pub(crate) fn reach(&self, max: usize, limit: usize) -> usize {
         let mut bytes = 0;
         for (i, segment) in self.list[self.at..].iter().take(max).enumerate() {
-            // A source may name the same bytes repeatedly.
+            // The sum saturates, because a source may contain the same bytes repeatedly.
             let rest = segment.len - if i == 0 { self.done } else { 0 };
             bytes = rest.saturating_add(bytes);
             if bytes >= limit {
@@ -40,7 +40,7 @@ impl Cursor {
         bytes
     }
 
-    /// Appends the next `bytes` to `out` as segments, without moving on.
+    /// Appends the next `bytes` to `out` as segments. Does not move the position.
     pub(super) fn peek(&self, mut bytes: usize, out: &mut Vec<Segment>) {
         let (mut at, mut done) = (self.at, self.done);
         while bytes > 0 {

@@ -1,12 +1,12 @@
-//! Errors that queues return. [`OpError`] is that of an operation that was refused or failed, and has its
-//! operands.
+//! Errors that queues return. An [`OpError`] is the error of an operation that was refused or has failed; it
+//! contains the operands.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, NativeError, Outcome, Retry};
 
-/// The kind of a transfer's operation, for messages.
+/// The type of a transfer's operation, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Copy,
@@ -19,7 +19,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Every operation, by number.
+    /// All operations. An operation's number is its index.
     pub(super) const ALL: [Self; 7] = [
         Self::Copy,
         Self::Fill,
@@ -30,7 +30,7 @@ impl Operation {
         Self::CopyToBoth,
     ];
 
-    /// Returns true if it writes a destination.
+    /// Returns true if the operation writes a destination.
     const fn writes(self) -> bool {
         !matches!(self, Self::Compare | Self::Crc32c)
     }
@@ -51,14 +51,13 @@ impl Operation {
 /// The hint for a closed queue.
 const REOPEN: &str = "open another queue";
 
-/// The hint for a failure of the device.
-const RETRY: &str =
-    "submit it again, a few times; if it fails each time, the log of the device's driver (dmesg) may say why";
+/// The hint for a device failure.
+const RETRY: &str = "submit the operation again, a few times; if it fails each time, read the log of the device's driver (dmesg)";
 
 /// Makes the error for a submission to a closed or abandoned queue.
 #[cold]
 pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the queue takes nothing more").with_hint(REOPEN)
+    Error::new(ErrorKind::Closed, "the queue accepts no more operations").with_hint(REOPEN)
 }
 
 /// Makes the error for an operation that was submitted after the lane had stopped.
@@ -68,63 +67,65 @@ pub(crate) fn never_reached() -> Error {
         .with_hint(REOPEN)
 }
 
-/// Makes the error for a fill that neither the device nor a copy can do.
+/// Makes the error for a fill that neither the device nor a copy can execute.
 #[cold]
 pub(crate) fn no_fill() -> Error {
-    Error::new(ErrorKind::Unsupported, "the device has no fill, and no memory to copy one from")
+    Error::new(
+        ErrorKind::Unsupported,
+        "the device has no fill operation, and a fill by copies needs a bounce buffer, which could not be allocated",
+    )
 }
 
-/// Makes the error for a wait that gave up after `stall` without a completion.
+/// Makes the error for a wait that was given up after `stall` without a completion.
 #[cold]
 pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, stall: Duration) -> OpError<T> {
     let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"));
-    let hint = "the operands stay with the queue until the device is done; close the queue to give up on it";
+    let hint = "the queue keeps the operands until the device has completed the operation; close the queue to give the operation up";
     OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
 }
 
-/// Makes the error for an operation that was in flight on a device that never answered. The caller leaks the
-/// operands.
+/// Makes the error for an operation that the device never reported. The caller leaks the operands.
 #[cold]
 pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str) -> OpError<T> {
-    let error = Error::new(ErrorKind::DeviceLost, "the queue was closed before the device answered");
-    let hint = "the operands' memory is leaked, since the device may still write to it";
+    let error =
+        Error::new(ErrorKind::DeviceLost, "the queue was closed before the device completed the operation");
+    let hint = "the operands' memory is leaked, because the device may still write to it";
     OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
 }
 
-/// Makes the error for an operation that neither the device nor the CPU can do.
+/// Makes the error for an operation that neither the device nor the CPU can execute.
 #[cold]
 pub(crate) fn beyond_reach() -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        "the device has no such operation, and the CPU does not reach the memory",
+        "the device does not have this operation, and the CPU cannot reach the memory",
     )
-    .with_hint("copy the bytes to memory of this engine first")
+    .with_hint("first copy the bytes to memory of this engine that the CPU can reach")
 }
 
 /// Makes the error for a submission to a full queue of a stalled device.
 #[cold]
 pub(crate) fn stalled(stalled_for: Duration) -> Error {
     let message = format!("the queue is full, and the device has completed nothing for {stalled_for:.1?}");
-    Error::new(ErrorKind::TimedOut, message).with_hint(
-        "close the queue and open another; or continue, should the device complete something after all",
-    )
+    Error::new(ErrorKind::TimedOut, message)
+        .with_hint("close the queue and open another one, or submit again later if the device may recover")
 }
 
 /// An operation that did not succeed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Its index in the batch; 0 for a single operation.
+    /// The operation's index in the batch; 0 for a single operation.
     pub(crate) index: u32,
     pub(crate) outcome: Outcome,
     pub(crate) native: Option<NativeError>,
     /// The engine's error, if the engine refused the descriptor.
     pub(crate) refusal: Option<Error>,
-    /// True if the queue was being closed, which aborts descriptors.
+    /// True if a close of the queue aborted the descriptor.
     pub(crate) closing: bool,
 }
 
 impl Failure {
-    /// Converts it to the error that the caller gets.
+    /// Converts the failure to the error that the caller gets.
     pub(crate) fn into_error(self, operation: Operation, backend: &'static str) -> Error {
         let error = match self.outcome {
             Outcome::Failed(kind) => {
@@ -136,20 +137,20 @@ impl Failure {
                         error.with_hint(format!("the destination's bytes are undefined; {RETRY}"))
                     }
                     ErrorKind::DeviceFault => error.with_hint(RETRY),
-                    ErrorKind::Revoked => error.with_hint("have the peer export its memory again"),
+                    ErrorKind::Revoked => error.with_hint("ask the peer to export its memory again"),
                     _ => error,
                 }
             }
             _ if self.closing => Error::new(
                 ErrorKind::Closed,
-                "the queue was closed before the device had done this operation",
+                "the queue was closed before the device had completed the operation",
             )
             .with_hint(REOPEN),
             _ => Error::new(
                 ErrorKind::Aborted,
-                "the device was reset or stopped before it reported this operation",
+                "the device was reset or stopped before it reported the operation",
             )
-            .with_hint("submit it again"),
+            .with_hint("submit the operation again"),
         };
         let error = error.with_operation(operation.name()).with_backend(backend);
         match self.native {
@@ -159,19 +160,19 @@ impl Failure {
     }
 }
 
-/// An operation that was refused, or that did not succeed. The error returns the operands.
+/// The error of an operation that was refused or has failed. The error contains the operands.
 ///
 /// `?` converts it into an [`Error`] and drops the operands.
 ///
-/// `Display` writes one line with all details. The [`source`](std::error::Error::source) is that [`Error`]
-/// itself, so that code that sees only the chain of causes (`anyhow`, `Box<dyn Error>`) can find its
-/// [`kind`](Error::kind) and [`retry`](Error::retry). When it is printed as a source, the error writes only
-/// the name of the kind, such as `kind Aborted`, because `Display` has already written the details.
+/// `Display` writes one line with all details. The [`source`](std::error::Error::source) is the [`Error`]
+/// itself, so that code that only has the chain of sources (`anyhow`, `Box<dyn Error>`) can find its
+/// [`kind`](Error::kind) and [`retry`](Error::retry). The source's own `Display` writes only the name of the
+/// kind, such as `kind Aborted`, because the `OpError` has already written the details.
 ///
 /// ```
 /// use dma_core::{Error, Retry};
 ///
-/// /// Of any error that a program may end up with, `anyhow::Error` (by its `as_ref`) as well as a box.
+/// /// Works for any error of a program: for a boxed error, and for the `as_ref` of an `anyhow::Error`.
 /// fn is_worth_a_retry(error: &(dyn std::error::Error + 'static)) -> bool {
 ///     std::iter::successors(Some(error), |e| (*e).source())
 ///         .find_map(|e| e.downcast_ref::<Error>())
@@ -180,7 +181,7 @@ impl Failure {
 /// # assert!(is_worth_a_retry(&Error::bare(dma_core::ErrorKind::Aborted)));
 /// ```
 ///
-/// An `OpError` keeps the operands and their memory alive; `.map_err(dma::Error::from)` drops them.
+/// An `OpError` keeps the operands and their memory alive. `.map_err(dma::Error::from)` drops the operands.
 pub struct OpError<T> {
     error: Error,
     /// The copy of the error that `source` returns (see the type's documentation).
@@ -188,9 +189,9 @@ pub struct OpError<T> {
     rest: ReturnedOperands<T>,
 }
 
-/// The operands and the failures of a batch. Clippy limits an error to 128 bytes, including the operands. An
-/// `Option` of operands would need extra bytes for its tag, so this enum stores its tag in the pointer of a
-/// box.
+/// The operands, and the failures of a batch. Clippy limits an error to 128 bytes, including the operands. An
+/// `Option` of the operands would need additional bytes for its tag. This enum needs none, because the
+/// compiler stores its tag in the pointer of the box.
 enum ReturnedOperands<T> {
     /// The operands are returned.
     Returned(T, Box<[OpFailure]>),
@@ -198,7 +199,7 @@ enum ReturnedOperands<T> {
     Kept(Box<[OpFailure]>),
 }
 
-/// One operation of a batch that did not succeed. Operations that are not listed did.
+/// One failed operation of a batch. The operations that are not listed have succeeded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpFailure {
@@ -237,15 +238,13 @@ impl<T> OpError<T> {
             .into_iter()
             .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation, backend) })
             .collect();
-        // Report the first other failure, because aborts and closes are consequences of one.
+        // Report the first failure that is neither an abort nor a close, because these follow from another
+        // failure.
         let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);
         let worst = failures.iter().find(|f| !only_ended(f.error.kind())).or(failures.first());
         let error = worst.map_or(Error::bare(ErrorKind::DeviceFault), |worst| {
-            let message = format!(
-                "{} copies of the batch did not succeed, copy {} for one",
-                failures.len(),
-                worst.index
-            );
+            let message =
+                format!("{} copies of the batch failed, for example copy {}", failures.len(), worst.index);
             let error = Error::new(worst.error.kind(), message)
                 .with_operation(operation.name())
                 .with_backend(backend)
@@ -262,7 +261,8 @@ impl<T> OpError<T> {
         Self::new(Error::bare(ErrorKind::QueueFull), Some(operands))
     }
 
-    /// Returns the category. [`QueueFull`](ErrorKind::QueueFull) costs no allocation: poll, and submit again.
+    /// Returns the category. After [`QueueFull`](ErrorKind::QueueFull), which is reported without an
+    /// allocation, poll and submit again.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.error.kind()
@@ -281,8 +281,7 @@ impl<T> OpError<T> {
         &self.error
     }
 
-    /// Returns every operation of a submitted batch that did not succeed; empty for a refusal and for single
-    /// operations.
+    /// Returns the failed operations of a submitted batch; empty for a refusal and for single operations.
     #[must_use]
     pub fn failures(&self) -> &[OpFailure] {
         match &self.rest {
@@ -290,8 +289,8 @@ impl<T> OpError<T> {
         }
     }
 
-    /// Returns the operands; `None` if the device may still use them (a wait that timed out, a device that
-    /// does not answer).
+    /// Returns the operands; `None` if the device may still use them, because a wait has timed out or the
+    /// device does not respond.
     #[must_use]
     pub fn into_operands(self) -> Option<T> {
         self.into_parts().1
@@ -319,7 +318,7 @@ impl<T> fmt::Display for OpError<T> {
     }
 }
 
-/// Writes the same as [`Error`] does.
+/// Writes the same line as [`Error`].
 impl<T> fmt::Debug for OpError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
@@ -368,10 +367,10 @@ mod tests {
         assert_eq!(chain(&*passed_on), [line, "kind Aborted", "the cable"]);
         let found = std::iter::successors(Some(&*passed_on), |e| (*e).source())
             .find_map(|e| e.downcast_ref::<Error>())
-            .expect("the chain has it");
+            .expect("the chain of sources contains the `Error`");
         assert_eq!((found.kind(), found.hint()), (ErrorKind::Aborted, "submit it again"));
-        assert_eq!(format!("{found:?}"), line, "to a programmer it says all");
-        // An error without detail behaves in the same way.
+        assert_eq!(format!("{found:?}"), line, "the debug format has all details");
+        // An error without details behaves in the same way.
         let full = OpError::full(());
         assert_eq!(full.retry(), Retry::AfterProgress);
         assert_eq!(full.error().hint(), ErrorKind::QueueFull.default_hint());

@@ -1,33 +1,35 @@
-//! The parts and methods that both kinds of transfer share. A transfer is the handle of an operation in
-//! flight, or of one that was done when it was submitted.
-#![expect(unsafe_code, reason = "ends the life of a value in a field by hand")]
+//! The parts and methods that both transfer types share. A transfer is the handle of an operation in flight,
+//! or of an inline operation, which was done when it was submitted.
+#![expect(unsafe_code, reason = "drops and moves out values of fields explicitly")]
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 
 use super::error::Operation;
 
-/// The slot number of a transfer whose operands were returned. No queue is deep enough to have such a slot.
+/// The slot number of a transfer whose operands were returned. No queue is deep enough to have a slot with
+/// this number.
 pub(crate) const SPENT: u32 = u32::MAX;
 
 /// The slot number of a transfer that was done when it was submitted, until its operands are returned. No
-/// queue is deep enough to have such a slot.
+/// queue is deep enough to have a slot with this number.
 const DONE: u32 = u32::MAX - 1;
 
-/// A transfer's reference to its queue with the slot of its operation, or the result of an operation that was
-/// done when it was submitted, which has no slot and does not keep the queue open.
+/// A transfer's link to its operation. For an operation in flight, this is the queue and the slot. For an
+/// operation that was done when it was submitted, this is the result: such an operation has no slot, and does
+/// not keep the queue open.
 ///
-/// Neither this type nor [`TransferFlags`] has invalid bit patterns. An `Option` or `Result` would store its
-/// tag in such a pattern, and moving a transfer would then access parts of words. Such moves dominate the
-/// cost of a short copy.
+/// Neither this type nor [`TransferFlags`] has invalid bit patterns. Otherwise an `Option` or `Result` would
+/// store its tag in such a pattern, and moving a transfer would access parts of words. Such moves dominate
+/// the cost of a short copy.
 pub(crate) struct Ticket<P> {
     link: Link<P>,
-    /// [`SPENT`] once the operands have been returned.
+    /// The slot's number; [`SPENT`] after the operands have been returned.
     slot: u32,
     flags: TransferFlags,
 }
 
-/// `result` if the flags say [`INLINE`](TransferFlags::INLINE), else `queue`.
+/// The field `result` is valid if the flags contain [`INLINE`](TransferFlags::INLINE), otherwise `queue`.
 union Link<P> {
     queue: ManuallyDrop<P>,
     result: u64,
@@ -37,7 +39,7 @@ impl<P> Ticket<P> {
     /// Makes the ticket of an operation in `slot` of `queue`.
     #[inline]
     pub(crate) const fn new(queue: P, slot: u32, flags: TransferFlags) -> Self {
-        debug_assert!(flags.0 & TransferFlags::INLINE == 0, "it is in a queue");
+        debug_assert!(flags.0 & TransferFlags::INLINE == 0, "an operation with a slot is not inline");
         Self { link: Link { queue: ManuallyDrop::new(queue) }, slot, flags }
     }
 
@@ -65,8 +67,8 @@ impl<P> Ticket<P> {
         if self.slot != DONE {
             return None;
         }
-        // SAFETY: only `done` stores this number, together with a result, and the other values that replace
-        // it are not this number.
+        // SAFETY: only `done` stores this slot number, together with a result. Only `spend` changes the
+        // number, to another one.
         Some(unsafe { self.link.result })
     }
 
@@ -76,10 +78,10 @@ impl<P> Ticket<P> {
         self.slot == SPENT
     }
 
-    /// Marks the transfer as spent, which it was not, and returns its slot.
+    /// Marks the transfer as spent, and returns its slot. The transfer must not be spent yet.
     #[inline]
     pub(crate) fn spend(&mut self) -> u32 {
-        assert!(!self.is_spent(), "a transfer is not polled again once it was ready");
+        assert!(!self.is_spent(), "a transfer must not be polled again after it was ready");
         std::mem::replace(&mut self.slot, SPENT)
     }
 
@@ -99,13 +101,14 @@ impl<P> Ticket<P> {
         self.flags.0 |= TransferFlags::YIELDED;
     }
 
-    /// Returns whether the task that awaits this transfer, which is done, should yield first, so that a task
-    /// whose transfers are all done when it submits them lets others run.
+    /// Returns whether the task that awaits this transfer should yield first. The transfer is done. Without
+    /// yields, a task whose transfers are all done when they are submitted would never let other tasks run.
     pub(crate) fn must_yield(&mut self) -> bool {
-        /// A task yields at least once in this many transfers that were done when they were submitted.
+        /// Number of transfers that were done when they were submitted, of which at least one makes its task
+        /// yield.
         const YIELD_EVERY: u8 = 64;
         thread_local! {
-            /// Number of such transfers that tasks awaited on this thread since one of them yielded.
+            /// Number of such transfers that tasks have awaited on this thread since the last yield.
             static AWAITED: Cell<u8> = const { Cell::new(0) };
         }
         if !self.flags.is_inline() || self.flags.has_yielded() {
@@ -127,18 +130,18 @@ impl<P> Drop for Ticket<P> {
         if !self.flags.is_inline() {
             // SAFETY: without the flag, `new` stored a queue.
             let queue = unsafe { &mut self.link.queue };
-            // SAFETY: nothing else drops the queue, and it is not used afterwards.
+            // SAFETY: only this destructor drops the queue, and it is not used afterwards.
             unsafe { ManuallyDrop::drop(queue) };
         }
     }
 }
 
-/// The [`Operation`] in the low byte, flags, and the lane in the upper half.
+/// The low byte is the [`Operation`], the next byte has flags, and the upper half is the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
 impl TransferFlags {
-    /// The transfer's task has yielded once, to let other tasks run: they may submit before the doorbell.
+    /// The transfer's task has yielded once, to let other tasks submit operations before the doorbell.
     const YIELDED: u32 = 1 << 8;
     /// The operation was done when it was submitted.
     const INLINE: u32 = 1 << 9;
@@ -171,7 +174,7 @@ impl TransferFlags {
     }
 }
 
-/// A value that is dropped if a panic unwinds, and not otherwise.
+/// A value that is dropped only if a panic unwinds.
 pub(crate) struct DropOnUnwind<T>(ManuallyDrop<T>);
 
 impl<T> DropOnUnwind<T> {
@@ -199,12 +202,12 @@ impl<T> std::ops::Deref for DropOnUnwind<T> {
 
 impl<T> Drop for DropOnUnwind<T> {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the value after its owner.
+        // SAFETY: this destructor is the last use of the value.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 
-/// Declares a type of transfer with the methods that both types share.
+/// Declares a transfer type with the methods that both types share.
 macro_rules! transfer {
     ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty) => {
         $(#[$doc])*
@@ -215,7 +218,7 @@ macro_rules! transfer {
             answer: PhantomData<fn() -> R>,
         }
 
-        /// No field is ever pinned, because the operands' memory is elsewhere.
+        /// A transfer can move while it is pinned, because it only has handles of the operands' memory.
         impl<T $(: $send)?, R: Answer> Unpin for $transfer<T, R> {}
 
         impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
@@ -241,35 +244,36 @@ macro_rules! transfer {
                 Some(R::with(operands, result))
             }
 
-            /// Waits until the operation has ended and returns its operands. While it waits, the calling
-            /// thread polls the device. Gives up when the device has completed nothing on this queue, or
+            /// Waits until the operation has ended and returns its operands. During the wait, the calling
+            /// thread polls the device. The wait fails if the device has completed nothing on this queue, or
             /// lane, for [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout).
             ///
             /// # Errors
             ///
             /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands;
-            /// `Closed`, with the operands, if the queue was closed before; `TimedOut` without them, because
-            /// the queue keeps them until the device is done.
+            /// `Closed`, with the operands, if the queue was closed before; `TimedOut`, without the operands,
+            /// because the queue keeps them until the device has completed the operation.
             ///
             /// # Panics
             ///
             /// If the future has already returned its result.
-            // For the same reason as the queue's `copy`.
+            // Inline, for the same reason as the queue's `copy`.
             #[inline(always)]
             pub fn wait(self) -> Result<R::With<T>, OpError<T>> {
-                // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only
-                // once.
+                // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves
+                // them only once.
                 let this = ManuallyDrop::new(self);
                 if let Some(result) = this.ticket.result() {
                     // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has
-                    // a result, so it is not spent, and the operands have not been taken. Its destructor
-                    // would do nothing.
+                    // a result, so it is not spent, and the operands have not been taken. The ticket's
+                    // destructor would have no effect.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
                 if let Some(result) = this.release_if_done() {
                     return Ok(Self::into_done(this, result));
                 }
-                // Most devices complete a short operation soon after the doorbell.
+                // Poll a few times first, because most devices complete a short operation soon after the
+                // doorbell.
                 let this = DropOnUnwind::new(this);
                 let completed = this.complete();
                 let this = this.into_inner();
@@ -279,10 +283,10 @@ macro_rules! transfer {
                 slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
             }
 
-            /// Returns the operands of an operation that is done, whose slot was released.
+            /// Returns the operands of an operation that is done and whose slot was released.
             #[inline(always)]
             fn into_done(this: ManuallyDrop<Self>, result: u64) -> R::With<T> {
-                // SAFETY: `this` is not used after the two reads, and its destructor does not run.
+                // SAFETY: `this` is not used after the next read, and its destructor does not run.
                 drop(unsafe { ptr::read(&this.ticket) });
                 // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is
                 // never done, so the operands have not been taken.
@@ -302,17 +306,17 @@ macro_rules! transfer {
             ///
             /// # Errors
             ///
-            /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+            /// `TimedOut`. The transfer is still in flight, and can be waited for again.
             pub fn wait_until(&mut self, deadline: Instant) -> Result<()> {
                 let over = self.block(Some(deadline), Duration::MAX);
                 if over { Ok(()) } else { Err(Error::bare(ErrorKind::TimedOut)) }
             }
 
-            /// Waits as [`wait_until`](Self::wait_until) does, until `timeout` from now.
+            /// Waits like [`wait_until`](Self::wait_until), for at most `timeout`.
             ///
             /// # Errors
             ///
-            /// `TimedOut`: the transfer is still in flight, and can be waited for again.
+            /// `TimedOut`. The transfer is still in flight, and can be waited for again.
             pub fn wait_for(&mut self, timeout: Duration) -> Result<()> {
                 self.wait_until(deadline(timeout))
             }
@@ -321,16 +325,16 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
             type Output = Result<R::With<T>, OpError<T>>;
 
-            /// Returns the same result as `wait`, but never gives up on a stalled device. A transfer that was
-            /// done when it was submitted is ready at the first poll, except one in 64, which is ready at the
-            /// second, so that a task with many of them lets others run.
+            /// Returns the same result as `wait`, but does not fail if the device has stalled. A transfer
+            /// that was done when it was submitted is ready at the first poll. One in 64 such transfers is
+            /// ready only at the second poll, so that a task with many of them lets other tasks run.
             ///
             /// # Panics
             ///
-            /// If it is polled again after it was ready.
+            /// If the future is polled again after it was ready.
             fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-                // The slot may already serve another operation.
-                assert!(!self.ticket.is_spent(), "a transfer is not polled again once it was ready");
+                // The slot may already belong to another operation, so do not use it again.
+                assert!(!self.ticket.is_spent(), "a transfer must not be polled again after it was ready");
                 if self.ticket.must_yield() {
                     context.waker().wake_by_ref();
                     return Poll::Pending;

@@ -590,7 +590,7 @@ fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
     spent.wait_for(Duration::ZERO).expect("it has ended");
     let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| spent.wait()))
         .expect_err("the operands are gone");
-    assert!(again.downcast_ref::<&str>().is_some_and(|said| said.contains("once it was ready")));
+    assert!(again.downcast_ref::<&str>().is_some_and(|said| said.contains("after it was ready")));
     lock(&rig.script).mute = false;
 }
 

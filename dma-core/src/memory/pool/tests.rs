@@ -62,16 +62,16 @@ fn views_of_a_block_know_whether_they_are_the_last() {
     let pool = pool(64, 1);
     let shared = pool.try_get(64).expect("a buffer").freeze();
     let other = shared.clone();
-    let shared = shared.try_into_mut().expect_err("there is another");
+    let shared = shared.try_into_mut().expect_err("another view exists");
     drop(other);
-    let (region, e) = shared.region().clone().deregister().expect_err("a view names it");
+    let (region, e) = shared.region().clone().deregister().expect_err("a view of the region exists");
     assert_eq!(e.kind(), ErrorKind::InUse);
     drop(region);
     let buffer = shared.try_into_mut().expect("the last");
     let region = buffer.region().clone();
     drop(buffer);
     assert_eq!(in_use(&pool), 1);
-    assert!(region.deregister().expect("nothing names it").is_none());
+    assert!(region.deregister().expect("the region has no views").is_none());
     assert_eq!(in_use(&pool), 0);
 }
 

@@ -1,18 +1,20 @@
-//! Copies of bytes that others may access at the same time.
+//! Copies of bytes that other code may write at the same time.
 //!
 //! The memory of a [`Window`](crate::Window) may be read and written by other threads, processes and devices
 //! while it is copied. A Rust access to such bytes, by `ptr::copy_nonoverlapping` or a plain load, is a data
-//! race, which is undefined behaviour; and so are atomic accesses of different sizes. So software engines
-//! move all bytes by these functions.
+//! race, which is undefined behaviour. Atomic accesses of different sizes are also undefined behaviour.
+//! Therefore software engines move all bytes by these functions.
 //!
-//! On Linux for x86-64 and aarch64 they call the C library's routine from within an `asm!` block. The
-//! compiler sees no access there, only that memory may change. In Rust's terms, the block makes a relaxed
-//! atomic load and store of each byte, because ordinary loads and stores are that on these processors. Only
-//! the comparison's control flow depends on the bytes; its result is correct for the bytes that it read. On
-//! other systems, and under Miri, the functions make these loads and stores one by one.
+//! On Linux for x86-64 and aarch64, the functions call the C library's routine from within an `asm!` block.
+//! The compiler sees no accesses in the block, only that memory may change. In Rust's memory model, the block
+//! makes a relaxed atomic load and store of each byte, because on these CPUs ordinary loads and stores are
+//! relaxed atomic accesses. Only the comparison's control flow depends on the bytes, and its result is
+//! correct for the bytes that it read. On other systems, and under Miri, the functions load and store the
+//! bytes one by one.
 //!
 //! ThreadSanitizer intercepts `memcpy` and treats it as an access by Rust. With `--cfg dma_thread_sanitizer`
-//! (`ci/sanitizers.sh`), the same routines are called by names that it does not intercept.
+//! (`ci/sanitizers.sh`), the functions call the same routines by names that ThreadSanitizer does not
+//! intercept.
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
 
 mod compare;
@@ -23,14 +25,14 @@ pub use crc32c::{copy_crc32c, copy_crc32c_past_cache, crc32c};
 
 /// Copies `len` bytes from `src` to `dst`, as fast as `memcpy`.
 ///
-/// If others write the source or the destination at the same time, or the ranges overlap, the bytes in the
-/// destination are unspecified values of `u8`; nothing else is affected. The copy is unordered with accesses
-/// of other threads, like relaxed atomic accesses.
+/// If other code writes the source or the destination at the same time, or if the ranges overlap, the bytes
+/// in the destination are unspecified values of `u8`. There is no other effect. Like relaxed atomic accesses,
+/// the copy is not ordered with accesses of other threads.
 ///
 /// # Safety
 ///
-/// `src` is mapped for reads and `dst` for writes of `len` bytes. While this runs, no reference to the
-/// destination is in use, and no exclusive reference to the source.
+/// The `len` bytes at `src` are mapped for reads, and the `len` bytes at `dst` for writes. During the call,
+/// no reference to the destination and no exclusive reference to the source is used.
 #[inline]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
@@ -39,23 +41,23 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 
 /// Sets the `len` bytes at `dst` to `byte`, as fast as `memset`.
 ///
-/// If others write them at the same time, the bytes are unspecified, as after [`copy`].
+/// If other code writes the bytes at the same time, their values are unspecified, as after [`copy`].
 ///
 /// # Safety
 ///
-/// `dst` is mapped for writes of `len` bytes, and no reference to them is in use while this runs.
+/// The `len` bytes at `dst` are mapped for writes, and no reference to them is used during the call.
 #[inline]
 pub unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
     // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
     unsafe { imp::set(dst, byte, len) }
 }
 
-/// Lets the processor load the first `LINES` lines of `len` bytes into its cache, which changes no byte.
-/// Memory that is not mapped is not touched.
+/// Prefetches the first `LINES` cache lines of `len` bytes. The prefetch changes no bytes, and has no effect
+/// on memory that is not mapped.
 #[inline]
 pub(crate) fn prefetch<const LINES: usize>(start: *const u8, len: usize) {
-    // The number of steps is constant. If it depended on the length, the processor would mispredict the
-    // loop's end for rows of random lengths.
+    // The number of steps is constant. If it depended on the length, the CPU would mispredict the end of the
+    // loop for rows of random lengths.
     for at in 0..LINES {
         let line = start.wrapping_add(len.min(64 * at));
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -78,7 +80,7 @@ mod imp {
     use std::ptr;
 
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller has mapped both ranges. `ptr::copy` is used because the ranges may overlap.
+        // SAFETY: the caller has mapped both ranges. They may overlap, because this calls `ptr::copy`.
         unsafe { ptr::copy(src, dst, len) }
     }
 
@@ -100,13 +102,13 @@ mod imp {
     unsafe extern "C" {
         #[cfg_attr(dma_thread_sanitizer, link_name = "mempcpy")]
         fn memcpy(dst: *mut c_void, src: *const c_void, len: usize) -> *mut c_void;
-        /// The call passes a fourth argument, the room at the destination, which only `__memset_chk` reads.
+        /// The call passes the size of the destination as a fourth argument. Only `__memset_chk` reads it.
         #[cfg_attr(dma_thread_sanitizer, link_name = "__memset_chk")]
         fn memset(dst: *mut c_void, byte: c_int, len: usize) -> *mut c_void;
     }
 
-    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and every
-    /// register that a C function may change is declared.
+    /// Calls a C function with arguments in these registers. The stack is aligned for a call, and all
+    /// registers that a C function may change are declared as outputs.
     #[cfg(target_arch = "x86_64")]
     macro_rules! call {
         ($function:ident: $($register:tt or $_arm:tt = $value:expr),+) => {
@@ -127,7 +129,7 @@ mod imp {
 
     #[inline]
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller has mapped both ranges, and `call` declares every register that the function may
+        // SAFETY: the caller has mapped both ranges, and `call` declares all registers that the function may
         // change.
         unsafe { call!(memcpy: "rdi" or "x0" = dst, "rsi" or "x1" = src, "rdx" or "x2" = len) }
     }
@@ -135,7 +137,7 @@ mod imp {
     #[inline]
     pub(super) unsafe fn set(dst: *mut u8, byte: u8, len: usize) {
         let byte = c_int::from(byte);
-        // SAFETY: the caller has mapped the range, and `call` declares every register that the function may
+        // SAFETY: the caller has mapped the range, and `call` declares all registers that the function may
         // change.
         unsafe {
             call!(memset:
@@ -154,7 +156,7 @@ mod imp {
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
         for at in 0..len {
             // SAFETY: the caller has mapped the byte for reads. A relaxed atomic load is an ordinary load
-            // instruction, so it also works on memory that is mapped for reads only.
+            // instruction, so it also works on memory that is mapped read-only.
             let byte = unsafe { AtomicU8::from_ptr(src.cast_mut().wrapping_add(at)) }.load(Ordering::Relaxed);
             // SAFETY: the caller has mapped the range for these accesses and uses no conflicting reference.
             unsafe { set(dst.wrapping_add(at), byte, 1) };
@@ -179,11 +181,13 @@ mod tests {
             for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 13)] {
                 let src: Vec<u8> = (0..len + 20).map(|i| (i * 7 % 251) as u8 + 1).collect();
                 let mut dst = vec![0; len + 40];
-                // SAFETY: both ranges lie within the vectors, as the loops above ensure.
+                // SAFETY: both ranges lie within the vectors, because the loops above bound the offsets and
+                // the length.
                 unsafe { copy(dst.as_mut_ptr().wrapping_add(to), src.as_ptr().wrapping_add(from), len) };
                 assert_eq!(dst[to..to + len], src[from..from + len]);
                 assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0), "{len} to {to}");
-                // SAFETY: the range lies within the vector, as the loops above ensure.
+                // SAFETY: the range lies within the vector, because the loops above bound the offset and the
+                // length.
                 unsafe { set(dst.as_mut_ptr().wrapping_add(to), 0xFE, len) };
                 assert!(dst[to..to + len].iter().all(|byte| *byte == 0xFE));
                 assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0), "{len} to {to}");

@@ -13,7 +13,7 @@ use crate::{DmaEngine, HostMemory, Result};
 pub struct RegistrationCacheOptions {
     /// The maximum number of registrations that are kept. 0, the default, keeps none.
     pub entries: usize,
-    /// The maximum memory that is kept registered, in bytes. Default: 256 MiB.
+    /// The maximum amount of memory that is kept registered, in bytes. Default: 256 MiB.
     pub bytes: usize,
 }
 
@@ -33,7 +33,7 @@ impl RegistrationCacheOptions {
     crate::contract::setters::setters! {
         /// Sets the maximum number of registrations that are kept.
         with_entries(entries: usize);
-        /// Sets the maximum memory that is kept registered, in bytes.
+        /// Sets the maximum amount of memory that is kept registered, in bytes.
         with_bytes(bytes: usize);
     }
 }
@@ -47,7 +47,7 @@ pub struct RegistrationCacheCounters {
     pub hits: u64,
     /// Calls that registered the memory.
     pub misses: u64,
-    /// Registrations that were evicted for others.
+    /// Registrations that were evicted to make room for others.
     pub evicted: u64,
     /// Registrations that are currently kept.
     pub entries: usize,
@@ -55,14 +55,14 @@ pub struct RegistrationCacheCounters {
     pub bytes: usize,
 }
 
-/// Registers read-only memory, and keeps the registrations for callers that pass the same memory again.
-/// Registering takes microseconds to milliseconds, because the system pins the memory.
+/// Registers read-only memory, and keeps the registrations, so that registering the same memory again is
+/// fast. A registration takes microseconds to milliseconds, because the system pins the memory.
 ///
-/// - An entry keeps the memory's owner alive, so that no other memory gets its address. The key of an entry
-///   is the owner and the address and length of its bytes. Pass a clone of the same [`Arc`]; an equal value
-///   in another `Arc` is another owner.
-/// - Beyond the [limits](RegistrationCacheOptions), the cache evicts the least recently used entry that no
-///   view or transfer uses. If all are in use, it registers new memory without keeping the registration.
+/// - The key of an entry is the owner, with the address and length of its bytes. To use an entry again, pass
+///   a clone of the same [`Arc`]: an equal value in another `Arc` is another owner. An entry keeps the owner
+///   alive, so that no other memory gets its address.
+/// - At its [limits](RegistrationCacheOptions), the cache evicts the least recently used entry that no view
+///   or transfer uses. If all entries are in use, it registers new memory without keeping the registration.
 /// - [`remove`](Self::remove) and [`clear`](Self::clear) release owners. An owner must not unmap its memory
 ///   while the cache keeps it.
 ///
@@ -85,7 +85,7 @@ pub struct RegistrationCacheCounters {
 pub struct RegistrationCache<E> {
     engine: E,
     options: RegistrationCacheOptions,
-    /// Held during a registration.
+    /// This lock is held during a registration.
     registering: Mutex<()>,
     kept: Mutex<CacheState>,
 }
@@ -94,13 +94,12 @@ pub struct RegistrationCache<E> {
 #[derive(Default)]
 struct CacheState {
     entries: HashMap<Key, CachedRegistration>,
-    /// Incremented at each use.
+    /// A counter that each use of an entry increments.
     clock: u64,
     counters: RegistrationCacheCounters,
 }
 
-/// The key of an entry. As long as the entry exists, its owner lives, and no other memory has these
-/// addresses.
+/// The key of an entry. An entry keeps its owner alive, so no other memory has these addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     owner: usize,
@@ -110,11 +109,11 @@ struct Key {
 
 struct CachedRegistration {
     buffer: Buffer,
-    /// The clock at its last use.
+    /// The value of `clock` at the last use.
     used: u64,
 }
 
-/// The owner in the form that the region keeps.
+/// The wrapper of the owner that the region keeps.
 struct SharedOwner<M: ?Sized>(Arc<M>);
 
 impl<M: AsRef<[u8]> + ?Sized> AsRef<[u8]> for SharedOwner<M> {
@@ -138,7 +137,7 @@ impl CacheState {
         Some(entry.buffer.clone())
     }
 
-    /// Keeps a registration, if there is room. Returns the evicted ones.
+    /// Keeps a registration if there is room. Returns the evicted registrations.
     fn keep(&mut self, key: Key, buffer: &Buffer, options: &RegistrationCacheOptions) -> Vec<Buffer> {
         self.counters.misses += 1;
         let mut given_up = Vec::new();
@@ -187,7 +186,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
             return Ok(hit);
         }
         let memory = HostMemory::from_read_only(SharedOwner(Arc::clone(owner)));
-        // The second call of `as_ref` may have returned other bytes.
+        // Check again, because the second call of `as_ref` may have returned other bytes.
         let key = Key::new(owner, memory.as_ptr().addr().get(), memory.len());
         let (buffer, given_up) = {
             let _one_at_a_time = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +199,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
             let given_up = self.kept().keep(key, &buffer, &self.options);
             (buffer, given_up)
         };
-        // Drop them without a lock, because destructors of owners may use the cache.
+        // Drop evicted registrations without a lock, because destructors of owners may use the cache.
         drop(given_up);
         Ok(buffer)
     }

@@ -35,14 +35,15 @@ fn memory_is_found_by_its_owner_and_not_by_an_address_that_was_free_meanwhile() 
     let cache = cache(4, 1 << 20);
     for i in 0..100_u8 {
         let owner: Bytes = vec![i; 1000].into();
-        // Most owners get the address of a released one, because allocators reuse addresses at once.
+        // Most owners get the address of an owner that was released before, because allocators soon reuse
+        // addresses.
         assert_eq!(cache.get(&owner).expect("registered")[..], [i; 1000]);
         assert_eq!(cache.get(&owner).expect("found")[..], [i; 1000]);
-        assert_eq!(Arc::strong_count(&owner), 2, "the entry's");
+        assert_eq!(Arc::strong_count(&owner), 2, "the entry holds the second reference");
     }
     let expected = RegistrationCacheCounters { hits: 100, misses: 100, evicted: 96, entries: 4, bytes: 4000 };
     assert_eq!(cache.counters(), expected);
-    // Two owners of the same bytes are two entries.
+    // Two owners of the same bytes have two entries.
     let bytes = bytes::Bytes::from(vec![1; 10]);
     for owner in [Arc::new(bytes.clone()), Arc::new(bytes)] {
         assert_eq!(cache.get(&owner).expect("registered").as_ptr(), owner.as_ptr());
@@ -62,7 +63,7 @@ enum Step {
     Hold(usize),
     Release,
     Remove(usize),
-    /// The caller releases its memory and allocates other memory.
+    /// The caller drops its owner and makes another owner.
     Replace(usize),
 }
 
@@ -77,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The oracle is a list of owners in the order of use, each with its number of views.
+    /// The oracle is a list of entries in the order of use, and a list of the views.
     #[test]
     fn the_least_recently_used_entries_go(
         steps in prop::collection::vec(step(), 1..80),
@@ -91,7 +92,7 @@ proptest! {
             (next, Bytes::from(vec![next; 1 + 13 * usize::from(next % 5)]))
         };
         let mut owners: Vec<_> = (0..8).map(|_| owner()).collect();
-        // The owner's number and its length.
+        // Number and length of each owner that has an entry.
         let mut kept: Vec<(u8, usize)> = Vec::new();
         let mut held: Vec<(u8, bool, Buffer)> = Vec::new();
         for step in steps {
@@ -128,7 +129,7 @@ proptest! {
                     let known = kept.iter().filter(|known| known.0 == number).count();
                     prop_assert_eq!(cache.remove(&owners[at].1), known);
                     kept.retain(|known| known.0 != number);
-                    // Views of a removed entry do not use a later entry.
+                    // Views of a removed entry do not count as views of a later entry.
                     held.iter_mut().filter(|h| h.0 == number).for_each(|h| h.1 = false);
                 }
                 Step::Replace(at) => owners[at] = owner(),
@@ -139,14 +140,14 @@ proptest! {
             for (number, owner) in &owners {
                 let views = usize::from(kept.iter().any(|known| known.0 == *number))
                     + held.iter().filter(|h| h.0 == *number && !h.1).count();
-                // Views of one registration share its owner.
-                prop_assert!(Arc::strong_count(owner) <= 1 + views, "an owner is not let go");
+                // All views of a registration hold one reference to the owner.
+                prop_assert!(Arc::strong_count(owner) <= 1 + views, "an owner is still referenced");
             }
         }
     }
 }
 
-/// An engine that registers the same memory only once at a time, as some devices do.
+/// An engine that refuses memory that is already registered, as some devices do.
 #[derive(Debug)]
 struct Once {
     inner: ReferenceEngine,
@@ -184,7 +185,7 @@ unsafe impl DmaEngine for Once {
     }
 }
 
-/// An owner whose registration starts only after two threads have missed it.
+/// An owner whose registration starts only after two threads have not found its entry.
 struct Meeting {
     bytes: Vec<u8>,
     missed: AtomicUsize,
@@ -194,7 +195,7 @@ impl AsRef<[u8]> for Meeting {
     fn as_ref(&self) -> &[u8] {
         thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
         ASKED.set(ASKED.get() + 1);
-        // At the second call, this thread has missed the entry.
+        // The second call means that this thread has not found the entry.
         if ASKED.get() == 2 {
             self.missed.fetch_add(1, Ordering::Relaxed);
             while self.missed.load(Ordering::Relaxed) < 2 {
@@ -220,7 +221,7 @@ fn threads_that_miss_the_same_memory_register_it_once() {
     assert_eq!((cache.counters().misses, cache.counters().hits), (1, 1));
 }
 
-/// An owner whose destructor uses the cache, as a program's may.
+/// An owner whose destructor uses the cache, as an owner of a program may do.
 struct Nosy(Vec<u8>, Arc<Mutex<Option<Arc<RegistrationCache<ReferenceEngine>>>>>);
 
 impl AsRef<[u8]> for Nosy {
@@ -245,7 +246,7 @@ fn owners_may_use_the_cache_when_they_are_let_go() {
     let put = || drop(cache.get(&Arc::new(Nosy(vec![1; 10], Arc::clone(&known)))).expect("registered"));
     *known.lock().expect("no panic") = Some(Arc::clone(&cache));
     put();
-    // This entry is evicted, and the next one is removed.
+    // This entry is evicted. The next entry is removed.
     let other: Bytes = vec![2; 10].into();
     cache.get(&other).expect("registered");
     put();
@@ -264,7 +265,7 @@ fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
     let owner = Arc::new(memory);
     let weak = Arc::downgrade(&owner);
     let source = cache.get(&owner).expect("registered");
-    // The caller releases its mapping. The entry and its views keep the mapping alive.
+    // The caller drops its mapping. The entry and its views keep the mapping alive.
     drop(owner);
     let copied = |source: Buffer| {
         let dst = cache.engine.allocate(5000).expect("memory");
@@ -274,8 +275,8 @@ fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
     assert!(copied(source.clone()));
     cache.clear();
     assert!(copied(source), "a view outlives the entry");
-    assert_eq!(weak.strong_count(), 0, "unmapped with the last view");
-    // Other memory is registered, even if it has the same address.
+    assert_eq!(weak.strong_count(), 0, "dropping the last view unmaps the memory");
+    // Other memory gets its own registration, even if it has the same address.
     let owner = Arc::new(PageMemory::new(&request).expect("memory"));
     assert_eq!(cache.get(&owner).expect("registered")[..], [0; 5000]);
     assert_eq!((cache.counters().misses, cache.counters().hits), (2, 0));

@@ -1,5 +1,6 @@
-//! Blocking copies of plain bytes, through buffers of a pool. The device must not access the slices, because
-//! they belong to the caller again when the call returns, and a device may still use memory then.
+//! Blocking copies of plain bytes, through buffers of a pool. The device must not access the caller's slices:
+//! they are the caller's again when the call returns, and the device may still access the memory of an
+//! operation then.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +15,20 @@ const MAX_IN_FLIGHT: usize = 8;
 /// A source and a destination.
 pub(crate) type Pair = (BufferMut, BufferMut);
 
-/// A queue of either kind.
+/// A `Queue` or a `SharedQueue`.
 pub(crate) trait Copier {
     type Transfer;
 
-    /// Returns the capabilities, the backend's name and the stall timeout; `None` if the queue is closed.
+    /// Returns the queue's capabilities, the backend's name and the stall timeout; `None` if the queue is
+    /// closed.
     fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)>;
 
     fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
 
     fn wait_for_piece(transfer: Self::Transfer) -> Result<Pair, OpError<Pair>>;
 
-    /// Polls once, so that operations end and free their places and buffers. Returns the number of reported
-    /// descriptors, or `None` if no place can become free.
+    /// Polls once, so that operations end and release their slots and buffers. Returns the number of reported
+    /// descriptors, or `None` if no slot can become free.
     fn make_room(&self) -> Option<usize>;
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     }
     if pool.engine() != Some(caps.engine) {
         return Err(fail(
-            Error::new(ErrorKind::WrongEngine, "the pool belongs to another engine than the queue")
+            Error::new(ErrorKind::WrongEngine, "the pool and the queue belong to different engines")
                 .with_hint("make the pool on the engine that opened the queue"),
         ));
     }
@@ -52,17 +54,17 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     let piece = pool.longest() / 2;
     if piece == 0 {
         return Err(fail(
-            Error::new(ErrorKind::InvalidArgument, "a pool whose buffers have 1 byte")
-                .with_hint("a buffer holds source and destination of a piece: make it of 2 bytes or more"),
+            Error::new(ErrorKind::InvalidArgument, "the pool's buffers have only 1 byte")
+                .with_hint("make buffers of 2 bytes or more, because a buffer holds the source and the destination of a chunk"),
         ));
     }
-    // Transfers in the order of submission. If they are dropped early, they keep pool buffers, never the
-    // slices.
+    // The transfers in the order of submission. A transfer that is dropped early keeps only pool buffers,
+    // never the caller's slices.
     let mut in_flight = [const { None::<Q::Transfer> }; MAX_IN_FLIGHT];
     let mut landing = dst.chunks_mut(piece);
     let mut land = |transfer: Q::Transfer| -> Result<()> {
         let (_, arrived) = Q::wait_for_piece(transfer)?;
-        landing.next().expect("a piece for each transfer").copy_from_slice(&arrived);
+        landing.next().expect("each transfer has a chunk of the destination").copy_from_slice(&arrived);
         Ok(())
     };
     let (mut sent, mut landed) = (0, 0);
@@ -103,7 +105,7 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     Ok(())
 }
 
-/// Submits a chunk. If the queue is full, `filled` keeps the buffers.
+/// Submits a chunk. If the queue is full, the filled buffers stay in `filled`.
 fn send<Q: Copier>(
     queue: &Q,
     pool: &BufferPool,
@@ -113,8 +115,8 @@ fn send<Q: Copier>(
     let (src, dst) = match filled.take() {
         Some(pair) => pair,
         None => {
-            // One buffer holds source and destination, so that two copies cannot wait for each other's second
-            // buffer.
+            // One buffer holds the source and the destination. If each copy needed two buffers, two copies
+            // could wait for each other's second buffer.
             let mut src = pool.try_get(2 * bytes.len())?;
             let dst = src.split_off(bytes.len());
             src.copy_from_slice(bytes);
@@ -128,8 +130,8 @@ fn send<Q: Copier>(
     })
 }
 
-/// Waits briefly for a buffer or place that others use. Returns false if none can become free, or after
-/// `until`.
+/// Waits briefly for a buffer or a slot that other operations use. Returns false if no slot can become free,
+/// or after `until`.
 fn wait_for_others<Q: Copier>(queue: &Q, e: &Error, until: Instant, backoff: &mut Backoff) -> bool {
     let reported = queue.make_room();
     if reported.is_none() && e.kind() == ErrorKind::QueueFull {

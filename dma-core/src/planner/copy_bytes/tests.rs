@@ -14,7 +14,7 @@ fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + (i >> 8)) as u8).collect()
 }
 
-/// Runs a copy on both kinds of queue.
+/// Runs a copy on a `Queue` and on a `SharedQueue`.
 fn on_both(
     engine: &dyn DmaEngine,
     options: &QueueOptions,
@@ -40,7 +40,7 @@ fn bytes_arrive_in_pieces_of_the_pools_buffers() {
             copy(pool, &src, &mut dst[1..=len]).expect("it is copied");
             assert_eq!(dst[1..=len], src, "{len} bytes");
             assert_eq!((dst[0], dst[len + 1]), (0xee, 0xee), "nothing beside it");
-            assert!(pool.classes().all(|class| class.in_use == 0), "all buffers are back");
+            assert!(pool.classes().all(|class| class.in_use == 0), "all buffers have returned to the pool");
         }
     });
 }
@@ -69,14 +69,14 @@ fn a_device_that_does_not_answer_keeps_the_pools_buffers_and_not_the_slices() {
     let engine = Broken::new(Fault::Lost);
     let pool = pool(&engine, 200, 20);
     let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(stall)).expect("a queue");
-    let e = queue.copy_bytes(&pool, &src, &mut dst).expect_err("the third piece is lost");
+    let e = queue.copy_bytes(&pool, &src, &mut dst).expect_err("the third chunk is lost");
     assert_eq!(e.kind(), ErrorKind::TimedOut, "{e}");
-    assert_eq!(dst[..200], src[..200], "the first two pieces");
+    assert_eq!(dst[..200], src[..200], "the first two chunks have arrived");
     dst.fill(1);
     let in_use = || pool.classes().next().expect("a size").in_use;
-    assert!(in_use() >= 1, "the device may still write to it");
-    // The other buffers were returned, and the queue still works.
-    queue.copy_bytes(&pool, &src, &mut dst).expect("no other is lost");
+    assert!(in_use() >= 1, "the device may still write to the buffer");
+    // The other buffers have returned to the pool, and the queue still works.
+    queue.copy_bytes(&pool, &src, &mut dst).expect("no other operation is lost");
     assert_eq!((dst, in_use()), (src, 1));
     let _ = queue.close(Duration::ZERO);
 }
@@ -86,7 +86,7 @@ fn a_failure_of_the_device_is_the_copys() {
     let engine = Broken::new(Fault::Failed);
     let pool = pool(&engine, 200, 20);
     on_both(&engine, &QueueOptions::new(), |copy| {
-        let e = copy(&pool, &sample(1000), &mut [0; 1000]).expect_err("the third piece fails");
+        let e = copy(&pool, &sample(1000), &mut [0; 1000]).expect_err("the third chunk fails");
         assert_eq!(e.kind(), ErrorKind::DeviceFault, "{e}");
     });
 }
@@ -98,7 +98,7 @@ fn buffers_and_places_that_others_have_are_waited_for() {
     let held = pool.try_get(64).expect("a buffer");
     let options = QueueOptions::new().with_depth(1).with_stall_timeout(Duration::from_millis(20));
     on_both(&engine, &options, |copy| {
-        let e = copy(&pool, &[1; 10], &mut [0; 10]).expect_err("no buffer is returned");
+        let e = copy(&pool, &[1; 10], &mut [0; 10]).expect_err("no buffer returns to the pool");
         assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
     });
     let (engine, pool) = (&engine, &pool);
@@ -115,14 +115,14 @@ fn buffers_and_places_that_others_have_are_waited_for() {
         assert_eq!(copy.join().expect("no panic").expect("it is copied"), [1; 10]);
     });
 
-    // The caller's own transfer never ends, because the caller waits for this call.
+    // The caller's own transfer never ends, because the caller does not poll during this call.
     let queue = engine.open_queue(&QueueOptions::new().with_depth(1)).expect("a queue");
     let other = || engine.allocate(10).expect("memory");
     let mut ended = queue.copy(other(), other()).expect("accepted");
     ended.wait_for(Duration::from_secs(10)).expect("done");
     let e = queue.copy_bytes(pool, &[1; 10], &mut [0; 10]).expect_err("no place");
     assert_eq!(e.kind(), ErrorKind::QueueFull, "{e}");
-    // The place of a dropped transfer becomes free.
+    // The slot of a dropped transfer becomes free.
     drop(ended);
     drop(queue.copy(other(), other()).expect("accepted"));
     queue.copy_bytes(pool, &[1; 10], &mut [0; 10]).expect("it is copied");

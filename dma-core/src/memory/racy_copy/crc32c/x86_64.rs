@@ -1,9 +1,9 @@
-//! CRC-32C by instructions of x86-64.
+//! CRC-32C by x86-64 instructions.
 //!
-//! With AVX-512 and VPCLMULQDQ, vectors of 64 bytes are folded. With SSE 4.2 and PCLMULQDQ, three chains of
-//! `crc32` run side by side, because the instruction has a latency of three cycles and a throughput of one
-//! per cycle (Intel's optimization manual and uops.info). This processes 8 bytes a cycle, whereas folds of 16
-//! bytes process 4 to 8.
+//! With AVX-512 and VPCLMULQDQ, the code folds vectors of 64 bytes. With SSE 4.2 and PCLMULQDQ, it runs three
+//! chains of `crc32` side by side, because the instruction has a latency of three cycles and a throughput of
+//! one per cycle (Intel's optimization manual and uops.info). Three chains process 8 bytes a cycle, whereas
+//! folds of 16 bytes process 4 to 8 bytes a cycle.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::fold::factors;
 use super::{CACHE, MEMORY, NOWHERE, buffered};
 
-/// Returns the best set of instructions that this processor has.
+/// Returns the fastest set of instructions that this CPU supports.
 fn instructions() -> u8 {
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     #[cold]
@@ -40,28 +40,28 @@ const BASE: u8 = 1;
 const CHAINS: u8 = 2;
 const FOLDS: u8 = 3;
 
-/// A cache line.
+/// Length of a cache line, in bytes.
 const LINE: usize = 64;
-/// Copies of at least this length write whole lines.
+/// Minimum length, in bytes, of copies that write whole cache lines past the cache.
 const ALIGN_FROM: usize = 512;
 
-/// Returns the CRC after `len` bytes, and copies them as `TO` says.
+/// Returns the CRC after `len` bytes, and copies them to the destination that `TO` selects.
 ///
 /// # Safety
 ///
 /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    // SAFETY: the ranges are those of the caller, which meets the requirements, and `instructions` returns
-    // only instructions that the processor has.
+    // SAFETY: the caller meets the requirements for both ranges, and `instructions` returns only instructions
+    // that the CPU supports.
     unsafe { by::<TO>(instructions(), crc, dst, src, len) }
 }
 
 /// # Safety
 ///
-/// See [`crc()`]. The processor has these instructions.
+/// See [`crc()`]. The CPU supports these instructions.
 unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     if instructions == BASE {
-        // SAFETY: the ranges are those of the caller, which meets the requirements.
+        // SAFETY: the caller meets the requirements for both ranges.
         return unsafe { buffered::<TO>(crc, dst, src, len) };
     }
     let head = if TO != NOWHERE && len >= ALIGN_FROM { dst.align_offset(LINE).min(LINE) } else { 0 };
@@ -78,22 +78,23 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
         };
     let mut raw = !crc;
     if head > 0 {
-        // SAFETY: these are the first bytes of both ranges. A processor with more than the base instructions
-        // has SSE 4.2.
+        // SAFETY: the pointers and the length describe the first bytes of both ranges. Every CPU with more
+        // than the base instructions has SSE 4.2.
         raw = unsafe { short::<TO>(raw, dst, src, head) };
     }
-    // SAFETY: these are the other bytes of both ranges, at least one line for folds. The processor has the
-    // instructions, and the destination is aligned to a line if it is written past the cache.
+    // SAFETY: the pointers and the length describe the remaining bytes of both ranges, at least one line for
+    // folds. The CPU supports the instructions. If the copy bypasses the cache, the destination is aligned to
+    // a line.
     let raw = unsafe { rest(raw, dst.wrapping_add(head), src.wrapping_add(head), len - head) };
     if past_cache {
-        // Stores past the cache are not ordered with other accesses, so a fence follows.
-        // SAFETY: x86-64 has SSE.
+        // Stores past the cache are not ordered with other accesses, so a store fence is needed. SAFETY:
+        // every x86-64 CPU has SSE.
         unsafe { _mm_sfence() };
     }
     !raw
 }
 
-/// Processes bytes that are too few for vectors or chains: 8 at a time, then one at a time.
+/// Processes bytes that are too few for vectors or chains: 8 bytes at a time, then one byte at a time.
 ///
 /// # Safety
 ///
@@ -136,7 +137,7 @@ unsafe fn short<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8
     crc
 }
 
-/// Vectors of 64 bytes.
+/// CRC-32C by folding vectors of 64 bytes.
 mod wide {
     use std::arch::x86_64::{
         __m512i, _mm_cvtsi32_si128, _mm_extract_epi64, _mm_xor_si128, _mm512_broadcast_i32x4,
@@ -149,11 +150,11 @@ mod wide {
 
     folds!(64, "sse4.2,pclmulqdq,avx512f,avx512vl,vpclmulqdq");
 
-    /// Loads a vector, and stores it to the destination if `TO` says so.
+    /// Loads a vector, and stores it to the destination unless `TO` is [`NOWHERE`].
     ///
     /// # Safety
     ///
-    /// See [`run`], for one vector.
+    /// The requirements of [`run`], for the 64 bytes of one vector.
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn next<const TO: u8>(dst: *mut u8, src: *const u8) -> __m512i {
@@ -167,7 +168,7 @@ mod wide {
             CACHE => unsafe {
                 asm!("vmovdqu64 [{}], {}", in(reg) dst, in(zmm_reg) bytes, options(nostack, preserves_flags))
             },
-            // SAFETY: the line lies within the destination, which is aligned.
+            // SAFETY: the line lies within the destination, which is aligned to a line.
             MEMORY => unsafe {
                 asm!("vmovntdq [{}], {}", in(reg) dst, in(zmm_reg) bytes, options(nostack, preserves_flags))
             },
@@ -193,7 +194,7 @@ mod wide {
     fn fold(sum: __m512i, factors: __m512i, bytes: __m512i) -> __m512i {
         let first = _mm512_clmulepi64_epi128::<0x00>(sum, factors);
         let last = _mm512_clmulepi64_epi128::<0x11>(sum, factors);
-        // The constant selects the exclusive or of all three.
+        // The constant selects the exclusive or of all three operands.
         _mm512_ternarylogic_epi64::<0x96>(first, last, bytes)
     }
 
@@ -205,7 +206,7 @@ mod wide {
         const BY_1: [u64; 2] = factors(16);
         let [a, b, c, d, e, f] =
             [BY_3[0], BY_3[1], BY_2[0], BY_2[1], BY_1[0], BY_1[1]].map(|factor| factor as i64);
-        // The last 16 bytes stay where they are.
+        // The last 16 bytes need no fold.
         let moved = fold(sum, _mm512_set_epi64(0, 0, f, e, d, c, b, a), _mm512_xor_si512(sum, sum));
         let front =
             _mm_xor_si128(_mm512_extracti32x4_epi32::<0>(moved), _mm512_extracti32x4_epi32::<1>(moved));
@@ -217,8 +218,8 @@ mod wide {
 
     /// Prefetches `LEN` bytes of the source, and of a destination that is written through the cache.
     ///
-    /// Without it, stores wait for the lines of a destination that is not cached: copies of 4 KiB then take
-    /// longer than `rep movsb`, which needs no such lines, and a CRC together.
+    /// Without this prefetch, stores wait until the lines of a destination that is not cached are loaded.
+    /// Copies of 4 KiB then take longer than `rep movsb`, which does not load these lines, followed by a CRC.
     #[inline]
     fn prefetch_next<const TO: u8, const LEN: usize>(dst: *mut u8, src: *const u8) {
         for at in (0..LEN).step_by(LINE) {
@@ -227,7 +228,7 @@ mod wide {
                 asm!("prefetcht0 [{}]", in(reg) src.wrapping_add(at), options(nostack, preserves_flags));
             }
             if TO == CACHE {
-                // SAFETY: a prefetch cannot fault, and changes no byte.
+                // SAFETY: a prefetch cannot fault, and does not change bytes.
                 unsafe {
                     asm!("prefetchw [{}]", in(reg) dst.wrapping_add(at), options(nostack, preserves_flags));
                 }
@@ -252,18 +253,19 @@ mod wide {
     }
 }
 
-/// Processes three chains side by side. Each has one page, which one stream of the hardware prefetcher
+/// Processes three chains side by side. Each chain has one page, which one stream of the hardware prefetcher
 /// covers, or four lines.
 ///
 /// # Safety
 ///
-/// See [`crc()`]. The processor has SSE 4.2 and PCLMULQDQ. A destination past the cache is aligned to a line.
+/// See [`crc()`]. The CPU has SSE 4.2 and PCLMULQDQ. If the copy bypasses the cache, the destination is
+/// aligned to a line.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u8, mut len: usize) -> u32 {
     macro_rules! blocks {
         ($chain:literal) => {
             while len >= 3 * $chain {
-                // SAFETY: the block lies within both ranges, and the processor has the features.
+                // SAFETY: the block lies within both ranges, and the CPU has the features.
                 crc = unsafe {
                     match TO {
                         NOWHERE => in_cache::block::<$chain>(crc, src),
@@ -278,7 +280,7 @@ unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u
     }
     blocks!(4096);
     blocks!(256);
-    // SAFETY: these are the rest of both ranges, and the processor has SSE 4.2.
+    // SAFETY: the pointers and the length describe the rest of both ranges, and the CPU has SSE 4.2.
     unsafe { short::<TO>(crc, dst, src, len) }
 }
 
@@ -287,8 +289,8 @@ unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 fn join<const CHAIN: usize>([a, b, c]: [u64; 3]) -> u32 {
     use super::fold::power;
-    // The exponents account for 32 extra bits of a register, one of the product, and 32 of the last two
-    // steps.
+    // The exponents compensate for 32 additional bits of a register, 1 bit of the product, and 32 bits of the
+    // last two steps.
     let by_two = const { power(16 * CHAIN - 65) as i64 };
     let by_one = const { power(8 * CHAIN - 65) as i64 };
     let moved =
@@ -298,17 +300,18 @@ fn join<const CHAIN: usize>([a, b, c]: [u64; 3]) -> u32 {
     _mm_crc32_u64(crc, std::arch::x86_64::_mm_extract_epi64::<1>(sum) as u64) as u32 ^ c as u32
 }
 
-/// Declares `block`, which processes three chains of `CHAIN` bytes, one line of each in turn.
+/// Declares `block`, which processes three chains of `CHAIN` bytes. It processes one line of each chain in
+/// turn.
 macro_rules! block {
     ($name:ident $(, $dst:ident, $store:literal)?) => {
         mod $name {
             use super::*;
 
-            /// Returns the register of the CRC after the block.
+            /// Returns the CRC register after the block.
             ///
             /// # Safety
             ///
-            /// See [`chains`], for one block.
+            /// The requirements of [`chains`], for one block.
             #[inline]
             #[target_feature(enable = "sse4.2,pclmulqdq")]
             pub(super) unsafe fn block<const CHAIN: usize>(crc: u32, mut src: *const u8 $(, mut $dst: *mut u8)?) -> u32 {
@@ -317,28 +320,28 @@ macro_rules! block {
                 let (mut a, mut b, mut c) = (u64::from(crc), 0_u64, 0_u64);
                 let lines = CHAIN / LINE;
                 let near = lines.saturating_sub(AHEAD);
-                // The last lines prefetch the first ones of the next block.
+                // At the last lines, prefetch the first lines of the next block.
                 for (lines, ahead) in [(near, AHEAD * LINE), (lines - near, 2 * CHAIN + AHEAD * LINE)] {
                     if lines == 0 {
                         continue;
                     }
-                    // SAFETY: the code reads the lines of this block at `src` and writes them to `dst`, if
-                    // there is one. A prefetch cannot fault.
+                    // SAFETY: the code reads the lines of this block at `src`, and writes them to `dst` if
+                    // the copy has a destination. A prefetch cannot fault.
                     unsafe {
                         asm!(
                             "2:",
                             "prefetcht0 [{src} + {ahead}]",
                             "prefetcht0 [{src} + {ahead} + {chain}]",
                             "prefetcht0 [{src} + {ahead} + 2 * {chain}]",
-                            // Process the next line of each chain, one word of each in turn.
+                            // Process the next line of each chain, one word of each chain in turn.
                             ".irp at, 0, 8, 16, 24, 32, 40, 48, 56",
                             "crc32 {a}, qword ptr [{src} + \\at]",
                             "crc32 {b}, qword ptr [{src} + {chain} + \\at]",
                             "crc32 {c}, qword ptr [{src} + 2 * {chain} + \\at]",
                             ".endr",
                             $(
-                                // A line is written completely before the next one, because stores past the
-                                // cache combine within a line.
+                                // Write each line completely before the next line, because the CPU combines
+                                // stores past the cache within a line.
                                 ".irp at, 0, {chain}, 2 * {chain}",
                                 "movdqu {w}, [{src} + \\at]",
                                 "movdqu {x}, [{src} + 16 + \\at]",
@@ -389,7 +392,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Tests all sets of instructions that this processor has, not only the one that it selects.
+        /// Tests all sets of instructions that this CPU supports, not only the set that `instructions`
+        /// selects.
         #[test]
         fn every_set_of_instructions_has_the_same_crc(
             len in prop_oneof![0..700_usize, 700..3000_usize, 12_000..40_000_usize],
@@ -404,8 +408,8 @@ mod tests {
             for set in BASE..=instructions() {
                 for by in [by::<NOWHERE>, by::<CACHE>, by::<MEMORY>] {
                     dst.fill(0xA5);
-                    // SAFETY: the ranges lie within both vectors, and a processor also has the instructions
-                    // of every lower set.
+                    // SAFETY: the ranges lie within both vectors, and a CPU also supports the instructions of
+                    // every lower set.
                     prop_assert_eq!(unsafe { by(set, seed, dst.as_mut_ptr().wrapping_add(to), start, len) }, expected);
                     prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
                 }
