@@ -1,4 +1,4 @@
-//! The requests that `dma-bench serve` reads from a peer.
+//! Fuzzes the requests that `dma-bench serve` reads from a peer.
 
 #[path = "../../dma-bench/src/peer/exporter.rs"]
 mod exporter;
@@ -14,22 +14,22 @@ use dma::{ErrorKind, ExportDescriptor};
 use exporter::{MemoryLimit, export_memory};
 use request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 
-/// Bytes that may be exported.
+/// Maximum number of bytes that may be exported.
 const MEMORY: u64 = 200_000;
 
 static ENGINE: LazyLock<CpuEngine> =
     LazyLock::new(|| CpuEngine::open(&CpuOptions::new()).expect("the CPU always opens"));
 
 /// Decodes a request, which must encode to the same bytes, and serves the input as the stream of an
-/// authenticated peer. The answers are those of a model: memory is opened within the limit, and read and
-/// written within its bounds. All of it is freed at the end.
+/// authenticated peer. The replies must equal those of a model, which opens memory within the
+/// limit, and reads and writes within its bounds. All memory must be freed at the end.
 ///
 /// # Panics
 ///
-/// If a request is answered otherwise.
+/// If a reply differs from the model's.
 pub fn dma_bench_requests(input: &[u8]) {
     if let Some(request) = Request::decode(input) {
-        assert_eq!(request.encode(), input, "something was dropped on the way");
+        assert_eq!(request.encode(), input, "decoding and encoding changed the bytes");
     }
     let (limit, mut answers) = (MemoryLimit::new(MEMORY), Vec::new());
     let ended = export_memory(&*ENGINE, &limit, &mut answers, input, None, None);
@@ -40,13 +40,13 @@ pub fn dma_bench_requests(input: &[u8]) {
                 let Frame::Message(answer) = frame(&mut answers) else { panic!("no answer to {message:?}") };
                 check(message, answer, &mut memory);
             }
-            Frame::None => break ended.expect("the stream ended between two messages or within one"),
-            Frame::OfNoLength => {
+            Frame::None => break ended.expect("the end of the stream is not an error"),
+            Frame::InvalidLength => {
                 break assert_eq!(ended.expect_err("no message").kind(), io::ErrorKind::InvalidData);
             }
         }
     }
-    assert!(answers.is_empty(), "an answer to nothing");
+    assert!(answers.is_empty(), "an answer without a request");
     let all = Request::Open { version: VERSION, len: MEMORY }.encode();
     let (all, mut answer) = ([&(all.len() as u32).to_le_bytes()[..], &all].concat(), Vec::new());
     export_memory(&*ENGINE, &limit, &mut answer, &all[..], None, None).expect("it is answered");
@@ -55,31 +55,31 @@ pub fn dma_bench_requests(input: &[u8]) {
 
 enum Frame<'a> {
     Message(&'a [u8]),
-    /// The rest is shorter than its message.
+    /// The remaining bytes are shorter than a message.
     None,
-    /// No message has this length.
-    OfNoLength,
+    /// The length is not valid for any message.
+    InvalidLength,
 }
 
 fn frame<'a>(stream: &mut &'a [u8]) -> Frame<'a> {
     let Some((len, rest)) = stream.split_first_chunk() else { return Frame::None };
     let len = u32::from_le_bytes(*len) as usize;
     if len == 0 || len > MAX_MESSAGE {
-        return Frame::OfNoLength;
+        return Frame::InvalidLength;
     }
     let Some((message, rest)) = rest.split_at_checked(len) else { return Frame::None };
     *stream = rest;
     Frame::Message(message)
 }
 
-/// Compares an answer with that of a model, whose memory is `memory`.
+/// Compares an answer with the answer of a model, whose memory is `memory`.
 fn check(message: &[u8], answer: &[u8], memory: &mut Option<Vec<u8>>) {
     let is_error = |kinds: &[ErrorKind]| {
         let kind = ERROR_KINDS[usize::from(answer[1])];
         assert!(answer[0] == b'-' && kinds.contains(&kind), "{message:?}: {answer:?}");
         assert!(!std::str::from_utf8(&answer[2..]).expect("text").is_empty());
     };
-    // The range of a request in the memory that is open.
+    // The range of a request in the opened memory; `None` if it is out of bounds.
     let range = |memory: &Option<Vec<u8>>, at: u64, len: usize| {
         let end = at.checked_add(len as u64)?;
         let is_within = len <= MAX_PIECE && end <= memory.as_ref()?.len() as u64;

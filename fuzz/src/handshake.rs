@@ -1,4 +1,4 @@
-//! A stranger on either side of a connection between programs that know a secret.
+//! Fuzzes the handshake: a program without the secret connects to, or listens for, a program with the secret.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Write as _};
@@ -20,17 +20,17 @@ const HELLO: usize = 8 + 32;
 const PROOF: usize = 32;
 
 static SECRET: LazyLock<Secret> = LazyLock::new(|| {
-    let file = tempfile::NamedTempFile::new().expect("a file, which only its owner reads");
+    let file = tempfile::NamedTempFile::new().expect("a file that only its owner can read");
     std::fs::write(file.path(), [7; 32]).expect("it can be written");
     Secret::read(file.path()).expect("a secret")
 });
 
-/// Sends the input to a listener in pieces, and as one to a caller; as it is, and after the magic. Both
-/// refuse it, for the reason that its length and its magic give.
+/// Sends the input to a listener in pieces, and to a caller in one write, both without and with the magic
+/// before it. Both must refuse it, for the reason that follows from its length and magic.
 ///
 /// # Panics
 ///
-/// If either takes it for its peer, or ends for another reason.
+/// If one of them accepts the input as a peer's, or refuses it for another reason.
 pub fn handshake(input: &[u8]) {
     for bytes in [input, &[&PROTOCOL.magic, input].concat()] {
         let refusal = match bytes.len() {
@@ -46,7 +46,7 @@ pub fn handshake(input: &[u8]) {
     }
 }
 
-/// The reason of a listener to refuse a stranger that sends these bytes.
+/// Returns the reason why a listener refuses a peer that sends these bytes.
 fn listener(bytes: &[u8]) -> ErrorKind {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut stranger = TcpStream::connect(listener.local_addr().expect("its port")).expect("a listener");
@@ -66,12 +66,14 @@ fn listener(bytes: &[u8]) -> ErrorKind {
     refusal.get().expect("it is over")
 }
 
-/// The reason of a caller to refuse a stranger that sends these bytes.
+/// Returns the reason why a caller refuses a peer that sends these bytes.
 fn caller(bytes: &[u8]) -> ErrorKind {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut stream = TcpStream::connect(listener.local_addr().expect("its port")).expect("a listener");
     let mut stranger = listener.accept().expect("a caller").0;
     stranger.write_all(bytes).expect("an open connection with an empty buffer");
     stranger.shutdown(Shutdown::Write).expect("an open connection");
-    call(&mut stream, &SECRET, &PROTOCOL, || false).expect_err("a stranger was taken for the peer").kind()
+    call(&mut stream, &SECRET, &PROTOCOL, || false)
+        .expect_err("a program without the secret was accepted")
+        .kind()
 }

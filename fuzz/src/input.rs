@@ -1,8 +1,8 @@
-//! The decisions of a run.
+//! Reads the decisions of a run from the fuzzer's input.
 
 use std::cell::RefCell;
 
-/// The bytes of an input, one decision after the other. Zeros follow its end.
+/// The bytes of an input, one decision after the other. After its end, all bytes are 0.
 pub(crate) struct Input(RefCell<Vec<u8>>);
 
 impl Input {
@@ -18,12 +18,12 @@ impl Input {
         self.0.borrow_mut().pop().unwrap_or(0)
     }
 
-    /// A number below `end`, which must not be 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&self, end: usize) -> usize {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % end
     }
 
-    /// Any number; small ones and those near powers of two are more likely.
+    /// Returns any number. Small numbers and numbers near powers of two are more likely.
     pub(crate) fn number(&self) -> u64 {
         let (which, low) = (self.byte(), u64::from(self.byte()));
         match which % 4 {
@@ -33,14 +33,14 @@ impl Input {
         }
     }
 
-    /// Picks one of `all`, or sometimes none.
+    /// Returns an element of `all`, or sometimes `None`.
     pub(crate) fn pick<T: Copy>(&self, all: &RefCell<Vec<T>>) -> Option<T> {
         let byte = usize::from(self.byte());
         let all = all.borrow();
         if byte >= 250 || all.is_empty() { None } else { Some(all[byte % all.len()]) }
     }
 
-    /// Picks a handle as [`pick`](Self::pick) does; NULL for none.
+    /// Picks a handle as [`pick`](Self::pick) does. Returns NULL instead of `None`.
     pub(crate) fn handle<T>(&self, all: &RefCell<Vec<*mut T>>) -> *mut T {
         self.pick(all).unwrap_or(std::ptr::null_mut())
     }

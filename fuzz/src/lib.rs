@@ -1,4 +1,5 @@
-//! The fuzz targets' functions. They are here and not in the targets, so that tests can replay the corpus.
+//! The functions of the fuzz targets. They are in this library, so that tests can also call them to
+//! replay the corpus.
 
 mod bench;
 #[cfg(not(feature = "work-queues"))]
@@ -29,7 +30,7 @@ use dma::sim::SimOptions;
 use dma::sim::model::{FaultPlan, Time};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
 
-#[expect(dead_code, reason = "a file of dma-copy, of which the fuzzer uses a part")]
+#[expect(dead_code, reason = "the fuzzer uses only a part of this file of dma-copy")]
 #[path = "../../examples/dma-copy/src/protocol/mod.rs"]
 mod dma_copy_protocol;
 
@@ -48,10 +49,11 @@ pub use spdk::spdk_calls;
 #[cfg(feature = "work-queues")]
 pub use work_queues::doca_work_queues;
 
-/// A target: its name and its function.
+/// The name and the function of a target.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The target of a stand-in that is built for DOCA 1.5 or 2.2, and lacks the calls of the others.
+/// The target for a stand-in that is built for DOCA 1.5 or 2.2. Such a stand-in lacks the calls of the
+/// other targets.
 #[cfg(feature = "work-queues")]
 pub const TARGETS: &[Target] = &[("doca_work_queues", doca_work_queues)];
 
@@ -73,20 +75,20 @@ pub const TARGETS: &[Target] = &[
     ("trace", trace),
 ];
 
-/// Does nothing: the stand-in for DSA is for x86-64.
+/// Does nothing, because the stand-in for DSA exists only on x86-64.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn dsa_programs(_: &[u8]) {}
 
-/// Parses an engine's name, and its parts alone. Opens nothing.
+/// Parses an engine's name, and also each of its parts separately. Opens no engine.
 ///
 /// # Panics
 ///
-/// If a parsed value prints as another one, or an error has no hint.
+/// If a parsed value prints as a different value, or an error has no hint.
 pub fn engine_name(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let refused = |error: dma::Error| {
         assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange), "{error}");
-        assert!(!error.hint().is_empty(), "no word on what would have been right: {error}");
+        assert!(!error.hint().is_empty(), "the error does not say which values are valid: {error}");
     };
     match text.parse::<EngineName>() {
         Ok(name) => {
@@ -108,7 +110,7 @@ pub fn engine_name(input: &[u8]) {
         assert_eq!(address.to_string().parse::<dma::PciAddress>().expect("what was printed"), address);
     }
     if let Ok(name) = dma::parse_untrusted(text) {
-        // An engine that lacks an option refuses it when it is opened.
+        // Unknown options are refused only when the engine is opened.
         let with_effects: &[&str] = match name.backend() {
             "doca" => &["lib", "export"],
             "dsa" => &["dev", "sysfs"],
@@ -117,10 +119,13 @@ pub fn engine_name(input: &[u8]) {
             _ => &[],
         };
         for key in with_effects {
-            assert!(name.option(key).is_none(), "{key} has effects beyond the device");
+            assert!(
+                name.option(key).is_none(),
+                "an untrusted name was accepted with {key}, which has effects beyond the device"
+            );
         }
     }
-    // Parts of names.
+    // Parse the parts of names separately.
     if let Ok(plan) = text.parse::<FaultPlan>() {
         plan.validate().expect("a parsed plan is valid");
         assert_eq!(plan.to_string().parse::<FaultPlan>().expect("what was printed"), plan);
@@ -132,8 +137,7 @@ pub fn engine_name(input: &[u8]) {
 
 /// Parses an export descriptor, which must encode to the same bytes.
 ///
-/// Each input is tried unchanged and with a valid checksum appended, because a fuzzer does not guess
-/// checksums.
+/// Each input is tried unchanged and with a valid checksum appended, because a fuzzer cannot guess checksums.
 ///
 /// # Panics
 ///
@@ -146,7 +150,7 @@ pub fn export_descriptor(input: &[u8]) {
 fn parse(bytes: &[u8]) {
     match ExportDescriptor::from_bytes(bytes) {
         Ok(descriptor) => {
-            assert_eq!(descriptor.to_bytes(), bytes, "something was dropped on the way");
+            assert_eq!(descriptor.to_bytes(), bytes, "decoding and encoding changed the bytes");
             assert!(!descriptor.rights().is_empty(), "a grant of nothing");
             let again = ExportDescriptor::new(
                 descriptor.backend(),
@@ -154,7 +158,7 @@ fn parse(bytes: &[u8]) {
                 descriptor.len(),
                 descriptor.native(),
             );
-            assert_eq!(again.expect("what was parsed can be made"), descriptor);
+            assert_eq!(again.expect("the parsed values make a valid descriptor"), descriptor);
         }
         Err(error) => {
             assert!(matches!(error.kind(), ErrorKind::Malformed | ErrorKind::VersionMismatch), "{error}");
@@ -163,11 +167,11 @@ fn parse(bytes: &[u8]) {
     }
 }
 
-/// Imports shared memory with a descriptor that no exporter made, which must be refused.
+/// Imports shared memory with a descriptor that no exporter made. The import must be refused.
 ///
 /// # Panics
 ///
-/// If it is accepted.
+/// If the import is accepted.
 pub fn remote_import(input: &[u8]) {
     match Import::open_within(input, Duration::ZERO) {
         Ok(import) => panic!("imported {import:?}, which was never exported"),
@@ -176,13 +180,14 @@ pub fn remote_import(input: &[u8]) {
     }
 }
 
-/// Parses a trace of operations, and goes through its events.
+/// Parses a trace of operations, and iterates over its events.
 ///
-/// Each input is tried unchanged and as the events of a queue, with regions and checksums that are right.
+/// Each input is tried unchanged, and as the events of a queue within a trace with valid regions and
+/// checksums.
 ///
 /// # Panics
 ///
-/// If an event is not within the regions, or has no segment that it needs.
+/// If an event is not within the regions, or lacks a segment that it needs.
 pub fn trace(input: &[u8]) {
     read_trace(input);
     let block = |queue: u32, bytes: &[u8]| {
@@ -236,10 +241,10 @@ pub fn dma_copy_message(input: &[u8]) {
                 Message::Data(data) => assert!((1..=MAX_DATA).contains(&data.0.len())),
                 _ => {}
             }
-            assert!(input.len() <= MAX_MESSAGE, "a message longer than any");
+            assert!(input.len() <= MAX_MESSAGE, "a message longer than the maximum");
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
-            assert_eq!(bytes, input, "something was dropped on the way");
+            assert_eq!(bytes, input, "decoding and encoding changed the bytes");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

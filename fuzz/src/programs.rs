@@ -21,7 +21,8 @@ macro_rules! call {
 }
 
 const OK: c::doca_error_t = c::DOCA_SUCCESS;
-/// Words, and names of flags and commands. None requests help or the version, because both exit the process.
+/// Words, and names of flags and commands. No word requests help or the version, because both exit the
+/// process.
 const WORDS: [&CStr; 24] = [
     c"p",
     c"param",
@@ -51,7 +52,7 @@ const WORDS: [&CStr; 24] = [
 /// Log backends live as long as the process.
 const MOST_BACKENDS: usize = 12;
 static BACKENDS: AtomicUsize = AtomicUsize::new(0);
-/// The buffer of log backends with a buffer.
+/// The buffer of log backends that write to a buffer.
 static ROOMS: [[AtomicU8; 64]; MOST_BACKENDS] = [const { [const { AtomicU8::new(0) }; 64] }; MOST_BACKENDS];
 /// Maximum nesting of callbacks.
 const NESTING: u32 = 3;
@@ -62,7 +63,7 @@ struct CommandLineProgram {
     /// Flags and commands that the program owns.
     params: RefCell<Vec<*mut c::doca_argp_param>>,
     cmds: RefCell<Vec<*mut c::doca_argp_cmd>>,
-    /// Flags and commands that the parser owns. They can be configured while the parser lives.
+    /// Flags and commands that the parser owns. The program can configure them while the parser exists.
     owned: RefCell<Vec<*mut c::doca_argp_param>>,
     backends: RefCell<Vec<*mut c::doca_log_backend>>,
     sources: RefCell<Vec<c_int>>,
@@ -72,18 +73,18 @@ thread_local! {
     static PROGRAM: RefCell<Option<Rc<CommandLineProgram>>> = const { RefCell::new(None) };
 }
 
-/// Redirects standard output to /dev/null, because wrong command lines print the usage.
+/// Redirects standard output to /dev/null, because invalid command lines print the usage.
 struct Quiet(c_int);
 
 impl Quiet {
     fn new() -> Self {
-        // SAFETY: duplicates a descriptor.
+        // SAFETY: the call duplicates a file descriptor and accesses no memory.
         let before = unsafe { libc::dup(1) };
-        // SAFETY: opens a file.
+        // SAFETY: the path is a string that ends with NUL.
         let nowhere = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY) };
-        // SAFETY: no code owns standard output's descriptor.
+        // SAFETY: no Rust object owns standard output's descriptor, so it may be replaced.
         unsafe { libc::dup2(nowhere, 1) };
-        // SAFETY: opened above.
+        // SAFETY: the descriptor was opened above, and no other code uses it.
         unsafe { libc::close(nowhere) };
         Self(before)
     }
@@ -91,18 +92,18 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: the previous standard output.
+        // SAFETY: both descriptors are open: `new` duplicated the previous standard output.
         unsafe { libc::dup2(self.0, 1) };
-        // SAFETY: duplicated by `new`.
+        // SAFETY: `new` duplicated this descriptor, and no other code closes it.
         unsafe { libc::close(self.0) };
     }
 }
 
-/// Runs a program decided by the input.
+/// Runs a program that the input determines.
 ///
 /// # Panics
 ///
-/// If a call that must succeed fails, or one that must fail succeeds.
+/// If a call fails that must succeed, or succeeds that must fail.
 pub fn doca_programs(input: &[u8]) {
     let _quiet = Quiet::new();
     let program = Rc::new(CommandLineProgram {
@@ -159,7 +160,7 @@ unsafe extern "C" fn on_mistake(_: c::doca_log_level, _: *const c_char, _: *mut 
 }
 
 unsafe extern "C" fn on_line(line: *mut c_char) {
-    // SAFETY: the registered buffer, which ends with NUL.
+    // SAFETY: the pointer is the registered buffer, which ends with NUL.
     let line = unsafe { CStr::from_ptr(line) };
     assert!(line.to_bytes().len() < 64);
     in_callback();
@@ -242,8 +243,8 @@ impl CommandLineProgram {
         }
     }
 
-    /// Registers a flag or command. The parser owns it from here on, even if registering fails, unless the
-    /// parser is missing or the object is invalid.
+    /// Registers a flag or command. From then on the parser owns it, even if registering fails, unless
+    /// the parser is not initialized or the object is invalid.
     fn register(&self) {
         let (param, cmd, inner) =
             (self.input.handle(&self.params), self.input.handle(&self.cmds), self.input.handle(&self.cmds));
@@ -253,7 +254,7 @@ impl CommandLineProgram {
             _ if inner == cmd => call!(doca_argp_register_cmd(cmd)),
             _ => call!(doca_argp_cmd_register_cmd(cmd, inner)),
         };
-        // Destroying it succeeds only if the program owns it.
+        // Destroying an object must succeed only if the program owns it.
         self.params.borrow_mut().retain(|other| *other != param);
         if !param.is_null() && call!(doca_argp_param_destroy(param)) != OK {
             self.owned.borrow_mut().push(param);

@@ -1,4 +1,4 @@
-//! The exchange between an importer of RDMA memory and its exporter, and their descriptor.
+//! Fuzzes the messages between an importer and an exporter of RDMA memory, and the export descriptor.
 
 #[path = "../../engines/dma-rdma/src/secret.rs"]
 mod secret;
@@ -20,8 +20,8 @@ const END: End = End { number: 17, psn: 9, lid: 0, mtu: 3, reads: 16, gid: [4; 1
 const REQUESTED: Request = Request { id: SECRET.id, nonce: [5; 32], end: Some(END) };
 
 /// Decodes a message of either side and the backend's part of a descriptor, which must encode to the same
-/// bytes. Only a message that was made with the secret counts as proven: neither the input does, nor a
-/// right message in which the input's bits are changed.
+/// bytes. Only a message made with the secret may be accepted as proven. The input must not be accepted,
+/// nor a valid message in which the bits of the input are flipped.
 ///
 /// # Panics
 ///
@@ -29,17 +29,22 @@ const REQUESTED: Request = Request { id: SECRET.id, nonce: [5; 32], end: Some(EN
 pub fn rdma_exchange(input: &[u8]) {
     match decode_blob(input) {
         Ok((service, secret)) => {
-            assert_eq!(encode_blob(service, &secret)[..], *input, "something was dropped on the way");
-            assert!(service.port() != 0 && !service.ip().is_unspecified(), "{service} is no address");
+            assert_eq!(encode_blob(service, &secret)[..], *input, "decoding and encoding changed the bytes");
+            assert!(
+                service.port() != 0 && !service.ip().is_unspecified(),
+                "{service} is not a valid address"
+            );
         }
-        Err(ForeignBlob::Length) => assert!(input.len() != BLOB, "a descriptor of the right length"),
+        Err(ForeignBlob::Length) => {
+            assert!(input.len() != BLOB, "a descriptor of the right length was refused for its length")
+        }
         Err(ForeignBlob::Version(version)) => assert!(version != VERSION, "this version"),
         Err(ForeignBlob::Address(service)) => assert!(service.port() == 0 || !service.ip().is_loopback()),
     }
     if let Some(bytes) = input.first_chunk()
         && let Ok(challenge) = Challenge::decode(bytes)
     {
-        assert_eq!(challenge.encode(), *bytes, "something was dropped on the way");
+        assert_eq!(challenge.encode(), *bytes, "decoding and encoding changed the bytes");
     }
     if let Some(bytes) = input.first_chunk() {
         request(bytes, false);
@@ -55,13 +60,13 @@ pub fn rdma_exchange(input: &[u8]) {
     reply(&differing(Reply::Unproven.encode_refusal(), input), false);
 }
 
-/// The message with the bits of `by` changed.
+/// Returns the message with the bits of `by` flipped.
 fn differing<const N: usize>(mut message: [u8; N], by: &[u8]) -> [u8; N] {
     message.iter_mut().zip(by).for_each(|(byte, change)| *byte ^= change);
     message
 }
 
-/// Returns true if `by` changes no bit of a message.
+/// Returns true if `by` flips no bit of a message.
 fn is_same<const N: usize>(by: &[u8]) -> bool {
     by.iter().take(N).all(|byte| *byte == 0)
 }
@@ -70,7 +75,7 @@ fn request(bytes: &[u8; REQUEST], right: bool) {
     let decoded = Request::decode(bytes);
     if let Ok((request, proof)) = &decoded {
         let again = request.encode(&SECRET, &CHALLENGE);
-        assert!(bytes.starts_with(&again[..REQUEST - PROOF_LEN]), "something was dropped on the way");
+        assert!(bytes.starts_with(&again[..REQUEST - PROOF_LEN]), "decoding and encoding changed the bytes");
         assert_eq!(request.is_proven(&SECRET, &CHALLENGE, proof), right, "{request:?}");
     }
     assert!(decoded.is_ok() || !right, "{decoded:?}");

@@ -1,4 +1,5 @@
-//! Foreign connections to `dma-copy`'s listener: the host is admitted, and its errors are correct.
+//! Connections of other programs to `dma-copy`'s listener: the host is still admitted, and its
+//! errors are correct.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -12,10 +13,10 @@ mod pair;
 
 use pair::{LONG, Place, Running, Side, assert_same, free_port, secret};
 
-/// Number of connections: more than `dma-copy` keeps open and the kernel's backlog holds.
+/// Number of connections: more than `dma-copy` keeps open plus the kernel's backlog.
 const MANY: usize = 180;
 
-/// Connects as soon as there is a listener.
+/// Connects as soon as a listener exists.
 fn connect<S>(mut try_it: impl FnMut() -> io::Result<S>) -> S {
     let start = Instant::now();
     loop {
@@ -61,7 +62,7 @@ fn over_a_unix_socket_silent_strangers_do_not_keep_a_host_out() {
     copied_past(&place, "", || UnixStream::connect(&path));
 }
 
-/// A host whose connection is closed in favour of a later one tries again.
+/// If the DPU closes the host's connection to admit a later one, the host tries again.
 #[test]
 fn over_tcp_new_strangers_do_not_keep_a_host_out() {
     let place = Place::new();
@@ -76,7 +77,7 @@ fn over_tcp_new_strangers_do_not_keep_a_host_out() {
         scope.spawn(|| {
             let mut silent = Vec::new();
             while !done.load(Ordering::Relaxed) && silent.len() < 5_000 {
-                // Connections are refused once the copy starts.
+                // Connections are refused after the copy has started.
                 silent.extend(TcpStream::connect(("127.0.0.1", port)));
                 sleep(Duration::from_millis(2));
             }
@@ -88,7 +89,7 @@ fn over_tcp_new_strangers_do_not_keep_a_host_out() {
     dpu.end().copied();
 }
 
-/// Only the DPU's refusal means a wrong secret, not a closed connection.
+/// Only a refusal by the DPU means a wrong secret; a closed connection does not.
 #[test]
 fn a_closed_connection_is_not_reported_as_a_wrong_secret() {
     let place = Place::new();

@@ -9,9 +9,9 @@ mod pair;
 
 use pair::{PARTIAL, Place, SLOW, Side, assert_same, run, sample};
 
-/// Engines that access another process's memory on this machine.
+/// Engines that can access the memory of another process on this machine.
 const ENGINES: [&str; 2] = ["cpu", "sim:profile=bluefield3"];
-/// Block length for a small window: half of it.
+/// Block length with the arguments `SMALL`: half of the window.
 const SMALL: &str = "--window 16K --chunk 4K";
 const BLOCK: usize = 8192;
 
@@ -52,7 +52,7 @@ fn every_size_arrives_whole_both_ways() {
 fn several_files_are_copied_in_one_session() {
     let place = Place::new();
     for engine in ["cpu", "sim:profile=bluefield3", "stream"] {
-        // The second file goes the other way.
+        // The second file is copied in the opposite direction.
         let lengths = [100_000, 0, 50_001];
         for (i, len) in lengths.iter().enumerate() {
             place.file(&format!("src{i}"), *len);
@@ -298,8 +298,7 @@ fn an_existing_partial_file_is_not_trusted() {
         }
     }
     assert_eq!(fs::read(place.path("precious")).expect("there"), sample(10));
-    // An earlier run's partial copy without --resume: the copy starts at the beginning, even if the partial
-    // copy is longer.
+    // Without --resume, the copy starts at the beginning, even if an earlier run left a longer partial copy.
     fs::write(place.path(PARTIAL), vec![7; 5000]).expect("written");
     place.copies(Side::Host, "");
 }
@@ -317,7 +316,7 @@ fn json_has_the_options_of_the_original() {
         "dpu.json",
         r#"{"doca_program_flags": {"file": "wrong", "chunk": "8K", "resume": true, "sync": false}}"#,
     );
-    // The command line wins.
+    // The command line overrides the file.
     let dpu = place.start(Side::Dpu, "-j dpu.json -f dst");
     place.start(Side::Host, "--json=host.json").end().copied();
     dpu.end().copied();
@@ -384,7 +383,7 @@ fn the_command_line_is_the_originals() {
         assert_eq!(ended.status.code(), Some(2), "{args:?}: {ended:?}");
         assert!(ended.err.contains(says), "{args:?}: {ended:?}");
     }
-    // -r implies the DPU. No device here has that address.
+    // -r implies the DPU's role. No device of this machine has that address.
     let ended = run_it(&["-f", "x", "-p", "03:00.0", "-r", "b1:00.0"]);
     ended.failed(&["dma-copy: DPU: starting", "0000:03:00.0"]);
 }
@@ -423,7 +422,7 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
         let (sent, _) = place.copies(from, SMALL);
         assert!(sent.ends_with(" retries"), "{sent}");
         fs::remove_file(place.path("dst")).expect("removed");
-        // A partial copy of another file: the copy starts at the beginning.
+        // The partial copy belongs to another file, so the copy starts at the beginning.
         let mut other = all[..5 * BLOCK].to_vec();
         other[100] ^= 1;
         fs::write(place.path(PARTIAL), other).expect("written");
@@ -433,7 +432,7 @@ fn resuming_goes_on_where_an_earlier_copy_ended() {
     }
 }
 
-/// Only the owner can read a partial copy, even if an earlier one was readable by all.
+/// Only the owner can read a partial copy, even if the earlier partial copy was readable by all users.
 #[test]
 fn a_partial_copy_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -472,7 +471,7 @@ fn names_have_any_length_that_the_file_system_takes() {
     receiver.failed(&["too long", "choose a shorter one"]);
 }
 
-/// Two long names that differ at their ends have partial copies of their own.
+/// Two long names that differ only at their ends have different partial copies.
 #[test]
 fn a_copy_to_a_long_name_is_resumed() {
     let place = Place::new();
@@ -492,7 +491,7 @@ fn a_copy_to_a_long_name_is_resumed() {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         };
-        // Kills it.
+        // Dropping a process kills it.
         drop(receiver);
         sender.end();
         partials.push(partial);
@@ -506,7 +505,7 @@ fn a_copy_to_a_long_name_is_resumed() {
     }
 }
 
-/// An empty partial copy is of no use for --resume.
+/// An empty partial copy is removed, because --resume cannot use it.
 #[test]
 fn an_empty_partial_copy_is_not_kept() {
     let place = Place::new();
@@ -525,7 +524,8 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
     place.file("src", 5 * BLOCK);
     let take = || File::create(place.path("dst")).expect("a file").write_all(b"mine").expect("written");
     for from in Side::BOTH {
-        // While the DPU waits for the host. It has looked for its file before its socket exists.
+        // The file is created while the DPU waits for the host. The DPU has already looked for its file when
+        // its socket exists.
         if from == Side::Host {
             let receiver = place.start(Side::Dpu, "-f dst");
             while !place.path("socket").exists() {
@@ -537,7 +537,7 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
             sender.end().failed(&["gave up"]);
             fs::remove_file(place.path("dst")).expect("removed");
         }
-        // While bytes move.
+        // The file is created while bytes are copied.
         let args = format!("-e {SLOW} {SMALL}");
         let receiver = place.start(from.other(), &format!("-f dst {args}"));
         let sender = place.start(from, &format!("-f src {args}"));
@@ -609,7 +609,7 @@ fn corruption_is_found() {
             sender.failed(&["gave up (verifying what arrived)"]);
             assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
         }
-        // Without checksums corruption is not detected.
+        // Without checksums, corruption is not detected.
         let (sender, receiver) =
             place.pair(from, "-e sim:faults=corrupt@7 --chunk 4K --window 64K --checksum none");
         sender.copied();
@@ -619,7 +619,7 @@ fn corruption_is_found() {
             fs::read(place.path("dst")).expect("readable")
         );
         fs::remove_file(place.path("dst")).expect("removed");
-        // The blocks verified before are kept for --resume.
+        // The blocks that were verified earlier are kept for --resume.
         let (_, receiver) = place.pair(from, &format!("-e sim:faults=corrupt@37 {SMALL} --resume"));
         receiver.failed(&["verifying what arrived"]);
         assert!(fs::metadata(place.path(PARTIAL)).expect("kept").len() >= 8 * BLOCK as u64);

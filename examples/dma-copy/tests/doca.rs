@@ -22,7 +22,7 @@ fn libraries() -> &'static PathBuf {
     LIBRARIES.get_or_init(|| support::library_dir(&support::doca_emu_prefix()))
 }
 
-/// Starts one side on the simulated card `card`, with the command for a real one.
+/// Starts one side on the simulated card `card`, with the command for a real card.
 fn start(place: &Place, side: Side, card: &str, args: &str) -> Running {
     run(command(place, side, card, args))
 }
@@ -38,13 +38,13 @@ fn command(place: &Place, side: Side, card: &str, args: &str) -> Command {
     command
 }
 
-/// Starts one side without address randomisation, so that both sides have memory at the same addresses. A
-/// sandbox may forbid that: then the copy is one as any other.
+/// Starts one side without address randomisation, so that both sides have memory at the same
+/// addresses. A sandbox may forbid this; then this is an ordinary copy.
 fn start_at_fixed_addresses(place: &Place, side: Side, args: &str) -> Running {
     let mut command = command(place, side, CARD, args);
     #[expect(unsafe_code, reason = "sets the personality of the process")]
     let fix_addresses = || {
-        // SAFETY: a system call without pointers.
+        // SAFETY: the system call takes no pointers.
         unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
         Ok(())
     };
@@ -72,7 +72,7 @@ fn copies(place: &Place, from: Side, card: &str, args: &str) -> String {
     line
 }
 
-/// One test, because all copies use the same card and service.
+/// All copies are in one test, because they use the same card and service.
 #[test]
 fn the_card_copies_both_ways() {
     let place = Place::new();
@@ -100,7 +100,8 @@ fn the_card_copies_both_ways() {
         );
     }
 
-    // Imported memory has the exporter's addresses, at which the importer has memory of its own.
+    // The imported memory has the exporter's addresses. At these addresses, the importer also has
+    // its own memory.
     place.file("src", 40_000_000);
     for from in Side::BOTH {
         let receiver = start_at_fixed_addresses(&place, from.other(), "-f dst --window 16M");

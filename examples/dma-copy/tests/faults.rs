@@ -1,4 +1,5 @@
-//! `dma-copy` when a side is killed or hangs, a disk is full, a file changes, or a stranger connects.
+//! Tests `dma-copy` when a side is killed or hangs, a disk is full, a file changes, or another program
+//! connects.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -27,12 +28,12 @@ impl Dice {
     }
 }
 
-/// Checks that a side that was not killed ended by itself, with a message if it failed.
+/// Checks that the side that was not killed ended by itself, with a message if it failed.
 fn assert_ended(ended: &Ended) {
     match ended.status.code() {
         Some(0) => {}
         Some(1) => assert_eq!(ended.err.trim_end().lines().count(), 1, "{ended:?}"),
-        // The killed side.
+        // This is the killed side.
         None => {}
         _ => panic!("{ended:?}"),
     }
@@ -76,7 +77,7 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
             let file = if side == from { "src" } else { "dst" };
             place.start(side, &format!("-f {file} {args} --timeout 1"))
         });
-        // Mostly after they have connected, which removes the socket.
+        // Usually waits until both sides have connected, which removes the socket.
         if dice.roll(8) > 0 {
             let start = Instant::now();
             let met = || place.path("socket").exists();
@@ -120,7 +121,7 @@ fn a_side_that_hangs_is_given_up_on() {
             let (mut hung, other) = if hangs == Side::Host { (host, dpu) } else { (dpu, host) };
             let stopped = Instant::now();
             let name = if hangs == Side::Host { "the host" } else { "the DPU" };
-            // The side that stopped in mid-copy holds on to what this one exported, which the log says.
+            // The stopped side still uses the memory that this side exported, and the log says so.
             other.end().failed_with_log(&[name, "made no progress for 1 s", "--timeout"]);
             assert!(stopped.elapsed() < LONG / 2);
             hung.signal(Signal::CONT);
@@ -161,7 +162,7 @@ fn a_file_that_changes_while_it_is_sent_is_noticed() {
         ] {
             let place = Place::new();
             let src = place.file("src", 300_000);
-            // In the past, so that any change alters the modification time even with a coarse clock.
+            // The modification time is in the past, so that any change alters it even with a coarse clock.
             File::options()
                 .write(true)
                 .open(&src)
@@ -257,7 +258,7 @@ fn a_peer_without_the_secret_is_rejected() {
     ]);
     dpu.end().failed(&["no host connected", "rejected because of a wrong secret"]);
 
-    // Strangers cause no delay: silent ones, ones that send nonsense, one with the wrong secret.
+    // Other connections cause no delay: two send no bytes, one sends random bytes, one has the wrong secret.
     let port = free_port();
     let dpu = place.start(Side::Dpu, &format!("-f dst {}", channel("key", port)));
     let start = Instant::now();
@@ -272,9 +273,9 @@ fn a_peer_without_the_secret_is_rejected() {
     loud.write_all(&[0x5a; 1000]).expect("sent");
     loud.set_read_timeout(Some(LONG)).expect("set");
     let mut answer = Vec::new();
-    // Closed or reset, without an answer.
+    // The connection is closed or reset, without a response.
     let _ = loud.read_to_end(&mut answer);
-    assert_eq!(answer, b"", "nothing is answered to who does not speak the protocol");
+    assert_eq!(answer, b"", "a peer that violates the protocol gets no response");
     place
         .start(Side::Host, &format!("-f src {}", channel("other", port)))
         .end()
@@ -284,7 +285,7 @@ fn a_peer_without_the_secret_is_rejected() {
     assert_same(&place.path("src"), &place.path("dst"));
     drop(silent);
 
-    // A false DPU: the host sends only its nonce and proof.
+    // A program pretends to be the DPU: the host sends only its nonce and proof.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let host = place.start(Side::Host, &format!("-f src {}", channel("key", port)));
@@ -319,7 +320,8 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
     const FIRST: usize = 40 + 32;
     for from in Side::BOTH {
         for changed in Side::BOTH {
-            // In the length, kind, fields and MAC of the first message, and in the second message.
+            // The changed bytes are in the length, kind, fields and MAC of the first message, and in the
+            // second message.
             for at in [0, 4, 15, 50, 140] {
                 let place = Place::new();
                 place.file("src", 100_000);
@@ -347,7 +349,7 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
                 ways.into_iter().for_each(|way| way.join().expect("passed on"));
                 ended.iter().for_each(|ended| assert!(!ended.status.success(), "{ended:?}"));
                 assert!(!place.path("dst").exists());
-                // A wrong length may wait for bytes that never arrive.
+                // With a wrong length, the receiver may wait for bytes that never arrive.
                 let hears = &ended[usize::from(changed == Side::Host)];
                 assert!(at == 0 || hears.err.contains("changed or forged on the way"), "{at}: {hears:?}");
             }
@@ -367,7 +369,7 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     place.start(Side::Dpu, "-f dst2").end().failed(&["another dma-copy listens on socket"]);
     place.start(Side::Host, "-f src").end().copied();
     first.end().copied();
-    // A stale socket is replaced, another file is not.
+    // A stale socket is replaced, but another file is not.
     let mut left = place.start(Side::Dpu, "-f dst3");
     while !place.path("socket").exists() {
         assert!(start.elapsed() < LONG);
@@ -379,7 +381,7 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     place.copies(Side::Host, "");
     place.file("socket", 10);
     place.start(Side::Dpu, "-f dst4").end().failed(&["socket exists and is not a socket"]);
-    // Two receivers of the same file.
+    // Two receivers write the same file.
     let receiver = place.start(Side::Dpu, &format!("-f slow -e {SLOW} {SMALL} -c unix:a"));
     let sender = place.start(Side::Host, &format!("-f src -e {SLOW} {SMALL} -c unix:a"));
     let lock = File::create(place.path(".busy.dma-copy.partial")).expect("a file");

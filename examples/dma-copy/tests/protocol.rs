@@ -1,4 +1,4 @@
-//! The protocol of `dma-copy`: its encoding, faulty channels, and peers that violate it.
+//! Tests the protocol of `dma-copy`: its encoding, faulty channels, and peers that violate it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -73,7 +73,7 @@ proptest! {
     fn encoded_messages_decode_to_themselves(message in message()) {
         let bytes = encoded(&message);
         prop_assert_eq!(Message::decode(&bytes), Ok(message));
-        // Neither a prefix nor an extension is a message.
+        // Neither a prefix nor an extension of a message decodes.
         for end in 0..bytes.len() {
             prop_assert!(Message::decode(&bytes[..end]).is_err());
         }
@@ -106,7 +106,7 @@ enum Fault {
     Cut,
     /// The channel breaks within the message.
     Tear,
-    /// Nothing more arrives, and the channel stays open.
+    /// No more messages arrive, and the channel stays open.
     Stall,
     Drop,
     Repeat,
@@ -116,7 +116,7 @@ enum Fault {
     Flip(usize, u8),
 }
 
-/// Forwards messages from one side to the other, with a fault at one of them.
+/// Forwards messages from one side to the other, with a fault at one message.
 fn carry(mut from: UnixStream, mut to: UnixStream, fault: Option<(usize, Fault)>, count: &AtomicUsize) {
     let mut held: Option<Vec<u8>> = None;
     let mut stalled = false;
@@ -171,7 +171,7 @@ fn copy_with(
     let place = Place::new();
     place.file("src", len);
     let listener = UnixListener::bind(place.path("proxy")).expect("a socket");
-    // Short, because faults end by timeout. On a slow machine the timeout may expire without a fault.
+    // The timeout is short, because many faults end by it. On a slow machine it may expire without a fault.
     let timeout = if fault.is_some() { "0.3" } else { "30" };
     let args = format!("-e {engine} --window 16K --chunk 4K --timeout {timeout}");
     let file = |side| if side == from { "src" } else { "dst" };
@@ -215,7 +215,7 @@ fn copy_with(
     }
     let [host, dpu] = ended;
     let (sender, receiver) = if from == Side::Host { (host, dpu) } else { (dpu, host) };
-    // The file exists if and only if the receiver succeeded. The sender succeeds only if it exists.
+    // The file exists if and only if the receiver succeeded. The sender succeeds only if the file exists.
     assert_eq!(place.path("dst").exists(), receiver.status.success(), "{fault:?}: {receiver:?}");
     assert!(!place.path(PARTIAL).exists(), "{fault:?}");
     assert!(receiver.status.success() || !sender.status.success(), "{fault:?}: {sender:?} {receiver:?}");
@@ -272,7 +272,7 @@ fn a_channel_that_breaks_or_stalls_at_any_message_ends_both_sides() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A Unix socket has no such faults, but a peer may cause them.
+    /// A Unix socket has no such faults, but a faulty peer may cause them.
     #[test]
     fn messages_that_are_lost_repeated_mixed_up_or_changed_do_no_harm(
         host_sends in any::<bool>(),
@@ -434,7 +434,7 @@ fn a_dpu_checks_what_it_imports() {
         (Export { address, len: 8192, block: 8192, descriptor: good.to_bytes() }, "agreed on 16384"),
         (Export { address, len: 16 << 10, block: 8192, descriptor: good.to_bytes() }, "its descriptor 8192"),
         (Export { address, len: 16 << 10, block: 4096, descriptor: forged.clone() }, "in blocks of 4096"),
-        // The exporter grants 8192 bytes, although the descriptor says more.
+        // The exporter grants only 8192 bytes, although the descriptor says 16384.
         (
             Export { address, len: 16 << 10, block: 8192, descriptor: forged },
             "grants 8192 bytes, and 16384 were expected",
@@ -462,7 +462,7 @@ fn a_dpu_checks_what_it_imports() {
     }
 }
 
-/// A host that receives from an impostor.
+/// Runs a host that receives from an impostor.
 #[test]
 fn a_host_checks_every_number_of_its_dpu() {
     let size = 2 * 8192 + 100;
@@ -506,7 +506,7 @@ fn a_host_checks_every_number_of_its_dpu() {
         host.end().failed(&[words, &["violates the protocol"]].concat());
         assert_eq!(place.names(), ["socket".to_owned()].into(), "nothing is left behind");
     }
-    // A host that sends: the DPU can free only the slots that it has.
+    // When a host sends, the DPU can free only slots that it has.
     let place = Place::new();
     place.file("src", 100_000);
     let listener = UnixListener::bind(place.path("socket")).expect("a socket");
@@ -527,7 +527,7 @@ fn a_host_checks_every_number_of_its_dpu() {
     impostor.say(&Message::Freed { slot: 0 });
     impostor.say(&Message::Freed { slot: 77 });
     host.end().failed(&["it freed slot", "which it does not have"]);
-    // A Status with another length than the file's.
+    // A Status whose length differs from the file's length is refused.
     let place = Place::new();
     place.file("src", 0);
     let listener = UnixListener::bind(place.path("socket")).expect("a socket");

@@ -1,4 +1,4 @@
-//! `dma-copy --engine stream`: blocks go through the channel.
+//! Tests `dma-copy --engine stream`, where blocks go through the channel.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -62,7 +62,8 @@ fn both_sides_must_agree_on_it() {
         let (sender, receiver) = place.pair_of(from, "-f src -e stream", "-f dst -e cpu");
         let streams =
             if from == Side::Host { "the host has --engine stream" } else { "the DPU has --engine stream" };
-        // The side that hears it first tells the other one, unless that one was as fast.
+        // The side that detects the mismatch first tells the other side, unless both detect it at the
+        // same time.
         for ended in [&sender, &receiver] {
             ended.failed(&["agreeing on the copy", streams, "on both sides, or on neither"]);
         }
@@ -70,7 +71,7 @@ fn both_sides_must_agree_on_it() {
     }
 }
 
-/// Tests machines without an RDMA device, as most are.
+/// This tests machines without an RDMA device, as most test machines are.
 #[test]
 fn without_rdma_the_other_way_is_offered() {
     if dma::open("rdma").is_ok() {
@@ -86,12 +87,14 @@ fn without_rdma_the_other_way_is_offered() {
     place.start(Side::Host, "-f dst -e doca").end().failed(&["starting"]);
 }
 
-/// Runs `side`, with the arguments `args`, against an impostor that has `file` bytes to send, or none.
+/// Runs `side`, with the arguments `args`, against an impostor that has a file of `file` bytes to
+/// send, or no file.
 fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running, Impostor) {
     begin(place, side, &format!("{args} --window 16K --chunk 4K --timeout 2"), file, 16 << 10)
 }
 
-/// Does what [`against`] does with all arguments, and an impostor that agrees to `window` bytes.
+/// Like [`against`], but with exactly these arguments, and with an impostor that requests a window of
+/// `window` bytes.
 fn begin(place: &Place, side: Side, args: &str, file: Option<u64>, window: u64) -> (Running, Impostor) {
     let args = format!("{args} -e stream");
     let (running, mut impostor, role) = match side {
@@ -113,7 +116,7 @@ fn data(len: usize) -> Message {
     Message::Data(Data(vec![7; len]))
 }
 
-/// Each receiver is sent `messages`, and must fail with all of `words`.
+/// Sends `messages` to a receiver in each role. The receiver must fail with all of `words`.
 fn receiver_against(words: &[&str], messages: &[Message]) {
     for side in Side::BOTH {
         let place = Place::new();
@@ -122,7 +125,7 @@ fn receiver_against(words: &[&str], messages: &[Message]) {
         impostor.say(&Message::ResumeAnswer { from: 0 });
         for (i, message) in messages.iter().enumerate() {
             impostor.say(message);
-            // The next block fits the window once this one is written.
+            // The next block fits the window only after this block is written.
             if matches!(message, Message::Filled { .. }) && i + 1 < messages.len() {
                 assert!(matches!(impostor.hear(), Message::Freed { .. }), "{words:?}");
             }
@@ -164,7 +167,7 @@ fn a_receiver_checks_every_number_of_its_sender() {
     ] {
         receiver_against(&[words, "violates the protocol"], &messages);
     }
-    // A sender that falls silent.
+    // The sender stops sending.
     receiver_against(&["made no progress for 2 s"], &[data(BLOCK)]);
 }
 
@@ -194,7 +197,7 @@ fn a_sender_takes_no_bytes_and_sends_no_more_than_the_window() {
             assert!(matches!(impostor.hear(), Message::Data(Data(bytes)) if bytes.len() == BLOCK));
             assert!(matches!(impostor.hear(), Message::Filled { seq: s, .. } if s == seq));
         }
-        // Both slots are with the receiver, so nothing follows until one is free.
+        // The receiver has both slots, so the sender sends no more blocks until one is free.
         impostor.say(&data(1));
         sender.end().failed(&["it sent Data at the wrong time"]);
         assert!(matches!(impostor.hear(), Message::Abort { .. }));
@@ -206,10 +209,10 @@ fn a_sender_can_be_interrupted_while_the_other_side_takes_nothing() {
     for side in Side::BOTH {
         let place = Place::new();
         place.file("src", 4 << 20);
-        // Longer than the test waits.
+        // The timeout is longer than the test waits.
         let (mut sender, mut impostor) = begin(&place, side, "-f src --timeout 600", None, 4 << 20);
         impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
-        // It fills the socket, and then waits within a message.
+        // The sender fills the socket's buffer, and then blocks within a message.
         std::thread::sleep(Duration::from_millis(500));
         sender.signal(Signal::INT);
         let ended = sender.end();
@@ -225,7 +228,7 @@ fn bytes_are_refused_where_an_engine_moves_them() {
     let mut impostor = Impostor::connect(place.dir.path());
     impostor.say(&Message::Hello(Hello { checksum: Checksum::None, ..hello(Role::Host, Some(1)) }));
     impostor.say(&data(1));
-    dpu.end().failed(&["more bytes of blocks than the 0"]);
+    dpu.end().failed(&["more bytes of blocks than the agreed 0"]);
 }
 
 /// Copies bytes from one stream to the other, with a bit of byte `flip` changed.
@@ -264,7 +267,7 @@ fn over_tcp_a_byte_that_is_changed_on_the_way_is_noticed() {
             }
         };
         let clone = |stream: &TcpStream| stream.try_clone().expect("cloned");
-        // In the midst of the file's bytes.
+        // The changed byte is in the middle of the file's bytes.
         let flip = |side| (side == from).then_some(500_000);
         let ways = [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
         let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));

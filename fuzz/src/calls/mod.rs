@@ -20,7 +20,7 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
@@ -57,9 +57,9 @@ struct Dma {
 struct Task {
     task: *mut c::doca_dma_task_memcpy,
     dma: *mut c::doca_dma,
-    /// Number of the submission in flight.
+    /// Number of the submission, while the task is in flight.
     flight: Option<u32>,
-    /// Freed while in flight; removed when it completes.
+    /// The task was freed while in flight; it is removed when it completes.
     freed: bool,
 }
 
@@ -74,9 +74,9 @@ struct Buf {
 struct MemoryProgram {
     input: Input,
     depth: Cell<u32>,
-    /// The program is cleaning up.
+    /// True while the program destroys its objects.
     over: Cell<bool>,
-    /// Memory that devices read and never write.
+    /// Memory that devices only read.
     source: Box<[u8; LEN]>,
     /// Memory that devices may write.
     target: *mut u8,
@@ -97,16 +97,17 @@ thread_local! {
     static PROGRAM: RefCell<Option<Rc<MemoryProgram>>> = const { RefCell::new(None) };
 }
 
-/// Runs a program decided by the input: the first byte chooses the card, the others the calls and arguments.
+/// Runs a program that the input determines: the first byte chooses the card, the other bytes the calls and
+/// arguments.
 ///
 /// # Panics
 ///
-/// If a callback is for a task not in flight, bytes are wrong, a task in flight is not counted, or an object
-/// cannot be stopped, freed and destroyed in the end.
+/// If a callback is for a task that is not in flight, bytes are wrong, a task in flight is not counted, or
+/// an object cannot be stopped, freed and destroyed at the end.
 pub fn doca_calls(input: &[u8]) {
     let input = Input::new(input);
     let card = usize::from(input.byte()) % CARDS.len();
-    doca_emu::use_config(Some(CARDS[card])).expect("the configurations above are right");
+    doca_emu::use_config(Some(CARDS[card])).expect("the configurations above are valid");
     let target = Box::into_raw(Box::new(oracle::initial(LEN))).cast::<u8>();
     let program = Rc::new(MemoryProgram {
         input,
@@ -136,7 +137,7 @@ pub fn doca_calls(input: &[u8]) {
     PROGRAM.set(None);
     // SAFETY: the pointer was made from a box above, and no device uses it any more.
     drop(unsafe { Box::from_raw(target.cast::<[u8; LEN]>()) });
-    doca_emu::use_config(None).expect("nothing to get wrong");
+    doca_emu::use_config(None).expect("arguments that are always valid");
 }
 
 /// Runs a callback of the program.
@@ -168,11 +169,11 @@ impl MemoryProgram {
         self.bufs.borrow().iter().any(|other| ptr::eq(other.buf, buf))
     }
 
-    /// Checks a copy that completed, and makes calls as a callback may.
+    /// Checks a completed copy, and makes random calls within the callback.
     fn ended(&self, memcpy: *mut c::doca_dma_task_memcpy, well: bool) {
         let (flight, freed) = {
             let mut tasks = self.tasks.borrow_mut();
-            let task = tasks.iter_mut().find(|task| task.task == memcpy).expect("a callback for no task");
+            let task = tasks.iter_mut().find(|task| task.task == memcpy).expect("a callback without a task");
             (task.flight.take().expect("a callback for a task that is not in flight"), task.freed)
         };
         let task = call!(doca_dma_task_memcpy_as_task(memcpy));
@@ -207,7 +208,7 @@ unsafe extern "C" fn on_state(_user: c::doca_data, ctx: *mut c::doca_ctx, _befor
     within(|program| {
         let mut state = u32::MAX;
         assert_eq!(call!(doca_ctx_get_state(ctx, &mut state)), c::DOCA_SUCCESS);
-        assert_eq!(state, after, "the callback tells another state than the context");
+        assert_eq!(state, after, "the callback and the context report different states");
         if !program.over.get() && program.depth.get() < NESTING && program.input.byte() % 4 == 3 {
             program.depth.set(program.depth.get() + 1);
             program.step();
@@ -216,5 +217,5 @@ unsafe extern "C" fn on_state(_user: c::doca_data, ctx: *mut c::doca_ctx, _befor
     });
 }
 
-/// Frees nothing: the program owns the memory.
+/// Does not free the memory, because the program owns it.
 unsafe extern "C" fn on_free(_addr: *mut std::ffi::c_void, _len: usize, _cookie: *mut std::ffi::c_void) {}

@@ -1,26 +1,26 @@
-//! The expected bytes.
+//! Computes the expected bytes.
 
 use std::collections::HashMap;
 
 use super::{LEN, MemoryProgram, c, call};
 
-/// The last submission that writes a byte of the target.
+/// The last submission that writes one byte of the target.
 #[derive(Clone, Copy, Default)]
 struct Byte {
-    /// The number of that submission.
+    /// This submission alone writes the byte.
     flight: u32,
-    /// Two submissions that may have overlapped in time write it.
+    /// Two submissions that may have overlapped in time write the byte.
     contested: bool,
 }
 
-/// The source and destination of a byte, where they are known.
+/// The source and destination of one byte, if they are known.
 type Move = (Option<usize>, Option<usize>);
 
 /// The submissions of a run.
 pub(super) struct Oracle {
     /// Number of the last submission.
     last: u32,
-    /// Copies in flight, byte by byte.
+    /// Copies in flight, as the source and destination of each byte.
     flights: HashMap<u32, Vec<Move>>,
     target: [Byte; LEN],
 }
@@ -31,12 +31,12 @@ impl Default for Oracle {
     }
 }
 
-/// Bytes that differ from place to place, and between the memories.
+/// Initial bytes, which differ by position and between the two memories.
 pub(super) fn initial(salt: usize) -> [u8; LEN] {
     std::array::from_fn(|at| ((at * 151 + at / 7 + salt / 16) % 255) as u8)
 }
 
-/// The addresses of a list's data, or of the space after it.
+/// Returns the addresses of a list's data, or of the space after it.
 fn addresses(head: *mut c::doca_buf, room: bool) -> Vec<usize> {
     let mut all = Vec::new();
     let mut buf = head;
@@ -53,7 +53,7 @@ fn addresses(head: *mut c::doca_buf, room: bool) -> Vec<usize> {
         let (data, end) = (data.addr(), window.addr() + window_len);
         let behind = data.wrapping_add(data_len);
         let range = if room { behind..end } else { data..behind };
-        // A program may set the data to any address.
+        // The program may have set the data to any address.
         all.extend(range.take(LEN));
         let mut next = std::ptr::null_mut();
         assert_eq!(call!(doca_buf_get_next_in_list(buf, &mut next)), c::DOCA_SUCCESS);
@@ -62,7 +62,7 @@ fn addresses(head: *mut c::doca_buf, room: bool) -> Vec<usize> {
     all
 }
 
-/// The bytes that a copy between two lists moves.
+/// Returns the bytes that a copy between two lists moves.
 pub(super) fn plan(program: &MemoryProgram, src: *mut c::doca_buf, dst: *mut c::doca_buf) -> Vec<Move> {
     let source = program.source.as_ptr().addr();
     let target = program.target.addr();
@@ -91,7 +91,7 @@ impl Oracle {
 
     /// Checks a completed copy.
     pub(super) fn land(&mut self, flight: u32, well: bool, program: &MemoryProgram) {
-        let moves = self.flights.remove(&flight).expect("counted when it was submitted");
+        let moves = self.flights.remove(&flight).expect("recorded when it was submitted");
         for (from, to) in moves {
             let (Some(from), Some(to)) = (from, to) else { continue };
             let byte = self.target[to];
@@ -101,9 +101,9 @@ impl Oracle {
         }
     }
 
-    /// Checks that bytes which no copy writes are unchanged.
+    /// Checks that bytes that no copy writes are unchanged.
     pub(super) fn check_rest(&self, program: &MemoryProgram) {
-        assert_eq!(*program.source, initial(0), "a device wrote what it may only read");
+        assert_eq!(*program.source, initial(0), "a device wrote memory that it may only read");
         let before = initial(LEN);
         for (at, byte) in self.target.iter().enumerate() {
             assert!(
@@ -115,10 +115,11 @@ impl Oracle {
 }
 
 impl MemoryProgram {
-    /// A byte of the target.
+    /// Returns a byte of the target.
     fn peek(&self, at: usize) -> u8 {
         assert!(at < LEN);
-        // SAFETY: within the target, which outlives the run. Devices write it on this thread only.
+        // SAFETY: the address is within the target, which outlives the run. The simulated device
+        // writes only on this thread.
         unsafe { self.target.add(at).read_volatile() }
     }
 }

@@ -103,7 +103,7 @@ impl MemoryProgram {
         }
     }
 
-    /// An address in, or near, one of the memories.
+    /// Returns an address in or near one of the two memories.
     fn address(&self, which: u8) -> *mut c_void {
         let at = self.input.below(LEN + 2);
         let base = if which.is_multiple_of(2) { self.source.as_ptr().cast_mut() } else { self.target };
@@ -142,7 +142,7 @@ impl MemoryProgram {
     fn progress(&self) {
         let pe = self.input.handle(&self.pes);
         for _ in 0..=self.input.byte() % 8 {
-            // A callback may have destroyed it.
+            // A callback may have destroyed the object.
             if pe.is_null() || self.pes.borrow().contains(&pe) {
                 call!(doca_pe_progress(pe));
             }
@@ -169,7 +169,7 @@ impl MemoryProgram {
         if call!(doca_dma_destroy(dma)) == OK {
             self.dmas.borrow_mut().retain(|other| other.dma != dma);
             let left = self.tasks.borrow().iter().any(|task| task.dma == dma);
-            assert!(!left, "a context was destroyed that has tasks");
+            assert!(!left, "a context with tasks was destroyed");
         }
     }
 
@@ -212,7 +212,7 @@ impl MemoryProgram {
         }
     }
 
-    /// Sets range and rights together, because the source must never be writable.
+    /// Sets range and rights together, so that the source is never writable.
     fn set_range(&self, mmap: *mut c::doca_mmap, which: u8) {
         let base = if which.is_multiple_of(2) { self.source.as_ptr().cast_mut() } else { self.target };
         let (from, len) =
@@ -258,7 +258,7 @@ impl MemoryProgram {
         let (bytes, len) = (altered.as_ptr().cast(), altered.len());
         let dev = self.input.handle(&self.devs);
         if call!(doca_mmap_create_from_export(&user_data, bytes, len, dev, &mut mmap)) == OK {
-            assert_eq!(altered, descriptor, "an altered descriptor was taken");
+            assert_eq!(altered, descriptor, "an altered descriptor was accepted");
             self.mmaps.borrow_mut().push(mmap);
         }
     }
@@ -286,7 +286,7 @@ impl MemoryProgram {
                 if call!(doca_buf_inventory_destroy(inventory)) == OK {
                     self.inventories.borrow_mut().retain(|other| *other != inventory);
                     let left = self.bufs.borrow().iter().any(|buf| buf.inventory == inventory);
-                    assert!(!left, "an inventory was destroyed that has buffers out");
+                    assert!(!left, "an inventory with live buffers was destroyed");
                 }
             }
         }
@@ -320,7 +320,8 @@ impl MemoryProgram {
         }
     }
 
-    /// Releases one reference; the last one frees the list. The call returns the number of references before.
+    /// Releases one reference. Releasing the last reference frees the list. The call returns the
+    /// previous number of references.
     pub(super) fn release(&self, buf: *mut c::doca_buf) {
         let mut members = vec![buf];
         let mut next = buf;
@@ -358,7 +359,7 @@ impl MemoryProgram {
     pub(super) fn submit(&self, memcpy: *mut c::doca_dma_task_memcpy, how: u8) {
         let src = call!(doca_dma_task_memcpy_get_src(memcpy)).cast_mut();
         let dst = call!(doca_dma_task_memcpy_get_dst(memcpy));
-        // Submitting a freed buffer would pass a dead handle.
+        // A task with a freed buffer is not submitted, because that would pass a dead handle.
         let given_back = |buf: *mut c::doca_buf| !buf.is_null() && !self.owns_buf(buf);
         if given_back(src) || given_back(dst) {
             return;
@@ -389,12 +390,12 @@ impl MemoryProgram {
         tasks.iter_mut().filter(|task| task.task == memcpy).for_each(|task| task.freed = true);
     }
 
-    /// A task that was not freed.
+    /// Picks a task that was not freed.
     fn task(&self) -> Option<Task> {
         self.input.pick(&self.tasks).filter(|task| !task.freed)
     }
 
-    /// Queries, which change nothing.
+    /// Makes queries, which change no object.
     fn ask(&self) {
         let dma = self.dma();
         let mut in_flight = usize::MAX;
@@ -453,7 +454,7 @@ impl MemoryProgram {
         assert_eq!(call!(doca_pe_progress(ptr::null_mut())), 0);
     }
 
-    /// The set-up of most programs, so that there are objects to misuse.
+    /// Creates objects in most programs, so that later calls can misuse them.
     fn build(&self) {
         self.open();
         let Some(&dev) = self.devs.borrow().last() else { return };
@@ -478,7 +479,7 @@ impl MemoryProgram {
         }
     }
 
-    /// Submits a correct copy if its objects exist.
+    /// Submits a correct copy, if the objects for it exist.
     fn copy(&self) {
         let (inventory, dma) = (self.input.handle(&self.inventories), self.dma().dma);
         let len = self.input.below(500) + 1;

@@ -27,7 +27,7 @@ impl MemoryProgram {
             }
         }
         assert!(self.all_idle(), "a context does not stop");
-        assert!(self.tasks.borrow().is_empty(), "tasks in flight of contexts that are idle");
+        assert!(self.tasks.borrow().is_empty(), "idle contexts have tasks in flight");
         for dma in self.dmas.take() {
             assert_eq!(call!(doca_dma_destroy(dma.dma)), OK);
         }

@@ -36,8 +36,11 @@ unsafe extern "C" fn on_message(
         assert!(!connection.is_null() && len > 0);
         // SAFETY: the message is valid during the call.
         let message = unsafe { std::slice::from_raw_parts(bytes, len as usize) };
-        // Messages are parts of memory whose bytes ascend.
-        assert!(message.windows(2).all(|two| two[1] == two[0].wrapping_add(1)), "another message was sent");
+        // Each message is a part of memory with ascending bytes.
+        assert!(
+            message.windows(2).all(|two| two[1] == two[0].wrapping_add(1)),
+            "the received message differs from the sent one"
+        );
         program.step_in_callback();
     });
 }
@@ -61,7 +64,7 @@ unsafe extern "C" fn on_disconnect(
 ) {
     within(|program| {
         let known = program.connections.borrow().contains(&connection);
-        assert!(known, "a connection ended that is none");
+        assert!(known, "an unknown connection ended");
         program.connections.borrow_mut().retain(|other| *other != connection);
         assert!(
             !call!(doca_comch_server_get_server_ctx(connection)).is_null(),
@@ -81,7 +84,7 @@ impl ContextProgram {
         CString::new(name).expect("no NUL")
     }
 
-    /// Sends a message, mostly a valid one.
+    /// Sends a message, which is usually valid.
     fn message(&self) -> (*const std::ffi::c_void, u32) {
         let from = self.input.below(256);
         let len = if self.input.byte().is_multiple_of(8) {
@@ -135,7 +138,7 @@ impl ContextProgram {
                 assert!(call!(doca_comch_client_get_client_ctx(connection)).is_null(), "it is a server's");
             }
             10 => {
-                // A handle of the other kind.
+                // Passes a handle of the wrong kind.
                 assert!(call!(doca_comch_client_as_ctx(server.cast())).is_null());
                 assert_ne!(call!(doca_comch_client_destroy(server.cast())), OK);
             }

@@ -1,4 +1,4 @@
-//! Events: alone and as contexts, exported and imported, with their tasks.
+//! Sync events, used directly and as contexts, exported and imported, with their tasks.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ use super::{ContextProgram, OK, c, call, within};
 #[derive(Clone, Copy)]
 pub(super) struct Event(*mut c::doca_sync_event);
 
-/// Defines the callbacks of one kind of task, which differ in the task's type only.
+/// Defines the callbacks of one kind of task. The kinds differ only in the task's type.
 macro_rules! on_end {
     ($($done:ident $failed:ident $task:ident $as_task:ident)+) => {
         $(unsafe extern "C" fn $done(task: *mut c::$task, _: c::doca_data, _: c::doca_data) {
@@ -62,7 +62,7 @@ impl ContextProgram {
         }
     }
 
-    /// Creates an event, mostly ready to start, alone or as a context.
+    /// Creates an event, usually ready to start, either for direct use or as a context.
     fn create_event(&self) {
         let mut event = ptr::null_mut();
         assert_eq!(call!(doca_sync_event_create(&mut event)), OK);
@@ -140,13 +140,13 @@ impl ContextProgram {
         let mut event = ptr::null_mut();
         let bytes = altered.as_ptr();
         if call!(doca_sync_event_create_from_export(self.dpu, bytes, altered.len(), &mut event)) == OK {
-            assert_eq!(altered, descriptor, "an altered descriptor was taken");
+            assert_eq!(altered, descriptor, "an altered descriptor was accepted");
             self.events.borrow_mut().push(Event(event));
             self.configure(event);
         }
     }
 
-    /// Makes the calls by which a thread reads, changes and awaits an event.
+    /// Makes the calls by which a thread reads, changes and waits for an event.
     fn use_number(&self, event: *mut c::doca_sync_event) {
         let (mut number, mut fetched, by) = (0, 0, self.input.number());
         if call!(doca_sync_event_get(event, &mut number)) != OK {
@@ -160,7 +160,7 @@ impl ContextProgram {
             }
             1 => assert_eq!(call!(doca_sync_event_update_set(event, by)), OK),
             2 => {
-                // Waits for a condition that already holds, because no other thread would change it.
+                // Waits only for a condition that already holds, because no other thread changes the event.
                 assert_eq!(call!(doca_sync_event_wait_eq(event, number, u64::MAX)), OK);
                 assert_eq!(call!(doca_sync_event_wait_neq_yield(event, !number, u64::MAX)), OK);
                 assert_eq!(call!(doca_sync_event_wait_eq_yield(event, number & 0xff, 0xff)), OK);
@@ -179,7 +179,7 @@ impl ContextProgram {
         let (value, mask) = (self.input.number(), self.input.number());
         let mask = if mask % 2 == 0 { u64::MAX } else { mask };
         let data = c::doca_data { u64_: 1 };
-        // For each kind: allocates, converts and configures a task.
+        // Allocates, converts and configures a task of each kind.
         macro_rules! allocate {
             ($alloc:ident($($argument:expr),*) $as_task:ident, $task:ident: $again:expr) => {{
                 let mut $task = ptr::null_mut();

@@ -1,5 +1,6 @@
 //! Random sequences of calls to the stand-in SDK's comm channel and events: servers, clients and events in
-//! one process. They pass only NULL and live handles, but in any state and order, also from callbacks.
+//! one process. The program passes only NULL and live handles, but in any state and order, also from
+//! callbacks.
 #![expect(unsafe_code, reason = "calls a C interface")]
 
 mod comch;
@@ -19,7 +20,7 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
@@ -38,7 +39,7 @@ struct Task {
     task: *mut c::doca_task,
     ctx: *mut c::doca_ctx,
     in_flight: bool,
-    /// Freed while in flight; removed when it completes.
+    /// The task was freed while in flight; it is removed when it completes.
     freed: bool,
 }
 
@@ -46,7 +47,7 @@ struct Task {
 struct ContextProgram {
     input: Input,
     depth: Cell<u32>,
-    /// The program is cleaning up.
+    /// True while the program destroys its objects.
     over: Cell<bool>,
     /// The panic of a callback, which must not unwind through C.
     failed: RefCell<Option<Box<dyn Any + Send>>>,
@@ -57,7 +58,7 @@ struct ContextProgram {
     tasks: RefCell<Vec<Task>>,
     servers: RefCell<Vec<*mut c::doca_comch_server>>,
     clients: RefCell<Vec<*mut c::doca_comch_client>>,
-    /// Connections of servers, between their two callbacks.
+    /// Servers' connections that are established and not yet closed.
     connections: RefCell<Vec<*mut c::doca_comch_connection>>,
     events: RefCell<Vec<events::Event>>,
     /// File descriptors of events.
@@ -71,12 +72,13 @@ thread_local! {
     static PROGRAM: RefCell<Option<Rc<ContextProgram>>> = const { RefCell::new(None) };
 }
 
-/// Runs a program decided by the input: the first byte chooses the card, the others the calls and arguments.
+/// Runs a program that the input determines: the first byte chooses the card, the other bytes the calls
+/// and arguments.
 ///
 /// # Panics
 ///
-/// If a callback is for a task or connection that expects none, a message or value is wrong, or an object
-/// cannot be stopped, freed and destroyed in the end.
+/// If a callback is for a task or connection that expects no callback, a message or value is wrong, or an
+/// object cannot be stopped, freed and destroyed at the end.
 pub fn doca_contexts(input: &[u8]) {
     let input = Input::new(input);
     doca_emu::use_config(Some(CARDS[usize::from(input.byte()) % CARDS.len()])).expect("right");
@@ -110,7 +112,7 @@ pub fn doca_contexts(input: &[u8]) {
     program.tear_down();
     program.pass_on();
     PROGRAM.set(None);
-    doca_emu::use_config(None).expect("nothing to get wrong");
+    doca_emu::use_config(None).expect("arguments that are always valid");
 }
 
 fn open(address: &str) -> *mut c::doca_dev {
@@ -145,7 +147,7 @@ unsafe extern "C" fn on_state(_: c::doca_data, ctx: *mut c::doca_ctx, before: u3
     within(|program| {
         let mut state = u32::MAX;
         assert_eq!(call!(doca_ctx_get_state(ctx, &mut state)), OK);
-        assert!(state == after && before != after, "the callback tells another state than the context");
+        assert!(state == after && before != after, "the callback and the context report different states");
         program.step_in_callback();
     });
 }
@@ -171,7 +173,7 @@ impl ContextProgram {
         }
     }
 
-    /// Makes calls as a callback may.
+    /// Makes random calls within a callback.
     fn step_in_callback(&self) {
         if self.over.get() || self.depth.get() >= NESTING || !self.input.byte().is_multiple_of(4) {
             return;
@@ -221,7 +223,7 @@ impl ContextProgram {
         }
     }
 
-    /// Any context. An event that is not a context yet becomes one.
+    /// Picks any context. An event that is not yet a context becomes a context.
     fn any_ctx(&self) -> *mut c::doca_ctx {
         match self.input.byte() % 3 {
             0 => call!(doca_comch_server_as_ctx(self.input.handle(&self.servers))),
@@ -253,7 +255,7 @@ impl ContextProgram {
         }
     }
 
-    /// Configures a new context, mostly correctly.
+    /// Configures a new context, usually correctly.
     fn adopt(&self, ctx: *mut c::doca_ctx) {
         assert_eq!(call!(doca_ctx_set_state_changed_cb(ctx, Some(on_state))), OK);
         if !self.input.byte().is_multiple_of(8) {
@@ -303,13 +305,13 @@ impl ContextProgram {
         tasks.iter_mut().filter(|other| other.task == task).for_each(|other| other.freed = true);
     }
 
-    /// Takes back a completed task.
+    /// Checks the callback of a completed task, and removes the task.
     fn ended(&self, task: *mut c::doca_task, well: bool) {
         let status = call!(doca_task_get_status(task));
         assert_eq!(status == OK, well, "the callback and the status disagree");
         let freed = {
             let mut tasks = self.tasks.borrow_mut();
-            let found = tasks.iter_mut().find(|other| other.task == task).expect("a callback for no task");
+            let found = tasks.iter_mut().find(|other| other.task == task).expect("a callback without a task");
             let before = std::mem::replace(&mut found.in_flight, false);
             assert!(before, "a callback for a task that is not in flight");
             found.freed
@@ -352,8 +354,8 @@ impl ContextProgram {
             }
         }
         assert!(idle(), "a context does not stop");
-        assert!(self.tasks.borrow().is_empty(), "tasks in flight of contexts that are idle");
-        assert!(self.connections.borrow().is_empty(), "connections of servers that are idle");
+        assert!(self.tasks.borrow().is_empty(), "idle contexts have tasks in flight");
+        assert!(self.connections.borrow().is_empty(), "idle servers have connections");
         self.destroy_comch();
         self.destroy_events();
         for pe in self.pes.take() {

@@ -1,4 +1,4 @@
-//! Memory that descriptors name, and the bytes of it that they may change.
+//! The memory that descriptors name, and a record of the bytes that they may change.
 
 use std::cell::Cell;
 use std::os::fd::RawFd;
@@ -9,13 +9,14 @@ use super::Descriptor;
 use crate::input::Input;
 
 pub(super) const PAGE: usize = 4096;
-/// Pages of the arena: some to be written, one to be read, one that is not mapped, and some to be written.
+/// Pages of the arena: the first and last ones are writable, one in the middle is read-only, and
+/// one is not mapped.
 const PAGES: usize = 10;
 const READ_ONLY: usize = 5;
 const MISSING: usize = 6;
-/// Bytes around the arena that are not mapped: more than the longest operation.
+/// Number of unmapped bytes before and after the arena, more than the longest operation.
 const APART: usize = 4 << 30;
-/// Pages of lists and of records.
+/// Number of pages for lists and for records.
 const LISTS: usize = 64;
 const RECORDS: usize = 32;
 
@@ -30,46 +31,46 @@ pub(super) struct Arena {
     may_change: Vec<bool>,
 }
 
-/// Maps memory, or panics.
+/// Maps memory. Panics on an error.
 fn map(len: usize, rights: i32, flags: i32, file: RawFd) -> usize {
-    // SAFETY: the kernel chooses an unused place for the new mapping.
+    // SAFETY: the kernel chooses unused addresses for the new mapping.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, file, 0) };
     assert_ne!(at, libc::MAP_FAILED, "{len} bytes: {}", std::io::Error::last_os_error());
     at.expose_provenance()
 }
 
-/// Maps a page of a file to be written.
+/// Maps a page of a file for writing.
 pub(super) fn map_file(file: RawFd) -> usize {
     map(PAGE, libc::PROT_WRITE, libc::MAP_SHARED, file)
 }
 
-/// Undoes a mapping, which nothing uses any more.
+/// Removes a mapping that no code uses any more.
 pub(super) fn unmap(at: usize, len: usize) {
-    // SAFETY: the caller made it.
+    // SAFETY: the caller made this mapping, and no code uses it any more.
     assert_eq!(unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), len) }, 0);
 }
 
 fn protect(at: usize, rights: i32) {
-    // SAFETY: a page of the arena, which no reference points to.
+    // SAFETY: this is a page of the arena, and no reference points to it.
     assert_eq!(unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(at), PAGE, rights) }, 0);
 }
 
-/// The bytes of a descriptor.
+/// Returns the bytes of a descriptor.
 pub(super) fn bytes(descriptor: &Descriptor) -> Vec<u8> {
     descriptor.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 impl Arena {
     pub(super) fn new() -> Self {
-        const OF_OUR_OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         const RIGHTS: i32 = libc::PROT_READ | libc::PROT_WRITE;
-        let around = map(2 * APART + PAGES * PAGE, libc::PROT_NONE, OF_OUR_OWN, -1);
+        let around = map(2 * APART + PAGES * PAGE, libc::PROT_NONE, ANONYMOUS, -1);
         let start = around + APART;
         let before: Vec<u8> = (0..PAGES * PAGE).map(|n| (n * 7 + n / 253) as u8).collect();
         for page in 0..PAGES {
             let at = start + page * PAGE;
             protect(at, RIGHTS);
-            // SAFETY: a page of the arena.
+            // SAFETY: the page belongs to the arena and was made writable above.
             unsafe {
                 ptr::copy_nonoverlapping(
                     before[page * PAGE..].as_ptr(),
@@ -85,10 +86,10 @@ impl Arena {
         }
         Self {
             start,
-            lists: map(LISTS * PAGE, RIGHTS, OF_OUR_OWN, -1),
-            records: map(RECORDS * PAGE, RIGHTS, OF_OUR_OWN, -1),
+            lists: map(LISTS * PAGE, RIGHTS, ANONYMOUS, -1),
+            records: map(RECORDS * PAGE, RIGHTS, ANONYMOUS, -1),
             used_lists: Cell::new(0),
-            // The first is that of descriptors whose record is not aligned.
+            // The first record is for descriptors whose record is not aligned.
             used_records: Cell::new(1),
             may_change: vec![false; before.len()],
             before,
@@ -116,16 +117,16 @@ impl Arena {
         (self.records + 32 * number) as u64
     }
 
-    /// An address where a record, or a list, cannot be.
+    /// Returns an address at which a record or a list is not allowed.
     pub(super) fn no_record(&self, input: &Input) -> u64 {
         let page = [READ_ONLY, MISSING][usize::from(input.byte() & 1)];
         (self.start + page * PAGE + (input.below(PAGE) & !63)) as u64
     }
 
-    /// The status in a record.
+    /// Returns the status in a record.
     pub(super) fn status(&self, number: usize) -> u8 {
         let at = ptr::with_exposed_provenance_mut(self.records + 32 * number);
-        // SAFETY: a byte of the records, which the device writes in one piece.
+        // SAFETY: the address is a byte of the records, which the device writes atomically.
         unsafe { AtomicU8::from_ptr(at) }.load(Ordering::Acquire)
     }
 
@@ -142,7 +143,7 @@ impl Arena {
         at as u64
     }
 
-    /// Lets an operation change its destinations.
+    /// Marks the destinations of an operation as allowed to change.
     pub(super) fn allow(&mut self, opcode: u8, descriptor: &Descriptor) {
         let [_, _, _, dst, len, extra, ..] = *descriptor;
         let len = len & 0xffff_ffff;
@@ -159,10 +160,11 @@ impl Arena {
         }
     }
 
-    /// Asserts that nothing else has changed. No work queue runs any more.
+    /// Asserts that no other byte has changed. All work queues must have stopped.
     pub(super) fn check(&self) {
         protect(self.start + MISSING * PAGE, libc::PROT_READ);
-        // SAFETY: the arena, which nothing writes.
+        // SAFETY: all pages of the arena are readable now, and all work queues have stopped, so no
+        // thread writes it.
         let now = unsafe {
             std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(self.start), PAGES * PAGE)
         };
@@ -175,9 +177,10 @@ impl Arena {
         }
         let unused = self.records + 32 * self.used_records.get();
         let len = self.records + RECORDS * PAGE - unused;
-        // SAFETY: records that no descriptor has.
+        // SAFETY: the range lies within the records, and no descriptor uses these records, so no
+        // thread writes them.
         let unused = unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(unused), len) };
-        assert!(unused.iter().all(|byte| *byte == 0), "a record was written that no descriptor has");
+        assert!(unused.iter().all(|byte| *byte == 0), "the device wrote a record that no descriptor uses");
     }
 }
 

@@ -1,8 +1,9 @@
-//! The stand-in for DSA: configurations, and random programs of stores to portals, `write()`, and work queues
-//! that are disabled and enabled.
+//! Fuzzes the stand-in for DSA: its configurations, and random programs that store to portals, call
+//! `write()`, and disable and enable work queues.
 //!
-//! Descriptors name memory of an arena, some of whose pages are not mapped. The device must write nowhere
-//! else. Lists and records are apart from it, so that no operation makes a descriptor that was not checked.
+//! Descriptors name memory of an arena, some of whose pages are not mapped. The device must not write
+//! elsewhere. Lists and records are outside of the arena, so that no operation can write an unchecked
+//! descriptor.
 #![expect(unsafe_code, reason = "maps memory, and stores descriptors to portals")]
 
 mod arena;
@@ -24,27 +25,27 @@ use crate::input::Input;
 type Descriptor = [u64; 8];
 
 const BATCH: u8 = 1;
-/// Flags: the record's address is valid, and the record of a success is written.
+/// Flags: the record's address is valid, and the device writes a record even after a success.
 const REPORT: u64 = 4 | 8;
-/// Longest list.
+/// Maximum number of descriptors in a list.
 const LIST: usize = 12;
-/// Longest program.
+/// Maximum number of steps of a program.
 const STEPS: usize = 64;
 /// Time limit for a record.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A descriptor that is to be reported.
+/// A descriptor that the device must report.
 struct Expected {
     record: usize,
     /// The number of the work queue.
     queue: usize,
 }
 
-/// Runs a configuration, which the input is, or a program that it decides.
+/// Starts the stand-in with the input as its configuration, or runs a program that the input determines.
 ///
 /// # Panics
 ///
-/// If an error has more than a line, memory changed that no descriptor names, or a record is missing.
+/// If an error has more than one line, memory changed that no descriptor names, or a record is missing.
 pub fn dsa_programs(input: &[u8]) {
     match input.split_first() {
         Some((b'c', text)) => configuration(text),
@@ -61,7 +62,7 @@ fn configuration(text: &[u8]) {
     }
 }
 
-/// A configuration that the input decides.
+/// Returns a configuration that the input determines, and for each work queue whether it is shared.
 fn configured(input: &Input) -> (String, Vec<bool>) {
     let (mut text, mut shared) = (String::new(), Vec::new());
     for _ in 0..=input.below(3) {
@@ -91,13 +92,14 @@ fn configured(input: &Input) -> (String, Vec<bool>) {
 struct DsaProgram {
     input: Input,
     emu: Emu,
-    /// For each work queue, whether it is shared: shared ones take ENQCMD.
+    /// For each work queue, whether it is shared. Shared work queues accept ENQCMD.
     shared: Vec<bool>,
-    /// With the files that they are of.
+    /// The portal of each work queue, with the file that it maps.
     portals: Vec<Option<(usize, File)>>,
     arena: Arena,
     expected: Vec<Expected>,
-    /// Records of work queues that were disabled, and the statuses then. They do not change any more.
+    /// Records of work queues that were disabled, with their status at that time. They must not change any
+    /// more.
     over: Vec<(usize, u8)>,
 }
 
@@ -137,7 +139,7 @@ impl DsaProgram {
             assert_eq!(
                 self.arena.status(*record),
                 *status,
-                "record {record} of a work queue that was disabled"
+                "record {record} changed after its work queue was disabled"
             );
         }
         self.arena.check();
@@ -146,7 +148,7 @@ impl DsaProgram {
         }
     }
 
-    /// Maps the portal of a work queue, as it is now.
+    /// Maps the current portal of a work queue.
     fn map(&mut self, queue: usize) {
         let file = File::options().read(true).write(true).open(self.file(queue));
         let Ok(file) = file else { return };
@@ -156,15 +158,16 @@ impl DsaProgram {
         }
     }
 
-    /// A descriptor that the input decides, and its record if it has one that is its own.
+    /// Returns a descriptor that the input determines, and its record, if it has its own record and must
+    /// be reported.
     fn descriptor(&mut self) -> (Descriptor, Option<usize>) {
         let input = &self.input;
         let opcode = match input.byte() {
             byte @ 0..0xc0 => [0, 2, 3, 3, 4, 5, 6, 9, 0x10, 0x11, 0x20, 3][usize::from(byte % 12)],
-            // No batch, whose list would be any bytes.
+            // The opcode is never that of a batch, whose list would consist of arbitrary bytes.
             _ => input.byte() | 0x40,
         };
-        // Flags beyond the known ones are rare.
+        // Unknown flags are rare.
         let odd = input.byte();
         let flags = match odd {
             0..200 => REPORT | u64::from(odd & 3),
@@ -173,7 +176,7 @@ impl DsaProgram {
         };
         let (src, dst) = (self.arena.address(input), self.arena.address(input));
         let extra = match (opcode, odd % 4) {
-            // The low bits are as the device wants them.
+            // The low bits match those of the destination, as the device requires.
             (9, 0..3) => self.arena.address(input) & !0xfff | dst & 0xfff,
             (9, _) => self.arena.address(input),
             (3 | 4, 0..3) => 0,
@@ -184,7 +187,7 @@ impl DsaProgram {
             1..5 => input.byte().into(),
             _ => input.below(5 * PAGE) as u64,
         };
-        // The seed of a CRC that takes it from memory.
+        // Address of the seed, for a CRC that reads its seed from memory.
         let seed = if odd % 16 == 5 { self.arena.address(input) } else { 0 };
         let (record, own) = match input.byte() {
             0..250 => {
@@ -204,7 +207,7 @@ impl DsaProgram {
         (descriptor, own.filter(|_| reported))
     }
 
-    /// A batch of descriptors, whose own ends are not expected, because the batch may end early.
+    /// Returns a batch. Completions of its members are not expected, because the batch may end early.
     fn batch(&mut self) -> (Descriptor, Option<usize>) {
         let members = self.input.below(LIST + 1);
         let list: Vec<_> = (0..members).map(|_| self.descriptor().0).collect();
@@ -226,20 +229,21 @@ impl DsaProgram {
         if self.input.byte().is_multiple_of(4) { self.batch() } else { self.descriptor() }
     }
 
-    /// Stores a descriptor to the portal, when there is room for it.
+    /// Stores a descriptor to the portal, after waiting for a free entry if the instruction does not
+    /// report a full queue.
     fn store(&mut self, queue: usize) {
         let (descriptor, own) = self.next();
         let wrong = self.input.byte() == 0xff;
         let enqcmd = self.shared[queue] != wrong;
         if !enqcmd {
-            // MOVDIR64B does not say that there is no room.
+            // MOVDIR64B does not report a full queue, so wait until the queue is empty.
             self.settle(queue);
         }
         let Some((portal, file)) = &self.portals[queue] else { return };
-        // A queue that was disabled since then takes nothing by this mapping.
+        // A queue that was disabled after it was mapped accepts no descriptor through this mapping.
         let stale = file.metadata().is_ok_and(|file| file.nlink() == 0);
         let refused = store(portal + usize::from(self.input.byte() & 15) * 64, &descriptor, enqcmd);
-        assert!(!enqcmd || refused || !wrong && !stale, "a work queue takes ENQCMD that must not");
+        assert!(!enqcmd || refused || !wrong && !stale, "a work queue accepted ENQCMD, which it must refuse");
         if !refused && !wrong && !stale {
             self.expected.extend(own.map(|record| Expected { record, queue }));
         }
@@ -248,9 +252,9 @@ impl DsaProgram {
     fn write(&mut self, queue: usize) {
         let all: Vec<_> = (0..=self.input.below(4)).map(|_| self.next()).collect();
         let bytes: Vec<u8> = all.iter().flat_map(|(descriptor, _)| arena::bytes(descriptor)).collect();
-        // The rest of a descriptor is not taken.
+        // An incomplete descriptor at the end is not accepted.
         let cut = bytes.len() - usize::from(self.input.byte() % 70).saturating_sub(60);
-        // SAFETY: the descriptors name memory of the arena only.
+        // SAFETY: the descriptors name only memory of the arena.
         if let Ok(taken) = unsafe { self.emu.write(&name(queue), &bytes[..cut]) } {
             assert!(taken <= cut && taken % 64 == 0 && taken > 0 || cut < 64, "{taken} bytes of {cut}");
             let own = all[..taken / 64].iter().filter_map(|(_, own)| *own);
@@ -273,7 +277,7 @@ impl DsaProgram {
     fn enable(&mut self, queue: usize) {
         if !self.file(queue).exists() {
             self.give_up(queue);
-            // Fails if the description has vanished.
+            // Enabling fails if the work queue's description no longer exists.
             let _ = self.emu.enable(&name(queue));
         }
     }
@@ -285,7 +289,7 @@ impl DsaProgram {
         }
     }
 
-    /// Waits until a work queue has reported each descriptor that it took, unless it is disabled.
+    /// Waits until a work queue has reported each accepted descriptor, unless it is disabled.
     fn settle(&mut self, queue: usize) {
         let last = self.arena.record();
         let nop = [REPORT << 32, self.arena.record_at(last), 0, 0, 0, 0, 0, 0];
@@ -293,7 +297,7 @@ impl DsaProgram {
         let file = self.file(queue);
         let mut submitted = false;
         loop {
-            // SAFETY: a descriptor that names its record only.
+            // SAFETY: the descriptor names only its record.
             submitted |= !submitted && unsafe { self.emu.write(&name(queue), &arena::bytes(&nop)) } == Ok(64);
             let own = self.expected.iter().filter(|expected| expected.queue == queue);
             let missing = own.map(|expected| expected.record).find(|record| self.arena.status(*record) == 0);
@@ -304,7 +308,7 @@ impl DsaProgram {
             if !file.exists() {
                 return self.give_up(queue);
             }
-            assert!(begun.elapsed() < PATIENCE, "no record {missing:?} of work queue {queue}");
+            assert!(begun.elapsed() < RECORD_TIMEOUT, "work queue {queue} did not write record {missing:?}");
             std::thread::yield_now();
         }
     }
@@ -314,7 +318,7 @@ fn name(queue: usize) -> String {
     format!("wq0.{queue}")
 }
 
-/// Stores a descriptor to a portal, and returns whether it is refused.
+/// Stores a descriptor to a portal. Returns whether the device refused it.
 fn store(portal: usize, descriptor: &Descriptor, enqcmd: bool) -> bool {
     #[repr(align(64))]
     struct Aligned(Descriptor);
@@ -322,13 +326,15 @@ fn store(portal: usize, descriptor: &Descriptor, enqcmd: bool) -> bool {
     let from = ptr::from_ref(&aligned.0);
     let refused: u8;
     if enqcmd {
-        // SAFETY: a portal, whose stores trap; the descriptor names memory of the arena only.
+        // SAFETY: the address is a portal, whose stores trap, and the descriptor names only memory of the
+        // arena.
         unsafe {
             asm!("enqcmd rax, [rdx]", "setz {refused}", in("rax") portal, in("rdx") from, refused = out(reg_byte) refused);
         }
         return refused != 0;
     }
-    // SAFETY: a portal, whose stores trap; the descriptor has 64 bytes and names memory of the arena only.
+    // SAFETY: the address is a portal, whose stores trap; the descriptor has 64 bytes and names only
+    // memory of the arena.
     unsafe { asm!("movdir64b rax, [rdx]", in("rax") portal, in("rdx") from) };
     false
 }

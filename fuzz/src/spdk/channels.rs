@@ -1,4 +1,4 @@
-//! Channels: probed, used and detached, with the expected bytes.
+//! Probes, uses and detaches channels, and computes the expected bytes.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,7 +9,7 @@ unsafe extern "C" fn on_probe(wanted: *mut c_void, device: *mut c::spdk_pci_devi
     let address = call!(spdk_pci_device_get_addr(device));
     let mut takes = false;
     within(|program| {
-        // One channel, or all.
+        // Attaches one channel, or all channels.
         let which = (wanted.addr() % 8) as u8;
         takes = which >= 5
             || [(0, 0), (0, 1), (0x80, 0), (0x80, 1), (0x81, 0)][usize::from(which)]
@@ -36,10 +36,10 @@ unsafe extern "C" fn on_end(number: *mut c_void) {
             flight.filter(|flight| !flight.part).expect("a callback for an operation that is not in flight");
         let ((start, len), bytes) = (flight.dst, &flight.bytes);
         if !flight.contested && len > 0 {
-            // SAFETY: the program's memory, which is not freed while an operation is in flight.
+            // SAFETY: the range is the program's memory, which is not freed while an operation is in flight.
             let written =
                 unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(start), len) };
-            assert_eq!(written, bytes, "what was copied or filled");
+            assert_eq!(written, bytes, "the copied or filled bytes");
         }
         program.step_in_callback();
     });
@@ -65,7 +65,7 @@ impl SpdkProgram {
                 call!(spdk_ioat_get_dma_capabilities(channel));
             }
             _ => {
-                // Any addresses and lengths. Most are refused.
+                // Uses arbitrary addresses and lengths, most of which are refused.
                 let (dst, src, len) = (self.anywhere(), self.anywhere(), self.input.number());
                 self.submit(channel, dst, Some(src), len);
             }
@@ -88,7 +88,7 @@ impl SpdkProgram {
         }
     }
 
-    /// An address in or near the program's memory.
+    /// Returns an address in or near the program's memory.
     fn anywhere(&self) -> *mut c_void {
         let Some(Memory { ptr, len }) = self.input.pick(&self.memory) else {
             return ptr::without_provenance_mut(self.input.number() as usize);
@@ -96,7 +96,7 @@ impl SpdkProgram {
         ptr.wrapping_byte_add(self.input.below(len + 64)).wrapping_byte_sub(self.input.below(2) * 64)
     }
 
-    /// A copy or a fill within the program's memory.
+    /// Submits a copy or a fill within the program's memory.
     pub(super) fn copy(&self) {
         if self.channels.borrow().is_empty() {
             self.probe();
@@ -114,7 +114,7 @@ impl SpdkProgram {
         self.submit(self.input.handle(&self.channels), dst, src, len as u64);
     }
 
-    /// Builds or submits a copy, or a fill without a source.
+    /// Builds or submits a copy, or a fill if `src` is `None`.
     fn submit(&self, channel: *mut c::spdk_ioat_chan, dst: *mut c_void, src: Option<*mut c_void>, len: u64) {
         let (submit, pattern) = (
             self.input.byte().is_multiple_of(2),
@@ -129,8 +129,8 @@ impl SpdkProgram {
         };
         let inside = known(dst) && src.is_none_or(known);
         let size = usize::try_from(len).unwrap_or(usize::MAX);
-        // SAFETY: the program's memory. Operations on bytes that devices write in the meantime are marked as
-        // contested.
+        // SAFETY: the range was found in the program's memory. If a device writes these bytes at the same
+        // time, the operation is marked as contested, and its bytes are not checked.
         let bytes = |at: *mut c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec();
         let bytes = match src {
             _ if !inside => Vec::new(),
@@ -146,7 +146,8 @@ impl SpdkProgram {
             part: false,
         };
         flight.contested |= overlap(flight.dst, flight.src);
-        // A pattern restarts with each descriptor, and descriptors do not cross pages of 2 MiB.
+        // The pattern restarts with each descriptor, and a descriptor does not cross a page of 2 MiB, so
+        // such a fill is not checked.
         flight.contested |= src.is_none() && dst.addr() >> 21 != dst.addr().saturating_add(size) >> 21;
         let number = {
             let mut flights = self.flights.borrow_mut();
@@ -165,7 +166,7 @@ impl SpdkProgram {
         } else if result != 0 {
             return;
         }
-        assert!(!channel.is_null(), "an operation on no channel");
+        assert!(!channel.is_null(), "an operation without a channel");
         let mut flights = self.flights.borrow_mut();
         for other in flights.iter_mut().flatten() {
             let touches = overlap(other.dst, flight.dst)

@@ -1,11 +1,11 @@
-//! The environment: memory, pools, rings, zones, maps, threads, functions, texts.
+//! Calls of the environment: memory, pools, rings, zones, maps, threads, PCI functions, text.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
 use super::{Memory, SpdkProgram, c, call, within};
 
-const NAMES: [&std::ffi::CStr; 4] = [c"a", c"b", c"", c"a name that is longer than pools and zones may have"];
+const NAMES: [&std::ffi::CStr; 4] = [c"a", c"b", c"", c"a name longer than the limit of pools and zones"];
 
 unsafe extern "C" fn on_object(_: *mut c::spdk_mempool, _: *mut c_void, object: *mut c_void, _: u32) {
     assert!(!object.is_null());
@@ -23,7 +23,7 @@ unsafe extern "C" fn on_notify(
 }
 
 unsafe extern "C" fn on_thread(_: *mut c_void) -> c_int {
-    // Another program on another thread, which shares the environment only.
+    // Runs a second program on another thread. The two programs share only the environment.
     let memory = call!(spdk_dma_zmalloc(64, 64, ptr::null_mut()));
     call!(spdk_vtophys(memory, ptr::null_mut()));
     call!(spdk_env_get_current_core());
@@ -38,7 +38,7 @@ unsafe extern "C" fn on_device(_: *mut c_void, device: *mut c::spdk_pci_device) 
 
 unsafe extern "C" fn on_enumerate(_: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
     within(|program| program.ask(device));
-    // Nonzero: the program does not take the device.
+    // A result other than 0 means that the program does not attach the device.
     1
 }
 
@@ -91,7 +91,7 @@ impl SpdkProgram {
         match self.input.byte() % 8 {
             0..2 => self.allocate(self.input.below(10_000)),
             2 => {
-                // Unusual arguments. Memory that is returned is freed.
+                // Passes unusual arguments. If memory is returned, it is freed.
                 let (len, align) = (self.input.number() as usize, self.input.number() as usize);
                 let (socket, flags) = (c_int::from(self.input.byte()) - 1, u32::from(self.input.byte()));
                 let ptr = call!(spdk_malloc(len, align, ptr::null_mut(), socket, flags));
@@ -121,7 +121,7 @@ impl SpdkProgram {
                 call!(spdk_vtophys(ptr::without_provenance(self.input.number() as usize), &mut room));
             }
             _ => {
-                // Never succeeds: no memory of the program begins at a page of 2 MiB.
+                // These calls must fail, because no memory of the program begins at a page of 2 MiB.
                 let at = ptr::without_provenance_mut(self.input.number() as usize | 1);
                 assert_ne!(call!(spdk_mem_register(at, self.input.number() as usize)), 0);
                 assert_ne!(call!(spdk_mem_unregister(at, self.input.number() as usize)), 0);
@@ -154,7 +154,10 @@ impl SpdkProgram {
                 let element = call!(spdk_mempool_get(pool));
                 if !element.is_null() {
                     let mut elements = self.elements.borrow_mut();
-                    assert!(!elements.iter().any(|(_, other)| *other == element), "an element was had twice");
+                    assert!(
+                        !elements.iter().any(|(_, other)| *other == element),
+                        "the pool returned an element twice"
+                    );
                     elements.push((pool, element));
                 }
             }
@@ -178,7 +181,7 @@ impl SpdkProgram {
                 call!(spdk_mempool_lookup(self.name()));
             }
             6 => {
-                // The pool must outlive the calls.
+                // The pool must exist during the calls.
                 let depth = self.depth.replace(super::NESTING);
                 call!(spdk_mempool_obj_iter(pool, Some(on_object), ptr::null_mut()));
                 self.depth.set(depth);
@@ -251,7 +254,7 @@ impl SpdkProgram {
     pub(super) fn map_step(&self) {
         const PAGE: u64 = 2 << 20;
         let map = self.input.handle(&self.maps);
-        // Any address, sometimes a page of 2 MiB.
+        // Uses any address, which is sometimes the start of a page of 2 MiB.
         let number = |_| {
             if self.input.byte().is_multiple_of(2) {
                 self.input.below(100) as u64 * PAGE
@@ -275,7 +278,7 @@ impl SpdkProgram {
                 call!(spdk_mem_map_free(&mut map));
                 assert!(map.is_null());
             }
-            // Few pages, because each has an entry.
+            // Uses few pages, because each page has an entry.
             2 => {
                 call!(spdk_mem_map_set_translation(map, at, size % (64 * PAGE), to));
             }
@@ -300,7 +303,7 @@ impl SpdkProgram {
         call!(spdk_delay_us(u32::from(self.input.byte() % 2)));
     }
 
-    /// Queries about a PCI function, and its configuration space.
+    /// Queries a PCI function, and accesses its configuration space.
     fn ask(&self, device: *mut c::spdk_pci_device) {
         let mut room = [0_u8; 64];
         let (len, offset) = (self.input.below(65) as u32, self.input.number() as u32);
@@ -340,7 +343,7 @@ impl SpdkProgram {
         }
     }
 
-    /// Parsing and printing of text.
+    /// Parses and prints text.
     pub(super) fn text_step(&self) {
         let len = self.input.below(40);
         let bytes: Vec<u8> = (0..len).map(|_| self.input.byte()).filter(|byte| *byte != 0).collect();
@@ -402,7 +405,7 @@ impl SpdkProgram {
         self.rings.take().into_iter().for_each(|ring| call!(spdk_ring_free(ring)));
         self.sets.take().into_iter().for_each(|set| call!(spdk_cpuset_free(set)));
         for name in self.zones.take() {
-            assert_eq!(call!(spdk_memzone_free(name)), 0, "a zone that was reserved");
+            assert_eq!(call!(spdk_memzone_free(name)), 0, "freeing a reserved zone");
         }
         for mut map in self.maps.take() {
             call!(spdk_mem_map_free(&mut map));

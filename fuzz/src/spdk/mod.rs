@@ -20,14 +20,14 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
 use call;
 
-/// Channels: default, slow, failing, absent. Earlier runs in the same process decide which operation a fault
-/// hits.
+/// Configurations of the channels: default, slow, failing, absent. A fault's position also counts the
+/// operations of earlier runs in the same process.
 const CONFIG: &str = "
     cores = 4
     [[socket]]
@@ -58,13 +58,13 @@ struct Flight {
     src: (usize, usize),
     /// Expected bytes of the destination.
     bytes: Vec<u8>,
-    /// Another operation in flight may access the same bytes.
+    /// True if another operation in flight may access the same bytes.
     contested: bool,
-    /// It was refused after a part of it was built, so its callback is never called.
+    /// True if the operation was refused after a part of it was built. Its callback is never called.
     part: bool,
 }
 
-/// Memory of the environment.
+/// Memory that was allocated by the environment.
 #[derive(Clone, Copy)]
 struct Memory {
     ptr: *mut c_void,
@@ -79,7 +79,7 @@ struct SpdkProgram {
     /// The panic of a callback, which must not unwind through C.
     failed: RefCell<Option<Box<dyn Any + Send>>>,
     channels: RefCell<Vec<*mut c::spdk_ioat_chan>>,
-    /// Operations by number; `None` for completed ones.
+    /// Operations by number. `None` for completed operations.
     flights: RefCell<Vec<Option<Flight>>>,
     memory: RefCell<Vec<Memory>>,
     pools: RefCell<Vec<*mut c::spdk_mempool>>,
@@ -97,7 +97,7 @@ thread_local! {
 fn set_up() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        spdk_emu::use_config(CONFIG).expect("the configuration above is right");
+        spdk_emu::use_config(CONFIG).expect("the configuration above is valid");
         call!(spdk_log_set_print_level(c::SPDK_LOG_DISABLED));
         let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
         // SAFETY: zero bytes are a valid value of the struct.
@@ -111,12 +111,12 @@ fn set_up() {
     });
 }
 
-/// Runs a program decided by the input.
+/// Runs a program that the input determines.
 ///
 /// # Panics
 ///
-/// If a callback is for an operation not in flight, bytes are wrong, or an object cannot be released in the
-/// end.
+/// If a callback is for an operation that is not in flight, bytes are wrong, or an object cannot be released
+/// at the end.
 pub fn spdk_calls(input: &[u8]) {
     set_up();
     let program = Rc::new(SpdkProgram {
@@ -178,7 +178,7 @@ impl SpdkProgram {
         }
     }
 
-    /// Makes calls as a callback may.
+    /// Makes random calls within a callback.
     fn step_in_callback(&self) {
         if self.over.get() || self.depth.get() >= NESTING || !self.input.byte().is_multiple_of(4) {
             return;
@@ -188,7 +188,7 @@ impl SpdkProgram {
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// Completes the operations in flight where possible, and releases every object.
+    /// Completes the operations in flight if possible, and releases every object.
     fn tear_down(&self) {
         self.over.set(true);
         for channel in self.channels.borrow().clone() {
@@ -201,7 +201,7 @@ impl SpdkProgram {
             // A failed channel returns errors and completes nothing.
             while in_flight() && call!(spdk_ioat_process_events(channel)) >= 0 {
                 calls += 1;
-                assert!(calls < 1_000_000, "an operation does not end");
+                assert!(calls < 1_000_000, "an operation did not complete");
             }
         }
         for channel in self.channels.take() {

@@ -27,7 +27,7 @@ impl WorkQueueProgram {
         CString::new(name).expect("no NUL")
     }
 
-    /// Keeps a connection, which may be known.
+    /// Stores a connection, unless it is already stored.
     fn keep(&self, peer: *mut c::doca_comm_channel_addr_t, ep: *mut c::doca_comm_channel_ep_t) {
         let mut peers = self.peers.borrow_mut();
         assert!(!peer.is_null());
@@ -65,7 +65,7 @@ impl WorkQueueProgram {
         }
     }
 
-    /// An endpoint that mostly listens or connects.
+    /// Creates an endpoint, which usually listens or connects.
     pub(super) fn create_endpoint(&self) {
         let mut ep = ptr::null_mut();
         assert_eq!(call!(doca_comm_channel_ep_create(&mut ep)), OK);
@@ -136,9 +136,9 @@ impl WorkQueueProgram {
         let code =
             call!(doca_comm_channel_ep_recvfrom(ep, buffer.as_mut_ptr().cast(), &mut len, 0, &mut peer));
         if code == OK {
-            assert!(len > 0 && len <= room, "{len} bytes in {room}");
+            assert!(len > 0 && len <= room, "a message of {len} bytes in a buffer of {room}");
             let ascends = |two: &[u8]| two[1] == two[0].wrapping_add(1);
-            assert!(buffer[..len].windows(2).all(ascends), "another message was sent");
+            assert!(buffer[..len].windows(2).all(ascends), "the received message differs from the sent one");
             self.keep(peer, ep);
         } else {
             assert_eq!(len, room, "the length changed without a message");

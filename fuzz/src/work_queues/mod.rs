@@ -16,7 +16,7 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
@@ -34,10 +34,10 @@ const CARDS: [&str; 6] = [
 ];
 /// Length of each of the two memories in bytes.
 const LEN: usize = 4096;
-/// Addresses of the card's functions on the DPU and on the host.
+/// PCI addresses of the card's functions on the DPU and on the host.
 const PCI: [&std::ffi::CStr; 2] = [c"0000:03:00.0", c"0000:3b:00.0"];
 
-/// A buffer: its window begins at an offset of the source or the target.
+/// A buffer. Its range begins at an offset of the source or the target.
 #[derive(Clone, Copy)]
 struct Buf {
     buf: *mut now::doca_buf,
@@ -53,15 +53,15 @@ struct Job {
     len: usize,
 }
 
-/// A connection, and its endpoint.
+/// A connection and its endpoint.
 #[derive(Clone, Copy)]
 struct Peer {
     peer: *mut c::doca_comm_channel_addr_t,
     ep: *mut c::doca_comm_channel_ep_t,
 }
 
-/// The program's objects. Every copy writes bytes to places of the same number modulo 256, so a byte of the
-/// target is always its first value or that of the source.
+/// The program's objects. Every copy keeps the offset modulo 256, so a byte of the target always has its
+/// initial value or the source's value.
 struct WorkQueueProgram {
     input: Input,
     source: *mut u8,
@@ -69,7 +69,7 @@ struct WorkQueueProgram {
     devs: [*mut now::doca_dev; 2],
     rep: *mut now::doca_dev_rep,
     maps: RefCell<Vec<*mut now::doca_mmap>>,
-    /// Source, target.
+    /// Each map, and whether it is the map of the target.
     of: RefCell<Vec<(*mut now::doca_mmap, bool)>>,
     inventory: *mut now::doca_buf_inventory,
     sources: RefCell<Vec<Buf>>,
@@ -80,7 +80,7 @@ struct WorkQueueProgram {
     submitted: RefCell<u64>,
     endpoints: RefCell<Vec<*mut c::doca_comm_channel_ep_t>>,
     peers: RefCell<Vec<Peer>>,
-    /// Bytes that ascend, of which messages are parts.
+    /// Ascending bytes. Each message is a part of them.
     text: Vec<u8>,
 }
 
@@ -92,16 +92,17 @@ fn initial(at: usize) -> u8 {
     !copied(at)
 }
 
-/// Runs a program decided by the input: the first byte chooses the card, the others the calls and arguments.
+/// Runs a program that the input determines: the first byte chooses the card, the other bytes the calls
+/// and arguments.
 ///
 /// # Panics
 ///
-/// If bytes are wrong, an event is for no job, a message is another than was sent, or an object cannot be
-/// stopped and destroyed in the end.
+/// If bytes are wrong, an event has no job, a received message differs from the sent one, or an object
+/// cannot be stopped and destroyed at the end.
 pub fn doca_work_queues(input: &[u8]) {
     let input = Input::new(input);
     let card = usize::from(input.byte()) % CARDS.len();
-    doca_emu::use_config(Some(CARDS[card])).expect("the configurations above are right");
+    doca_emu::use_config(Some(CARDS[card])).expect("the configurations above are valid");
     let memory = |value: fn(usize) -> u8| {
         Box::into_raw((0..LEN).map(value).collect::<Vec<_>>().into_boxed_slice()).cast::<u8>()
     };
@@ -133,7 +134,7 @@ pub fn doca_work_queues(input: &[u8]) {
     }
     program.tear_down();
     for at in 0..LEN {
-        // SAFETY: both are of that length, and no device uses them any more.
+        // SAFETY: both memories have this length, and no device uses them any more.
         let (from, to) = unsafe { (*program.source.add(at), *program.target.add(at)) };
         assert_eq!(from, copied(at), "the source was written");
         assert!(to == copied(at) || to == initial(at), "byte {at} is {to}");
@@ -142,7 +143,7 @@ pub fn doca_work_queues(input: &[u8]) {
         // SAFETY: the pointer was made from a box above.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, LEN)) });
     }
-    doca_emu::use_config(None).expect("nothing to get wrong");
+    doca_emu::use_config(None).expect("arguments that are always valid");
 }
 
 fn open(pci: &std::ffi::CStr) -> *mut now::doca_dev {
@@ -171,7 +172,7 @@ fn inventory() -> *mut now::doca_buf_inventory {
 }
 
 impl WorkQueueProgram {
-    /// Makes what copies and messages need, if the input's bytes are right.
+    /// Creates the objects that copies and messages need, if the input's bytes say so.
     fn prepare(&self) {
         for _ in 0..2 {
             self.make_map();
@@ -204,10 +205,10 @@ impl WorkQueueProgram {
         if which == 255 { ptr::null_mut() } else { self.devs[usize::from(which) % 2] }
     }
 
-    /// A map that is mostly right.
+    /// Creates a map, which is usually valid.
     fn make_map(&self) {
         let mut map = ptr::null_mut();
-        // Mostly one of each.
+        // Usually alternates between source and target.
         let is_target = (usize::from(self.input.byte().is_multiple_of(8)) + self.of.borrow().len()) % 2 == 1;
         let memory = if is_target { self.target } else { self.source }.cast();
         let first = cfg!(feature = "generation-1-5");
@@ -261,7 +262,7 @@ impl WorkQueueProgram {
         let (start, len) = (self.input.below(LEN + 10), self.input.below(1000));
         let (mut buf, at) = (ptr::null_mut(), memory.wrapping_add(start).cast());
         if call!(doca_buf_inventory_buf_by_args(self.inventory, map, at, len, at, 0, &mut buf)) == OK {
-            assert!(start + len <= LEN, "a buffer outside of its map");
+            assert!(start + len <= LEN, "a buffer outside of its map was accepted");
             let bufs = if is_target { &self.targets } else { &self.sources };
             bufs.borrow_mut().push(Buf { buf, start, len });
         }
@@ -295,7 +296,7 @@ impl WorkQueueProgram {
         }
     }
 
-    /// A context that is mostly on a queue.
+    /// Creates a context, which is usually added to a work queue.
     fn make_context(&self, queue: *mut c::doca_workq) {
         let mut made = ptr::null_mut();
         assert_eq!(call!(doca_dma_create(&mut made)), OK);
@@ -322,7 +323,7 @@ impl WorkQueueProgram {
                     self.queues.borrow_mut().retain(|other| *other != queue);
                     assert!(
                         self.jobs.borrow().iter().all(|(_, job)| job.queue != queue),
-                        "jobs went with it"
+                        "a work queue with jobs was destroyed"
                     );
                 }
             }
@@ -336,7 +337,7 @@ impl WorkQueueProgram {
         }
     }
 
-    /// Submits a copy whose bytes stay at their places modulo 256.
+    /// Submits a copy that keeps the offset modulo 256.
     fn submit(&self) {
         let ctx = call!(doca_dma_as_ctx(self.input.handle(&self.contexts)));
         let queue = self.input.handle(&self.queues);
@@ -350,7 +351,7 @@ impl WorkQueueProgram {
             let set = |buf: Buf, memory: *mut u8, at, len| {
                 call!(doca_buf_set_data(buf.buf, memory.wrapping_add(at).cast(), len)) == OK
             };
-            // The device has the buffers of jobs in flight.
+            // Buffers of jobs in flight belong to the device.
             if !set(src, self.source, from, len) || !set(dst, self.target, to, 0) {
                 return;
             }
@@ -374,15 +375,15 @@ impl WorkQueueProgram {
             assert!(code == now::DOCA_ERROR_AGAIN || queue.is_null(), "code {code}");
             return false;
         }
-        // SAFETY: a number was submitted.
+        // SAFETY: the union holds the number that was submitted with the job.
         let number = unsafe { event.user_data.u64_ };
         let mut jobs = self.jobs.borrow_mut();
         let place = jobs.iter().position(|(other, job)| *other == number && job.queue == queue);
-        let (_, job) = jobs.remove(place.expect("an event of no job"));
+        let (_, job) = jobs.remove(place.expect("an event without a job"));
         if code == OK {
             for at in job.to..job.to + job.len {
-                assert!(at < LEN, "a copy outside of the memory");
-                // SAFETY: the access lies within the target, which lives.
+                assert!(at < LEN, "a copy outside of the memory was accepted");
+                // SAFETY: the access lies within the target, which is still allocated.
                 assert_eq!(unsafe { *self.target.add(at) }, copied(at), "byte {at} was not copied");
             }
         }

@@ -15,7 +15,7 @@ impl WorkQueueProgram {
                 break;
             }
         }
-        assert!(self.jobs.borrow().is_empty(), "jobs that do not end");
+        assert!(self.jobs.borrow().is_empty(), "jobs did not complete");
         for dma in self.contexts.take() {
             let ctx = call!(doca_dma_as_ctx(dma));
             for queue in self.queues.borrow().iter() {

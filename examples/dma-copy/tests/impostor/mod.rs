@@ -1,5 +1,5 @@
-//! A peer that the test controls.
-#![allow(dead_code, reason = "each test uses a part of it")]
+//! The other side's messages, sent and received by the test itself.
+#![allow(dead_code, reason = "each test file uses only a part of this module")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -78,7 +78,7 @@ pub(crate) fn xxh3_of_nothing() -> Digest {
     digest
 }
 
-/// The last message before the connection is closed.
+/// Returns the last message before the connection is closed.
 pub(crate) fn last(impostor: &mut Impostor) -> Option<Message> {
     let (mut last, mut len) = (None, [0; 4]);
     while impostor.0.read_exact(&mut len).is_ok() {

@@ -1,5 +1,5 @@
 //! Runs two processes of `dma-copy`, host and DPU, in a temporary directory.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "each test file uses only a part of this module")]
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Limit for a process, longer than any copy here takes.
+/// Time limit for a process, longer than any copy in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Side {
     }
 }
 
-/// The exit status and output of a process.
+/// The exit status and output of a process that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -43,7 +43,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Checks that it succeeded with a summary of one line.
+    /// Checks that the process succeeded and printed a summary of one line.
     pub(crate) fn copied(&self) -> &str {
         assert!(self.status.success(), "{self:?}");
         assert_eq!(self.err, "", "only the summary in a pipe");
@@ -52,17 +52,17 @@ impl Ended {
         self.out.trim_end()
     }
 
-    /// Checks that it failed, without a signal, with one line that contains all of `words`.
+    /// Checks that the process failed, not by a signal, and printed one line that contains all of `words`.
     pub(crate) fn failed(&self, words: &[&str]) -> &str {
         assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
         self.failed_with_log(words)
     }
 
-    /// Checks that it failed, without a signal, with a message that contains all of `words`. Lines of the log
-    /// may come before it.
+    /// Checks that the process failed, not by a signal, and printed a message that contains all of `words`.
+    /// Lines of the log may precede the message.
     pub(crate) fn failed_with_log(&self, words: &[&str]) -> &str {
         assert_eq!(self.status.code(), Some(1), "{self:?}");
-        assert_eq!(self.out, "", "no summary of what was not done");
+        assert_eq!(self.out, "", "a failed copy prints no summary");
         let messages = self.err.lines().filter(|line| line.starts_with("dma-copy: ")).count();
         assert_eq!(messages, 1, "{self:?}");
         for word in words {
@@ -72,7 +72,7 @@ impl Ended {
     }
 }
 
-/// A running process, killed when dropped.
+/// A running process, which is killed when dropped.
 pub(crate) struct Running {
     child: Option<Child>,
     start: Instant,
@@ -89,18 +89,18 @@ impl Running {
 
     pub(crate) fn signal(&mut self, signal: rustix::process::Signal) {
         let pid = self.pid();
-        // It may have ended.
+        // The process may have ended already.
         let _ = rustix::process::kill_process(pid, signal);
     }
 
-    /// Waits until it ends.
+    /// Waits until the process ends.
     pub(crate) fn end(mut self) -> Ended {
         let child = self.child();
         let (mut stdout, mut stderr) =
             (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let read = std::thread::spawn(move || {
             let (mut out, mut err) = (String::new(), String::new());
-            // Both write a few lines, which fit into the pipes.
+            // Both outputs are a few lines, which fit into the pipes, so reading after the end is enough.
             stdout.read_to_string(&mut out).expect("text");
             stderr.read_to_string(&mut err).expect("text");
             (out, err)
@@ -143,7 +143,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Makes a file of `len` bytes that tell positions apart.
+    /// Creates a file of `len` bytes that differ by position.
     pub(crate) fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, sample(len)).expect("a file");
@@ -155,7 +155,7 @@ impl Place {
         entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Waits until the receiver has written something.
+    /// Waits until the receiver has written some bytes.
     pub(crate) fn wait_for_bytes(&self) {
         let start = Instant::now();
         while !fs::metadata(self.path(PARTIAL)).is_ok_and(|m| m.len() > 0) {
@@ -164,7 +164,7 @@ impl Place {
         }
     }
 
-    /// The command of one side, with a socket in this directory unless `args` name a channel.
+    /// Returns the command of one side, with a socket in this directory unless `args` name a channel.
     pub(crate) fn command(&self, side: Side, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dma-copy"));
         command.args(["--role", side.name()]);
@@ -215,7 +215,7 @@ pub(crate) fn run(mut command: Command) -> Running {
     Running { child: Some(command.spawn().expect("it runs")), start: Instant::now() }
 }
 
-/// An engine so slow that a test can interrupt a copy.
+/// An engine that is slow enough for a test to interrupt a copy.
 pub(crate) const SLOW: &str = "sim:clock=real,latency=60ms";
 
 /// The name of the partial copy of `dst`.
@@ -235,7 +235,7 @@ pub(crate) fn assert_same(a: &Path, b: &Path) {
     assert!(fs::read(a).expect("readable") == fs::read(b).expect("readable"), "{a:?} and {b:?} differ");
 }
 
-/// A TCP port without a listener.
+/// Returns a TCP port without a listener.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
 }
