@@ -45,7 +45,7 @@ fn of_devices(functions: &[Function]) -> Vec<Finding> {
         return vec![Finding::bad(
             "BlueField device",
             "none on the PCI bus",
-            "install a card; on a virtual machine, pass it through. `sim:profile=bluefield3` shows how one would behave",
+            "install a card; on a virtual machine, pass it through. `sim:profile=bluefield3` simulates one",
         )];
     }
     findings
@@ -71,8 +71,7 @@ const INSTALL: &str = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common
 const LOADS: &str = "libraries and symbols";
 
 fn loads(library: Library) -> Finding {
-    let mut text =
-        if library.version.is_empty() { "of no known version".to_owned() } else { library.version };
+    let mut text = if library.version.is_empty() { "unknown version".to_owned() } else { library.version };
     if library.stand_in.is_some() {
         text += ", the stand-in SDK of this project";
     }

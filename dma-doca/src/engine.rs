@@ -25,8 +25,8 @@ const MOST: u32 = 2048;
 
 /// An opened BlueField device.
 ///
-/// Memory and queues made from it keep the device open. Each queue has a DMA context and a progress engine of
-/// its own; all queues of all functions of one card share its DMA hardware.
+/// Memory and queues of an engine keep its device open. Each queue has a DMA context and a progress engine of
+/// its own. All queues of all functions of a card share the card's DMA hardware.
 ///
 /// ```no_run
 /// use dma_core::{DmaEngineExt, QueueOptions};
@@ -48,15 +48,15 @@ pub struct DocaEngine {
 }
 
 impl DocaEngine {
-    /// Opens the device that `options` name; loads the SDK for it, which stays loaded.
+    /// Loads the SDK, and opens the device that `options` name. The SDK stays loaded.
     ///
-    /// Blocks while libraries are read and the device is opened, some milliseconds.
+    /// Blocks for some milliseconds, while libraries are read and the device is opened.
     ///
     /// # Errors
     ///
-    /// `MissingSdk` if no usable SDK is installed; `InvalidArgument` for an address of
-    /// several devices; `NotFound` if no device has it; `Unsupported` for a device without DMA;
-    /// `PermissionDenied`; other errors of the SDK. Each names the remedy.
+    /// `MissingSdk` if no usable SDK is installed; `InvalidArgument` if several devices have the address;
+    /// `NotFound` if no device has it; `Unsupported` for a device without DMA; `PermissionDenied`; other
+    /// errors of the SDK. Each error names the remedy.
     pub fn open(options: &DocaOptions) -> Result<Self> {
         Self::open_device(options).map_err(|e| e.with_operation("open engine").with_backend(BACKEND))
     }
@@ -108,31 +108,30 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     })
 }
 
-/// Returns the NUMA node of the device, by what the kernel says of its address.
+/// Returns the NUMA node that the kernel reports for the device's address.
 fn numa_node(address: &str) -> Option<u32> {
     let address: PciAddress = address.parse().ok()?;
     dma_vendor::host::numa_node(&Path::new(dma_vendor::host::pci::SYSFS).join(address.to_string()))
 }
 
-/// The maximum number of tasks of a context, which only a context can be asked for.
+/// The maximum number of tasks of a context. Only a context can report it, so one is created for that.
 fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     let dma_calls = &device.sdk.dma;
     let Some(ask) = dma_calls.doca_dma_cap_get_max_num_tasks else { return Ok(MOST) };
     let _serial = creation();
     let mut dma = std::ptr::null_mut();
-    // SAFETY: an opened device, and a pointer that can be written.
+    // SAFETY: the device is open, and the pointer can be written.
     let code = unsafe { (dma_calls.doca_dma_create)(device.raw(), &raw mut dma) };
     crate::error::check(&device.sdk, "doca_dma_create", code)?;
     let mut most = 0;
-    // SAFETY: created above.
+    // SAFETY: the context was created above.
     let code = unsafe { ask(dma, &raw mut most) };
-    // SAFETY: created above, never started.
+    // SAFETY: the context was created above and never started, and is not used again.
     unsafe { (dma_calls.doca_dma_destroy)(dma) };
     Ok(if code == DOCA_SUCCESS && most > 0 { most } else { MOST })
 }
 
-// SAFETY: `info` holds the properties that the device and its library report, and queues are on the same
-// device.
+// SAFETY: `info` holds the limits that the device and its library report, and queues use the same device.
 unsafe impl DmaEngine for DocaEngine {
     fn info(&self) -> &EngineInfo {
         &self.inner.info
@@ -197,7 +196,7 @@ pub(crate) struct Inner {
     pub(crate) id: EngineId,
     pub(crate) fabric: Fabric,
     pub(crate) info: EngineInfo,
-    /// The last field, because it must be closed last.
+    /// This is the last field, because the device must be closed last.
     pub(crate) device: Arc<Device>,
 }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// The backend's name in errors, descriptors and engine names.
 pub(crate) const BACKEND: &str = "doca";
 
-/// A code, with the library's name and description of it.
+/// Returns a code, with its name and its description from the library.
 pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
     let text = |call: unsafe extern "C" fn(doca_error_t) -> *const c_char| -> Cow<'static, str> {
         // SAFETY: the call accepts any number.
@@ -21,7 +21,8 @@ pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
         if text.is_null() {
             return Cow::Borrowed("");
         }
-        // SAFETY: not null, so a constant string of the library, which is never unloaded.
+        // SAFETY: the pointer is not null, so it is a constant string of the library, which is never
+        // unloaded.
         unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     NativeError {
@@ -31,7 +32,7 @@ pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
     }
 }
 
-/// The kind of error of a call's code.
+/// Returns the kind of error for the code of a call.
 pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
     match code {
         DOCA_ERROR_NOT_PERMITTED | DOCA_ERROR_AUTHENTICATION => ErrorKind::PermissionDenied,
@@ -52,17 +53,19 @@ pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
         DOCA_ERROR_UNSUPPORTED_VERSION => ErrorKind::VersionMismatch,
         DOCA_ERROR_OPERATING_SYSTEM => ErrorKind::Os,
         DOCA_ERROR_TOO_BIG => ErrorKind::OutOfRange,
-        // IO_FAILED, INITIALIZATION, BAD_STATE, DRIVER, UNEXPECTED, and what newer versions add.
+        // IO_FAILED, INITIALIZATION, BAD_STATE, DRIVER, UNEXPECTED, and codes of newer versions.
         _ => ErrorKind::DeviceFault,
     }
 }
 
-/// A failed task's status as a completion has it, if an operand is imported and its export holds.
+/// Encodes the status of a failed task in a completion, for a task with an imported operand whose export is
+/// not revoked.
 pub(crate) const fn on_imported(status: i32) -> i32 {
     status.wrapping_neg()
 }
 
-/// A completion's status. Names the likely reason of a failure [on imported memory](on_imported).
+/// Describes a completion's status. For a failure [on imported memory](on_imported), names the likely
+/// reason.
 pub(crate) fn explain(library: &Library, status: i32) -> NativeError {
     let mut native = native(library, status.unsigned_abs());
     if status < 0 {
@@ -73,8 +76,8 @@ pub(crate) fn explain(library: &Library, status: i32) -> NativeError {
     native
 }
 
-/// The kind of error of a failed task's status. Differs from [`kind`]: a refused access does not mean a lack
-/// of privileges, and the arguments have been checked.
+/// Returns the kind of error for the status of a failed task. It differs from [`kind`]: for a task, a
+/// refused access does not mean a lack of privileges, and the arguments were checked before.
 pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
     match kind(code) {
         ErrorKind::PermissionDenied => ErrorKind::AccessDenied,
@@ -83,10 +86,11 @@ pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
     }
 }
 
-/// The error of `call`, which returned `code`.
+/// Makes the error of `call`, which returned `code`.
 pub(crate) fn failed(library: &Library, call: &'static str, code: doca_error_t) -> Error {
     let error = Error::new(kind(code), call).with_backend(BACKEND).with_native(native(library, code));
-    // The SDK has no codes for these limits of the system: it reports a driver failure or a lack of memory.
+    // The SDK has no codes for the system's limits on files and threads. It reports a driver failure or a
+    // lack of memory instead.
     if matches!(error.kind(), ErrorKind::DeviceFault | ErrorKind::Os | ErrorKind::OutOfMemory)
         && let Some((lack, hint)) = lacking()
     {
@@ -104,9 +108,10 @@ pub(crate) fn failed(library: &Library, call: &'static str, code: doca_error_t) 
     }
 }
 
-/// The limit of the system that this process has reached, if any, and the remedy.
+/// Returns the system's limit that this process has reached, if any, and the remedy.
 fn lacking() -> Option<(&'static str, &'static str)> {
-    /// File descriptors that one call of the SDK needs. It closes some of them before it fails.
+    /// Number of file descriptors that one call of the SDK needs. The call closes some of them before it
+    /// fails.
     const DESCRIPTORS: usize = 8;
     let mut open = Vec::with_capacity(DESCRIPTORS);
     while open.len() < DESCRIPTORS {
@@ -139,7 +144,7 @@ fn lacking() -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// `Ok` for success, else the error of `call`.
+/// Returns `Ok` for success. Otherwise returns the error of `call`.
 pub(crate) fn check(library: &Library, call: &'static str, code: doca_error_t) -> Result<()> {
     if code == DOCA_SUCCESS { Ok(()) } else { Err(failed(library, call, code)) }
 }

@@ -13,8 +13,8 @@ use crate::error::check;
 /// The SDK's calls, shared by the objects of an engine.
 pub(crate) type Sdk = Arc<Library>;
 
-/// Held while devices, contexts and progress engines are created and destroyed: real libraries return
-/// `NO_MEMORY` if several threads create contexts at once.
+/// Locks the creation and destruction of devices, contexts and progress engines, because real libraries
+/// return `NO_MEMORY` if several threads create contexts at once.
 pub(crate) fn creation() -> MutexGuard<'static, ()> {
     static CREATION: Mutex<()> = Mutex::new(());
     lock(&CREATION)
@@ -25,7 +25,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The value that `call` writes through its pointer, if it succeeds.
+/// Returns the value that `call` writes through its pointer, if `call` succeeds.
 pub(crate) fn out<T>(
     sdk: &Library,
     name: &'static str,
@@ -37,9 +37,9 @@ pub(crate) fn out<T>(
     check(sdk, name, code).map(|()| value)
 }
 
-/// The text that `call` writes into a buffer of `N` bytes, or `None` if it fails.
+/// Returns the text that `call` writes into a buffer of `N` bytes, or `None` if `call` fails.
 pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_t) -> Option<String> {
-    // One extra byte, which the call does not know, so that the text always has a NUL.
+    // The buffer has one more byte than the call is told, so that the text always has a NUL.
     let mut buffer = vec![0_u8; N + 1];
     if call(buffer.as_mut_ptr().cast()) != DOCA_SUCCESS {
         return None;
@@ -49,17 +49,17 @@ pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_
     Some(text.to_string_lossy().into_owned())
 }
 
-/// Does what [`text`] does by a call that takes the buffer's size; `None` if the library lacks it.
+/// Like [`text`], for a call that takes the buffer's size. `None` if the library lacks the call.
 ///
 /// # Safety
 ///
-/// `call` takes `object`.
+/// `object` is a valid argument of `call`.
 pub(crate) unsafe fn text_of<const N: usize, T>(
     call: Option<unsafe extern "C" fn(*const T, *mut c_char, u32) -> doca_error_t>,
     object: *const T,
 ) -> Option<String> {
     let call = call?;
-    // SAFETY: the caller passes a call of this signature with an object of it, and the buffer has the stated
+    // SAFETY: the caller promises that `object` is a valid argument of `call`, and the buffer has the stated
     // size.
     text::<N>(|buffer| unsafe { call(object, buffer, N as u32) }).filter(|text| !text.is_empty())
 }
@@ -73,6 +73,6 @@ pub(crate) unsafe fn pointers<T>(list: *mut *mut T, count: u32) -> Vec<*mut T> {
     if list.is_null() || count == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller states that `list` has `count` pointers.
+    // SAFETY: the caller promises that `list` points to `count` pointers.
     unsafe { std::slice::from_raw_parts(list, count as usize) }.to_vec()
 }

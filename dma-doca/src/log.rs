@@ -11,11 +11,11 @@ use tracing::level_filters::LevelFilter;
 use crate::ffi::{Sdk, lock};
 use crate::options::SdkLog;
 
-/// Forwards the SDK's log, from level `log` on, to events of the target `doca`, once per library. Does
-/// nothing without a `tracing` subscriber, or if the library has no such log.
+/// Forwards log lines of the SDK, of level `log` or more severe, as events of the target `doca`. Does so once
+/// per library. Does nothing without a `tracing` subscriber, or if the library lacks the needed calls.
 ///
-/// The SDK writes to a pipe, and a thread reads it, because a callback would run on any of the SDK's threads,
-/// under any lock.
+/// The SDK writes to a pipe, and a thread reads it, because a callback could run on any thread of the SDK,
+/// while the SDK holds a lock.
 pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     static FORWARDED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let level = match log {
@@ -55,17 +55,17 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
         return;
     }
     forwarded.push(create as usize);
-    // The SDK owns it until the process ends.
+    // The SDK uses the descriptor until the process ends, so it is never closed.
     let fd = writer.into_raw_fd();
     let mut backend = std::ptr::null_mut();
-    // SAFETY: an open file, which is never closed, and a pointer that can be written.
+    // SAFETY: the descriptor is open and never closed, and the pointer can be written.
     if unsafe { create(fd, &raw mut backend) } == DOCA_SUCCESS {
-        // SAFETY: the object was made above.
+        // SAFETY: the backend was created above, and is never destroyed.
         unsafe { set_level(backend, level) };
     }
 }
 
-/// Emits a line as an event of the level in its brackets: `[time][pid][WRN][SOURCE][file:line][func]
+/// Emits a line as an event. The level is in the third bracket: `[time][pid][WRN][SOURCE][file:line][func]
 /// message`.
 fn event(line: &str) {
     let level = line.split(['[', ']']).find_map(|word| match word {

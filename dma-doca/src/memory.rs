@@ -7,7 +7,7 @@ use dma_ipc::{Pages, SharedMemory, available_memory};
 
 use crate::error::BACKEND;
 
-/// Zeroed memory, fully populated, and unmapped when dropped.
+/// Zeroed memory, whose pages all exist. It is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) enum Mapping {
     /// Private to this process.
@@ -29,8 +29,8 @@ impl Mapping {
     }
 
     fn private(request: &MemoryRequest) -> Result<Self> {
-        // The device pins all of it: the kernel would kill this process, or another, rather than return an
-        // error.
+        // The device pins all of this memory. If it exceeds the available memory, the kernel kills a
+        // process instead of returning an error, so check that first.
         match available_memory().filter(|available| request.len as u64 > *available) {
             Some(available) => Err(request.out_of_memory().with_numbers(request.len as u64, available)),
             None => PageMemory::new(request).map(Self::Private),
@@ -65,7 +65,7 @@ mod tests {
             for request in [request.clone(), request.with_huge_pages(true)] {
                 let mapping = Mapping::new(&request).unwrap();
                 assert!(mapping.base().as_ptr().addr().is_multiple_of(align));
-                // SAFETY: mapped, and owned by this value alone.
+                // SAFETY: the bytes are mapped, and owned by this value alone.
                 let bytes = unsafe { std::slice::from_raw_parts(mapping.base().as_ptr(), 10_000) };
                 assert!(bytes.iter().all(|b| *b == 0));
             }

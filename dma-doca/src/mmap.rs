@@ -1,8 +1,8 @@
 //! Memory maps, which register memory with a device.
 //!
-//! Two of the SDK's calls have no use here. A map may have several devices, but a region belongs to one
-//! engine, which has one device. `doca_mmap_set_free_cb` has the library free the memory, but a map that the
-//! library does not destroy keeps its memory on purpose, so [`Mmap`] frees it when the call has succeeded.
+//! Two features of the SDK are not used. A map may have several devices, but a region belongs to one engine,
+//! which has one device. With `doca_mmap_set_free_cb`, the library would free the memory. Here, [`Mmap`]
+//! frees it after the map was destroyed, so memory of a map that cannot be destroyed is never freed.
 #![expect(unsafe_code, reason = "calls the SDK with handles that it gave out")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -22,29 +22,29 @@ use crate::options::Fabric;
 #[derive(Debug)]
 pub(crate) struct Mmap {
     device: Arc<Device>,
-    /// Null once destroyed.
+    /// Null after the map was destroyed.
     raw: *mut doca_mmap,
-    /// Memory of this crate, which is freed after the map.
+    /// Memory that this crate allocated. It is freed after the map.
     memory: Option<Mapping>,
 }
 
-// SAFETY: a map is used under the device's lock or by its owner.
+// SAFETY: a map is used only under the device's lock or by its owner, and has no thread-local state.
 unsafe impl Send for Mmap {}
-// SAFETY: a map is used under the device's lock or by its owner, so shared references make no call beside
-// another.
+// SAFETY: a map is used only under the device's lock or by its owner, so no two calls on it run at the same
+// time.
 unsafe impl Sync for Mmap {}
 
 /// The memory of a map.
 #[derive(Debug)]
 pub(crate) enum MapMemory<'a> {
-    /// Memory of this crate; the map takes ownership.
+    /// Memory that this crate allocated; the map takes ownership.
     Own(Mapping, usize),
     /// Memory of the caller, which outlives the map.
     Borrowed(NonNull<u8>, usize),
-    /// Memory of the caller that maps this file from this offset on.
+    /// Memory of the caller, which is a mapping of this file from this offset on.
     File(NonNull<u8>, usize, BorrowedFd<'a>, u64),
-    /// Memory of another device that has no mapping: an address to name it by, the length, a dma-buf and the
-    /// offset in it.
+    /// Memory of another device, which is not mapped: an address that only names it, its length, a dma-buf
+    /// and the offset in the dma-buf.
     DmaBuf(NonNull<u8>, usize, BorrowedFd<'a>, u64),
 }
 
@@ -59,8 +59,8 @@ impl MapMemory<'_> {
     }
 }
 
-/// The SDK's rights for memory that the device accesses with `access` and peers with `peer` over `fabric`.
-/// `None`: the SDK has no such rights.
+/// Returns the SDK's rights for memory that the device may access with `access`, and peers with `peer` over
+/// `fabric`. `None` if the SDK has no such rights.
 pub(crate) fn permissions(access: Access, peer: Access, fabric: Fabric) -> Option<u32> {
     let local = if access.contains(Access::WRITE) {
         DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
@@ -101,7 +101,7 @@ impl Mmap {
         }
         let mut map = Self::create(device)?;
         let sdk = &device.sdk;
-        // SAFETY: a map that is not started; `memory` outlives it.
+        // SAFETY: the map is not started, and `memory` outlives it.
         let code = unsafe { (sdk.common.doca_mmap_set_memrange)(map.raw(), base.as_ptr().cast(), len) };
         check(sdk, "doca_mmap_set_memrange", code)?;
         if let MapMemory::Own(mapping, _) = memory {
@@ -125,7 +125,7 @@ impl Mmap {
         };
         let offset = usize::try_from(offset).map_err(|_| ErrorKind::OutOfRange)?;
         let map = Self::create(device)?;
-        // SAFETY: a map that is not started; the range and the file outlive it.
+        // SAFETY: the map is not started, and the range and the file outlive it.
         let code = unsafe { set(map.raw(), fd.as_raw_fd(), base.as_ptr().cast(), offset, len) };
         check(sdk, "doca_mmap_set_dmabuf_memrange", code)?;
         map.start(permissions, len)?;
@@ -149,13 +149,13 @@ impl Mmap {
 
     fn start(&self, permissions: u32, len: usize) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: a map that is not started.
+        // SAFETY: the map is not started.
         let code = unsafe { (sdk.common.doca_mmap_set_permissions)(self.raw(), permissions) };
         check(sdk, "doca_mmap_set_permissions", code).map_err(|e| both_rights(e, permissions))?;
-        // SAFETY: a map that is not started, and an opened device, which the map keeps.
+        // SAFETY: the map is not started. The device is open, and this value keeps it open.
         let code = unsafe { (sdk.common.doca_mmap_add_dev)(self.raw(), self.device.raw()) };
         check(sdk, "doca_mmap_add_dev", code).map_err(|e| pinning(e, len))?;
-        // SAFETY: a map with memory and a device, not started yet.
+        // SAFETY: the map has memory and a device, and is not started yet.
         let code = unsafe { (sdk.common.doca_mmap_start)(self.raw()) };
         check(sdk, "doca_mmap_start", code).map_err(|e| pinning(e, len))
     }
@@ -167,7 +167,7 @@ impl Mmap {
             return Err(error(ErrorKind::Unsupported, "the library has no doca_mmap_create_from_export"));
         };
         let name = "doca_mmap_create_from_export";
-        // SAFETY: the blob can be read for its length, the device is open; no user data.
+        // SAFETY: the descriptor has `blob.len()` bytes, the device is open, and the user data may be NULL.
         let raw = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
             call(std::ptr::null(), blob.as_ptr().cast(), blob.len(), device.raw(), p)
         })?;
@@ -175,7 +175,7 @@ impl Mmap {
     }
 
     /// The address and length of the map's memory in the process that registered it. `None` if the library
-    /// does not tell it.
+    /// lacks the call.
     pub(crate) fn range(&self) -> Result<Option<(*mut u8, usize)>> {
         let sdk = &self.device.sdk;
         let Some(call) = sdk.common.doca_mmap_get_memrange else { return Ok(None) };
@@ -186,14 +186,15 @@ impl Mmap {
         Ok(Some((base.cast(), len)))
     }
 
-    /// Returns true if all of the `len` bytes at `addr` are the map's: a library makes no buffer of others.
+    /// Returns true if all of the `len` bytes at `addr` belong to the map. Tests that by making a buffer,
+    /// because a library refuses buffers outside of the map.
     pub(crate) fn has(&self, addr: *mut u8, len: usize) -> Result<bool> {
         let (sdk, common) = (&self.device.sdk, &self.device.sdk.common);
         let name = "doca_buf_inventory_create";
         // SAFETY: the pointer can be written.
         let inventory =
             out(sdk, name, std::ptr::null_mut(), |p| unsafe { (common.doca_buf_inventory_create)(1, p) })?;
-        // SAFETY: an inventory that is not started.
+        // SAFETY: the inventory was created above, and is not started.
         let mut code = unsafe { (common.doca_buf_inventory_start)(inventory) };
         let mut buf = std::ptr::null_mut();
         if code == DOCA_SUCCESS {
@@ -202,11 +203,11 @@ impl Mmap {
             // SAFETY: the inventory and the map are started.
             code = unsafe { get(inventory, self.raw(), addr.cast(), len, addr.cast(), 0, &raw mut buf) };
             if code == DOCA_SUCCESS {
-                // SAFETY: the object was made above.
+                // SAFETY: the buffer was made above, and is not used again.
                 unsafe { (common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
             }
         }
-        // SAFETY: the object was made above, and without buffers.
+        // SAFETY: the inventory was created above, and its buffer was released.
         let destroyed = unsafe { (common.doca_buf_inventory_destroy)(inventory) };
         check(sdk, "doca_buf_inventory_destroy", destroyed)?;
         match code {
@@ -215,7 +216,7 @@ impl Mmap {
         }
     }
 
-    /// A descriptor from which a peer creates a map.
+    /// Makes a descriptor from which a peer creates a map.
     pub(crate) fn export(&self, fabric: Fabric) -> Result<Box<[u8]>> {
         let sdk = &self.device.sdk;
         let (name, call) = match fabric {
@@ -232,7 +233,7 @@ impl Mmap {
         if blob.is_null() {
             return Err(error(ErrorKind::DeviceFault, format!("{name} returned no descriptor")));
         }
-        // SAFETY: valid until the map is stopped.
+        // SAFETY: the descriptor has `len` bytes, and is valid until the map is stopped.
         Ok(unsafe { std::slice::from_raw_parts(blob.cast::<u8>(), len) }.into())
     }
 
@@ -241,15 +242,16 @@ impl Mmap {
         self.raw
     }
 
-    /// Destroys the map, which stops it first: no peer reaches its memory any more. Does nothing if it is
-    /// destroyed.
+    /// Stops and destroys the map. Afterwards, no peer can access its memory. Does nothing if the map was
+    /// already destroyed.
     pub(crate) fn destroy(&mut self) -> Result<()> {
         if self.raw.is_null() {
             return Ok(());
         }
         let sdk = &self.device.sdk;
         let _serial = lock(&self.device.maps);
-        // SAFETY: not destroyed yet; the library counts its buffers, and refuses while there are any.
+        // SAFETY: the map is not destroyed yet. The library counts the map's buffers, and refuses to destroy
+        // a map that has buffers.
         let code = unsafe { (sdk.common.doca_mmap_destroy)(self.raw) };
         check(sdk, "doca_mmap_destroy", code)?;
         self.raw = std::ptr::null_mut();
@@ -260,7 +262,7 @@ impl Mmap {
 impl Drop for Mmap {
     fn drop(&mut self) {
         if let Err(e) = self.destroy() {
-            // Before the log line, because a subscriber may panic.
+            // Leak the memory before the log line, because a log subscriber may panic.
             std::mem::forget(self.memory.take());
             std::mem::forget(Arc::clone(&self.device));
             tracing::error!(target: "doca", error = %e, "memory stays registered, and is leaked");
@@ -273,17 +275,17 @@ fn both_rights(error: Error, permissions: u32) -> Error {
     if error.kind() != ErrorKind::Unsupported || permissions & DOCA_ACCESS_FLAG_PCI_READ_ONLY == 0 {
         return error;
     }
-    let message = "this version of DOCA grants the DPU reading and writing, and not reading alone";
+    let message = "this version of DOCA can only grant the DPU both reading and writing, not reading alone";
     error.with_message(message).with_hint("export with READ and WRITE")
 }
 
-/// Adds to the error of a refused registration the limit that refused it: the process's limit of locked
-/// memory, or, if that would allow it, one of the device.
+/// Names the limit behind a refused registration: the process's limit of locked memory, or a limit of the
+/// device if the process's limit allows the registration.
 fn pinning(error: Error, len: usize) -> Error {
     if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory) {
         return error;
     }
-    let error = error.with_message(format!("registering {len} bytes, which pins them"));
+    let error = error.with_message(format!("registering and pinning {len} bytes"));
     match dma_vendor::host::exceeded_memlock(len as u64) {
         Some(bytes) => error.with_numbers(len as u64, bytes).with_hint(format!(
             "the process's memlock limit is {bytes} bytes: raise it with `ulimit -l unlimited`, in \

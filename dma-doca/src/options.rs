@@ -21,18 +21,19 @@ const LOGS: [(&str, SdkLog); 5] = [
 pub struct DocaOptions {
     /// The device's PCI address. `None`: the first device that has DMA.
     pub address: Option<PciAddress>,
-    /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): selects among
-    /// devices that share an address.
+    /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): selects one of
+    /// several devices with the same address.
     pub interface: Option<String>,
-    /// The directory of the SDK's libraries, or its installation prefix. `None`: `DMA_DOCA_LIB_DIR` if set,
-    /// else the vendor's prefix, else the system's directories.
+    /// The directory of the SDK's libraries, or its installation prefix. `None`: `DMA_DOCA_LIB_DIR` if it is
+    /// set, otherwise the vendor's prefix, then the system's directories.
     pub lib_dir: Option<PathBuf>,
-    /// The depth of queues opened without one, in descriptors. `None`: 256, or the device's maximum if that
-    /// is less.
+    /// The depth of queues that are opened without a depth, in descriptors. `None`: 256, or the device's
+    /// maximum if it is less than 256.
     pub queue_depth: Option<usize>,
     /// The fabric over which peers reach exported memory. Default [`Fabric::Pci`].
     pub export: Fabric,
-    /// The level from which the SDK's log lines become `tracing` events. Default [`SdkLog::Warning`].
+    /// The least severe level of the SDK's log lines that become `tracing` events. Default
+    /// [`SdkLog::Warning`].
     pub log: SdkLog,
     /// The SDK's calls, instead of loading libraries.
     pub(crate) library: Option<Library>,
@@ -42,27 +43,27 @@ pub struct DocaOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fabric {
-    /// PCI: the host and the DPU of one card. The only descriptor that DMA copies.
+    /// PCI: between the host and the DPU of one card. DMA can only copy memory of these exports.
     #[default]
     Pci,
     /// RDMA: the descriptor is for programs that use DOCA RDMA; DMA refuses it.
     Rdma,
 }
 
-/// The level from which the SDK's log lines become `tracing` events of the target `doca`.
+/// The least severe level of the SDK's log lines that become `tracing` events of the target `doca`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SdkLog {
-    /// None.
+    /// No lines.
     Off,
-    /// Errors and critical lines.
+    /// Critical lines and errors.
     Error,
-    /// Warnings too.
+    /// Also warnings.
     #[default]
     Warning,
-    /// Information too.
+    /// Also information.
     Info,
-    /// All but traces.
+    /// Also debug lines, that is, all lines except traces.
     Debug,
 }
 
@@ -121,8 +122,8 @@ impl DocaOptions {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a depth of 0.
-    /// Each error lists the valid values.
+    /// `InvalidArgument` for an unknown device format, option or value, `OutOfRange` for a depth of 0. Each
+    /// error lists the valid values.
     pub fn from_name(name: &EngineName) -> Result<Self> {
         let mut options = Self::new();
         options.address = name.device_as().map_err(|e| e.with_backend(BACKEND))?;
@@ -140,7 +141,7 @@ impl DocaOptions {
         Ok(options)
     }
 
-    /// The SDK's calls: those of `with_library`, or loaded ones.
+    /// The SDK's calls: the library of `with_library`, or a loaded one.
     pub(crate) fn load(&self) -> Result<Library> {
         if let Some(library) = &self.library {
             return Ok(library.clone());

@@ -23,7 +23,7 @@ use crate::options::Fabric;
 pub(crate) struct DocaRegion {
     engine: Arc<Inner>,
     info: RegionInfo,
-    /// The maximum rights of exports; `None` for imported memory.
+    /// The maximum rights of exports. `None` for imported memory, which cannot be exported.
     export: Option<Access>,
     #[expect(dead_code, reason = "registered for as long as the region")]
     map: Mmap,
@@ -67,7 +67,7 @@ impl DocaRegion {
         }
         let Some((fd, offset)) = memory.dmabuf() else {
             return Err(error(ErrorKind::Unsupported, "device memory without a dma-buf").with_hint(
-                "take the memory from `Window::dmabuf`, or name one by `DeviceMemory::with_dmabuf`",
+                "take the memory from `Window::dmabuf`, or pass a dma-buf to `DeviceMemory::with_dmabuf`",
             ));
         };
         let Some(base) = NonNull::new(memory.addr().as_ptr()) else {
@@ -118,30 +118,31 @@ impl Drop for DocaRegion {
     }
 }
 
-/// Builds the [`native`](ExportDescriptor::native) part of this backend's descriptor: the exporter's address
-/// of the first byte, 8 bytes little-endian, then the blob of `doca_mmap_export_*`.
+/// Builds the [`native`](ExportDescriptor::native) part of this backend's descriptor: the address of the
+/// first byte in the exporter's process (8 bytes, little-endian), then the bytes that `doca_mmap_export_*`
+/// returned.
 #[must_use]
 pub fn join_native(address: u64, blob: &[u8]) -> Vec<u8> {
     [&address.to_le_bytes(), blob].concat()
 }
 
-/// Splits the [`native`](ExportDescriptor::native) part of this backend's descriptor into the exporter's
-/// address of the first byte and the blob of `doca_mmap_export_*`, which programs of the SDK write to two
-/// files.
+/// Splits the [`native`](ExportDescriptor::native) part of this backend's descriptor into the address of the
+/// first byte in the exporter's process and the bytes that `doca_mmap_export_*` returned. Programs of the
+/// SDK write these to two files.
 ///
 /// # Errors
 ///
-/// `Malformed` for fewer than 8 bytes.
+/// `Malformed` if `native` has fewer than 8 bytes.
 pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
     let (address, blob) = native.split_first_chunk().ok_or_else(|| {
-        error(ErrorKind::Malformed, format!("{} bytes, but the address alone has 8", native.len()))
+        error(ErrorKind::Malformed, format!("{} bytes, but the address alone needs 8", native.len()))
             .with_hint("pass on the bytes of an export of this backend unchanged")
     })?;
     Ok((u64::from_le_bytes(*address), blob))
 }
 
-/// The address of the first byte, if the map grants all `len` bytes at `addr`. The descriptor must not claim
-/// more.
+/// Returns the address of the first byte if the map grants all `len` bytes at `addr`. Otherwise the
+/// descriptor claims too much, which is an error.
 fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     let too_much = |grants: String| {
         let message = format!("the descriptor states {len} bytes at {addr:#x}, {grants}");
@@ -166,7 +167,7 @@ fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     Ok(base.with_addr(addr as usize))
 }
 
-/// The SDK's rights for local memory. Exports have maps of their own.
+/// The SDK's rights for local memory. Exports have separate maps.
 fn local(access: Access) -> u32 {
     permissions(access, Access::empty(), Fabric::Pci).unwrap_or(DOCA_ACCESS_FLAG_LOCAL_READ_WRITE)
 }
@@ -183,8 +184,9 @@ fn check_export(engine: &Inner, request: &MemoryRequest) -> Result<()> {
     Ok(())
 }
 
-/// The error of `doca_mmap_create_from_export`. The checksum of the descriptor is correct, but libraries
-/// return one code, an invalid value, for a revoked descriptor, one of another card, and an invalid one.
+/// The error of `doca_mmap_create_from_export`. The descriptor's checksum was correct. But libraries return
+/// the same code, INVALID_VALUE, if the export was revoked, if the descriptor is of another card, and if it
+/// is invalid.
 fn not_imported(e: Error) -> Error {
     if e.kind() == ErrorKind::OutOfResources {
         return e;
@@ -199,7 +201,7 @@ fn not_imported(e: Error) -> Error {
         DOCA_ERROR_NOT_SUPPORTED => (ErrorKind::Unsupported, "import on the DPU's side of the card"),
         _ => (
             ErrorKind::Revoked,
-            "the exporter revoked it or has ended: have it export again; or it exported over another card: open that one; or these bytes are no descriptor of the SDK",
+            "the exporter revoked it or has ended: have it export again; or it exported over another card: open that card; or these bytes are not a descriptor of the SDK",
         ),
     };
     let error = Error::new(kind, e.message().to_owned()).with_backend(BACKEND).with_hint(hint);
@@ -209,9 +211,9 @@ fn not_imported(e: Error) -> Error {
     }
 }
 
-// SAFETY: the description never changes. Local memory is mapped until the drop: by the map's own mapping, or
-// by the promise of the caller of `register`. The device touches it only for tasks, which are made of
-// descriptors. The drop deregisters.
+// SAFETY: the description never changes. Local memory stays mapped until the drop, because the map owns it
+// or the caller of `register` promised that. The device accesses it only for tasks, which are made of
+// descriptors. The drop deregisters it.
 unsafe impl RawRegion for DocaRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -246,7 +248,7 @@ unsafe impl RawRegion for DocaRegion {
             return Err(error(ErrorKind::Unsupported, "over PCI, the right to write includes reading")
                 .with_hint("export with READ and WRITE, or with READ alone"));
         };
-        // SAFETY: the access lies inside of the region.
+        // SAFETY: the range is within the region, so `base + offset` is at most its end.
         let base = unsafe { base.add(offset) };
         // The export has its own map, which grants only this range and these rights. It is destroyed
         // independently of the region's map.
@@ -256,7 +258,7 @@ unsafe impl RawRegion for DocaRegion {
     }
 }
 
-/// Memory exported to a peer. Dropping revokes it, which takes up to a second.
+/// Memory exported to a peer. Dropping it revokes the export, which may block for up to a second.
 #[derive(Debug)]
 struct DocaExport {
     map: Mmap,

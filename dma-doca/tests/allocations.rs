@@ -1,4 +1,5 @@
-//! Once warm, copying allocates nothing: neither this crate nor the stand-in, which is linked into the test.
+//! After warm-up, copies do not allocate memory, neither in this crate nor in the stand-in, which is linked
+//! into the test.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -7,7 +8,7 @@ mod counting;
 
 use dma_core::{BufferMut, DmaEngineExt, Queue, QueueOptions};
 
-/// Allocations of 1,000 rounds, after 1,000 more to warm up.
+/// Returns the number of allocations in 1,000 rounds, after 1,000 rounds of warm-up.
 fn counted(mut round: impl FnMut()) -> u64 {
     (0..1000).for_each(|_| round());
     let before = counting::of_thread();

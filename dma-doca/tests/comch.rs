@@ -15,7 +15,8 @@ fn options(address: &str) -> DocaOptions {
     DocaOptions::new().with_address(address.parse().unwrap()).with_library(calls::library())
 }
 
-/// A card with a serial number unique to this process, because servers are found by it across processes.
+/// Makes a card whose serial number is unique to this process, because clients in all processes find
+/// servers by the serial number.
 fn card(name: &str, more: &str) {
     let config = format!("serial = \"{name}-{}\"\n{more}", std::process::id());
     doca_emu::use_config(Some(&config)).unwrap();
@@ -29,8 +30,8 @@ fn listen(name: &str) -> Server {
     Server::listen(&options("03:00.0"), at("3b:00.0"), name).unwrap()
 }
 
-/// Both ends of a new connection. The stand-in's devices are per thread until opened, so the thread takes
-/// opened ones.
+/// Makes a connection, and returns both ends. The stand-in's devices are per thread until they are opened,
+/// so the server is opened before the other thread uses it.
 fn connect(server: &Server, client: &Client) -> (Channel, Channel) {
     std::thread::scope(|scope| {
         let dpu = scope.spawn(|| server.accept(SOON).unwrap());
@@ -39,7 +40,7 @@ fn connect(server: &Server, client: &Client) -> (Channel, Channel) {
     })
 }
 
-/// Receives on one end while the other sends.
+/// Sends on one end while the other end receives.
 fn talk(from: &Channel, to: &Channel, messages: &[Vec<u8>]) {
     std::thread::scope(|scope| {
         scope.spawn(|| messages.iter().for_each(|message| from.send(message, SOON).unwrap()));
@@ -152,7 +153,7 @@ fn a_peer_that_goes_is_an_error_after_its_last_message() {
     assert_eq!(dpu.recv(SOON).unwrap(), b"last words");
     assert_eq!(dpu.recv(SOON).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(dpu.send(b"hello?", SOON).unwrap_err().kind(), ErrorKind::Closed);
-    // The server continues, and the client connects again.
+    // The server still accepts connections, and the client connects again.
     let (dpu, host) = connect(&server, &client);
     talk(&dpu, &host, &[vec![1]]);
     drop(dpu);
@@ -204,19 +205,22 @@ fn more_messages_than_there_is_room_for_wait() {
                 }
             });
         }
-        // Not before all of them have something on its way.
+        // Wait until all senders are probably sending.
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..SENDERS * EACH {
             let message = dpu.recv(SOON).unwrap();
             let sender = usize::from(message[0]);
-            assert!(message[1..].iter().all(|byte| *byte == heard[sender]), "each in order, each once");
+            assert!(
+                message[1..].iter().all(|byte| *byte == heard[sender]),
+                "each message arrives once, and in order"
+            );
             heard[sender] += 1;
         }
     });
     assert_eq!(heard, [EACH as u8; SENDERS]);
 }
 
-/// Disconnecting the peer fails messages that are being sent.
+/// If the peer disconnects, messages that are being sent fail.
 #[test]
 fn a_message_that_nobody_took_is_an_error() {
     card("undelivered", "");
@@ -224,11 +228,11 @@ fn a_message_that_nobody_took_is_an_error() {
     let client = Client::new(&options("3b:00.0"), "undelivered").unwrap();
     let (dpu, host) = connect(&server, &client);
     let message = vec![1; host.max_message()];
-    // Nobody receives: one after the other goes out, until there is no room.
+    // The peer does not receive. Messages are sent until no room is left.
     let full = std::iter::repeat_with(|| host.send(&message, Duration::from_millis(50))).find(Result::is_err);
     assert_eq!(full.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
     std::thread::scope(|scope| {
-        // A machine that was busy elsewhere for so long has room for some more.
+        // On a busy machine, there may be room for some more messages.
         let waits = scope.spawn(|| std::iter::repeat_with(|| host.send(&message, SOON)).find(Result::is_err));
         std::thread::sleep(Duration::from_millis(50));
         drop(dpu);

@@ -1,5 +1,5 @@
-//! Memory of another device, by its dma-buf: memory of the simulated device, whose file in memory stands for
-//! a dma-buf, on the stand-in SDK.
+//! Memory of another device, registered by its dma-buf with the stand-in SDK. The other device is the
+//! simulated one, which has a file in memory instead of a dma-buf.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -38,7 +38,7 @@ fn memory_of_a_device_is_copied_without_a_mapping() {
     let (registered, got) =
         queue.copy(registered, engine.allocate(LEN - 5000).unwrap()).unwrap().wait().unwrap();
     assert!(got[..] == src[..]);
-    // Operations that the device does not have go through host memory.
+    // Operations that the device lacks are done in host memory.
     let (_, crc) = queue.crc32c(registered.clone(), 0).unwrap().wait().unwrap();
     let (_, expected) = queue.crc32c(src, 0).unwrap().wait().unwrap();
     assert_eq!(crc, expected);
@@ -60,10 +60,10 @@ fn unsuitable_memory_is_refused_with_the_remedy() {
     let file = tempfile::tempfile().unwrap();
     let memory = vram.dmabuf().unwrap();
     #[expect(unsafe_code, reason = "names memory by a descriptor")]
-    // SAFETY: the file has no bytes, so that nothing is accessed.
+    // SAFETY: the file is empty, so no memory is accessed.
     let memory = unsafe { memory.with_dmabuf(file.into(), 0) };
     let error = engine.register_device(memory).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "no bytes: {error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "the file is empty: {error}");
 
     let old = calls::library_without(&["doca_mmap_set_dmabuf_memrange"]);
     let old = DocaEngine::open(&DocaOptions::new().with_library(old)).unwrap();

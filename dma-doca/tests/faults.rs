@@ -12,7 +12,7 @@ use dma_core::{
 };
 use dma_doca::{DocaEngine, DocaOptions};
 
-/// One card without times, and one with times.
+/// A card that takes no time, and a card that does.
 fn configs(faults: &str) -> [String; 2] {
     let faults = format!("faults = \"{faults}\"\norder = \"submitted\"\n");
     [faults.clone(), format!("{faults}profile = \"bluefield3\"\nclock = \"virtual\"\n")]
@@ -131,7 +131,7 @@ fn a_lost_report_is_a_timeout_and_the_memory_is_kept() {
         queue.flush();
         first.wait().unwrap();
         assert_eq!(lost.wait().unwrap_err().kind(), ErrorKind::TimedOut);
-        // Closing takes the context down, which brings the task back.
+        // Closing the queue stops the context, which ends the task.
         let counters = queue.close(Duration::from_millis(300));
         assert_eq!(counters.in_flight, 0, "{counters:?}");
         works(&engine, &self::queue(&engine));
@@ -146,7 +146,7 @@ fn a_stuck_context_is_taken_down_and_the_device_goes_on() {
         assert_eq!(outcomes(&engine, &queue, 1), [Ok(())]);
         let ends = outcomes(&engine, &queue, 3);
         assert_eq!(ends, [Err((ErrorKind::TimedOut, 0)); 3]);
-        // Taking the context down brings the tasks back, and their memory.
+        // Stopping the context ends the tasks, and so returns their memory.
         let counters = queue.close(Duration::from_millis(300));
         assert_eq!((counters.in_flight, counters.abandoned), (0, 0), "{counters:?}");
         assert_eq!((counters.completed, counters.failed, counters.aborted), (1, 0, 3), "{counters:?}");
@@ -165,7 +165,7 @@ fn a_lost_device_says_so() {
         let (src, dst) = pair(&engine, 9);
         let e = queue.copy(src, dst).unwrap().wait().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
-        // Nothing hangs, and nothing is leaked that need not be.
+        // The drop must not hang, and must not leak memory without need.
         drop(queue);
     }
 }
@@ -203,7 +203,8 @@ fn a_memlock_limit_is_named_with_its_remedy() {
     let e = engine.allocate(1 << 20).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::PermissionDenied, "{e}");
     assert!(e.to_string().contains("ulimit -l"), "{e}");
-    // The stand-in's device refuses. The process's limit is named only where it is too low for that.
+    // The stand-in's device refuses this. The error names the process's limit only if that limit is too low
+    // as well.
     let limit = dma_vendor::host::exceeded_memlock(1 << 20);
     assert_eq!(
         (e.limit(), e.to_string().contains("the device or its driver refused")),
@@ -281,7 +282,7 @@ fn discovery_tells_what_there_is() {
     assert_eq!(dpu.engine_name().to_string(), "doca:0000:03:00.0");
 }
 
-/// The two sides of one card.
+/// Opens the host's side and the DPU's side of one card.
 fn sides(config: &str) -> (DocaEngine, DocaEngine) {
     doca_emu::use_config(Some(config)).unwrap();
     let open = |address: &str| {
@@ -317,7 +318,8 @@ fn a_host_exports_and_its_dpu_imports() {
     let mut bytes = [0; 16];
     window.read_at(4096, &mut bytes).unwrap();
     assert_eq!(bytes, [7; 16]);
-    // A range that the descriptor claims, but the exporter did not grant; and a part of the granted range.
+    // Ranges that the descriptor claims, but the exporter did not grant, and then a part of the granted
+    // range.
     let (start, blob) = dma_doca::split_native(d.native()).unwrap();
     for (address, len) in [(start - 1, 4096), (start - 4096, 4096), (start, 4097), (start + 4096, 1)] {
         let native = dma_doca::join_native(address, blob);
@@ -348,7 +350,7 @@ fn a_host_exports_and_its_dpu_imports() {
     drop(window);
 }
 
-/// A host cannot copy memory that it exported itself, as a user reported of a BlueField-3.
+/// A host cannot copy memory that it exported itself, as a user reported from a BlueField-3.
 #[test]
 fn a_refused_self_import_names_the_remedy() {
     let (host, dpu) = sides("self_import = false");
@@ -390,7 +392,7 @@ fn an_rdma_export_is_made_and_refused_for_dma() {
         &DocaOptions::new().with_address("03:00.0".parse().unwrap()).with_library(calls::library()),
     )
     .unwrap();
-    // The SDK imports it, and no DMA reaches it.
+    // The SDK imports the memory, but DMA cannot access it.
     let remote = dpu.import(export.descriptor()).unwrap();
     let q = queue(&dpu);
     let e = q.copy(dpu.allocate(64).unwrap(), remote).unwrap().wait().unwrap_err();
@@ -405,13 +407,13 @@ fn a_memfd_is_registered_by_its_file() {
     let file = rustix::fs::memfd_create(c"test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::io::pwrite(&file, &[5; 4096], 0).unwrap();
     rustix::io::pwrite(&file, &[7; 4096], 4096).unwrap();
-    // The bytes differ from the file's, which shows that the device was given the file, from its second page
-    // on.
+    // The bytes differ from the file's. So the copied bytes show that the device used the file, from its
+    // second page on.
     let memory = HostMemory::from_owner(vec![1_u8; 4096]);
     let other: OwnedFd = file.try_clone().unwrap();
     #[expect(unsafe_code, reason = "declares memory to be a file")]
-    // SAFETY: breaks the contract on purpose. Both the bytes and the file stay as they are until the copy is
-    // done, and only this thread accesses them, so the device reads valid bytes in either case.
+    // SAFETY: this breaks the contract on purpose. Both the bytes and the file stay as they are until the
+    // copy is done, and only this thread accesses them, so the device reads valid bytes in either case.
     let memory = unsafe { memory.with_fd(other, 4096) };
     let buffer = engine.register(memory).unwrap();
     let (_, got) = queue(&engine).copy(buffer, engine.allocate(4096).unwrap()).unwrap().wait().unwrap();
@@ -420,7 +422,7 @@ fn a_memfd_is_registered_by_its_file() {
     let memory = HostMemory::from_owner(vec![1_u8; 4096]);
     let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     #[expect(unsafe_code, reason = "declares memory to be a file")]
-    // SAFETY: breaks the contract on purpose. The engine refuses a file that is not a DMA buffer, and
+    // SAFETY: this breaks the contract on purpose. The engine refuses a file that is not a DMA buffer, and
     // registers the bytes, which stay until the region is dropped.
     let memory = unsafe { memory.with_fd(null, 0) };
     let buffer = engine.register(memory).unwrap();
@@ -466,7 +468,7 @@ fn a_library_without_optional_calls_still_copies() {
     assert!(engine.open_queue_raw(&QueueOptions::new()).unwrap().events().is_none());
     assert_eq!(info.limits.max_segments, 1);
     dma_core::conformance::run_all(&engine);
-    // The calls run one at a time, so that none depends on another in flight.
+    // Copies run one at a time, so that the absent call affects only one copy.
     for name in absent {
         let options = DocaOptions::new().with_library(calls::library_without(&[name]));
         let engine = DocaEngine::open(&options).unwrap();
@@ -475,8 +477,8 @@ fn a_library_without_optional_calls_still_copies() {
     }
 }
 
-/// A reset without a faulty task looks like a task that stops the context: every other time, the first task
-/// is taken for faulty.
+/// A reset without a faulty task looks like a stop by a task. At every second such reset, the first task is
+/// reported as failed.
 #[test]
 fn of_two_resets_that_no_task_is_named_for_the_second_is_a_failure() {
     let engine =
@@ -505,7 +507,7 @@ fn regions_that_were_copied_are_deregistered_when_they_are_dropped() {
             drop((sources, c));
             drop((targets, d));
         } else {
-            // In flight when they are dropped.
+            // Drop transfers that are in flight.
             drop(q.copy(c, d).unwrap());
             drop(q.copy(sources, targets).unwrap());
             q.flush();
@@ -522,12 +524,12 @@ fn a_queue_does_with_few_buffers() {
     let library = calls::library_without(&["doca_buf_inventory_expand"]);
     let engine = DocaEngine::open(&DocaOptions::new().with_library(library)).unwrap();
     let q = engine.open_queue(&QueueOptions::new().with_depth(4)).unwrap();
-    // More regions than there are buffers, one behind the other.
+    // Use more regions than the queue has buffers, one after the other.
     let mut pairs: Vec<_> = (0..40).map(|n| pair(&engine, n)).collect();
     for _ in 0..2 {
         pairs = pairs.into_iter().map(|(src, dst)| q.copy(src, dst).unwrap().wait().unwrap()).collect();
     }
-    // Lists that are too long for all of them to be out at once.
+    // The lists need more buffers together than the queue has.
     let mut lists: Vec<_> = (0..4)
         .map(|_| {
             let (src, dst): (Vec<_>, Vec<_>) = pairs.drain(..8).unzip();

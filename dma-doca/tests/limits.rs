@@ -26,7 +26,7 @@ fn limit(resource: Resource, most: u64) {
     setrlimit(resource, Rlimit { current: Some(most), maximum }).unwrap();
 }
 
-/// Leaves this process `left` file descriptors.
+/// Uses up file descriptors, so that this process has only `left` more.
 fn descriptors(left: usize) -> Vec<File> {
     limit(Resource::Nofile, 256);
     let mut files = Vec::new();
@@ -76,7 +76,7 @@ fn case() {
             let before = getrlimit(Resource::Nproc);
             limit(Resource::Nproc, 0);
             check(&window.export(Access::READ).unwrap_err(), "ulimit -u");
-            // A leak checker starts a process when this one ends.
+            // Restore the limit, because a leak checker starts a process when this one ends.
             setrlimit(Resource::Nproc, before).unwrap();
         }
         other => panic!("{other}"),

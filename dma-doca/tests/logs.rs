@@ -34,7 +34,7 @@ fn log_lines_become_events() {
         DocaOptions::new().with_library(calls::library()).with_address(address.parse().unwrap())
     };
     let _engine = DocaEngine::open(&options("03:00.0")).unwrap();
-    // One client too many is something that the stand-in logs.
+    // The stand-in logs that a client exceeds the maximum number.
     let server = Server::listen(&options("03:00.0"), "3b:00.0".parse().unwrap(), "logs").unwrap();
     std::thread::scope(|scope| {
         let client = Client::new(&options("3b:00.0"), "logs").unwrap();

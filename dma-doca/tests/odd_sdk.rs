@@ -1,4 +1,4 @@
-//! An SDK with return values that are rare on real ones, and that the stand-in never returns.
+//! An SDK with return values that are rare with real SDKs, and that the stand-in never returns.
 #![expect(unsafe_code, reason = "stands in for C functions")]
 
 #[path = "support/calls.rs"]
@@ -17,14 +17,14 @@ use doca_sys::bindings::*;
 use doca_sys::{Common, Dma};
 
 thread_local! {
-    /// Number of submissions that succeed, and the code of the next one.
+    /// Number of submissions that still succeed, and the code of the next one.
     static REFUSE: Cell<Option<(u32, doca_error_t)>> = const { Cell::new(None) };
-    /// Destroying maps fails.
+    /// If set, destroying maps fails.
     static KEEP_MAPS: Cell<bool> = const { Cell::new(false) };
-    /// Number of buffers created before a failure, and of tasks.
+    /// Number of buffers that are created before a failure. `TASKS` is the same for tasks.
     static BUFFERS: Cell<Option<u32>> = const { Cell::new(None) };
     static TASKS: Cell<Option<u32>> = const { Cell::new(None) };
-    /// A stopped context does not become idle.
+    /// If set, a stopped context does not become idle.
     static RESTLESS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -33,10 +33,10 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
         Some((0, code)) => {
             REFUSE.set(None);
             if code == DOCA_ERROR_BAD_STATE {
-                // It stopped by itself, and its user does not know yet.
-                // SAFETY: a task of a running context.
+                // Simulate a context that has stopped by itself, before its user knows. SAFETY: the
+                // caller passes a task of a running context.
                 let ctx = unsafe { doca_task_get_ctx(task) };
-                // SAFETY: the context that the caller passed to this call.
+                // SAFETY: this is the context of the caller's task.
                 unsafe { doca_ctx_stop(ctx) };
             }
             return code;
@@ -48,7 +48,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
     unsafe { doca_task_submit_ex(task, flags) }
 }
 
-/// True for the call that must fail; later ones succeed.
+/// Returns true for the call that must fail. Later calls succeed.
 fn fails(countdown: &'static std::thread::LocalKey<Cell<Option<u32>>>) -> bool {
     countdown.replace(countdown.get().and_then(|n| n.checked_sub(1))) == Some(0)
 }
@@ -112,9 +112,9 @@ unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
 unsafe extern "C" fn get_state(ctx: *const doca_ctx, state: *mut doca_ctx_states) -> doca_error_t {
     // SAFETY: passes the caller's arguments on unchanged.
     let code = unsafe { doca_ctx_get_state(ctx, state) };
-    // SAFETY: the place that the caller passed, which the stand-in has just written.
+    // SAFETY: the caller passed this pointer, and the stand-in has just written to it.
     if RESTLESS.get() && unsafe { *state } == DOCA_CTX_STATE_IDLE {
-        // SAFETY: the place that the caller passed, which the stand-in has just written.
+        // SAFETY: the caller passed this pointer, and the stand-in has just written to it.
         unsafe { *state = DOCA_CTX_STATE_STOPPING };
     }
     code
@@ -136,7 +136,7 @@ fn pair(engine: &DocaEngine, n: u8) -> (BufferMut, BufferMut) {
     (src, engine.allocate(256).unwrap())
 }
 
-/// Outcomes of five copies, of which the device gets all but one.
+/// Submits five copies, and returns their outcomes.
 fn five(engine: &DocaEngine, queue: &Queue) -> Vec<Result<(), (ErrorKind, i32)>> {
     let transfers: Vec<_> = (1..=5)
         .map(|n| {
@@ -159,7 +159,7 @@ fn five(engine: &DocaEngine, queue: &Queue) -> Vec<Result<(), (ErrorKind, i32)>>
 fn a_task_that_is_not_taken_fails_alone_wherever_it_stands() {
     let engine = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
     let queue = queue(&engine);
-    // Once, so that reports wait for later ones from here on.
+    // Copy once, so that later completions may be coalesced.
     assert_eq!(five(&engine, &queue), [Ok(()); 5]);
     for nth in 0..5 {
         REFUSE.set(Some((nth, DOCA_ERROR_INVALID_VALUE)));
@@ -171,7 +171,7 @@ fn a_task_that_is_not_taken_fails_alone_wherever_it_stands() {
     assert_eq!((queue.counters().resets, queue.counters().failed), (0, 5));
 }
 
-/// Tasks before it were submitted without a doorbell: only a stop ends them.
+/// The earlier tasks were submitted without a doorbell, so only a stop ends them.
 #[test]
 fn without_a_call_to_flush_a_refusal_aborts_what_went_before() {
     let engine =
@@ -195,7 +195,7 @@ fn a_context_that_has_stopped_by_itself_aborts_what_it_does_not_take() {
         let ends = five(&engine, &queue);
         let refused = Err((ErrorKind::Aborted, DOCA_ERROR_BAD_STATE.cast_signed()));
         assert_eq!(ends[nth as usize], refused, "{ends:?}");
-        // Later descriptors wait until it runs again.
+        // Later descriptors wait until the context runs again.
         assert!(ends[nth as usize + 1..].iter().all(Result::is_ok), "{ends:?}");
         assert!(ends[..nth as usize].iter().all(Result::is_err), "{ends:?}");
         assert_eq!(five(&engine, &queue), [Ok(()); 5]);
@@ -210,11 +210,11 @@ fn nobody_is_told_to_sleep_while_a_flush_is_due() {
     let region = engine.allocate_raw(&MemoryRequest::new(128)).unwrap();
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
     let copy = Descriptor::copy(5, region.info().segment(0, 64), region.info().segment(64, 64));
-    // SAFETY: the region outlives what is in flight.
+    // SAFETY: the region outlives the copies in flight.
     assert_eq!(unsafe { queue.submit(&[copy]) }.unwrap(), 1);
     REFUSE.set(Some((0, DOCA_ERROR_AGAIN)));
     queue.flush();
-    assert_eq!(REFUSE.get(), None, "it was refused");
+    assert_eq!(REFUSE.get(), None, "the submission was refused");
     assert!(!queue.events().unwrap().arm().unwrap());
     let mut out = [Completion::done(0); 4];
     let begin = Instant::now();
@@ -247,7 +247,7 @@ fn a_context_that_does_not_come_to_rest_is_given_up() {
     assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
     drop(queue);
     assert!(begin.elapsed() < Duration::from_secs(30));
-    // Its neighbours are not touched.
+    // Other queues of the engine still work.
     RESTLESS.set(false);
     assert_eq!(five(&engine, &self::queue(&engine)), [Ok(()); 5]);
 }
@@ -263,7 +263,7 @@ fn is_mapped(address: usize) -> bool {
     })
 }
 
-/// Long, so that the address is not reused soon.
+/// The memory is long, so that its address is not reused soon.
 const LONG: usize = 1 << 30;
 
 #[test]

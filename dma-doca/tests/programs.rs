@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A buffer in pieces, and its expected content. `None` while it is in flight.
+/// A buffer, split into pieces, and its expected content. `None` while the buffer is in flight.
 type Slot = Option<(Vec<BufferMut>, Vec<u8>)>;
 type Pieces = Vec<BufferMut>;
 
@@ -114,7 +114,8 @@ impl System {
         Some((vec![buffer], sample(seed)))
     }
 
-    /// Takes the buffer of an ended operation, and checks its content, or sets it after a failure.
+    /// Puts the buffer of an ended operation back into its slot. Checks its content after a
+    /// success, and sets it after a failure.
     fn land(&mut self, slot: usize, pieces: Option<Pieces>, expected: Vec<u8>, ok: bool) {
         self.slots[slot] = match pieces {
             Some(mut pieces) => {
@@ -130,7 +131,7 @@ impl System {
     }
 
     fn check(&self, kind: ErrorKind) {
-        assert!(!self.sound, "nothing fails on a sound card: {kind:?}");
+        assert!(!self.sound, "no operation fails on a card without faults: {kind:?}");
         let known = [
             ErrorKind::DeviceFault,
             ErrorKind::Aborted,
@@ -223,7 +224,7 @@ impl System {
             }
             Step::Copy { .. } | Step::Fill { .. } => {}
             Step::Replace { buffer } => {
-                // Deregisters one region and registers another, whose key is likely the same.
+                // Deregisters one region and registers another, which probably gets the same key.
                 if self.slots[buffer].is_some() {
                     self.slots[buffer] = None;
                     self.slots[buffer] = self.fresh(buffer as u8);

@@ -1,4 +1,4 @@
-//! The raw queue: promises of the contract that the safe API does not use.
+//! The raw queue: parts of the contract that the safe API does not use.
 #![expect(unsafe_code, reason = "submits to the queue as the safe API does")]
 
 #[path = "support/calls.rs"]
@@ -15,10 +15,10 @@ use dma_doca::{DocaEngine, DocaOptions};
 
 const LEN: usize = 64;
 
-/// A source with a pattern, followed by room for a copy.
+/// Makes a region: a source with a pattern, followed by room for a copy.
 fn region(engine: &DocaEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
-    // SAFETY: mapped, and used by this test alone.
+    // SAFETY: the memory is mapped, and only this test uses it.
     unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
@@ -31,15 +31,17 @@ fn open(engine: &DocaEngine) -> Box<dyn RawQueue> {
     engine.open_queue_raw(&QueueOptions::new().with_depth(16)).unwrap()
 }
 
-/// Submits copies with these tokens and without a doorbell, and asserts that all are taken.
+/// Submits copies with these tokens and without a doorbell, and asserts that all are accepted.
 fn submit(queue: &mut dyn RawQueue, region: &dyn RawRegion, tokens: std::ops::Range<u64>) {
     let (src, dst) = halves(region);
     let batch: Vec<_> = tokens.map(|token| Descriptor::copy(token, src, dst)).collect();
-    // SAFETY: the region outlives what is in flight. Copies that write the same bytes write the same.
+    // SAFETY: the region outlives the copies in flight. Concurrent copies write the same values to
+    // the same bytes.
     assert_eq!(unsafe { queue.submit(&batch) }.unwrap(), batch.len());
 }
 
-/// Polls, up to `room` completions at a time, until `count` have arrived and no more do.
+/// Polls, up to `room` completions at a time, until `count` have arrived, and then until 50 polls in
+/// a row return none.
 fn reports(queue: &mut dyn RawQueue, count: usize, room: usize) -> Vec<Completion> {
     let (mut all, mut out) = (Vec::new(), vec![Completion::done(u64::MAX); room]);
     let mut idle = 0;
@@ -52,7 +54,7 @@ fn reports(queue: &mut dyn RawQueue, count: usize, room: usize) -> Vec<Completio
     let mut tokens: Vec<_> = all.iter().map(|completion| completion.token).collect();
     tokens.sort_unstable();
     tokens.dedup();
-    assert_eq!((tokens.len(), all.len()), (count, count), "each is reported once: {all:?}");
+    assert_eq!((tokens.len(), all.len()), (count, count), "each descriptor is reported once: {all:?}");
     all
 }
 
@@ -96,13 +98,13 @@ fn a_stop_aborts_what_is_held_back_and_is_for_good() {
     let ends = reports(&mut *queue, 5, 16);
     assert!(ends.iter().all(|end| end.outcome == Outcome::Aborted), "{ends:?}");
     let (src, dst) = halves(&*region);
-    // SAFETY: nothing is taken.
+    // SAFETY: the queue is closed and accepts no descriptor.
     let e = unsafe { queue.submit(&[Descriptor::copy(9, src, dst)]) }.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Closed, "{e}");
     assert_eq!(queue.stats().resets, 0);
 }
 
-/// Tasks that fail by a stop are aborted, also after a reset without a faulty task.
+/// Tasks that fail because of a stop are aborted, even after a reset without a faulty task.
 #[test]
 fn a_stop_blames_nobody() {
     let engine =
@@ -130,11 +132,12 @@ fn a_queue_with_something_held_back_goes_at_once() {
         submit(&mut *queue, &*region, 0..1);
         drop(queue);
     }
-    // Bringing one down in vain takes 5 seconds, and the next could not be opened.
+    // If a context did not become idle, the drop would take 5 seconds, and the next queue could not
+    // be opened.
     assert!(begin.elapsed().as_secs() < 5);
 }
 
-/// After `arm` returned true, later completions signal the event, earlier ones do not.
+/// After `arm` has returned true, later completions signal the event, but earlier ones do not.
 #[test]
 fn nobody_is_told_to_sleep_while_reports_wait() {
     let engine = engine("");
@@ -184,7 +187,7 @@ fn a_revoked_region_is_named_wherever_it_stands_and_whoever_finds_out() {
     .enumerate()
     {
         for armed in [false, true] {
-            // SAFETY: the regions outlive what is in flight.
+            // SAFETY: the regions outlive the copies in flight.
             assert_eq!(unsafe { queue.submit(&[descriptor]) }.unwrap(), 1);
             queue.flush();
             if armed {

@@ -1,5 +1,5 @@
-//! The example `test_card`, which owners of a BlueField run on both sides: it passes good cards, and fails
-//! others.
+//! The example `test_card`, which owners of a BlueField run on both sides: it passes on good cards, and
+//! fails on faulty ones.
 
 #[path = "../../tests/built/mod.rs"]
 mod built;
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
-/// A card as published measurements and reports describe it, in virtual time. Its host does not copy what it
-/// exported itself.
+/// A card as published measurements and reports describe it, in virtual time. Its host cannot copy memory
+/// that it exported itself.
 const BLUEFIELD: &str = "profile = \"bluefield3\"\nclock = \"virtual\"\n";
 
 fn command(side: &str, card: &str, args: &[&str]) -> Command {
@@ -37,14 +37,14 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Lines of the report, which the DPU prints for both sides.
+/// Returns the lines of the report that the DPU prints for both sides.
 fn report(dpu: &Output) -> Vec<String> {
     let text = text(dpu);
     let report = text.split_once("----- report\n").and_then(|(_, rest)| rest.split_once("----- end"));
     report.unwrap_or_else(|| panic!("no report: {text}")).0.lines().map(str::to_owned).collect()
 }
 
-/// Tests of one side that are in a report as passed.
+/// Counts the tests of one side that the report shows as passed.
 fn passed(lines: &[String], side: &str) -> usize {
     lines.iter().filter(|line| line.starts_with(&format!("{side}: passed "))).count()
 }
@@ -110,7 +110,7 @@ fn a_faulty_card_fails() {
     }
 }
 
-/// The suite on a device that does not copy what it exported itself.
+/// Runs the suite on a device that cannot copy memory that it exported itself.
 #[test]
 fn a_host_passes_alone() {
     let output = command("host", BLUEFIELD, &["--tests", "alone"]).output().unwrap();

@@ -1,4 +1,5 @@
-//! A host and its DPU as two processes: memory exported, copied, revoked; and the exporter's death.
+//! A host and its DPU as two processes: the host exports memory, the DPU copies it, and the host
+//! revokes it or dies.
 
 #[path = "support/calls.rs"]
 mod calls;

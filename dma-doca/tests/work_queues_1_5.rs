@@ -1,4 +1,5 @@
-//! DOCA 1.5, loaded from its stand-in. A process uses one library of the generations with work queues.
+//! DOCA 1.5, loaded from its stand-in. Each generation has a test program of its own, because a
+//! process can load only one library with work queues.
 
 const GENERATION: &str = "1.5";
 

@@ -5,8 +5,8 @@
 //! From Rust, [`use_config`] gives a thread devices of its own, and [`model_time`] reads a card's clock.
 //!
 //! A program that follows the public DOCA 3.0 reference (<https://docs.nvidia.com/doca/>) sees the behaviour
-//! that the reference describes. Where the reference is silent, the stand-in does as real libraries were
-//! reported to do. Where no report exists, the choice is listed under [Divergences](#divergences).
+//! that the reference describes. If the reference is silent, the stand-in does as real libraries were
+//! reported to do. If no report exists, the choice is listed under [Divergences](#divergences).
 //!
 //! # Supported
 //!

@@ -202,7 +202,7 @@ fn the_comm_channel_joins_generations() {
             let client =
                 run(client.0, client.1).args(["connect", &name]).output().expect("the client starts");
             if !client.status.success() {
-                serving.kill().expect("the service is there");
+                serving.kill().expect("the service runs");
             }
             let serving = serving.wait_with_output().expect("it ends");
             assert_eq!(line, "listening\n");

@@ -76,7 +76,7 @@ struct Options {
     /// Time limit for the start of the other side, and for each of its answers
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
-    /// Which tests to run
+    /// Tests to run
     #[arg(long, value_enum, default_value_t = Tests::All)]
     tests: Tests,
     /// Export memory, print the descriptor, and wait to be killed

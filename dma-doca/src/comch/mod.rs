@@ -82,14 +82,13 @@ fn of(operation: &'static str) -> impl Fn(Error) -> Error {
 }
 
 impl Server {
-    /// Listens on the device that `options` name for clients of the host's function at the PCI address
-    /// `representor`, under `name`.
+    /// Starts a server called `name` on the device that `options` name. It accepts clients of the host's
+    /// function at the PCI address `representor`.
     ///
     /// # Errors
-    ///
-    /// See [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` without such a
-    /// representor, with a list of them; `InUse` if another server has the name; `InvalidArgument` or
-    /// `OutOfRange` for an invalid name.
+    /// See [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` if the device has no
+    ///such representor, with a list of its representors; `InUse` if another server has the name;
+    ///`InvalidArgument` or `OutOfRange` for an invalid name.
     pub fn listen(options: &DocaOptions, representor: PciAddress, name: &str) -> Result<Self> {
         Self::try_listen(options, representor, name).map_err(of("listen"))
     }
@@ -105,15 +104,14 @@ impl Server {
     /// Waits for a client.
     ///
     /// # Errors
-    ///
-    /// `TimedOut` if none connects; `Closed` if the device stopped the server.
+    /// `TimedOut` if no client connects; `Closed` if the device stopped the server.
     pub fn accept(&self, timeout: Duration) -> Result<Channel> {
         let peer = wait(&self.endpoint, timeout, "no client connected", |endpoint| endpoint.accepted());
         let peer = peer.map_err(of("accept"))?;
         Ok(Channel { endpoint: Arc::clone(&self.endpoint), peer, max: self.max })
     }
 
-    /// The longest message, in bytes.
+    /// Maximum length of a message, in bytes.
     #[must_use]
     pub const fn max_message(&self) -> usize {
         self.max
@@ -132,7 +130,7 @@ impl Client {
         Ok(Self { device, name: name.to_owned() })
     }
 
-    /// Connects. Waits for a server that has not started yet.
+    /// Connects to the server. If the server has not started yet, waits for it.
     ///
     /// # Errors
     ///
@@ -171,20 +169,19 @@ impl Client {
 }
 
 impl Channel {
-    /// The longest message, in bytes.
+    /// Maximum length of a message, in bytes.
     #[must_use]
     pub const fn max_message(&self) -> usize {
         self.max
     }
 
-    /// Sends a message, and waits until it has been sent. Messages arrive whole and in order. A sent message
-    /// need not have been received by the peer yet.
+    /// Sends a message, and waits until it was sent. Messages arrive whole and in order. When the call
+    /// returns, the peer may not have received the message yet.
     ///
     /// # Errors
-    ///
     /// `OutOfRange` for a message longer than [`max_message`](Self::max_message), with both numbers;
-    /// `InvalidArgument` for an empty one; `TimedOut` if it has not been sent, though it may be later;
-    /// `Closed` if the peer has disconnected or died.
+    ///`InvalidArgument` for an empty message; `TimedOut` if the message was not sent in time, though it may
+    ///still be sent later; `Closed` if the peer has disconnected or died.
     pub fn send(&self, message: &[u8], timeout: Duration) -> Result<()> {
         self.try_send(message, timeout).map_err(of("send"))
     }
@@ -224,9 +221,8 @@ impl Channel {
     /// Waits for a message.
     ///
     /// # Errors
-    ///
-    /// `TimedOut` if none arrives; `Closed` if the peer has disconnected or died, and all its messages have
-    /// been received.
+    /// `TimedOut` if no message arrives; `Closed` if the peer has disconnected or died, and all its messages
+    ///were received.
     pub fn recv(&self, timeout: Duration) -> Result<Vec<u8>> {
         wait(&self.endpoint, timeout, "no message arrived", |endpoint| endpoint.message(self.peer))
             .map_err(of("receive"))
@@ -239,14 +235,14 @@ impl Drop for Channel {
     }
 }
 
-/// Progresses until `done` returns a value or an error. Sleeps while nothing happens.
+/// Makes progress until `done` returns a value or an error. Sleeps between events.
 fn wait<T>(
     endpoint: &Mutex<Endpoint>,
     timeout: Duration,
     what: &'static str,
     mut done: impl FnMut(&mut Endpoint) -> Result<Option<T>>,
 ) -> Result<T> {
-    /// Maximum sleep: another thread may consume the event of the shared descriptor.
+    /// Maximum time of a sleep, because another thread may consume the event of the shared descriptor.
     const NAP: Duration = Duration::from_millis(2);
 
     let deadline = Instant::now().checked_add(timeout);

@@ -23,11 +23,11 @@ pub(crate) struct List {
 impl List {
     pub(crate) fn new(sdk: &Sdk) -> Result<Self> {
         let (mut raw, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: both can be written.
+        // SAFETY: both pointers can be written.
         let code = unsafe { (sdk.common.doca_devinfo_create_list)(&raw mut raw, &raw mut count) };
         match code {
             DOCA_SUCCESS => {}
-            // Some versions return this for an empty list.
+            // Some versions return this code for an empty list.
             DOCA_ERROR_NOT_FOUND => count = 0,
             DOCA_ERROR_BAD_CONFIG => return Err(failed(sdk, "doca_devinfo_create_list", code)),
             _ => {
@@ -36,7 +36,7 @@ impl List {
                 ));
             }
         }
-        // SAFETY: the call returned the count.
+        // SAFETY: the call returned a list of this length.
         let items = unsafe { pointers(raw, count) };
         Ok(Self { sdk: Sdk::clone(sdk), raw, items })
     }
@@ -49,7 +49,7 @@ impl List {
 impl Drop for List {
     fn drop(&mut self) {
         if !self.raw.is_null() {
-            // SAFETY: created by `new`.
+            // SAFETY: `new` created the list, and no pointer into it is used any more.
             unsafe { (self.sdk.common.doca_devinfo_destroy_list)(self.raw) };
         }
     }
@@ -64,7 +64,8 @@ pub(crate) struct Item<'a> {
 impl Item<'_> {
     pub(crate) fn address(&self) -> String {
         let call = self.list.sdk.common.doca_devinfo_get_pci_addr_str;
-        // SAFETY: a listed device, and a buffer of the size that the interface fixes.
+        // SAFETY: the device is an entry of a list that exists, and the buffer has the size that the
+        // interface requires.
         let address =
             text::<{ DOCA_DEVINFO_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(self.raw, buffer) });
         address.unwrap_or_default()
@@ -177,7 +178,7 @@ impl Item<'_> {
             return Some(
                 error(
                     ErrorKind::Unsupported,
-                    format!("device {} copies too few bytes at once", self.address()),
+                    format!("device {} declares a maximum copy length that is too short", self.address()),
                 )
                 .with_numbers(64, capabilities.max_buf_size)
                 .with_hint("update the card's firmware"),
@@ -187,7 +188,7 @@ impl Item<'_> {
     }
 }
 
-/// The device that `options` name, if `problem` returns none for it.
+/// Returns the device that `options` name, unless `problem` returns an error for it.
 pub(crate) fn pick<'a>(
     list: &'a List,
     options: &DocaOptions,
@@ -203,7 +204,7 @@ pub(crate) fn pick<'a>(
     if found.is_empty() {
         return Err(none(list, options));
     }
-    // Without an address, any usable device will do.
+    // Without an address, take the first usable device.
     if options.address.is_none() {
         let mut first = None;
         for item in &found {
@@ -214,8 +215,8 @@ pub(crate) fn pick<'a>(
         }
         return Err(first.unwrap_or_else(|| none(list, options)));
     }
-    // Sub-functions share the address of their physical function, which is preferred unless `interface` names
-    // one.
+    // Sub-functions share the address of their physical function. The physical function is preferred, unless
+    // `interface` names a sub-function.
     let whole: Vec<_> = found.iter().filter(|item| item.function() != Some(FunctionKind::Sub)).collect();
     let item = match (&found[..], &whole[..]) {
         ([item], _) => item,
@@ -226,7 +227,7 @@ pub(crate) fn pick<'a>(
                 ErrorKind::InvalidArgument,
                 format!("{} devices match: {}", found.len(), which.join(", ")),
             )
-            .with_hint("give the interface as well"));
+            .with_hint("give the interface too"));
         }
     };
     problem(item).map_or(Ok(*item), Err)
@@ -254,7 +255,7 @@ fn describe(item: &Item<'_>) -> String {
     }
 }
 
-/// True if a device's address, as the SDK writes it, is `wanted`.
+/// Returns true if a device's address, in the SDK's format, is `wanted`.
 pub(super) fn is_at(address: &str, wanted: PciAddress) -> bool {
     address.parse().is_ok_and(|address: PciAddress| address == wanted)
 }

@@ -19,7 +19,7 @@ pub(crate) use list::{List, pick};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// Its PCI address, `DDDD:BB:DD.F`. Sub-functions have that of their physical function.
+    /// Its PCI address, `DDDD:BB:DD.F`. Sub-functions have the address of their physical function.
     pub address: String,
     /// Its network interface, if it has one.
     pub interface: Option<String>,
@@ -29,9 +29,9 @@ pub struct DeviceInfo {
     pub function: Option<FunctionKind>,
     /// Its capabilities.
     pub capabilities: DeviceCapabilities,
-    /// The functions of the host that it represents: on the DPU only.
+    /// The host's functions that it represents. Empty except on the DPU.
     pub representors: Vec<Representor>,
-    /// The reason why it cannot copy, with the remedy; `None` if it can.
+    /// The reason why it cannot copy, with the remedy. `None` if it can copy.
     pub problem: Option<Error>,
 }
 
@@ -43,7 +43,7 @@ impl DeviceInfo {
         let name = plain.clone().with_device(self.address.clone()).unwrap_or(plain);
         let interface = self.interface.as_ref().or(self.ib_device.as_ref());
         match (self.function, interface) {
-            // An interface name with a comma cannot be written: the address must do.
+            // An engine name cannot contain an interface name with a comma, so only the address is used.
             (Some(FunctionKind::Sub), Some(interface)) => {
                 name.clone().with_option("interface", interface).unwrap_or(name)
             }
@@ -60,7 +60,7 @@ pub enum FunctionKind {
     Physical,
     /// Virtual (SR-IOV).
     Virtual,
-    /// A sub-function of a physical one.
+    /// A sub-function of a physical function.
     Sub,
 }
 
@@ -95,11 +95,11 @@ pub struct DeviceCapabilities {
     pub comch_server: bool,
 }
 
-/// A function of the host, as the DPU sees it.
+/// A function of the host, as listed on the DPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Representor {
-    /// Its PCI address on the host.
+    /// Its PCI address, as the DPU lists it.
     pub address: String,
     /// The representor's network interface, if the library reports it.
     pub interface: Option<String>,
@@ -109,13 +109,13 @@ pub struct Representor {
     pub function: Option<FunctionKind>,
 }
 
-/// Lists the devices of the SDK, found as [`DocaEngine::open`](crate::DocaEngine::open) finds it. Opens each
-/// briefly to list its representors.
+/// Lists the devices of the SDK. The SDK is found as by [`DocaEngine::open`](crate::DocaEngine::open). Each
+/// device is opened for a short time, to list its representors.
 ///
 /// # Errors
 ///
-/// `MissingSdk` if no usable SDK is installed; errors of the SDK. Without a device the list is empty, which
-/// is not an error.
+/// `MissingSdk` if no usable SDK is installed; errors of the SDK. If there is no device, the list is empty,
+/// which is not an error.
 pub fn discover() -> Result<Vec<DeviceInfo>> {
     discover_with(&DocaOptions::new())
 }
@@ -137,17 +137,18 @@ pub(crate) struct Device {
     raw: NonNull<doca_dev>,
     pub(crate) address: String,
     pub(crate) capabilities: DeviceCapabilities,
-    /// Held while buffers of a map are created or released: maps count them, and are not thread-safe.
+    /// Held while buffers of a map are created or released, because maps count their buffers without thread
+    /// safety.
     pub(crate) maps: Mutex<()>,
 }
 
-// SAFETY: calls that take only a device handle are thread-safe; all others are serialized.
+// SAFETY: calls that take only a device handle are thread-safe, and all others are serialized.
 unsafe impl Send for Device {}
 // SAFETY: calls that take only a device handle are thread-safe, and all others are serialized.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The handle, valid while this value lives.
+    /// The handle, valid as long as this value.
     pub(crate) const fn raw(&self) -> *mut doca_dev {
         self.raw.as_ptr()
     }
@@ -163,12 +164,12 @@ impl Device {
         const ROOM: usize = 256;
         let describe = self.sdk.stand_in?;
         text::<ROOM>(|buffer| {
-            // SAFETY: an opened device's description, and a buffer of the size that is stated.
+            // SAFETY: the info belongs to an open device, and the buffer has the stated size.
             unsafe { describe(self.info(), buffer, ROOM as u32) }
         })
     }
 
-    /// Opens the representor at the address `of`.
+    /// Opens the representor of the function at the address `of`.
     pub(crate) fn open_representor(self: &Arc<Self>, of: PciAddress) -> Result<OpenRepresentor> {
         let common = &self.sdk.common;
         let (Some(open), Some(close), Some(address)) =
@@ -180,7 +181,8 @@ impl Device {
         let mut found = None;
         self.each_representor(|info| {
             let here = text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| {
-                // SAFETY: a listed representor, and a buffer of the size that the interface fixes.
+                // SAFETY: the representor is an entry of a list that exists, and the buffer has the size
+                // that the interface requires.
                 unsafe { address(info, buffer) }
             });
             let Some(here) = here else { return };
@@ -210,7 +212,8 @@ impl Device {
         let mut found = Vec::new();
         self.each_representor(|info| {
             let address = common.doca_devinfo_rep_get_pci_addr_str.and_then(|call| {
-                // SAFETY: a listed representor, and a buffer of the size that the interface fixes.
+                // SAFETY: the representor is an entry of a list that exists, and the buffer has the size
+                // that the interface requires.
                 text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(info, buffer) })
             });
             let call = common.doca_devinfo_rep_get_iface_name;
@@ -229,8 +232,8 @@ impl Device {
         Ok(found)
     }
 
-    /// Calls `each` with every representor of the device. Libraries and devices without representors have
-    /// none.
+    /// Calls `each` with every representor of the device. Libraries and devices without representors are not
+    /// an error.
     fn each_representor(&self, mut each: impl FnMut(*mut doca_devinfo_rep)) -> Result<()> {
         let common = &self.sdk.common;
         let (Some(create), Some(destroy)) =
@@ -244,13 +247,13 @@ impl Device {
             unsafe { create(self.raw(), DOCA_DEVINFO_REP_FILTER_ALL as i32, &raw mut list, &raw mut count) };
         match code {
             DOCA_SUCCESS => {}
-            // A function of the host, or a kind of representor that the device lacks.
+            // The device is a function of the host, or lacks this kind of representor.
             DOCA_ERROR_NOT_SUPPORTED | DOCA_ERROR_NOT_FOUND => return Ok(()),
             _ => return Err(failed(&self.sdk, "doca_devinfo_rep_create_list", code)),
         }
-        // SAFETY: the call returned the count.
+        // SAFETY: the call returned a list of this length.
         unsafe { pointers(list, count) }.into_iter().for_each(&mut each);
-        // SAFETY: the list created above.
+        // SAFETY: the list was created above, and its entries are not used any more.
         unsafe { destroy(list) };
         Ok(())
     }
@@ -259,7 +262,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let _serial = creation();
-        // SAFETY: all objects made from it are gone, because each keeps the device.
+        // SAFETY: all objects made from the device are destroyed, because each of them keeps the device.
         let code = unsafe { (self.sdk.common.doca_dev_close)(self.raw()) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", device = self.address, error = %failed(&self.sdk, "doca_dev_close", code), "a device stays open");
@@ -285,7 +288,7 @@ impl OpenRepresentor {
 
 impl Drop for OpenRepresentor {
     fn drop(&mut self) {
-        // SAFETY: opened, and all objects made from it are gone.
+        // SAFETY: the representor is open, and all objects made from it are destroyed.
         let code = unsafe { (self.close)(self.raw) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");

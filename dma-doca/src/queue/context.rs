@@ -49,7 +49,7 @@ pub(super) struct UserData {
     done: Done,
 }
 
-/// The owner of [`UserData`].
+/// The owner of the [`UserData`] that callbacks also use.
 pub(super) struct SharedUserData {
     data: NonNull<UserData>,
     keep: bool,
@@ -60,7 +60,8 @@ impl std::ops::Deref for SharedUserData {
 
     #[inline]
     fn deref(&self) -> &Done {
-        // SAFETY: allocated by `start`, freed by this value's drop; no mutable reference exists.
+        // SAFETY: `start` allocated the data, and this value's drop frees it. No mutable reference to it
+        // exists.
         unsafe { &(*self.data.as_ptr()).done }
     }
 }
@@ -82,15 +83,15 @@ impl DmaContext {
         let _serial = creation();
         // SAFETY: the pointer can be written.
         let pe = out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (common.doca_pe_create)(p) })?;
-        // SAFETY: the table's call with an opened device and a pointer that can be written.
+        // SAFETY: the device is open, and the pointer can be written.
         let dma = out(sdk, "doca_dma_create", std::ptr::null_mut(), |p| unsafe {
             (calls.doca_dma_create)(device.raw(), p)
         });
         let dma = dma.inspect_err(|_| {
-            // SAFETY: the object was made above, with nothing on it.
+            // SAFETY: the progress engine was made above, and has no contexts.
             unsafe { (common.doca_pe_destroy)(pe) };
         })?;
-        // SAFETY: the object was made above.
+        // SAFETY: the DMA context was made above.
         let ctx = unsafe { (calls.doca_dma_as_ctx)(dma) };
         let data = Box::new(UserData { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
         let mut context = Self {
@@ -125,10 +126,10 @@ impl DmaContext {
     fn connect(&self) -> Result<()> {
         let sdk = &self.device.sdk;
         let user = doca_data { ptr: self.done.data.as_ptr().cast() };
-        // SAFETY: a context that is not started; the user data outlives it, or is leaked with it.
+        // SAFETY: the context is not started. The user data outlives it, or is leaked with it.
         let code = unsafe { (sdk.common.doca_ctx_set_user_data)(self.ctx, user) };
         check(sdk, "doca_ctx_set_user_data", code)?;
-        // SAFETY: an idle DMA context, and functions of the signature that the call wants.
+        // SAFETY: the context is idle, and the functions have the signature that the call requires.
         let code = unsafe {
             (sdk.dma.doca_dma_task_memcpy_set_conf)(
                 self.dma,
@@ -138,12 +139,12 @@ impl DmaContext {
             )
         };
         check(sdk, "doca_dma_task_memcpy_set_conf", code)?;
-        // SAFETY: a context and a progress engine, neither of them connected.
+        // SAFETY: both were made above, and neither is connected.
         let code = unsafe { (sdk.common.doca_pe_connect_ctx)(self.pe, self.ctx) };
         check(sdk, "doca_pe_connect_ctx", code)
     }
 
-    /// Starts the context, which is idle.
+    /// Starts the context, which must be idle.
     pub(super) fn run(&self) -> Result<()> {
         let sdk = &self.device.sdk;
         // SAFETY: the context exists and is configured.
@@ -168,8 +169,8 @@ impl DmaContext {
         state_of(&self.device.sdk, self.ctx)
     }
 
-    /// Sets the data of buffers, each over a whole region, to the segments. Returns the first code that is
-    /// not success.
+    /// Sets the data of two buffers, each of which spans a whole region, to the segments. Returns the
+    /// first error code.
     #[inline]
     pub(super) fn aim(
         &self,
@@ -178,13 +179,15 @@ impl DmaContext {
         src: &Segment,
         dst: &Segment,
     ) -> doca_error_t {
-        // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of its region.
+        // SAFETY: no task in flight uses this buffer of the queue, and the segment is within the buffer's
+        // region.
         let code = unsafe { (self.set_data)(from, src.addr.as_ptr().cast(), src.len) };
         if code != DOCA_SUCCESS {
             return code;
         }
         // The device appends to the data, so its length is 0.
-        // SAFETY: a buffer of this queue that no task in flight uses; the segment is inside of its region.
+        // SAFETY: no task in flight uses this buffer of the queue, and the segment is within the buffer's
+        // region.
         unsafe { (self.set_data)(to, dst.addr.as_ptr().cast(), 0) }
     }
 
@@ -193,20 +196,20 @@ impl DmaContext {
         let (sdk, calls) = (&self.device.sdk, &self.device.sdk.dma);
         let memcpy = &self.tasks[slot as usize];
         if !bound.task.is_null() {
-            // SAFETY: a task of this context that is not in flight, and a buffer.
+            // SAFETY: the task belongs to this context and is not in flight, and the buffer is valid.
             unsafe { (calls.doca_dma_task_memcpy_set_src)(memcpy.get(), bound.src) };
-            // SAFETY: a task of this context that is not in flight, and a buffer.
+            // SAFETY: the task belongs to this context and is not in flight, and the buffer is valid.
             unsafe { (calls.doca_dma_task_memcpy_set_dst)(memcpy.get(), bound.dst) };
             return Ok(());
         }
         let user = doca_data { u64_: u64::from(slot) };
         let name = "doca_dma_task_memcpy_alloc_init";
-        // SAFETY: a context, two buffers, and a pointer that can be written.
+        // SAFETY: the context and both buffers are valid, and the pointer can be written.
         let made = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
             (calls.doca_dma_task_memcpy_alloc_init)(self.dma, bound.src, bound.dst, user, p)
         });
         memcpy.set(made.map_err(Shortage::Error)?);
-        // SAFETY: the task exists.
+        // SAFETY: the task was made above.
         bound.task = unsafe { (calls.doca_dma_task_memcpy_as_task)(memcpy.get()) };
         Ok(())
     }
@@ -215,10 +218,10 @@ impl DmaContext {
     #[inline]
     pub(super) fn submit(&self, task: *mut doca_task, flags: u32) -> doca_error_t {
         match self.submit_ex {
-            // SAFETY: a task of this context that is not in flight.
+            // SAFETY: the task belongs to this context and is not in flight.
             Some(submit) => unsafe { submit(task, flags) },
             // This older call rings the doorbell each time.
-            // SAFETY: a task of this context that is not in flight.
+            // SAFETY: the task belongs to this context and is not in flight.
             None => unsafe { (self.submit)(task) },
         }
     }
@@ -226,56 +229,56 @@ impl DmaContext {
     /// Rings the doorbell for tasks submitted without one. `false` if the library lacks the call.
     pub(super) fn flush(&self) -> bool {
         let Some(flush) = self.device.sdk.common.doca_ctx_flush_tasks else { return false };
-        // SAFETY: the context exists.
+        // SAFETY: the context exists as long as this value.
         unsafe { flush(self.ctx) };
         true
     }
 
-    /// Progresses until nothing happens or `completions` is full. Returns the number of completions.
+    /// Makes progress until no work is left or `completions` is full. Returns the number of completions.
     #[inline]
     pub(super) fn progress(&self, completions: &mut [Completion]) -> usize {
         self.done.run(completions, || self.progress_once())
     }
 
-    /// Progresses once. Completions are queued for the next poll.
+    /// Makes one progress call. Outside of [`progress`](Self::progress), completions are queued for the
+    /// next poll.
     #[inline]
     pub(super) fn progress_once(&self) -> bool {
-        // SAFETY: this context's progress engine, used by one thread at a time.
+        // SAFETY: the progress engine belongs to this context, and one thread at a time uses it.
         unsafe { (self.progress)(self.pe) != 0 }
     }
 
     /// Asks the context to stop. Tasks in flight fail during later progress.
     pub(super) fn stop(&self) {
-        // The code is ignored: in progress until tasks end, or an error if the context is stopping or
-        // stopped.
-        // SAFETY: the context exists.
+        // The code is ignored. It is IN_PROGRESS until all tasks have ended, or an error if the context is
+        // stopping or stopped. SAFETY: the context exists as long as this value.
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 
-    /// Frees a slot's task, if it has one. It may not be in flight.
+    /// Frees a slot's task, if the slot has one. The task must not be in flight.
     pub(super) fn free(&self, bound: &mut Bound) {
         let task = std::mem::replace(&mut bound.task, std::ptr::null_mut());
         if !task.is_null() {
-            // SAFETY: a task that is not in flight.
+            // SAFETY: the task is not in flight, and is not used again.
             unsafe { (self.device.sdk.common.doca_task_free)(task) };
         }
     }
 
     fn notification(&self) -> Option<i32> {
         let common = &self.device.sdk.common;
-        // Notification needs all three calls.
+        // Notifications need all three calls.
         let (get, _, _) = (
             common.doca_pe_get_notification_handle?,
             common.doca_pe_request_notification?,
             common.doca_pe_clear_notification?,
         );
-        // SAFETY: the progress engine exists.
+        // SAFETY: the progress engine exists as long as this value.
         let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
         (handle >= 0).then_some(handle)
     }
 
     pub(super) fn event_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: not -1, and open for as long as the progress engine.
+        // SAFETY: the descriptor is not -1, and is open as long as the progress engine exists.
         self.handle.map(|handle| unsafe { BorrowedFd::borrow_raw(handle) })
     }
 
@@ -284,7 +287,7 @@ impl DmaContext {
         let Some(request) = sdk.common.doca_pe_request_notification else {
             return Err(error(ErrorKind::Unsupported, "the library has no notifications"));
         };
-        // SAFETY: the progress engine exists.
+        // SAFETY: the progress engine exists as long as this value.
         let code = unsafe { request(self.pe) };
         check(sdk, "doca_pe_request_notification", code)?;
         // Events before the request may not signal the descriptor.
@@ -298,12 +301,12 @@ impl DmaContext {
     pub(super) fn disarm(&self) {
         if let (Some(handle), Some(clear)) = (self.handle, self.device.sdk.common.doca_pe_clear_notification)
         {
-            // SAFETY: a progress engine and its own handle.
+            // SAFETY: the handle belongs to this progress engine.
             unsafe { clear(self.pe, handle) };
         }
     }
 
-    /// Destroys the context, which is idle and has no tasks, and its progress engine.
+    /// Destroys the context and its progress engine. The context must be idle and have no tasks.
     pub(super) fn destroy(&self) -> Result<()> {
         let _serial = creation();
         self.destroy_locked()
@@ -311,9 +314,9 @@ impl DmaContext {
 
     fn destroy_locked(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: an idle context; it is not used again.
+        // SAFETY: the context is idle, and is not used again.
         check(sdk, "doca_dma_destroy", unsafe { (sdk.dma.doca_dma_destroy)(self.dma) })?;
-        // SAFETY: a progress engine without contexts; it is not used again.
+        // SAFETY: the progress engine has no contexts, and is not used again.
         check(sdk, "doca_pe_destroy", unsafe { (sdk.common.doca_pe_destroy)(self.pe) })
     }
 }
@@ -327,37 +330,37 @@ impl DmaContext {
 
 fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
     let mut state = DOCA_CTX_STATE_IDLE;
-    // SAFETY: a context, and a place for its state.
+    // SAFETY: the context exists, and the pointer can be written.
     let code = unsafe { (sdk.common.doca_ctx_get_state)(ctx, &raw mut state) };
-    // It never fails for a valid context; a failure is treated as a stop.
+    // This never fails for a valid context. A failure is treated as a stop.
     if code == DOCA_SUCCESS { state } else { DOCA_CTX_STATE_STOPPING }
 }
 
-/// The target of the user data.
+/// Returns the value that the context's user data points to.
 ///
 /// # Safety
 ///
-/// `user` is the value that `connect` has set.
+/// `user` is the user data that `connect` has set.
 unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
-    // SAFETY: `connect` set the pointer.
+    // SAFETY: `connect` set the user data to a pointer.
     let data = unsafe { user.ptr }.cast::<UserData>();
-    // SAFETY: `UserData`, which outlives the context.
+    // SAFETY: the pointer is to the context's `UserData`, which outlives the context.
     unsafe { &*data }
 }
 
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
-    // SAFETY: the pointer is the context's user data.
+    // SAFETY: the library passes the user data of the context, which `connect` has set.
     let data = unsafe { user_data(ctx) };
     // SAFETY: the union holds a number, which `set` stored.
     data.done.end(unsafe { task.u64_ } as u32);
 }
 
 unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
-    // SAFETY: the pointer is the context's user data.
+    // SAFETY: the library passes the user data of the context, which `connect` has set.
     let data = unsafe { user_data(ctx) };
-    // SAFETY: the task that failed.
+    // SAFETY: the library passes the task that failed.
     let base = unsafe { (data.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };
-    // SAFETY: the task that the library passed to this callback.
+    // SAFETY: this is the task that the library passed to this callback, which is not freed yet.
     let status = unsafe { (data.sdk.common.doca_task_get_status)(base) };
     let running = state_of(&data.sdk, data.ctx) == DOCA_CTX_STATE_RUNNING;
     // SAFETY: the union holds a number, which `set` stored.

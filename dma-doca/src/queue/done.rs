@@ -9,36 +9,35 @@ use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
 
 use crate::error::task_kind;
 
-/// Slots and completions, shared by callbacks and the queue. Both run on one thread, and no reference
+/// Slots and completions, shared by callbacks and the queue. Both run on the same thread, and no reference
 /// outlives a call.
 #[derive(Debug)]
 pub(super) struct Done {
     slots: Box<[Slot]>,
     free_count: Cell<usize>,
-    /// The rest of the poller's buffer while the progress engine runs for it; else both are null.
+    /// The unused rest of the poller's buffer, from `out` to `end`, during a poll. Otherwise both are null.
     out: Cell<*mut Completion>,
     end: Cell<*mut Completion>,
-    /// Number of tasks with lists in flight, and slots that ended while there were any.
+    /// Number of tasks with lists in flight. Slots that end meanwhile are in `ended`.
     lists: Cell<usize>,
     ended: RefCell<Vec<u32>>,
     /// Completions for the next poll.
     late: RefCell<VecDeque<Late>>,
-    /// A task has failed since the context was last seen running.
+    /// Set if a task has failed since the context was last seen running.
     troubled: Cell<bool>,
-    /// A task failed while the context ran, so it is the cause.
+    /// Set if a task failed while the context ran, so that this task is the cause of the stop.
     blamed: Cell<bool>,
-    /// When the context last stopped, no task was the cause.
+    /// Set if no task was the cause when the context last stopped.
     blameless: Cell<bool>,
-    /// The context was stopped on purpose: tasks that fail now are aborted.
+    /// Set if the context was stopped on purpose. Tasks that fail now are reported as aborted.
     stopping: Cell<bool>,
 }
 
-/// A slot's token, and an entry of the stack of free slots. They share an array for the sake of a single
-/// bounds check.
+/// A slot's token, and an entry of the stack of free slots. Both are in one array, to save a bounds check.
 #[derive(Debug)]
 struct Slot {
     token: Cell<u64>,
-    /// A free slot, valid in the first `free_count` entries.
+    /// The number of a free slot. Valid in the first `free_count` entries.
     free: Cell<u32>,
 }
 
@@ -47,7 +46,7 @@ struct Slot {
 pub(super) struct Late {
     pub(super) slot: u32,
     pub(super) completion: Completion,
-    /// A failure whose cause is not determined yet.
+    /// Set for a failure whose cause is not determined yet.
     pub(super) suspect: bool,
 }
 
@@ -103,9 +102,9 @@ impl Done {
             return self.end_late(slot, DOCA_SUCCESS, Outcome::Done);
         }
         let Some(at) = self.slots.get(slot as usize) else { return };
-        // SAFETY: the access lies within the buffer that `run` set.
+        // SAFETY: `out` is within the buffer that `run` set, because it differs from its end.
         unsafe { out.write(Completion::done(at.token.get())) };
-        // SAFETY: the buffer was not full, so the result is at most its end.
+        // SAFETY: the buffer was not full, so the result is at most the buffer's end.
         self.out.set(unsafe { out.add(1) });
         self.give(slot);
     }
@@ -115,13 +114,13 @@ impl Done {
         self.ended.borrow_mut().push(slot);
     }
 
-    /// Reports the failed task of a slot, with its status; `running`: the context still ran.
+    /// Reports the failed task of a slot, with its status. `running` is true if the context still ran.
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
         let first = !self.troubled.replace(true);
-        // A failure while the context runs is the cause of its stop. Later ones are flushed tasks, whatever
-        // their status. Some devices may report flushed tasks only. So after a stop without a
-        // cause, the first failure of the next stop counts as the cause. Otherwise the tasks would be
-        // submitted again forever.
+        // A task that fails while the context runs is the cause of the stop. Later failures are flushed
+        // tasks, independent of their status. Some devices may only report flushed tasks. So after a stop
+        // without a cause, the first failure of the next stop counts as the cause. Otherwise callers could
+        // submit the same tasks again forever.
         let cause = !self.stopping.get() && (running || first && self.blameless.get());
         if cause {
             self.blamed.set(true);
@@ -130,8 +129,8 @@ impl Done {
         self.end_late(slot, status, outcome);
     }
 
-    /// Queues a completion for the next poll: of a failure, of a descriptor without task, or if the poller's
-    /// buffer is full.
+    /// Queues a completion for the next poll. Used for failures, for descriptors without a task, and if the
+    /// poller's buffer is full.
     #[cold]
     #[inline(never)]
     pub(super) fn end_late(&self, slot: u32, status: doca_error_t, outcome: Outcome) {
@@ -153,7 +152,7 @@ impl Done {
         self.give(slot);
     }
 
-    /// True if lists are in flight.
+    /// Returns true if lists are in flight.
     #[inline]
     pub(super) fn has_lists(&self) -> bool {
         self.lists.get() > 0
@@ -192,7 +191,7 @@ impl Done {
         while self.out.get() != room.end && progress() {}
         self.end.set(std::ptr::null_mut());
         let end = self.out.replace(std::ptr::null_mut());
-        // SAFETY: both are in the same slice, the end behind the start.
+        // SAFETY: both pointers are in the same slice, and the end is not before the start.
         unsafe { end.offset_from_unsigned(room.start) }
     }
 
@@ -211,7 +210,7 @@ impl Done {
         count
     }
 
-    /// True if completions are queued.
+    /// Returns true if completions are queued.
     pub(super) fn has_late(&self) -> bool {
         !self.late.borrow().is_empty()
     }
@@ -224,20 +223,20 @@ impl Done {
         }
     }
 
-    /// True if a task has failed since the context was last seen running.
+    /// Returns true if a task has failed since the context was last seen running.
     #[inline]
     pub(super) fn is_troubled(&self) -> bool {
         self.troubled.get()
     }
 
-    /// The context was seen running.
+    /// Records that the context was seen running.
     pub(super) fn settled(&self) {
         self.troubled.set(false);
         self.stopping.set(false);
         self.blameless.set(!self.blamed.replace(false));
     }
 
-    /// Tasks that fail from now on are aborted.
+    /// Makes all later failures count as aborted.
     pub(super) fn all_aborted(&self) {
         self.stopping.set(true);
     }

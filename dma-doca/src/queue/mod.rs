@@ -25,30 +25,30 @@ use context::DmaContext;
 /// Time limit for a context to become idle after an error, a stop or a drop.
 const REST: Duration = Duration::from_secs(5);
 
-/// Completions are coalesced in batches whose first descriptor is at most this long. A longer copy takes so
-/// long that the delay would be noticeable, and the cost of its own completion would not.
+/// Completions are coalesced in batches whose first descriptor is at most this long. For longer copies, the
+/// delay of a coalesced completion would be noticeable, and the cost of a separate completion would not be.
 const COALESCED: usize = 8 << 10;
 
 /// State of the context.
 #[derive(Debug)]
 enum ContextState {
     Running,
-    /// It must become idle by `until`; `again`: it is started again then.
+    /// The context must become idle before `until`. With `again`, it is then started again.
     Resting {
         until: Instant,
         again: bool,
     },
-    /// The user stopped it.
+    /// The user stopped the queue.
     Closed,
-    /// It cannot be started again.
+    /// The context cannot be started again.
     Lost(NativeError, &'static str),
 }
 
 /// A queue.
 ///
-/// The last descriptor taken is held back, because the next call decides if it is submitted with a doorbell,
-/// and with a completion of its own. A flush submits it with a doorbell, so a batch costs one doorbell, and
-/// the last descriptor always completes on its own.
+/// The queue holds the last accepted descriptor back, because the next call determines if it is submitted
+/// with a doorbell, and with a completion of its own. A flush submits it with both. So a batch costs one
+/// doorbell, and its last descriptor always has a completion of its own.
 pub(crate) struct DocaQueue {
     engine: Arc<Inner>,
     context: DmaContext,
@@ -58,9 +58,9 @@ pub(crate) struct DocaQueue {
     held: *mut doca_task,
     held_slot: u32,
     /// The maximum number of tasks that the device has accepted at once. A completion may only be coalesced
-    /// with that of a task for which the device is known to have room.
+    /// with the completion of a task for which the device is known to have room.
     proven: usize,
-    /// A flush failed and must be repeated.
+    /// Set if a flush failed and must be repeated.
     ring: bool,
     state: ContextState,
     doorbells: u64,
@@ -110,7 +110,7 @@ impl DocaQueue {
         self.depth - self.context.done.free() - usize::from(!self.held.is_null())
     }
 
-    /// Prepares the task of a slot whose buffers do not fit the descriptor.
+    /// Prepares the task of a slot whose buffers are not those of the descriptor's regions.
     #[cold]
     fn prepare(
         &self,
@@ -152,7 +152,7 @@ impl DocaQueue {
         self.context.done.give(slot);
     }
 
-    /// Releases the lists of ended tasks.
+    /// Releases the buffer lists of ended tasks.
     #[cold]
     fn reap(&self) {
         let mut buffers = lock(&self.buffers);
@@ -165,8 +165,8 @@ impl DocaQueue {
         });
     }
 
-    /// Handles the refusal of the task held back `before` the current one. Returns true if the current one
-    /// stays held back. Otherwise the one before is held back again, unless it has ended.
+    /// Handles the refusal of `before`, the task that was held back before the current one. Returns true if
+    /// the current task stays held back. Otherwise `before` is held back again, unless it has ended.
     #[cold]
     fn stopped_at(&mut self, before: (*mut doca_task, u32), code: doca_error_t) -> bool {
         let next = (self.held, self.held_slot);
@@ -184,8 +184,8 @@ impl DocaQueue {
         (!held.is_null()).then_some(self.held_slot)
     }
 
-    /// Handles the refusal of the task that is held back, with `ready` more prepared. Returns true if others
-    /// can still be submitted.
+    /// Handles the refusal of the task that is held back, while `ready` more tasks are prepared. Returns true
+    /// if further tasks can still be submitted.
     #[cold]
     fn not_taken(&mut self, slot: u32, code: doca_error_t, ready: usize) -> bool {
         if is_full(code) {
@@ -223,8 +223,9 @@ impl DocaQueue {
     }
 }
 
-// SAFETY: each descriptor becomes one task, whose callback reports it once. Tasks copy between buffers inside
-// of registered regions. Tasks still in flight after a drop are leaked, with their memory.
+// SAFETY: each descriptor becomes one task, whose callback reports it once. Tasks copy only between buffers
+// within registered regions. If tasks are still in flight after a drop, they are leaked together with their
+// memory.
 unsafe impl RawQueue for DocaQueue {
     fn engine_id(&self) -> EngineId {
         self.engine.id
@@ -244,8 +245,8 @@ unsafe impl RawQueue for DocaQueue {
         let shared = Arc::clone(&self.buffers);
         let mut buffers = lock(&shared);
         let mut taken = 0;
-        // Number of completions to coalesce: the last task that the device is known to have room for has one
-        // of its own.
+        // Number of tasks whose completions may be coalesced. The last task for which the device is known to
+        // have room gets a completion of its own.
         let short = batch.first().is_some_and(|first| first.len() <= COALESCED);
         let quiet = if short { self.proven.saturating_sub(self.in_flight() + 1) } else { 0 };
         while let Some(descriptor) = batch.get(taken) {
@@ -281,7 +282,7 @@ unsafe impl RawQueue for DocaQueue {
             let before =
                 (std::mem::replace(&mut self.held, task), std::mem::replace(&mut self.held_slot, slot));
             if !before.0.is_null() {
-                // The next task is ready: no doorbell for this one, and its completion may be coalesced.
+                // The next task is ready, so this one needs no doorbell, and its completion may be coalesced.
                 let flags = if taken < quiet {
                     DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
                 } else {
@@ -311,7 +312,7 @@ unsafe impl RawQueue for DocaQueue {
         }
         self.ring = !self.held.is_null();
         if self.ring {
-            // Earlier tasks must start anyway.
+            // The earlier tasks must start even though the flush failed.
             self.context.flush();
         }
         self.proven = self.proven.max(self.in_flight());
@@ -367,7 +368,7 @@ unsafe impl RawQueue for DocaQueue {
 
 impl QueueEvents for DocaQueue {
     fn fd(&self) -> Result<BorrowedFd<'_>> {
-        Ok(self.context.event_fd().expect("`events` gives out a queue that has one"))
+        Ok(self.context.event_fd().expect("`events` returns only queues that have a descriptor"))
     }
 
     fn arm(&mut self) -> Result<bool> {
@@ -383,14 +384,14 @@ impl QueueEvents for DocaQueue {
     }
 }
 
-/// The error if the device has no queue left.
+/// Makes the error of an opened queue if the device has no context left.
 fn scarce(e: Error, engine: &Inner) -> Error {
     if e.kind() != ErrorKind::OutOfMemory {
         return e;
     }
     let mut scarce =
         error(ErrorKind::OutOfResources, format!("{} on device {}", e.message(), engine.device.address))
-            .with_hint("close other queues, or programs that use the device, or ask for a smaller depth");
+            .with_hint("close other queues or other programs that use the device, or choose a smaller depth");
     if let Some(native) = e.native() {
         scarce = scarce.with_native(native.clone());
     }

@@ -23,11 +23,11 @@ impl DocaQueue {
         self.judge();
         if matches!(self.state, ContextState::Running) {
             if self.context.state() == DOCA_CTX_STATE_RUNNING {
-                // A task failed without stopping its context.
+                // A task has failed, but its context still runs.
                 self.context.done.settled();
                 return;
             }
-            // The task that is held back will not be submitted to this context.
+            // The context has stopped, so the task that is held back can no longer be submitted.
             if let Some(slot) = self.take_held() {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
@@ -61,7 +61,7 @@ impl DocaQueue {
             buffers.unbind(slot);
         }
         drop(buffers);
-        // One progress call per step, until a call finds nothing.
+        // Each progress call does one step of the stop, until no work is left.
         while self.context.state() != DOCA_CTX_STATE_IDLE && self.context.progress_once() {}
         self.context.state() == DOCA_CTX_STATE_IDLE
     }
@@ -88,7 +88,7 @@ impl DocaQueue {
     }
 
     /// For each failure, determines whether it was a fault or revoked memory of a peer. A device reports both
-    /// with one code. A fault on a peer's memory is marked, so that its error names the likely reason.
+    /// with the same code. A fault on a peer's memory is marked, so that its error names the likely reason.
     fn judge(&self) {
         let buffers = lock(&self.buffers);
         let engine = &self.engine;
@@ -104,7 +104,8 @@ impl DocaQueue {
         });
     }
 
-    /// Stops the context and waits until it is idle. `false` after the time limit.
+    /// Stops the context and waits until it is idle. Returns `false` if the context is not idle at the time
+    /// limit.
     fn bring_down(&mut self) -> bool {
         self.take_held();
         if self.context.state() != DOCA_CTX_STATE_IDLE {
@@ -139,8 +140,8 @@ impl Drop for DocaQueue {
         if let Some(Ok(())) = closed {
             return;
         }
-        // Callbacks may still run, and the device may still write, so their memory is leaked. This precedes
-        // the log lines, because a subscriber may panic.
+        // Callbacks may still run, and the device may still write, so their memory is leaked. This must
+        // precede the log lines, because a log subscriber may panic.
         std::mem::forget(Arc::clone(&self.engine));
         std::mem::forget(Arc::clone(&self.buffers));
         self.context.leak();

@@ -1,4 +1,4 @@
-//! The stand-in SDK's functions, linked into the test, as tables.
+//! Tables of the stand-in SDK's functions, which are linked into the test.
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(unreachable_pub, reason = "shared by several tests")]
 #![expect(unsafe_code, reason = "takes the addresses of C functions")]
@@ -22,17 +22,19 @@ macro_rules! calls {
     };
 }
 
-/// The stand-in's calls, without those named.
+/// The stand-in's calls without those named in `absent`.
 pub fn library_without(absent: &[&str]) -> Library {
     library_with(absent, |_, _| {})
 }
 
-/// The stand-in's calls, without those named, and with the replacements of `change`.
+/// The stand-in's calls without those named in `absent`, and with the replacements that `change`
+/// makes.
 pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma)) -> Library {
     let get = |name: &'static CStr| {
         if absent.iter().any(|absent| *absent == name.to_str().unwrap()) { None } else { address(name) }
     };
-    // SAFETY: the functions of these names, which the program is linked with.
+    // SAFETY: the program is linked with the stand-in's functions of these names, which have the
+    // declared signatures.
     let mut common = unsafe { Common::load(get) }.unwrap();
     // SAFETY: the stand-in's functions have the declared signatures.
     let mut dma = unsafe { Dma::load(get) }.unwrap();
@@ -47,12 +49,12 @@ pub fn library() -> Library {
     library_without(&[])
 }
 
-/// The first device of a new card as `config` describes it.
+/// Opens the first device of a new card that `config` describes.
 pub fn engine(config: &str) -> DocaEngine {
     try_engine(config, DocaOptions::new()).unwrap()
 }
 
-/// The device that `options` name of a new card as `config` describes it.
+/// Opens the device that `options` name, of a new card that `config` describes.
 pub fn try_engine(config: &str, options: DocaOptions) -> dma_core::Result<DocaEngine> {
     doca_emu::use_config(Some(config)).unwrap();
     DocaEngine::open(&options.with_library(library()))

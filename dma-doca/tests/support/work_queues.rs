@@ -60,7 +60,7 @@ fn a_card_with_few_tasks_says_so() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// With two tasks: the generation has no call that tells their number.
+/// The card has only two tasks, and this generation has no call that reports their maximum number.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn few_tasks() {
@@ -94,7 +94,7 @@ const LEN: usize = 2000;
 const CARD: &str = "DMA_DOCA_TEST_CARD";
 
 /// Random programs on the card that the environment describes: every copy that is reported as done has
-/// arrived, and no other byte has changed.
+/// written its bytes, and no other byte has changed.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn programs_on_a_card() {
@@ -130,7 +130,7 @@ fn programs_on_a_card() {
                 let (src_rest, dst_rest) = (src.split_off(at), dst.split_off(to_at));
                 let (mut src_mid, mut dst_mid) = (src_rest, dst_rest);
                 let (src_end, dst_end) = (src_mid.split_off(len), dst_mid.split_off(len));
-                // In pieces that go to the device together.
+                // Split the copy into pieces that are in flight together.
                 let piece = len.div_ceil(pieces).max(1);
                 let mut flights = Vec::new();
                 while !src_mid.is_empty() {
@@ -187,7 +187,7 @@ fn programs_on_a_card() {
         .unwrap();
 }
 
-/// This program again, for one of its ignored tests.
+/// Makes a command that runs one ignored test of this program.
 fn part(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("work_queues::{name}"), "--ignored", "--nocapture"]);
@@ -218,7 +218,7 @@ fn programs_leave_what_they_should_on_every_card() {
 const EXPORT: &str = "DMA_DOCA_TEST_EXPORT";
 const SIDE_DIR: &str = "DMA_DOCA_TEST_DIR";
 
-/// The engine and the descriptor's file of a process that is one side of a pair.
+/// Returns the engine of this side of a pair, and the path of the descriptor's file.
 fn side(address: &str) -> Option<(DocaEngine, PathBuf)> {
     let (path, dir) = (std::env::var_os(EXPORT)?, std::env::var_os(SIDE_DIR)?);
     Some((open(address, Path::new(&dir)), path.into()))
@@ -228,7 +228,7 @@ fn told() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// The host: exports memory until the test has it revoke the memory.
+/// The host: exports memory, and revokes the export when the test requests it.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn host() {
@@ -267,7 +267,7 @@ fn dpu() {
     queue.copy(src, dst).unwrap().wait().unwrap();
 }
 
-/// A process of a pair.
+/// The process of one side of a pair.
 struct Side {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -299,7 +299,8 @@ impl Drop for Side {
     }
 }
 
-/// A host and a DPU, of this generation and of DOCA 3, until the host revokes what it exported.
+/// A host and a DPU, one of this generation and one of DOCA 3. The DPU copies until the host revokes
+/// its export.
 #[test]
 fn a_dpu_copies_a_hosts_memory_until_it_is_revoked() {
     let third = stand_ins::library_dir(&stand_ins::doca_emu_prefix());
