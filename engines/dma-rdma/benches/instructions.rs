@@ -14,7 +14,7 @@ use dma_core::{DmaEngineExt, HostMemory};
 use dma_rdma::{RdmaEngine, RdmaOptions};
 
 const ROUNDS: [u64; 2] = [100, 1100];
-/// Most instructions, in those of the C program.
+/// Maximum ratio of the engine's instructions to those of the C program.
 const BOUND: f64 = 1.10;
 
 fn main() -> ExitCode {
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             copy(Path::new(&dir), &way, rounds);
             ExitCode::SUCCESS
         }
-        // For `cargo test --benches` it only has to run.
+        // Under `cargo test --benches` the program only has to run.
         Some("--test") => ExitCode::SUCCESS,
         _ => compare(),
     }
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn copy(dir: &Path, way: &str, rounds: u64) {
     let engine = RdmaEngine::open(&RdmaOptions::new().with_lib_dir(dir)).expect("the provider opens");
-    // Not `allocate`: rustix cannot ask for the size of a page under valgrind.
+    // `allocate` is not used, because rustix cannot read the page size under valgrind.
     let memory = || engine.register(HostMemory::from_owner(vec![0; BATCH * LEN])).expect("a region");
     beside_c::copy::<true>(&engine, way, 256, (memory(), memory()), rounds);
 }

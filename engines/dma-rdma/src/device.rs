@@ -17,8 +17,8 @@ use crate::gid;
 use crate::region::Bytes;
 use crate::verbs::*;
 
-/// The pointer to an object of the library. Several threads may pass it to calls at the same time: all calls
-/// of rdma-core are thread-safe (see `ibv_open_device(3)`).
+/// A pointer to an object of the library. Several threads may pass it to calls at the same time: all calls of
+/// rdma-core are thread-safe (see `ibv_open_device(3)`).
 #[derive(Debug)]
 pub(crate) struct Handle<T>(NonNull<T>);
 
@@ -37,7 +37,7 @@ unsafe impl<T> Send for Handle<T> {}
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T> Handle<T> {
-    /// Takes the result of a call, or its error number.
+    /// Makes a handle from the result of a call. NULL becomes the error number.
     pub(crate) fn new(made: *mut T) -> Result<Self, Errno> {
         NonNull::new(made).map(Self).ok_or_else(errno)
     }
@@ -52,16 +52,17 @@ impl<T> Handle<T> {
 pub(crate) struct Owned<T: 'static> {
     handle: Handle<T>,
     destroy: unsafe extern "C" fn(*mut T) -> c_int,
-    /// The device of the object, which outlives it.
+    /// The device to which the object belongs. The device outlives the object.
     _device: Arc<Device>,
 }
 
 impl<T> Owned<T> {
-    /// Takes the result of a call that makes an object of the device, or the error that there is none.
+    /// Takes the ownership of an object that a call has made, or returns an error if the call failed.
     ///
     /// # Safety
     ///
-    /// The caller alone owns the object, `destroy` destroys it, and all users of it are dropped before it.
+    /// Only the caller owns the object, `destroy` destroys it, and all users of the object are dropped before
+    /// it.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         made: *mut T,
@@ -89,12 +90,12 @@ impl<T> Drop for Owned<T> {
     }
 }
 
-/// The error number of the last call that failed.
+/// Returns the error number of the last failed call.
 fn errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-/// The result of a call that answers 0, an error number, or -1 with the number beside it.
+/// Returns the result of a call that returns 0, an error number, or -1 with the error number in `errno`.
 pub(crate) fn checked(code: c_int) -> Result<(), Errno> {
     match code {
         0 => Ok(()),
@@ -103,12 +104,12 @@ pub(crate) fn checked(code: c_int) -> Result<(), Errno> {
     }
 }
 
-/// The path of a port to itself.
+/// A port, and the path on which it reaches itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
     pub(crate) number: u8,
     pub(crate) attr: ibv_port_attr,
-    /// The GID and its index, on ports that are addressed by it.
+    /// The GID and its index, if the port is addressed by GID.
     pub(crate) gid: Option<(u8, ibv_gid)>,
     /// The code of the MTU.
     pub(crate) mtu: c_int,
@@ -133,7 +134,7 @@ pub(crate) struct Device {
     fatal: AtomicBool,
 }
 
-/// The names of the devices, in the library's order.
+/// Returns the names of the devices, in the library's order.
 pub(crate) fn names(verbs: &Verbs) -> Result<Vec<String>> {
     with_list(verbs, |devices| Ok(devices.iter().map(|(name, _)| name.clone()).collect()))
 }
@@ -141,7 +142,7 @@ pub(crate) fn names(verbs: &Verbs) -> Result<Vec<String>> {
 /// Calls `work` with the names and entries of the library's list.
 fn with_list<T>(verbs: &Verbs, work: impl FnOnce(&[(String, *mut ibv_device)]) -> Result<T>) -> Result<T> {
     let mut number = 0;
-    // SAFETY: writes the number.
+    // SAFETY: the call writes the number to a local variable.
     let list = unsafe { (verbs.ibv_get_device_list)(&raw mut number) };
     let list = Handle::new(list).map_err(|errno| match errno {
         Errno::NOSYS | Errno::NOENT => error(ErrorKind::NotFound, "the kernel has no RDMA support")
@@ -151,23 +152,23 @@ fn with_list<T>(verbs: &Verbs, work: impl FnOnce(&[(String, *mut ibv_device)]) -
     let entry = |at: usize| {
         // SAFETY: the list has `number` entries.
         let place = unsafe { list.as_ptr().add(at) };
-        // SAFETY: an entry of the list, which lives until it is freed below.
+        // SAFETY: this is an entry of the list, which lives until it is freed below.
         let device = unsafe { *place };
         // SAFETY: `device` is an entry of the list, which is not freed yet.
         let name = unsafe { (verbs.ibv_get_device_name)(device) };
-        // SAFETY: a name that ends with 0, and lives as long as the list.
+        // SAFETY: the name ends with 0, and lives as long as the list.
         let name = unsafe { CStr::from_ptr(name) };
         (name.to_string_lossy().into_owned(), device)
     };
     let devices: Vec<_> = (0..usize::try_from(number).unwrap_or(0)).map(entry).collect();
     let result = work(&devices);
-    // SAFETY: the list of the call above; its entries are not used any more.
+    // SAFETY: the list is from the call above, and its entries are not used any more.
     unsafe { (verbs.ibv_free_device_list)(list.as_ptr()) };
     result
 }
 
 impl Device {
-    /// Opens the device that the options name, or the first with an active port.
+    /// Opens the device that the options name, or the first one with an active port.
     pub(crate) fn open(verbs: &Verbs, options: &RdmaOptions) -> Result<Arc<Self>> {
         with_list(verbs, |devices| match &options.device {
             Some(name) => {
@@ -199,7 +200,7 @@ impl Device {
             .map_err(|errno| failed(format!("{name} cannot be opened"), errno))?;
         let opened = Self::on(verbs, context, name, options);
         if opened.is_err() {
-            // SAFETY: just opened, and nothing uses it.
+            // SAFETY: the device was just opened, and nothing uses it.
             unsafe { (verbs.ibv_close_device)(context.as_ptr()) };
         }
         opened.map(Arc::new)
@@ -207,13 +208,13 @@ impl Device {
 
     fn on(verbs: &Verbs, context: Handle<ibv_context>, name: &str, options: &RdmaOptions) -> Result<Self> {
         let mut attr = std::mem::MaybeUninit::<ibv_device_attr>::zeroed();
-        // SAFETY: an open device, and room for its properties.
+        // SAFETY: the device is open, and `attr` has room for its properties.
         checked(unsafe { (verbs.ibv_query_device)(context.as_ptr(), attr.as_mut_ptr()) })
             .map_err(|errno| failed(format!("the properties of {name} cannot be read"), errno))?;
-        // SAFETY: numbers, of which zero is one.
+        // SAFETY: all fields are numbers, for which zero is a valid value.
         let attr = unsafe { attr.assume_init() };
         let port = choose_port(verbs, context, name, attr.phys_port_cnt, options)?;
-        // SAFETY: an open device, whose `async_fd` is constant.
+        // SAFETY: the device is open, and its `async_fd` never changes.
         let events = unsafe { (*context.as_ptr()).async_fd };
         // SAFETY: the file is open as long as the device.
         let events = unsafe { std::os::fd::BorrowedFd::borrow_raw(events) };
@@ -233,7 +234,7 @@ impl Device {
         })
     }
 
-    /// Returns the error of the port or the device, if either does not work now.
+    /// Returns an error if the port or the device does not work now.
     pub(crate) fn check(&self) -> Result<()> {
         self.read_events();
         if self.fatal.load(Ordering::Relaxed) {
@@ -249,30 +250,30 @@ impl Device {
         Err(down(&self.name, self.port.number))
     }
 
-    /// Takes the events that came in the meantime.
+    /// Takes the device's events since the last call.
     fn read_events(&self) {
         let mut event = ibv_async_event { element: std::ptr::null_mut(), event_type: -1 };
-        // SAFETY: an open device, whose file does not block, and room for an event.
+        // SAFETY: the device is open, its file does not block, and the variable has room for an event.
         while unsafe { (self.verbs.ibv_get_async_event)(self.context.as_ptr(), &raw mut event) } == 0 {
             tracing::warn!(device = self.name, event = event.event_type, "an RDMA device reported an event");
             self.fatal.fetch_or(event.event_type == EVENT_DEVICE_FATAL, Ordering::Relaxed);
-            // SAFETY: the event of the call above.
+            // SAFETY: the call above has written the event.
             unsafe { (self.verbs.ibv_ack_async_event)(&raw mut event) };
         }
     }
 
-    /// The error of a provider that lacks the calls of the data path.
+    /// Returns the error of a provider that lacks the calls of the data path.
     pub(crate) fn lacks(&self) -> Error {
         error(ErrorKind::MissingSdk, format!("the provider of {} lacks calls", self.name)).with_hint(
             "install the providers of the same release as libibverbs: `apt install ibverbs-providers`",
         )
     }
 
-    /// Registers memory in a domain, with rights of `access`, which pins it.
+    /// Registers memory in a domain, with the rights `access`. This pins the memory.
     ///
     /// # Safety
     ///
-    /// The domain is one of this device's. The memory stays mapped, or the dma-buf's memory allocated, until
+    /// The domain belongs to this device. The memory stays mapped, or the dma-buf's memory allocated, until
     /// the handle is passed to [`deregister`](Self::deregister).
     pub(crate) unsafe fn register(
         &self,
@@ -282,32 +283,33 @@ impl Device {
         flags: i32,
     ) -> Result<Handle<ibv_mr>, Errno> {
         Handle::new(match bytes {
-            // SAFETY: a domain of this device, and the caller promises that the memory is mapped.
+            // SAFETY: the domain belongs to this device, and the caller promises that the memory is mapped.
             Bytes::Mapped(base) => unsafe {
                 (self.verbs.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags)
             },
             Bytes::DmaBuf { fd, offset, addr } => {
                 let call = self.verbs.ibv_reg_dmabuf_mr.ok_or(Errno::OPNOTSUPP)?;
-                // SAFETY: a domain of this device, and an open descriptor.
+                // SAFETY: the domain belongs to this device, and the descriptor is open.
                 unsafe { call(pd.as_ptr(), *offset, len, *addr, fd.as_raw_fd(), flags) }
             }
         })
     }
 
-    /// Returns whether the device registers dma-bufs: without support, a call fails as unsupported before the
-    /// missing descriptor is noticed. NCCL asks the same way (`ncclIbDmaBufSupport` in its `net_ib.cc`).
+    /// Returns true if the device registers dma-bufs. It tries to register an invalid descriptor: without
+    /// support, the call fails with "unsupported" before it checks the descriptor. NCCL does the same
+    /// (`ncclIbDmaBufSupport` in its `net_ib.cc`).
     pub(crate) fn takes_dmabufs(&self) -> bool {
         let Some(call) = self.verbs.ibv_reg_dmabuf_mr else { return false };
-        // SAFETY: a domain of this device, and no memory.
+        // SAFETY: the domain belongs to this device, and no memory is registered.
         match Handle::new(unsafe { call(self.pd.as_ptr(), 0, 0, 0, -1, 0) }) {
             Ok(region) => self.deregister(region),
             Err(errno) => !matches!(errno, Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::NOSYS),
         }
     }
 
-    /// Deregisters memory. Returns whether the device reaches it no more.
+    /// Deregisters memory. Returns true if the device no longer reaches it.
     pub(crate) fn deregister(&self, region: Handle<ibv_mr>) -> bool {
-        // SAFETY: the memory was registered on this device, and given here once.
+        // SAFETY: the memory was registered on this device, and its handle is passed here once.
         let code = unsafe { (self.verbs.ibv_dereg_mr)(region.as_ptr()) };
         checked(code).is_ok()
     }
@@ -315,14 +317,15 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: regions and queues, which use the domain, hold this value, and so are gone.
+        // SAFETY: regions and queues, which use the domain, hold this value, so all of them have been
+        // dropped.
         unsafe { (self.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
         // SAFETY: nothing uses the device any more.
         unsafe { (self.verbs.ibv_close_device)(self.context.as_ptr()) };
     }
 }
 
-/// Makes calls that read from a file of the library return at once.
+/// Makes a file of the library non-blocking.
 pub(crate) fn nonblocking(file: std::os::fd::BorrowedFd<'_>) -> Result<()> {
     let set = rustix::fs::fcntl_getfl(file)
         .and_then(|flags| rustix::fs::fcntl_setfl(file, flags | rustix::fs::OFlags::NONBLOCK));
@@ -331,7 +334,8 @@ pub(crate) fn nonblocking(file: std::os::fd::BorrowedFd<'_>) -> Result<()> {
 
 fn query_port(verbs: &Verbs, context: Handle<ibv_context>, port: u8) -> Result<ibv_port_attr, Errno> {
     let mut attr = ibv_port_attr::default();
-    // SAFETY: an open device, and room for the properties: older libraries write a prefix.
+    // SAFETY: the device is open, and `attr` has room for the properties, of which older libraries write only
+    // the first fields.
     checked(unsafe { (verbs.ibv_query_port)(context.as_ptr(), port, &raw mut attr) })?;
     Ok(attr)
 }
@@ -380,7 +384,7 @@ fn choose_port(
     Ok(Port { number, attr, gid, mtu: mtu.unwrap_or(attr.active_mtu) })
 }
 
-/// A port may become active again, so that the kind is one that may pass.
+/// A port may become active again, so the error has a kind that can be temporary.
 fn down(name: &str, port: u8) -> Error {
     error(ErrorKind::DeviceFault, format!("port {port} of {name} is not active")).with_hint(
         "see to the cable and the switch; set the network interface up (`ip link set DEV up`), or run a subnet manager on InfiniBand; \
@@ -403,7 +407,7 @@ fn nothing(devices: &[(String, *mut ibv_device)], name: &str) -> Error {
 /// Returns true if a child after `fork` does not affect the parent's registered pages; `None` if the library
 /// cannot tell.
 pub(crate) fn is_fork_safe(verbs: &Verbs) -> Option<bool> {
-    // SAFETY: takes nothing.
+    // SAFETY: the call has no arguments and no requirements.
     verbs.ibv_is_fork_initialized.map(|call| unsafe { call() } != FORK_DISABLED)
 }
 

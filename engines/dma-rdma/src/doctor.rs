@@ -1,4 +1,4 @@
-//! Diagnosis of the requirements of RDMA engines: library, devices, memory that may be pinned, forks.
+//! Diagnosis of the requirements of RDMA engines: library, devices, limit of pinned memory, forks.
 
 use dma_core::{Error, Finding};
 use dma_vendor::LibraryReport;
@@ -8,7 +8,7 @@ use crate::library::{self, RDMA_CORE};
 use crate::options::RdmaOptions;
 use crate::verbs::Verbs;
 
-/// Minimum memory in bytes.
+/// Minimum limit of pinned memory, in bytes.
 const LEAST: u64 = 64 << 20;
 const INSTALL: &str = "install libibverbs of rdma-core: `apt install libibverbs1 ibverbs-providers`";
 
@@ -43,7 +43,7 @@ pub(crate) fn of_devices(verbs: &Verbs) -> Vec<Finding> {
     names.into_iter().map(one).collect()
 }
 
-/// `None` if the library does not tell: it is older than 2020, and so mostly is the kernel.
+/// `None` if the library cannot tell: then it is older than 2020, and so the kernel usually is as well.
 fn fork(safe: Option<bool>) -> Option<Finding> {
     let what = "forks of a process with RDMA memory";
     match safe {

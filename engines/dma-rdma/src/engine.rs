@@ -24,7 +24,7 @@ const SYSFS: &str = "/sys/class/infiniband";
 const DEFAULT_DEPTH: usize = 256;
 /// The vendor of Soft-RoCE: `RXE_VENDOR_ID` of Linux.
 const SOFT_ROCE: u32 = 0xff_ffff;
-/// The longest descriptor: RDMA messages have at most 2 GiB, and some devices report no limit.
+/// Maximum length of a descriptor. RDMA messages have at most 2 GiB, and some devices report no limit.
 const MAX_TRANSFER: u64 = 1 << 30;
 
 /// A port of an RDMA device. The README describes the set-up.
@@ -45,22 +45,22 @@ pub struct RdmaEngine {
 }
 
 impl RdmaEngine {
-    /// Opens a device: the given one, or the first that has an active port. Loads `libibverbs.so.1` if no
-    /// earlier call did, which reads files.
+    /// Opens the given device, or the first one with an active port. Loads `libibverbs.so.1` (which reads
+    /// files) unless an earlier call has loaded it.
     ///
     /// # Errors
     ///
-    /// `MissingSdk`: the library cannot be loaded. `NotFound`: no RDMA device, none of that name, no such
-    /// port, or no GID. `DeviceFault`: the port is not active. `PermissionDenied`: no right to open
-    /// `/dev/infiniband`. `OutOfRange`, `InvalidArgument`: options beyond the device's limits. `Unsupported`:
-    /// a processor without 64-bit addresses. `OutOfResources`, `DeviceLost`, `Os`: the library fails. Each
-    /// error names the remedy.
+    /// `MissingSdk`: the library cannot be loaded. `NotFound`: there is no RDMA device, no device of this
+    /// name, no such port, or no GID. `DeviceFault`: the port is not active. `PermissionDenied`: the process
+    /// may not open `/dev/infiniband`. `OutOfRange`, `InvalidArgument`: an option exceeds the device's
+    /// limits. `Unsupported`: the processor has no 64-bit addresses. `OutOfResources`, `DeviceLost`, `Os`:
+    /// the library fails. Each error names the remedy.
     pub fn open(options: &RdmaOptions) -> Result<Self> {
         let opened = options.validate().and_then(|_| device::load(options.lib_dir.as_deref()));
         opened.and_then(|verbs| Self::with(&verbs, options)).map_err(|e| e.with_operation("open engine"))
     }
 
-    /// Opens a device by the calls of a table.
+    /// Opens a device with the calls of a table.
     pub(crate) fn with(verbs: &Verbs, options: &RdmaOptions) -> Result<Self> {
         if cfg!(not(target_pointer_width = "64")) {
             return Err(error(ErrorKind::Unsupported, "the RDMA engine needs addresses of 64 bits")
@@ -71,11 +71,11 @@ impl RdmaEngine {
         let most = usize::try_from(most).unwrap_or(0).clamp(1, RdmaOptions::DEPTH_MAX);
         let depth = options.depth.unwrap_or(DEFAULT_DEPTH.min(most));
         check_depth(depth, most)?;
-        // A copy goes out as an RDMA read, so that its completion says that the bytes are in place.
+        // A copy is an RDMA read, because its completion means that the bytes are in place.
         let mut capabilities =
             Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::IN_ORDER | Capabilities::IMPORT;
-        // Soft-RoCE makes a fenced read that it repeats wait for all reads in flight, and counts that read
-        // among them, so that it never ends: `rxe_wqe_is_fenced` in Linux's rxe_req.c.
+        // Soft-RoCE repeats a fenced read only when no read is in flight, but it counts this read as well, so
+        // the read never ends: `rxe_wqe_is_fenced` in Linux's rxe_req.c.
         if device.attr.vendor_id != SOFT_ROCE {
             capabilities |= Capabilities::FENCE;
         }
@@ -125,7 +125,7 @@ fn check_depth(depth: usize, most: usize) -> Result<()> {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
-// SAFETY: `info` holds the properties that the device reports, which all queues share.
+// SAFETY: `info` holds the properties that the device reports, and they hold for all queues.
 unsafe impl DmaEngine for RdmaEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -175,7 +175,7 @@ unsafe impl DmaEngine for RdmaEngine {
 }
 
 /// Lists the RDMA devices of this machine. Devices that cannot be used, and a missing library, are listed
-/// with their error and its remedy. Opens each device for a moment.
+/// with the error and its remedy. Opens each device briefly.
 #[must_use]
 pub fn discover(options: &RdmaOptions) -> Vec<Discovered> {
     match device::load(options.lib_dir.as_deref()) {
@@ -190,7 +190,7 @@ pub(crate) fn discover_with(verbs: &Verbs, options: &RdmaOptions) -> Vec<Discove
     let plain = EngineName::of(&crate::BACKEND);
     let names = match device::names(verbs) {
         Ok(names) if !names.is_empty() => names,
-        // The error says what is missing.
+        // The error names the missing requirement.
         _ => {
             return vec![Discovered::opened(plain, RdmaEngine::with(verbs, options))];
         }

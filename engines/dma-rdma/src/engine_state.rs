@@ -10,7 +10,7 @@ use crate::error::error;
 use crate::import::Import;
 use crate::service::Service;
 
-/// The first address of imported memory. Memory of this process has lower ones.
+/// The first address of imported memory. Memory of this process has lower addresses.
 const FIRST: u64 = 1 << 63;
 
 /// The part of an engine that its regions, exports and queues share.
@@ -18,12 +18,12 @@ const FIRST: u64 = 1 << 63;
 pub(crate) struct EngineState {
     pub(crate) id: EngineId,
     imports: Mutex<Imports>,
-    /// Started with the first export.
+    /// The service, which the first export starts.
     service: Mutex<Option<Arc<Service>>>,
     pub(crate) device: Arc<Device>,
 }
 
-/// Imported memory by its number, which is not 0.
+/// Imported memory, by its number, which is not 0.
 #[derive(Debug)]
 struct Imports {
     by_id: HashMap<u32, Arc<Import>>,
@@ -31,7 +31,7 @@ struct Imports {
     next_addr: u64,
 }
 
-/// Locks, also after a panic: no value is left half changed.
+/// Locks the mutex, even after a panic, because a panic leaves no value half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -42,7 +42,7 @@ impl EngineState {
         Self { id: EngineId::unique(), imports: Mutex::new(imports), service: Mutex::new(None), device }
     }
 
-    /// Returns the engine's service, started if there is none.
+    /// Returns the engine's service. Starts it if it is not running.
     pub(crate) fn service(&self) -> Result<Arc<Service>> {
         let mut service = lock(&self.service);
         if let Some(service) = &*service {
@@ -53,8 +53,8 @@ impl EngineState {
         Ok(started)
     }
 
-    /// Adds imported memory of `len` bytes, which `make` makes of its number and its address. The address is
-    /// not that of the exporter's process, because this process may use the same one.
+    /// Adds imported memory of `len` bytes. `make` makes it from its number and its address. The exporter's
+    /// address is not used, because this process may use the same one.
     pub(crate) fn add(&self, len: u64, make: impl FnOnce(u32, u64) -> Import) -> Result<Arc<Import>> {
         let mut imports = lock(&self.imports);
         let addr = imports.next_addr;

@@ -9,14 +9,14 @@ use rustix::io::Errno;
 /// The backend's name in errors and engine names.
 pub(crate) const BACKEND: &str = "rdma";
 
-/// `IBV_WC_WR_FLUSH_ERR`: the device gave the request up after the failure of an earlier one.
+/// `IBV_WC_WR_FLUSH_ERR`: the device dropped the request after an earlier one failed.
 pub(crate) const FLUSHED: i32 = 5;
 
-/// Added to the status of a request to another host.
+/// Offset that is added to the status of a request to another host.
 pub(crate) const REMOTE: i32 = 1 << 8;
-/// The exporter is gone, or took the memory back.
+/// The exporter is gone or revoked the memory.
 const GONE: i32 = REMOTE + 64;
-/// Failures to connect to an exporter, from [`GONE`] on.
+/// Failures to connect to an exporter. Their codes count from [`GONE`] on.
 const CONNECTING: [(ErrorKind, &str); 6] = [
     (ErrorKind::Revoked, "the exporter took the memory back, or is gone"),
     (ErrorKind::DeviceFault, "the exporter cannot be reached"),
@@ -29,13 +29,13 @@ const CONNECTING: [(ErrorKind, &str); 6] = [
     ),
 ];
 
-/// The code of a failure to connect.
+/// Returns the code of a failure to connect.
 pub(crate) fn connecting(kind: ErrorKind) -> i32 {
     let at = CONNECTING.iter().position(|(known, _)| *known == kind);
     GONE + at.unwrap_or(1) as i32
 }
 
-/// The failure to connect that a code stands for.
+/// Returns the failure to connect with this code.
 fn of_connecting(code: i32) -> Option<(ErrorKind, &'static str)> {
     CONNECTING.get(usize::try_from(code.checked_sub(GONE)?).ok()?).copied()
 }
@@ -67,7 +67,8 @@ const STATUSES: [(&str, &str); 22] = [
     ("GENERAL_ERR", "another failure of the transport"),
 ];
 
-/// The name and description of a completion's code: a status, or a negative error number of the system.
+/// Returns the name and description of a completion's code, which is a status or a negative error number of
+/// the system.
 pub(crate) fn native(code: i32) -> NativeError {
     if let Some((_, description)) = of_connecting(code) {
         return NativeError { code, name: Cow::Borrowed(""), description: Cow::Borrowed(description) };
@@ -85,15 +86,15 @@ pub(crate) fn native(code: i32) -> NativeError {
     NativeError { code, name: Cow::Owned(name), description: Cow::Owned(description) }
 }
 
-/// The kind of a completion's code that is neither a success nor flushed.
+/// Returns the kind of a completion's code that is neither a success nor flushed.
 pub(crate) fn kind(code: i32) -> ErrorKind {
     const OF_REMOTE: i32 = REMOTE + 10;
     const OF_QUEUE_PAIR: i32 = REMOTE + 9;
     match code {
         GONE.. => of_connecting(code).map_or(ErrorKind::DeviceFault, |(kind, _)| kind),
-        // Rights and bounds were checked before.
+        // Rights and bounds were checked before the request was posted.
         OF_REMOTE => ErrorKind::Revoked,
-        // The exporter's queue pair takes no writes: only reads were granted.
+        // The exporter's queue pair accepts no writes, because only reads were granted.
         OF_QUEUE_PAIR => ErrorKind::AccessDenied,
         REMOTE.. => kind(code - REMOTE),
         1 => ErrorKind::OutOfRange,
@@ -103,7 +104,8 @@ pub(crate) fn kind(code: i32) -> ErrorKind {
     }
 }
 
-/// The error of a call that answered `errno`. Kinds that have one remedy have it as their hint.
+/// Returns the error of a call that failed with `errno`. If its kind has only one remedy, the error has it as
+/// its hint.
 pub(crate) fn failed(message: impl Into<Cow<'static, str>>, errno: Errno) -> Error {
     let (kind, hint) = match errno {
         Errno::PERM | Errno::ACCESS => (
@@ -127,7 +129,7 @@ pub(crate) fn failed(message: impl Into<Cow<'static, str>>, errno: Errno) -> Err
     error(kind, message).with_source(std::io::Error::from(errno)).with_hint(hint)
 }
 
-/// The error if the library cannot be loaded.
+/// Returns the error for a library that cannot be loaded.
 pub(crate) fn load(cause: LoadError) -> Error {
     cause.into_error(&crate::library::RDMA_CORE, BACKEND)
 }
@@ -137,7 +139,7 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> E
     Error::new(kind, message).with_backend(BACKEND)
 }
 
-/// A copy of an error, for each later caller.
+/// Returns a copy of an error, for a further caller.
 pub(crate) fn repeat(cause: &Error) -> Error {
     error(cause.kind(), cause.message().to_owned()).with_hint(cause.hint().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Exports: memory in a protection domain of its own, so that the device confines a peer to it.
+//! Exports: memory in its own protection domain, so that the device confines a peer to it.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::service::Service;
 use crate::verbs::*;
 use crate::wire::{BLOB, End, Grant, encode_blob};
 
-/// Time that a dropped export waits for the device.
+/// Maximum time that the drop of an export waits for the device.
 const DROP_WAITS: Duration = Duration::from_secs(1);
-/// The length of the word, in bytes.
+/// The length of the proof word, in bytes.
 const WORD: usize = 8;
 
-/// A protection domain with a word that peers read behind their writes. The bytes that such a read returns
-/// left the memory after the writes arrived there, because a read does not overtake a write on PCI Express.
-/// The queue pairs that serve peers keep it.
+/// A protection domain with a word that peers read after their writes. When the read returns, the writes have
+/// arrived in memory, because a read does not overtake a write on PCI Express. The queue pairs that serve
+/// peers keep this value alive.
 #[derive(Debug)]
 struct Domain {
     device: Arc<Device>,
@@ -37,13 +37,13 @@ impl Domain {
         let verbs = &device.verbs;
         // SAFETY: the device is open.
         let pd = unsafe { (verbs.ibv_alloc_pd)(device.context.as_ptr()) };
-        // SAFETY: just made. `proof` and queue pairs, which use it, are dropped before.
+        // SAFETY: the domain was just made. `proof` and queue pairs, which use it, are dropped before it.
         let pd =
             unsafe { Owned::new(device, pd, verbs.ibv_dealloc_pd, "no protection domain for an export") }?;
-        // Requests of peers make no completions here.
+        // One entry suffices, because requests of peers make no completions on this side.
         let completions = Completions::new(device, 1, None)?;
         let word = PageMemory::new(&MemoryRequest::new(WORD))?;
-        // SAFETY: all of the memory that is handed over, and a domain that is dropped later.
+        // SAFETY: the bytes are all of `word`, which is passed along, and the domain is dropped later.
         let proof = unsafe {
             let bytes = Bytes::Mapped(word.as_ptr());
             Registered::new(device, pd.handle(), (&bytes, WORD), access::REMOTE_READ, Some(word))
@@ -61,7 +61,7 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// Makes a queue pair for a peer, connected to the peer's. Returns it and its end.
+    /// Makes a queue pair and connects it to the peer's queue pair. Returns it and its end.
     pub(crate) fn serve(&self, peer: &End) -> Result<(QueuePair, End)> {
         let domain = Arc::clone(&self.domain);
         let (device, pd, cq) = (&self.domain.device, domain.pd.handle(), domain.completions.cq.handle());
@@ -82,7 +82,7 @@ pub(crate) struct RdmaExport {
     id: Id,
     /// `None` once it is deregistered.
     region: Option<Handle<ibv_mr>>,
-    /// Its domain, which the device keeps while a region is in it.
+    /// The domain of the region. The device keeps a domain while it contains a region.
     _domain: Arc<Domain>,
     blob: [u8; BLOB],
 }
@@ -92,7 +92,7 @@ impl RdmaExport {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped, or that of a dma-buf allocated, until it is revoked.
+    /// The memory stays mapped, or the dma-buf's memory allocated, until it is revoked.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         service: Arc<Service>,
@@ -103,12 +103,12 @@ impl RdmaExport {
         let secret = Secret { id: random()?, key: random()? };
         let blob = encode_blob(service.addr(), &secret);
         let domain = Arc::new(Domain::new(device)?);
-        // For remote writes, the library requires both rights to write.
+        // For remote writes, the library requires the local and the remote right to write.
         let flags = region::rights(rights, access::REMOTE_WRITE | access::LOCAL_WRITE);
         // SAFETY: the caller keeps the bytes mapped until `revoke` has deregistered them.
         let region = unsafe { device.register(domain.pd.handle(), bytes, len, flags) }
             .map_err(|errno| region::refused(len, errno))?;
-        // SAFETY: a region of the library, whose keys are constant.
+        // SAFETY: the library made the region, whose keys never change.
         let rkey = unsafe { (*region.as_ptr()).rkey };
         // SAFETY: the domain's region exists as long as the domain, and the library does not change it.
         let &ibv_mr { addr: proof_addr, rkey: proof_rkey, .. } = unsafe { &*domain.proof.handle.as_ptr() };
@@ -129,7 +129,7 @@ impl RawExport for RdmaExport {
         self.service.withdraw(&self.id);
         let deadline = Instant::now().checked_add(timeout);
         while let Some(region) = self.region {
-            // The device refuses peers from then on. Their queue pairs stay, so that their copies fail with
+            // From then on the device refuses peers. Their queue pairs stay, so that their copies fail with
             // an error.
             if self.device.deregister(region) {
                 self.region = None;

@@ -1,4 +1,4 @@
-//! A port's GIDs, and which of them reaches the port itself.
+//! A port's GIDs, and the choice of a GID by which the port reaches itself.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::path::Path;
@@ -15,11 +15,11 @@ pub(crate) const DEVICES: &str = "/sys/class/infiniband";
 /// The protocol of a GID of an Ethernet port, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Type {
-    /// Over UDP.
+    /// RoCE over UDP.
     RoceV2,
     /// The kernel does not tell.
     Unknown,
-    /// Ethernet frames of their own. Software devices lack it.
+    /// RoCE in its own Ethernet frames. Software devices do not support it.
     RoceV1,
 }
 
@@ -28,8 +28,8 @@ pub(crate) enum Type {
 enum Scope {
     Ipv4,
     Global,
-    /// Cannot be routed before the kernel has checked that no other machine has the address, which takes a
-    /// second or longer.
+    /// Link-local addresses cannot be used until the kernel has checked that no other machine has the
+    /// address, which takes a second or longer.
     LinkLocal,
 }
 
@@ -57,18 +57,18 @@ fn read_type(devices: &Path, device: &str, port: u8, index: u8) -> Type {
 ///
 /// # Errors
 ///
-/// `NotFound`: none is set there.
+/// `NotFound`: no GID is set at this index.
 pub(crate) fn query(verbs: &Verbs, context: Handle<ibv_context>, port: u8, index: u8) -> Result<ibv_gid> {
     let mut gid = ibv_gid::default();
-    // SAFETY: an open device, and room for a GID.
+    // SAFETY: the device is open, and the variable has room for a GID.
     let code = unsafe { (verbs.ibv_query_gid)(context.as_ptr(), port, index.into(), &raw mut gid) };
-    // The lower half is the interface's number, which is never 0.
+    // The lower half is the interface id, which is never 0.
     let set = code == 0 && gid.raw[8..] != [0; 8];
     if set { Ok(gid) } else { Err(missing(port, Some(index))) }
 }
 
-/// Chooses a GID. RoCE v2 is preferred to v1. IPv4 is preferred to other addresses, and any of these to a
-/// link-local one. Among equals the first is chosen.
+/// Chooses a GID. RoCE v2 is preferred to v1, IPv4 addresses to IPv6 addresses, and global ones to link-local
+/// ones. Among equal GIDs, the first is chosen.
 pub(crate) fn choose(
     devices: &Path,
     device: &str,
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the index that is chosen from a table of addresses and types.
+    /// Returns the index of the GID that is chosen from a table of addresses and types.
     fn chosen(table: &[(&str, Option<&str>)]) -> Option<u8> {
         let devices = tempfile::tempdir().unwrap();
         let types = devices.path().join("rxe0/ports/2/gid_attrs/types");
@@ -116,7 +116,7 @@ mod tests {
         let (local, ipv4, global) = ("fe80::5054:ff:fe00:1", "::ffff:10.0.0.1", "2001:db8::1");
         // Soft-RoCE, as Linux 6.1 lists it.
         assert_eq!(chosen(&[(local, v2), (ipv4, v2)]), Some(1));
-        // ConnectX, which lists each address as both types.
+        // ConnectX, which lists each address with both types.
         assert_eq!(
             chosen(&[(local, v1), (local, v2), (global, v1), (global, v2), (ipv4, v1), (ipv4, v2)]),
             Some(5)

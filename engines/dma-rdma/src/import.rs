@@ -1,4 +1,4 @@
-//! Memory of another host: asks its exporter, and connects to it.
+//! Memory of another host: requests a grant from its exporter, and connects to it.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::io::{Read, Write};
@@ -21,37 +21,37 @@ use crate::wire::{
     BLOB, CHALLENGE, Challenge, End, Foreign, ForeignBlob, Grant, REPLY, Reply, Request, VERSION, decode_blob,
 };
 
-/// Time that an exporter has for the whole exchange.
+/// Maximum time of the whole exchange with an exporter.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Pause before an exporter that hung up is called again.
+/// Pause before the importer connects again to an exporter that closed the connection.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// An import: where its exporter answers, and what it granted.
+/// An import: the address of the exporter's service, and the grant.
 #[derive(Debug)]
 pub(crate) struct Import {
     pub(crate) id: u32,
-    /// The first address for descriptors.
+    /// The first address of the memory in descriptors.
     pub(crate) addr: u64,
     pub(crate) grant: Grant,
     service: SocketAddr,
     secret: Secret,
-    /// The region is gone, and so is the use of connections for it.
+    /// True if the region was dropped, so that connections for it are no longer needed.
     dropped: AtomicBool,
 }
 
-/// A connection that the exporter agreed to: it lasts as long as the stream.
+/// A connection that the exporter has accepted. It lasts as long as the stream.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     pub(crate) stream: TcpStream,
     pub(crate) end: End,
 }
 
-/// A connection that is being agreed on, by a separate thread that ends in bounded time.
+/// A connection attempt, made by a separate thread, which ends in bounded time.
 #[derive(Debug)]
 pub(crate) struct Connecting(Option<JoinHandle<Result<Agreed>>>);
 
 impl Connecting {
-    /// Returns the outcome once there is one. Does not wait for it.
+    /// Returns the outcome if the attempt has ended. Does not wait.
     pub(crate) fn outcome(&mut self) -> Option<Result<Agreed>> {
         let ended = self.0.take_if(|thread| thread.is_finished())?.join();
         Some(ended.unwrap_or_else(|_| Err(error(ErrorKind::Os, "the thread that connects has panicked"))))
@@ -59,12 +59,12 @@ impl Connecting {
 }
 
 impl Import {
-    /// Returns whether the region is gone.
+    /// Returns true if the region was dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Begins to connect a queue pair to one of the exporter.
+    /// Begins to connect a queue pair to a queue pair of the exporter.
     pub(crate) fn connect(self: &Arc<Self>, end: End) -> Result<Connecting> {
         let import = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("dma-rdma-connect".into()).spawn(move || {
@@ -90,7 +90,7 @@ fn revoked(what: String) -> Error {
     error(ErrorKind::Revoked, what).with_hint("have the exporter export the memory again, and import that")
 }
 
-/// The error of a service that cannot be reached, or does not answer.
+/// Returns the error of a service that cannot be reached, or does not answer.
 fn unreachable(service: SocketAddr, source: std::io::Error) -> Error {
     if matches!(source.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::ConnectionReset) {
         return revoked(format!("no exporter answers at {service} any more")).with_source(source);
@@ -100,7 +100,7 @@ fn unreachable(service: SocketAddr, source: std::io::Error) -> Error {
         .with_hint("check the route to that host (`ping`), its firewall, and the exporter's option `listen`")
 }
 
-/// Fills `bytes` before the deadline.
+/// Reads until `bytes` is full. Fails after the deadline.
 fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> std::io::Result<()> {
     let mut got = 0;
     while got < bytes.len() {
@@ -119,9 +119,9 @@ fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> s
     Ok(())
 }
 
-/// Asks an exporter for its grant, and for a queue pair for `end`. Both sides prove that they know the
-/// secret. Returns the connection and the answer. Blocks for about `limit` at most. Calls again if the
-/// exporter is busy, or hangs up without an answer.
+/// Requests a grant from an exporter, and a queue pair to connect with `end`. Both sides prove that they know
+/// the secret. Returns the connection and the answer. Blocks for at most about `limit`. Tries again if the
+/// exporter is busy, or closes the connection without an answer.
 pub(crate) fn ask(
     service: SocketAddr,
     secret: &Secret,
@@ -134,7 +134,7 @@ pub(crate) fn ask(
         let mut is_busy = false;
         match ask_once(service, secret, end, deadline, &mut is_busy) {
             Err(e) if is_busy => turned_away = Some(e),
-            // The time was too short for another attempt.
+            // There is too little time left for another attempt.
             Err(e) if Instant::now() >= deadline => return Err(turned_away.unwrap_or(e)),
             answer => return answer,
         }
@@ -146,7 +146,7 @@ pub(crate) fn ask(
     }
 }
 
-/// Asks once, as [`ask`] does. Sets `is_busy` if the exporter reports that it is busy, or closes the
+/// Makes one attempt of [`ask`]. Sets `is_busy` if the exporter reports that it is busy, or closes the
 /// connection without an answer.
 fn ask_once(
     service: SocketAddr,
@@ -176,7 +176,7 @@ fn ask_once(
     let challenge = Challenge::decode(&challenge).map_err(strange)?;
     let request = Request { id: secret.id, nonce: random()?, end };
     let mut reply = [0; REPLY];
-    // If the exporter closed the connection, its answer says why.
+    // If the exporter closed the connection, its answer contains the reason.
     let sent = stream.write_all(&request.encode(secret, &challenge));
     read_before(&mut stream, deadline, &mut reply).map_err(|e| gone(sent.err().unwrap_or(e)))?;
     match Reply::decode(&reply, secret, &challenge, &request).map_err(strange)? {
@@ -209,7 +209,7 @@ fn unproven(what: String) -> Error {
     )
 }
 
-/// The error of a descriptor that is none of this backend.
+/// Returns the error of a descriptor that is not this backend's.
 fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
     let malformed = |what: String| {
         error(ErrorKind::Malformed, what)
@@ -226,9 +226,9 @@ fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
     }
 }
 
-/// The number of imported memory, or 0 for memory of this process.
+/// Returns the number of imported memory, or 0 for memory of this process.
 pub(crate) const fn id_of(key: RegionKey) -> u32 {
-    // Devices give no local key of 0, see `RdmaRegion`.
+    // A local key of 0 marks imported memory, because devices do not use it: see `RdmaRegion`.
     if key.0 as u32 == 0 { (key.0 as u64 >> 32) as u32 } else { 0 }
 }
 
@@ -274,8 +274,8 @@ impl Imported {
     }
 }
 
-// SAFETY: the description never changes, and the CPU does not reach the memory. Its addresses are below the
-// end of the address space, by `EngineState::add`.
+// SAFETY: the description never changes, and the CPU does not reach the memory. `EngineState::add` ensures
+// that its addresses do not exceed the address space.
 unsafe impl RawRegion for Imported {
     fn info(&self) -> &RegionInfo {
         &self.info

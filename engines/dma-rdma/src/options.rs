@@ -9,29 +9,30 @@ use crate::error::error;
 
 /// The device to open.
 ///
-/// In engine names, such as `rdma:mlx5_0,port=2`, the device follows the backend, and the options that
-/// [`INFO`](Self::INFO) and the README list come next.
+/// An engine name, such as `rdma:mlx5_0,port=2`, consists of the backend, the device, and options that
+/// [`INFO`](Self::INFO) and the README list.
 ///
 /// If no response arrives, the request is retried up to 6 times. So a copy without a response fails after 7
-/// to 28 times the timeout: a device may take up to 4 times the time that is set.
+/// to 28 times the timeout, because a device may wait up to 4 times the configured time.
 ///
-/// Loading a library runs its code, and listening makes this process reachable. So untrusted names must not
-/// have `lib` and `listen`: `dma::parse_untrusted` refuses them.
+/// Loading a library runs its code, and listening makes this process reachable. So names from untrusted
+/// sources must not contain `lib` and `listen`: `dma::parse_untrusted` refuses them.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RdmaOptions {
-    /// The device's name, such as `mlx5_0`. `None` (the default): the first that has an active port.
+    /// The device's name, such as `mlx5_0`. `None` (the default): the first one with an active port.
     pub device: Option<String>,
-    /// The port, from 1 on. `None` (the default): the first that is active.
+    /// The port, from 1 on. `None` (the default): the first active port.
     pub port: Option<u8>,
-    /// The index of the port's GID. `None` (the default): on ports that need one, RoCE v2 before v1, and an
-    /// IPv4 address before a global one of IPv6 before a link-local one.
+    /// The index of the port's GID. `None` (the default): if the port needs a GID, it is chosen: RoCE v2
+    /// before v1, then an IPv4 address before a global IPv6 address before a link-local one.
     pub gid: Option<u8>,
     /// The service level, from 0 (the default) to 15.
     pub service_level: u8,
-    /// The longest packet in bytes: 256, 512, 1024, 2048 or 4096. `None` (the default): as the port.
+    /// The longest packet in bytes: 256, 512, 1024, 2048 or 4096. `None` (the default): the port's MTU.
     pub mtu: Option<u32>,
-    /// The exponent of the time to wait for an answer, from 1 to 31. `None` (the default): 14.
+    /// The exponent of the time to wait for an answer, from 1 to 31: 4.096 us times 2 to the power of this.
+    /// `None` (the default): 14, which is 67 ms.
     pub timeout: Option<u8>,
     /// The address and port at which importers of this engine's exports connect. Port 0 selects any free
     /// port. `None` (the default): the address of the port's GID, and any port; then memory of a port without
@@ -41,11 +42,11 @@ pub struct RdmaOptions {
     /// limit if that is less.
     pub depth: Option<usize>,
     /// The directory of `libibverbs.so.1`. `None` (the default): the environment variable
-    /// `DMA_IBVERBS_LIB_DIR`, then where the system looks.
+    /// `DMA_IBVERBS_LIB_DIR`, then the system's directories.
     pub lib_dir: Option<PathBuf>,
 }
 
-/// The MTUs, whose code is their place in the list, from 1 on.
+/// The MTUs. The code of an MTU is its position in this list, counted from 1.
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
 impl RdmaOptions {
@@ -67,7 +68,7 @@ impl RdmaOptions {
         )
         .needing_trust(),
     ];
-    /// The deepest queue, in descriptors. The device's limit may be lower.
+    /// Maximum depth of a queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 16_384;
 
     /// The defaults.
@@ -118,7 +119,7 @@ impl RdmaOptions {
         Ok(options)
     }
 
-    /// Checks what was set without a name, and returns the MTU's code.
+    /// Checks options that were not set by an engine name, and returns the MTU's code.
     pub(crate) fn validate(&self) -> Result<Option<i32>> {
         let wrong = |what: String, limit: u64, hint| {
             let kind = ErrorKind::OutOfRange;

@@ -1,7 +1,8 @@
-//! [`RdmaQueue`]: descriptors as RDMA reads of a queue pair, or writes to another host.
+//! [`RdmaQueue`]: executes descriptors as RDMA reads of a queue pair, or as writes to another host.
 //!
-//! Requests have numbers that count up, and their places are a ring. `reported <= done <= posted <= head`:
-//! reported to the caller, ended, given to the device, submitted.
+//! Requests have increasing numbers, and places in a ring. Each counter is the number of the first request
+//! that has not reached a state: `reported` to the caller, `done` (ended), `posted` to the device, `head`
+//! (submitted). `reported <= done <= posted <= head`.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::os::fd::BorrowedFd;
@@ -22,8 +23,8 @@ use crate::ring::RequestRing;
 use crate::route::{Relay, Route, Target};
 use crate::verbs::{SEND_FENCE, SEND_SIGNALED, WR_RDMA_READ, ibv_send_wr, ibv_sge, ibv_wc};
 
-/// Every this many requests, one makes a completion; the last request of each doorbell also does. A power of
-/// two.
+/// One of this number of requests makes a completion, and so does the last request of each doorbell. It is a
+/// power of two.
 const SIGNAL_EVERY: u64 = 32;
 /// Maximum number of completions per call of the library.
 const TAKE: usize = 16;
@@ -32,13 +33,13 @@ const TAKE: usize = 16;
 #[derive(Debug)]
 pub(crate) enum PairState {
     Runs,
-    /// A request failed: the queue pair flushes what is in flight, and is then connected again.
+    /// A request failed. The queue pair flushes the requests in flight, and is then connected again.
     Failed,
-    /// It cannot be connected: the port is down. Submissions try again.
+    /// The queue pair cannot be connected, because the port is down. Submissions try again.
     Down(Error),
     /// The queue pair in use is a link that is not connected. Submissions begin to connect it.
     Unconnected,
-    /// An exporter is asked to connect.
+    /// A connection to an exporter is being made.
     Connecting(Connecting),
     /// The device is gone.
     Lost(Error),
@@ -60,7 +61,7 @@ pub(crate) struct RdmaQueue {
     pub(crate) ring: RequestRing,
     pub(crate) depth: usize,
     pub(crate) tokens: Box<[u64]>,
-    /// The codes of failed requests below `failed_to`; else 0.
+    /// The codes of requests with numbers below `failed_to`: an error code for failed requests, otherwise 0.
     pub(crate) codes: Box<[i32]>,
     pub(crate) failed_to: u64,
     pub(crate) taken: Box<[ibv_wc; TAKE]>,
@@ -114,16 +115,17 @@ impl RdmaQueue {
         self.head += 1;
     }
 
-    /// Writes a request to its place, where none is in flight.
+    /// Writes a request to its place, which no request in flight occupies.
     #[inline]
     pub(crate) fn write_at(&mut self, number: u64, src: Segment, dst: Segment, fence: u32) {
         let (opcode, local, remote, rkey) = match &self.link {
             None => (WR_RDMA_READ, dst, src.addr.0, keys(src.key).1),
             Some(link) => link.request(src, dst),
         };
-        // Only a read's completion promises that the bytes are in place, and those of writes before it.
+        // Only reads make completions, because only a read's completion guarantees that its bytes, and those
+        // of earlier writes, are in place.
         let signalled = number % SIGNAL_EVERY == SIGNAL_EVERY - 1 && opcode == WR_RDMA_READ;
-        // SAFETY: a request of the ring that is not in flight: there are at most `depth`.
+        // SAFETY: the request is within the ring and not in flight, because at most `depth` requests are.
         let request = unsafe { &mut *self.ring.at(number) };
         request.wr.wr_id = number;
         request.wr.opcode = opcode;
@@ -133,14 +135,14 @@ impl RdmaQueue {
         request.sge = ibv_sge { addr: local.addr.0, length: local.len as u32, lkey: keys(local.key).0 };
     }
 
-    /// Writes requests for copies within this process from the start of `batch` on, up to the next request
-    /// that makes a completion. Returns their number.
+    /// Writes requests for the copies at the start of `batch`, all within this process, up to the next
+    /// request that makes a completion. Returns their number.
     #[inline]
     fn write_own(&mut self, batch: &[Descriptor<'_>]) -> usize {
         let first = self.head;
         let to_signal = SIGNAL_EVERY - first % SIGNAL_EVERY;
         let at = self.place(first);
-        // SAFETY: behind those in flight, of which there are at most `depth`.
+        // SAFETY: the requests follow those in flight, of which there are at most `depth`.
         let requests = unsafe { self.ring.side_by_side(first, batch.len().min(to_signal as usize)) };
         for ((request, token), descriptor) in requests.iter_mut().zip(&mut self.tokens[at..]).zip(batch) {
             let Operation::Copy { src, dst } = descriptor.operation() else { break };
@@ -159,7 +161,7 @@ impl RdmaQueue {
         }
         let written = self.head - first;
         if written == to_signal {
-            // SAFETY: a request of the ring that was just written and is not posted yet.
+            // SAFETY: the request of the ring was just written, and is not posted yet.
             unsafe { (*self.ring.at(self.head - 1)).wr.send_flags |= SEND_SIGNALED };
         }
         written as usize
@@ -172,22 +174,22 @@ impl RdmaQueue {
             return;
         }
         let (first, last) = (self.ring.at(self.posted), self.ring.at(self.head - 1));
-        // SAFETY: a request that is not in flight yet.
+        // SAFETY: the request is within the ring, and not in flight yet.
         let end = unsafe { &mut (*last).wr };
         let next = std::mem::replace(&mut end.next, ptr::null_mut());
-        // The completion of the last one, or its failure, ends all of the chain.
+        // The completion or the failure of the last request ends the whole chain.
         if end.opcode == WR_RDMA_READ {
             end.send_flags |= SEND_SIGNALED;
         } else {
             let proof = self.proof.at(0);
-            // SAFETY: the only request of its ring, which providers copied when it was posted.
+            // SAFETY: it is the only request of its ring, and providers copied it when it was posted.
             unsafe { (*proof).wr.wr_id = self.head - 1 };
             end.next = proof.cast();
         }
         // SAFETY: the requests belong to the ring, and the caller of `submit` ensures that their memory is
         // valid.
         let posted = unsafe { self.pair.post(first.cast()) };
-        // SAFETY: a request of the ring, which providers copied when it was posted.
+        // SAFETY: the request is within the ring, and providers copied it when it was posted.
         unsafe { (*last).wr.next = next };
         self.doorbells += 1;
         match posted {
@@ -196,7 +198,8 @@ impl RdmaQueue {
         }
     }
 
-    /// Ends everything after the device refused the request `bad`: those before it may have no completion.
+    /// Ends all requests after the device refused the request `bad`, because the earlier ones may never make
+    /// a completion.
     #[cold]
     fn refused(&mut self, errno: rustix::io::Errno, bad: *mut ibv_send_wr) {
         let at = (self.posted..self.head).find(|n| ptr::eq(self.ring.at(*n).cast(), bad));
@@ -210,8 +213,8 @@ impl RdmaQueue {
         }
     }
 
-    /// Makes the device give up all requests, and ends them. Returns false if the device does not answer:
-    /// then those in flight never end.
+    /// Makes the device drop all requests, and ends them. Returns false if the device does not respond: then
+    /// requests in flight never end.
     #[cold]
     pub(crate) fn abort(&mut self) -> bool {
         self.take();
@@ -222,13 +225,13 @@ impl RdmaQueue {
             ));
             return false;
         }
-        // Completions that came before the device let go; the next requests need their room.
+        // Takes completions that arrived before the reset, because the next requests need their room.
         self.take();
         self.end_all(FLUSHED);
         true
     }
 
-    /// Ends all requests that the device no longer has.
+    /// Ends all requests, which the device has dropped.
     #[cold]
     pub(crate) fn end_all(&mut self, code: i32) {
         for number in self.done..self.head {
@@ -279,8 +282,8 @@ impl RdmaQueue {
         }
     }
 
-    /// Takes completions, and connects again once all requests in flight have been flushed. Requests to a
-    /// lost device also end, if the device no longer uses their memory.
+    /// Takes completions, and connects again once all requests in flight have been flushed. Also ends
+    /// requests to a lost device, if the device no longer uses their memory.
     #[inline]
     fn process(&mut self) {
         self.take();
@@ -297,7 +300,7 @@ impl RdmaQueue {
         match self.state {
             PairState::Failed if self.done == self.posted => {
                 self.recover();
-                // A doorbell may have been rung for these.
+                // The doorbell of the remaining requests may have been rung.
                 self.ring();
             }
             PairState::Lost(_) if self.done < self.posted => _ = self.abort(),
@@ -306,7 +309,7 @@ impl RdmaQueue {
         }
     }
 
-    /// Connects again. Nothing is in flight.
+    /// Connects again. No request is in flight.
     #[cold]
     fn recover(&mut self) {
         if self.link.is_some() {
@@ -320,7 +323,7 @@ impl RdmaQueue {
             }
             Err(why) => {
                 tracing::error!(device = self.pair.device().name, %why, "a queue pair cannot be connected");
-                // Waiting descriptors would wait for the port.
+                // Waiting descriptors are ended, because otherwise they would wait for the port.
                 if self.abort() {
                     self.state = match why.kind() {
                         ErrorKind::DeviceFault => PairState::Down(why),
@@ -331,7 +334,8 @@ impl RdmaQueue {
         }
     }
 
-    /// The error of a queue that takes no descriptors. `Ok(false)`: it takes some later.
+    /// Returns true if the queue accepts descriptors now, and false if it accepts them later. Fails if it
+    /// accepts none.
     #[cold]
     pub(crate) fn obstacle(&mut self) -> Result<bool> {
         match self.state {
@@ -353,7 +357,7 @@ impl RdmaQueue {
         let ready = (self.done - self.reported).min(completions.len() as u64);
         if self.failed_to <= self.reported {
             let (at, len) = (self.place(self.reported), ready as usize);
-            // Two parts, if they continue at the start of the ring.
+            // The range has two parts if it continues at the start of the ring.
             let (behind, front) = self.tokens.split_at(at);
             let (first, second) = completions[..len].split_at_mut(len.min(front.len()));
             let fill = |completions: &mut [Completion], tokens: &[u64]| {
@@ -382,12 +386,12 @@ impl RdmaQueue {
     }
 }
 
-// SAFETY: requests end in order, each once: a completion ends those before it, which succeeded, because a
-// reliable queue pair completes in order and its failures always make completions. A read's completion comes
-// after its bytes, and after those of the writes before it. A queue pair that was reset or destroyed touches
-// no memory, and only then are requests ended without a completion. Only the destinations of reads are
-// written, and of writes to another host. Submitted descriptors start with the doorbell. The drop destroys
-// the queue pair, or leaks what the device may use.
+// SAFETY: requests end in order, each once. A completion also ends the requests before it, which succeeded,
+// because a reliable queue pair completes in order and its failures always make completions. A read's
+// completion arrives after its bytes, and after the bytes of earlier writes. Requests end without a
+// completion only after their queue pair was reset or destroyed, and then it accesses no memory. Only the
+// destinations of reads, and of writes to another host, are written. Submitted descriptors start with the
+// doorbell. The drop destroys the queue pair, or leaks everything that the device may use.
 unsafe impl RawQueue for RdmaQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.id
@@ -484,7 +488,8 @@ impl QueueEvents for RdmaQueue {
         if self.done < self.posted || matches!(self.state, PairState::Connecting(_)) {
             self.process();
         }
-        // No completion tells of a connection, so that it is polled for, for a bounded time.
+        // A new connection makes no completion, so the queue must be polled while it is connecting. This
+        // takes a bounded time.
         Ok(self.done == self.reported && !matches!(self.state, PairState::Connecting(_)))
     }
 
@@ -495,7 +500,8 @@ impl QueueEvents for RdmaQueue {
 
 impl Drop for RdmaQueue {
     fn drop(&mut self) {
-        // The safe API drops a queue only when nothing is in flight. Next, the pair is destroyed or leaked.
+        // The safe API drops a queue only when nothing is in flight. The queue pairs are then destroyed or
+        // leaked.
         self.pair.clear();
         if !self.pair.close() {
             std::mem::forget(self.bounce.take());

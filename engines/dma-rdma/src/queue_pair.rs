@@ -1,4 +1,5 @@
-//! A reliable queue pair: made, connected to another one or to itself, reset, destroyed.
+//! A reliable queue pair: its creation, its connection to another queue pair or to itself, its reset and its
+//! destruction.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::fmt;
@@ -14,20 +15,21 @@ use crate::error::{error, failed};
 use crate::verbs::*;
 use crate::wire::End;
 
-/// Retries of a request without a response. The maximum is 7, but with 7 Soft-RoCE never gives up.
+/// Number of retries of a request without a response. The maximum is 7, but with 7 Soft-RoCE retries without
+/// end.
 const RETRIES: u8 = 6;
-/// Reads in progress at once; 16 is what devices commonly take.
+/// Maximum number of concurrent reads. Most devices support 16.
 const READS: i32 = 16;
 /// The default exponent of the timeout: 67 ms.
 const TIMEOUT: u8 = 14;
-/// Routers between two hosts, at most.
+/// Maximum number of routers between two hosts.
 const HOPS: u8 = 64;
 
 /// Fills an array with random bytes.
 ///
 /// # Errors
 ///
-/// `Os`: the system has none.
+/// `Os`: the system has no random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
@@ -44,7 +46,7 @@ pub(crate) struct QueuePair {
     handle: Option<Handle<ibv_qp>>,
     post_send: ibv_post_send,
     is_connected: bool,
-    /// Objects that it uses. Leaked if it cannot be destroyed.
+    /// Objects that the queue pair uses. They are leaked if it cannot be destroyed.
     keeps: Arc<dyn fmt::Debug + Send + Sync>,
 }
 
@@ -53,7 +55,8 @@ impl QueuePair {
     ///
     /// # Safety
     ///
-    /// The domain and the completion queue are of this device, and live as long as it and `keeps` do.
+    /// The domain and the completion queue belong to this device. Both live as long as the device and
+    /// `keeps`.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         pd: Handle<ibv_pd>,
@@ -78,9 +81,10 @@ impl QueuePair {
             qp_type: QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: an open device, whose calls are constant.
+        // SAFETY: the device is open, and its table of calls never changes.
         let post_send = unsafe { (*device.context.as_ptr()).ops.post_send }.ok_or_else(|| device.lacks())?;
-        // SAFETY: `pd` and the queue of `attr` are of this device, and `keeps` keeps them alive.
+        // SAFETY: `pd` and the completion queue in `attr` belong to this device, and `keeps` keeps them
+        // alive.
         let handle = Handle::new(unsafe { (device.verbs.ibv_create_qp)(pd.as_ptr(), &raw mut attr) })
             .map_err(|errno| failed(format!("no queue pair for {depth} requests"), errno))?;
         Ok(Self { device: Arc::clone(device), handle: Some(handle), post_send, is_connected: false, keeps })
@@ -90,7 +94,7 @@ impl QueuePair {
         self.handle.ok_or_else(|| error(ErrorKind::DeviceLost, "the queue pair is gone"))
     }
 
-    /// Returns whether it is connected, as far as is known here.
+    /// Returns true if it is connected, as far as this side knows.
     pub(crate) const fn is_connected(&self) -> bool {
         self.is_connected
     }
@@ -98,7 +102,7 @@ impl QueuePair {
     /// Describes this end, with the number of the first packet that it sends.
     pub(crate) fn end(&self, psn: u32) -> Result<End> {
         let (handle, port) = (self.handle()?, &self.device.port);
-        // SAFETY: a queue pair, whose number is constant.
+        // SAFETY: the queue pair exists, and its number never changes.
         let number = unsafe { (*handle.as_ptr()).qp_num };
         Ok(End {
             number,
@@ -110,13 +114,14 @@ impl QueuePair {
         })
     }
 
-    /// Connects to itself, from RESET to where it sends.
+    /// Connects the queue pair to itself: moves it from RESET to RTS.
     pub(crate) fn connect_to_itself(&mut self) -> Result<()> {
         let end = self.end(0)?;
         self.connect(&end, &end, access::REMOTE_READ)
     }
 
-    /// Connects `mine`, this one, to `peer`, from RESET to where it sends. The peer has the rights `access`.
+    /// Connects `mine`, the end of this queue pair, to `peer`: moves it from RESET to RTS. The peer gets the
+    /// rights `access`.
     pub(crate) fn connect(&mut self, mine: &End, peer: &End, access: i32) -> Result<()> {
         let (handle, port) = (self.handle()?, &self.device.port);
         let mut ah_attr = ibv_ah_attr {
@@ -172,11 +177,11 @@ impl QueuePair {
     }
 
     fn modify(&self, handle: Handle<ibv_qp>, mut attr: ibv_qp_attr, mask: i32) -> Result<(), Errno> {
-        // SAFETY: this queue pair, and attributes for the mask.
+        // SAFETY: the queue pair exists, and the attributes in the mask are set.
         checked(unsafe { (self.device.verbs.ibv_modify_qp)(handle.as_ptr(), &raw mut attr, mask) })
     }
 
-    /// Makes the device drop all requests, and touch their memory no more. Returns whether it did.
+    /// Makes the device drop all requests and stop accessing their memory. Returns true on success.
     pub(crate) fn quiesce(&mut self) -> bool {
         self.is_connected = false;
         let Some(handle) = self.handle else { return true };
@@ -184,10 +189,10 @@ impl QueuePair {
         self.modify(handle, reset, qp_mask::STATE).is_ok() || self.destroy()
     }
 
-    /// Destroys it. Returns whether the device let it go.
+    /// Destroys the queue pair. Returns true on success.
     pub(crate) fn destroy(&mut self) -> bool {
         let Some(handle) = self.handle else { return true };
-        // SAFETY: this queue pair, which is not used any more if that succeeds.
+        // SAFETY: the queue pair exists, and is not used any more if the call succeeds.
         let destroyed = checked(unsafe { (self.device.verbs.ibv_destroy_qp)(handle.as_ptr()) }).is_ok();
         if destroyed {
             self.handle = None;
@@ -195,17 +200,17 @@ impl QueuePair {
         destroyed
     }
 
-    /// Posts a chain of requests. The error has the first one that was not taken.
+    /// Posts a chain of requests. The error contains the first request that was not accepted.
     ///
     /// # Safety
     ///
-    /// The requests and their pieces are valid; memory that they name may be read and written as they say
-    /// until their completion.
+    /// The requests and their pieces are valid. Until the requests complete, the memory that they name may be
+    /// read and written as they describe.
     #[inline]
     pub(crate) unsafe fn post(&self, first: *mut ibv_send_wr) -> Result<(), (Errno, *mut ibv_send_wr)> {
         let Some(handle) = self.handle else { return Err((Errno::NODEV, first)) };
         let mut bad = first;
-        // SAFETY: an open queue pair; the caller keeps the requests and their memory valid until they
+        // SAFETY: the queue pair is open. The caller keeps the requests and their memory valid until they
         // complete.
         match unsafe { (self.post_send)(handle.as_ptr(), first, &raw mut bad) } {
             0 => Ok(()),

@@ -1,5 +1,5 @@
-//! A queue's queue pairs, one of which is in use: one that is connected to itself, and one for each import.
-//! They share a completion queue and its channel.
+//! The queue pairs of a queue: one is connected to itself, and the others are links to imports. Only one of
+//! them is in use at a time. They share a completion queue and its channel.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::ffi::c_int;
@@ -18,7 +18,7 @@ use crate::queue_pair::{QueuePair, random};
 use crate::verbs::*;
 use crate::wire::End;
 
-/// A completion queue, and the channel of its events if it has one.
+/// A completion queue, and the channel of its events if it has events.
 #[derive(Debug)]
 pub(crate) struct Completions {
     pub(crate) cq: Owned<ibv_cq>,
@@ -33,10 +33,10 @@ impl Completions {
     ) -> Result<Self> {
         let (context, events) =
             (device.context.as_ptr(), channel.as_ref().map_or(ptr::null_mut(), Owned::as_ptr));
-        // SAFETY: an open device, and NULL or a channel of it.
+        // SAFETY: the device is open, and the channel is NULL or belongs to it.
         let cq = unsafe { (device.verbs.ibv_create_cq)(context, entries, ptr::null_mut(), events, 0) };
         let destroy = device.verbs.ibv_destroy_cq;
-        // SAFETY: just made. Queue pairs, which use it, keep this value.
+        // SAFETY: the object was just made. Queue pairs, which use it, keep this value alive.
         let cq = unsafe { Owned::new(device, cq, destroy, "the device makes no completion queue") }?;
         Ok(Self { cq, channel })
     }
@@ -49,7 +49,7 @@ pub(crate) struct QueuePairs {
     completions: Arc<Completions>,
     own: QueuePair,
     links: Vec<Link>,
-    /// The link in use; `None` for `own`.
+    /// The index of the link in use. `None` if `own` is in use.
     active: Option<usize>,
     poll_cq: ibv_poll_cq,
     req_notify_cq: ibv_req_notify_cq,
@@ -60,9 +60,9 @@ pub(crate) struct QueuePairs {
 struct Link {
     import: Arc<Import>,
     pair: QueuePair,
-    /// This end, while a connection is agreed on.
+    /// The end of this side while a connection is being made.
     end: Option<End>,
-    /// The exporter keeps its queue pair as long as this is open.
+    /// The connection to the exporter, which keeps its queue pair as long as this is open.
     stream: Option<TcpStream>,
 }
 
@@ -70,7 +70,7 @@ impl QueuePairs {
     /// Makes a queue pair for `depth` requests in flight, connected to itself.
     pub(crate) fn open(device: &Arc<Device>, depth: usize) -> Result<Self> {
         let verbs = &device.verbs;
-        // SAFETY: an open device, whose calls are constant.
+        // SAFETY: the device is open, and its table of calls never changes.
         let ops = unsafe { (*device.context.as_ptr()).ops };
         let (Some(poll_cq), Some(req_notify_cq)) = (ops.poll_cq, ops.req_notify_cq) else {
             return Err(device.lacks());
@@ -78,7 +78,7 @@ impl QueuePairs {
         // SAFETY: the device is open.
         let channel = unsafe { (verbs.ibv_create_comp_channel)(device.context.as_ptr()) };
         let destroy = verbs.ibv_destroy_comp_channel;
-        // SAFETY: just made, and kept with the completion queue that uses it.
+        // SAFETY: the channel was just made, and the completion queue that uses it keeps it alive.
         let channel = unsafe { Owned::new(device, channel, destroy, "no completion channel for a queue") }?;
         // After a failure, each request makes a completion. A connection to a peer adds one for each chain.
         let entries = i32::try_from(2 * depth + 1).unwrap_or(i32::MAX).min(device.attr.max_cqe);
@@ -91,14 +91,15 @@ impl QueuePairs {
         Ok(pair)
     }
 
-    /// Uses the queue pair that is connected to itself. Returns whether it is. Nothing is in flight.
+    /// Switches to the queue pair that connects to itself. Returns true if it is connected. No request may be
+    /// in flight.
     pub(crate) fn use_own(&mut self) -> bool {
         self.active = None;
         self.own.is_connected()
     }
 
-    /// Uses the queue pair of an import, made for `depth` requests if there is none. Returns whether it is
-    /// connected. Nothing is in flight.
+    /// Switches to the queue pair of an import. Makes it, for `depth` requests, if it does not exist. Returns
+    /// true if it is connected. No request may be in flight.
     pub(crate) fn use_link(&mut self, import: &Arc<Import>, depth: usize) -> Result<bool> {
         let found = self.links.iter().position(|link| link.import.id == import.id);
         let at = match found {
@@ -115,18 +116,18 @@ impl QueuePairs {
         Ok(self.links[at].pair.is_connected())
     }
 
-    /// Begins to connect the link in use, which is not connected.
+    /// Begins to connect the link in use, which must not be connected.
     pub(crate) fn connect(&mut self) -> Result<Connecting> {
         let link = self.active.and_then(|at| self.links.get_mut(at));
         let link = link.ok_or_else(|| error(ErrorKind::DeviceLost, "there is no link to connect"))?;
-        // The exporter lets its old queue pair go.
+        // Closing the old connection makes the exporter destroy its old queue pair.
         link.stream = None;
         let end = link.pair.end(u32::from_le_bytes(random()?))?;
         link.end = Some(end);
         link.import.connect(end)
     }
 
-    /// Connects the link in use with the numbers that the exporter has sent. It grants the exporter nothing.
+    /// Connects the link in use with the numbers that the exporter has sent. The exporter gets no rights.
     pub(crate) fn join(&mut self, agreed: Agreed) -> Result<()> {
         let link = self.active.and_then(|at| self.links.get_mut(at));
         let prepared = link.and_then(|link| link.end.take().map(|end| (link, end)));
@@ -137,7 +138,7 @@ impl QueuePairs {
         Ok(())
     }
 
-    /// Makes the device drop all requests, and touch their memory no more. Returns whether it did.
+    /// Makes the device drop all requests and stop accessing their memory. Returns true on success.
     pub(crate) fn quiesce(&mut self) -> bool {
         match self.active {
             None => self.own.quiesce(),
@@ -145,7 +146,7 @@ impl QueuePairs {
         }
     }
 
-    /// Connects to itself again after a failure. All requests have ended.
+    /// Connects the own queue pair to itself again after a failure. All requests must have ended.
     pub(crate) fn reconnect(&mut self) -> Result<()> {
         self.device.check()?;
         if !self.quiesce() {
@@ -154,7 +155,7 @@ impl QueuePairs {
         self.own.connect_to_itself()
     }
 
-    /// Connects to a queue pair that does not exist.
+    /// Connects the link in use to a queue pair that does not exist.
     #[cfg(test)]
     pub(crate) fn connect_to_nobody(&mut self) -> Result<()> {
         assert!(self.quiesce());
@@ -162,7 +163,7 @@ impl QueuePairs {
         self.own.connect(&mine, &End { number: 0xff_fff0, ..mine }, 0)
     }
 
-    /// Posts a chain of requests. The error has the first one that was not taken.
+    /// Posts a chain of requests. The error contains the first request that was not accepted.
     ///
     /// # Safety
     ///
@@ -174,7 +175,7 @@ impl QueuePairs {
         unsafe { pair.post(first) }
     }
 
-    /// Takes completions, and returns their number, or a negative number if the queue has failed.
+    /// Takes completions, and returns their number, or a negative number if the completion queue has failed.
     #[inline]
     pub(crate) fn poll(&self, completions: &mut [ibv_wc]) -> i32 {
         // SAFETY: the completion queue lives as long as this value, and the slice has room for that number.
@@ -194,7 +195,7 @@ impl QueuePairs {
         self.completions.channel.as_ref().expect("a queue has one").as_ptr()
     }
 
-    /// The channel's file.
+    /// Returns the channel's file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel lives as long as this value, and its file never changes.
         let fd = unsafe { (*self.channel()).fd };
@@ -217,12 +218,12 @@ impl QueuePairs {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Destroys the queue pairs. Returns whether the device let all of them go.
+    /// Destroys the queue pairs. Returns true if all of them were destroyed.
     pub(crate) fn close(&mut self) -> bool {
         let mut let_go = self.own.destroy();
         for link in &mut self.links {
@@ -232,7 +233,7 @@ impl QueuePairs {
     }
 }
 
-/// Makes a queue pair of the device's own domain, for `depth` requests in flight.
+/// Makes a queue pair in the device's own domain, for `depth` requests in flight.
 fn new_pair(device: &Arc<Device>, completions: &Arc<Completions>, depth: usize) -> Result<QueuePair> {
     let (cq, completions) = (completions.cq.handle(), Arc::clone(completions));
     // SAFETY: domain and completion queue belong to this device. The queue pair keeps both alive.

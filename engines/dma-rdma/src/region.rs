@@ -1,4 +1,4 @@
-//! Regions: memory of this process that is registered with the device.
+//! Regions: memory that is registered with the device.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::os::fd::OwnedFd;
@@ -17,18 +17,18 @@ use crate::error::{error, failed};
 use crate::export::RdmaExport;
 use crate::verbs::{access, ibv_mr, ibv_pd};
 
-/// Bytes to register.
+/// The bytes to register.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     /// Memory of this process.
     Mapped(NonNull<u8>),
-    /// Memory of another device: the bytes of a dma-buf from byte `offset` on. Requests name the first one by
-    /// the address `addr`.
+    /// Memory of another device: the bytes of a dma-buf from `offset` on. In requests, the first byte has the
+    /// address `addr`.
     DmaBuf { fd: OwnedFd, offset: u64, addr: u64 },
 }
 
 impl Bytes {
-    /// Returns the address of the first byte for requests.
+    /// Returns the address of the first byte in requests.
     pub(crate) fn addr(&self) -> u64 {
         match self {
             Self::Mapped(base) => base.addr().get() as u64,
@@ -42,16 +42,16 @@ impl Bytes {
 pub(crate) struct Registered {
     pub(crate) handle: Handle<ibv_mr>,
     device: Arc<Device>,
-    /// Allocated memory, which is leaked if the device does not let it go.
+    /// Allocated memory, which is leaked if it cannot be deregistered.
     memory: Option<PageMemory>,
 }
 
 impl Registered {
-    /// Registers memory in a domain of the device, with rights of `access`, which pins it.
+    /// Registers memory in a domain of the device, with the rights `access`. This pins the memory.
     ///
     /// # Safety
     ///
-    /// The domain outlives this value, and so does the memory, unless it is `memory`.
+    /// The domain outlives this value. So do the bytes, unless they belong to `memory`.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         pd: Handle<ibv_pd>,
@@ -85,20 +85,21 @@ pub(crate) struct RdmaRegion {
     info: RegionInfo,
     /// The dma-buf of memory that is not mapped, and the offset of the first byte in it.
     dmabuf: Option<(OwnedFd, u64)>,
-    /// All rights that an export may have.
+    /// The maximum rights of an export.
     export: Access,
 }
 
-/// The keys of a region, as one number: the lower half is for the device itself, the upper half for a peer.
+/// Returns the two keys of a region from one number: the lower half is the local key, the upper half the key
+/// for peers.
 pub(crate) const fn keys(key: RegionKey) -> (u32, u32) {
     (key.0 as u32, (key.0 as u64 >> 32) as u32)
 }
 
 impl RdmaRegion {
-    /// Allocates zeroed memory, in whole pages, because a page is pinned as a whole.
+    /// Allocates zeroed memory in whole pages, because only whole pages can be pinned.
     pub(crate) fn allocate(inner: &Arc<EngineState>, request: &MemoryRequest) -> Result<Self> {
         let memory = PageMemory::new(request)?;
-        // SAFETY: all of the memory that is handed over.
+        // SAFETY: the bytes are all of the memory that is passed as the last argument.
         unsafe { Self::on(inner, Bytes::Mapped(memory.as_ptr()), request.len, request, Some(memory)) }
     }
 
@@ -106,7 +107,7 @@ impl RdmaRegion {
     ///
     /// # Safety
     ///
-    /// It stays mapped until the region is dropped.
+    /// The memory stays mapped until the region is dropped.
     pub(crate) unsafe fn register(
         inner: &Arc<EngineState>,
         memory: &HostMemory,
@@ -124,7 +125,7 @@ impl RdmaRegion {
     ///
     /// # Safety
     ///
-    /// It stays allocated until the region is dropped.
+    /// The memory stays allocated until the region is dropped.
     pub(crate) unsafe fn register_device(
         inner: &Arc<EngineState>,
         memory: &DeviceMemory,
@@ -142,7 +143,7 @@ impl RdmaRegion {
 
     /// # Safety
     ///
-    /// The bytes stay valid until the region is dropped, unless they are `memory`.
+    /// The bytes stay valid until the region is dropped, unless they belong to `memory`.
     unsafe fn on(
         inner: &Arc<EngineState>,
         bytes: Bytes,
@@ -158,14 +159,15 @@ impl RdmaRegion {
                 .with_hint("the device registers no more in one piece: use several regions"));
         }
         let &MemoryRequest { access, export, .. } = request;
-        // Queue pairs of this domain are connected to themselves, or grant their peer nothing.
+        // Remote rights are safe here, because queue pairs of this domain are connected to themselves, or
+        // grant their peer no rights.
         let flags = rights(access, access::LOCAL_WRITE);
         // SAFETY: this function's caller promises that the bytes stay valid, and the device keeps its domain.
         let registered = unsafe { Registered::new(device, device.pd, (&bytes, len), flags, memory) }?;
-        // SAFETY: a region of the library, whose keys are constant.
+        // SAFETY: the library made the region, whose keys never change.
         let &ibv_mr { lkey, rkey, .. } = unsafe { &*registered.handle.as_ptr() };
         if lkey == 0 {
-            // Marks imported memory, and no device was seen to give it.
+            // The key 0 marks imported memory. No known device uses it.
             return Err(error(ErrorKind::Unsupported, "the device gave memory the key 0"));
         }
         let key = RegionKey((u64::from(rkey) << 32 | u64::from(lkey)) as usize);
@@ -180,13 +182,13 @@ impl RdmaRegion {
     }
 }
 
-/// The library's rights for `access`: peers may read, and `write` is the right to write.
+/// Returns the library's rights for `access`: peers may read, and `write` is used for the right to write.
 pub(crate) fn rights(access: Access, write: i32) -> i32 {
     let right = |of, flag| if access.contains(of) { flag } else { 0 };
     right(Access::READ, access::REMOTE_READ) | right(Access::WRITE, write)
 }
 
-/// The error if the device does not register memory.
+/// Returns the error for memory that the device does not register.
 pub(crate) fn refused(len: usize, errno: Errno) -> Error {
     let what = format!("{len} bytes cannot be registered");
     match errno {
@@ -209,7 +211,7 @@ pub(crate) fn refused(len: usize, errno: Errno) -> Error {
     }
 }
 
-/// The error if the device does not register a dma-buf.
+/// Returns the error for a dma-buf that the device does not register.
 fn refused_dmabuf(len: usize, errno: Errno) -> Error {
     let what = format!("{len} bytes of a dma-buf cannot be registered");
     let (kind, hint) = match errno {
@@ -226,8 +228,8 @@ fn refused_dmabuf(len: usize, errno: Errno) -> Error {
     error(kind, what).with_source(std::io::Error::from(errno)).with_hint(hint)
 }
 
-// SAFETY: the description never changes. The memory is allocated here, or valid by the promise of the caller
-// of `register_raw`. Only descriptors write to it.
+// SAFETY: the description never changes. The memory was allocated here, or the caller of `register_raw`
+// guarantees that it is valid. Only descriptors write to it.
 unsafe impl RawRegion for RdmaRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -245,7 +247,7 @@ unsafe impl RawRegion for RdmaRegion {
             return Err(error(ErrorKind::OutOfRange, message));
         }
         let bytes = match (info.cpu, &self.dmabuf) {
-            // SAFETY: the access lies inside of the region.
+            // SAFETY: the access lies within the region.
             (Some(base), _) => Bytes::Mapped(unsafe { base.add(offset) }),
             (None, Some((fd, first))) => {
                 let (fd, addr) = (fd.try_clone()?, info.addr.offset(offset).0);

@@ -1,4 +1,4 @@
-//! Work requests of a queue, in a ring, each linked to the next.
+//! The work requests of a queue, in a ring. Each request is linked to the next.
 #![expect(unsafe_code, reason = "requests hold pointers to each other")]
 
 use std::ptr::{self, NonNull};
@@ -14,7 +14,7 @@ pub(crate) struct WorkRequest {
 }
 
 impl WorkRequest {
-    /// A read of nothing.
+    /// Makes an empty read.
     pub(crate) const fn read() -> Self {
         Self {
             wr: ibv_send_wr {
@@ -38,11 +38,11 @@ impl WorkRequest {
 #[derive(Debug)]
 pub(crate) struct RequestRing {
     base: NonNull<WorkRequest>,
-    /// A power of two.
+    /// Number of requests, a power of two.
     pub(crate) len: usize,
 }
 
-// SAFETY: memory that this value owns.
+// SAFETY: this value owns the memory.
 unsafe impl Send for RequestRing {}
 
 impl RequestRing {
@@ -52,9 +52,9 @@ impl RequestRing {
         let ring = Self { base, len };
         for n in 0..len as u64 {
             let (next, request) = (ring.at(n + 1), ring.at(n));
-            // SAFETY: a request of this ring.
+            // SAFETY: the request is within this ring.
             let sge = unsafe { &raw mut (*request).sge };
-            // SAFETY: a request of this ring, to which no other reference exists yet.
+            // SAFETY: the request is within this ring, and no other reference to it exists yet.
             let wr = unsafe { &mut (*request).wr };
             wr.sg_list = sge;
             wr.next = next.cast();
@@ -62,7 +62,7 @@ impl RequestRing {
         ring
     }
 
-    /// The place of a request, whose first field is the work request.
+    /// Returns a pointer to a request. Its first field is the work request.
     #[inline]
     pub(crate) fn at(&self, number: u64) -> *mut WorkRequest {
         let at = number as usize & (self.len - 1);
@@ -72,15 +72,16 @@ impl RequestRing {
 }
 
 impl RequestRing {
-    /// Returns up to `most` requests from `number` on, as far as they are side by side.
+    /// Returns up to `most` requests from `number` on, at most up to the end of the ring.
     ///
     /// # Safety
     ///
-    /// None of them is in flight, or borrowed.
+    /// None of the requests is in flight or borrowed.
     #[inline]
     pub(crate) unsafe fn side_by_side(&mut self, number: u64, most: usize) -> &mut [WorkRequest] {
         let len = most.min(self.len - (number as usize & (self.len - 1)));
-        // SAFETY: the requests lie within the ring; the caller makes sure that none is in flight or borrowed.
+        // SAFETY: the requests lie within the ring, and the caller guarantees that none is in flight or
+        // borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.at(number), len) }
     }
 }
@@ -88,7 +89,8 @@ impl RequestRing {
 impl Drop for RequestRing {
     fn drop(&mut self) {
         let requests = ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len);
-        // SAFETY: made of a box of this length. Providers copy requests before `post` returns.
+        // SAFETY: the memory comes from a box of this length, and providers copy requests before `post`
+        // returns.
         drop(unsafe { Box::from_raw(requests) });
     }
 }

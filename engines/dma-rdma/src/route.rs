@@ -1,7 +1,7 @@
-//! Copies from and to another host: which queue pair they go through, and how it is connected.
+//! Copies from and to another host: the choice of their queue pair, and its connection.
 //!
-//! One queue pair is in use at a time. Another one is used once nothing is in flight, so that completions
-//! keep their order and fences their meaning.
+//! One queue pair is in use at a time. The queue changes to another only when no request is in flight, so
+//! that completions stay in order and fences work.
 #![expect(unsafe_code, reason = "reads requests of the ring")]
 
 use std::ptr;
@@ -14,9 +14,9 @@ use crate::queue::{PairState, RdmaQueue};
 use crate::region::{RdmaRegion, keys};
 use crate::verbs::{SEND_SIGNALED, WR_RDMA_READ, WR_RDMA_WRITE, ibv_sge};
 
-/// Bytes that a relay copies at a time.
+/// Number of bytes that a relay copies at a time.
 const PIECE: usize = 128 << 10;
-/// Bytes that a proof reads.
+/// Number of bytes that a proof reads.
 const PROOF: usize = 8;
 
 /// The import whose link is in use.
@@ -24,16 +24,17 @@ const PROOF: usize = 8;
 pub(crate) struct Target {
     id: u32,
     rkey: u32,
-    /// Added to an address of descriptors, it is the exporter's address.
+    /// Offset from an address in descriptors to the exporter's address.
     shift: u64,
-    /// Descriptors in flight, at most.
+    /// Maximum number of descriptors in flight.
     room: u64,
 }
 
 impl Target {
     fn of(import: &Import, slots: usize) -> Self {
         let shift = import.grant.addr.wrapping_sub(import.addr);
-        // Each descriptor may be a chain of its own, with a request behind it.
+        // Half of the slots, because each descriptor may be a separate chain, which ends with a proof
+        // request.
         Self { id: import.id, rkey: import.grant.rkey, shift, room: slots as u64 / 2 }
     }
 
@@ -45,15 +46,15 @@ impl Target {
     }
 }
 
-/// A copy of imported memory to imported memory, piece by piece through memory of the queue. It is the last
-/// descriptor of the queue, and its request is rewritten for each step.
+/// A copy from imported memory to imported memory, piece by piece through memory of the queue. It is the
+/// queue's last descriptor, and its request is rewritten for each step.
 #[derive(Debug)]
 pub(crate) struct Relay {
     src: Segment,
     dst: Segment,
-    /// Bytes that arrived.
+    /// Number of bytes that have arrived.
     at: usize,
-    /// The next step, or the one in flight, writes the piece.
+    /// True if the next step, or the step in flight, writes the piece.
     writes: bool,
 }
 
@@ -62,7 +63,7 @@ impl Relay {
         PIECE.min(self.src.len - self.at)
     }
 
-    /// A step has ended. Returns whether there is another.
+    /// Records that a step has ended. Returns true if another step follows.
     pub(crate) fn advance(&mut self) -> bool {
         if self.writes {
             self.at += self.piece();
@@ -72,18 +73,19 @@ impl Relay {
     }
 }
 
-/// The way of a descriptor.
+/// The route of a descriptor.
 pub(crate) enum Route {
-    /// Through the queue pair in use.
+    /// The descriptor goes through the queue pair in use.
     Ready,
-    /// None until others have ended.
+    /// The descriptor must wait until others have ended.
     Later,
-    /// Copy it in pieces through the bounce buffer. Nothing is in flight now.
+    /// The descriptor is copied in pieces through the bounce buffer. No request is in flight now.
     Relay,
 }
 
 impl RdmaQueue {
-    /// Chooses the queue pair for a copy between these imports, or 0 for memory of this process.
+    /// Chooses the queue pair for a copy between these imports. The number 0 stands for memory of this
+    /// process.
     #[cold]
     pub(crate) fn route(&mut self, ids: (u32, u32)) -> Result<Route> {
         if self.relay.is_some() {
@@ -113,7 +115,7 @@ impl RdmaQueue {
         self.link.as_ref().map_or(0, |link| link.id)
     }
 
-    /// Uses the queue pair of an import, or that of this process for 0. Nothing is in flight.
+    /// Switches to the queue pair of an import, or to this process's own for 0. No request may be in flight.
     fn switch(&mut self, id: u32) -> Result<()> {
         if id == self.target() {
             return Ok(());
@@ -138,7 +140,7 @@ impl RdmaQueue {
         let is_connected = self.pair.use_link(&import, slots)?;
         self.link = Some(Target::of(&import, slots));
         self.state = if is_connected { PairState::Runs } else { PairState::Unconnected };
-        // SAFETY: the only request of its ring, which providers copied when it was posted.
+        // SAFETY: it is the only request of its ring, and providers copied it when it was posted.
         let proof = unsafe { &mut *self.proof.at(0) };
         let grant = &import.grant;
         proof.sge = ibv_sge { addr: bounce.addr.0, length: PROOF as u32, lkey: keys(bounce.key).0 };
@@ -165,7 +167,7 @@ impl RdmaQueue {
         Ok(())
     }
 
-    /// Connects if the exporter has agreed, and posts what waits for it.
+    /// Completes the connection if the exporter has accepted it, and posts the waiting requests.
     #[cold]
     pub(crate) fn connected(&mut self) {
         let PairState::Connecting(connecting) = &mut self.state else { return };
@@ -183,13 +185,13 @@ impl RdmaQueue {
     #[cold]
     fn not_connected(&mut self, why: &Error) {
         tracing::warn!(device = self.pair.device().name, %why, "a queue pair cannot be connected to an exporter");
-        // One of its sides may have been connected.
+        // The queue pair must be reset, because one side may have been connected.
         if self.abort_link() {
             self.end_all(error::connecting(why.kind()));
         }
     }
 
-    /// Resets the link in use. Returns false if the device does not.
+    /// Resets the link in use. Returns false if the reset fails.
     fn abort_link(&mut self) -> bool {
         let let_go = self.pair.quiesce();
         self.state = if let_go {
@@ -203,7 +205,7 @@ impl RdmaQueue {
         let_go
     }
 
-    /// Resets the link in use after a failure, and connects it again for what was submitted in the meantime.
+    /// Resets the link in use after a failure, and connects it again if requests were submitted since.
     #[cold]
     pub(crate) fn disconnect(&mut self) {
         if !self.abort_link() {
@@ -217,14 +219,15 @@ impl RdmaQueue {
         }
     }
 
-    /// The code to report for a status. Writes before a failure over a link may not have arrived.
+    /// Returns the code to report for a status. Writes over a link before the failure are reported as
+    /// flushed, because they may not have arrived.
     #[cold]
     pub(crate) fn told(&mut self, status: i32, number: u64) -> i32 {
         if self.link.is_none() {
             return status;
         }
         for before in self.done..number {
-            // SAFETY: a request of the ring, which is not being written.
+            // SAFETY: the request is within the ring, and is not being written.
             let opcode = unsafe { (*self.ring.at(before)).wr.opcode };
             if opcode == WR_RDMA_WRITE {
                 let place = self.place(before);
@@ -234,7 +237,7 @@ impl RdmaQueue {
         if status == FLUSHED { FLUSHED } else { REMOTE + status }
     }
 
-    /// Begins a relay. Nothing is in flight.
+    /// Begins a relay. No request may be in flight.
     #[cold]
     pub(crate) fn begin_relay(&mut self, token: u64, src: Segment, dst: Segment) {
         let place = self.place(self.head);

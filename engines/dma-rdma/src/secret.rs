@@ -1,4 +1,4 @@
-//! The secret of an export, and the proofs by which both sides show that they know it.
+//! The secret of an export, and the proofs by which both sides show that they know the secret.
 //!
 //! ```text
 //! exporter -> importer   32 random bytes
@@ -6,8 +6,8 @@
 //! exporter -> importer   the grant, its queue pair; proof "exporter"
 //! ```
 //!
-//! A proof ([`Proof`]) covers the side, the exporter's random bytes, and all messages since, this one
-//! included. These have a version and fixed lengths. So a proof is worthless in another exchange, for another
+//! A proof ([`Proof`]) covers the side, the exporter's random bytes, and all messages up to and including its
+//! own. Messages have a version and fixed lengths. So a proof is invalid in another exchange, for another
 //! export, or with another queue pair or grant. The secret itself is never sent.
 
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) type Id = [u8; 16];
 /// Random bytes, new for each exchange.
 pub(crate) type Nonce = [u8; 32];
 
-/// The name of an export, and the secret of those who may reach it.
+/// The name of an export, and its secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Secret {
     pub(crate) id: Id,
@@ -33,7 +33,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Returns the proof of a side over parts of fixed lengths. The importer calls, and the exporter listens.
+    /// Returns the proof of a side over parts of fixed lengths. The importer is the connecting side, and the
+    /// exporter the listening side.
     pub(crate) fn proof(&self, side: Side, parts: &[&[u8]]) -> Proof {
         Proof::new("dma-rdma 2026-11-26 proof of an export's secret", &self.key, side, parts)
     }

@@ -1,4 +1,4 @@
-//! The exporter's thread: answers importers, and makes and keeps the queue pairs that serve them.
+//! The exporter's thread. It answers importers, and makes and keeps the queue pairs that serve them.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind as IoKind, Read, Write};
@@ -22,19 +22,19 @@ use crate::queue_pair::{QueuePair, random};
 use crate::secret::Id;
 use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
 
-/// Maximum number of connections that are served.
+/// Maximum number of served connections.
 const MAX_SERVED: usize = 4096;
-/// Maximum number of connections that are accepted before requests are read.
+/// Maximum number of connections that are accepted before the next reading of requests.
 const ACCEPTS: usize = 16;
-/// Maximum number of connections that the kernel keeps until they are accepted. Beyond it, the kernel drops
-/// packets, and importers need more than a second to connect.
+/// Maximum number of connections in the kernel's backlog. If it is full, the kernel drops packets, and
+/// importers need more than a second to connect.
 const BACKLOG: i32 = 1024;
-/// Pause when this process has no descriptor for another peer.
+/// Pause when this process has no file descriptor left for another peer.
 const PAUSE: Duration = Duration::from_millis(100);
 /// TCP keep-alive: idle time, interval and number of probes after which a peer's host is presumed down.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
-/// An engine's service. Its thread ends when this is dropped, and the queue pairs of peers with it.
+/// An engine's service. Dropping it ends its thread and destroys the queue pairs of peers.
 #[derive(Debug)]
 pub(crate) struct Service {
     shared: Arc<SharedExports>,
@@ -63,7 +63,7 @@ struct Served {
     _pair: QueuePair,
 }
 
-/// State of a caller after some bytes have been read.
+/// The next step for a caller after some bytes have been read.
 enum Next {
     /// More bytes are needed.
     Wait(Caller),
@@ -71,7 +71,7 @@ enum Next {
     Close,
 }
 
-/// The address of the port's GID, if it is one that can be listened on.
+/// Returns the address of the port's GID, if the service can listen on it.
 fn address_of(device: &Device) -> Option<IpAddr> {
     let (_, gid) = device.port.gid?;
     let ip = Ipv6Addr::from(gid.raw);
@@ -79,8 +79,8 @@ fn address_of(device: &Device) -> Option<IpAddr> {
     usable.then(|| ip.to_canonical())
 }
 
-/// Returns where the service of a device listens, and the address that peers connect to. `None` if neither
-/// the options nor the port's GID have an address.
+/// Returns the address on which the service of a device listens, and the address to which peers connect.
+/// `None` if neither the options nor the port's GID contain an address.
 pub(crate) fn place(device: &Device) -> Option<(SocketAddr, IpAddr)> {
     let of_port = address_of(device);
     match device.options.listen {
@@ -95,7 +95,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `Unsupported`: the device has no address. `Os`, `PermissionDenied`, `InUse`: the system refuses it.
+    /// `Unsupported`: the device has no address. `Os`, `PermissionDenied`, `InUse`: the system refuses the
+    /// address.
     pub(crate) fn start(device: &Device) -> Result<Self> {
         let (listen, reached) = place(device).ok_or_else(no_address)?;
         let failed = |source: std::io::Error| {
@@ -119,17 +120,17 @@ impl Service {
         Ok(Self { shared, addr, thread: Some(thread.map_err(failed)?) })
     }
 
-    /// Returns the address that peers connect to.
+    /// Returns the address to which peers connect.
     pub(crate) const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Grants memory to those who know its secret.
+    /// Grants memory to peers that know its secret.
     pub(crate) fn offer(&self, granted: Granted) {
         lock(&self.shared.exports).insert(granted.secret.id, Arc::new(granted));
     }
 
-    /// Grants it no more.
+    /// Ends a grant.
     pub(crate) fn withdraw(&self, id: &Id) {
         lock(&self.shared.exports).remove(id);
     }
@@ -138,7 +139,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        // Fails only when the counter is full, and then the thread wakes anyway.
+        // The write fails only if the counter is full, and then the thread wakes anyway.
         let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -148,7 +149,7 @@ impl Drop for Service {
     }
 }
 
-/// The error of an engine without an address to listen at.
+/// Returns the error of an engine without an address to listen on.
 pub(crate) fn no_address() -> Error {
     error(ErrorKind::Unsupported, "the port's GID is no address at which importers could reach this host")
         .with_hint("name one by the option `listen`, such as rdma:mlx5_0,listen=10.0.0.1:0")
@@ -159,7 +160,7 @@ impl SharedExports {
         let (mut pending, mut served) = (Pending::default(), Vec::<Served>::new());
         while !self.stop.load(Ordering::Acquire) {
             let timeout = pending.next_deadline().map(|until| {
-                // A millisecond more, as the kernel rounds down.
+                // A millisecond is added, because the kernel rounds down.
                 timespec(until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
             });
             let callers = pending.iter().map(|caller: &Caller| caller.stream.as_fd());
@@ -170,7 +171,7 @@ impl SharedExports {
                 && errno != rustix::io::Errno::INTR
             {
                 tracing::error!(%errno, "cannot wait for importers");
-                // Avoids spinning, because retrying is the only option.
+                // The pause avoids spinning, because retrying is the only option.
                 std::thread::sleep(PAUSE);
             }
             let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
@@ -197,7 +198,7 @@ impl SharedExports {
         }
     }
 
-    /// Reads from a connection, and answers a whole request.
+    /// Reads from a connection, and answers the request once it is complete.
     fn advance(&self, mut caller: Caller) -> Next {
         while caller.got < REQUEST {
             match caller.stream.read(&mut caller.request[caller.got..]) {
@@ -268,15 +269,16 @@ impl Served {
 }
 
 impl Caller {
-    /// Tells the peer that this service is busy, and closes the connection.
+    /// Reports to the peer that this service is busy, and closes the connection.
     fn refuse(mut self) {
         tracing::debug!("too many connections wait: one is closed");
-        // Never blocks: a new connection has room for it. A peer that is gone needs no answer.
+        // This does not block, because a new connection has room for the answer. A peer that is gone needs no
+        // answer.
         let _ = self.stream.write_all(&Reply::Busy.encode_refusal());
     }
 }
 
-/// Accepts connections that wait. The kernel reports further ones again.
+/// Accepts waiting connections. The kernel reports the remaining ones again.
 fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) {
     for _ in 0..ACCEPTS {
         let (stream, address) = match listener.accept() {
@@ -301,7 +303,7 @@ fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) 
     }
 }
 
-/// Sends a peer its challenge, with which the exchange begins.
+/// Sends a peer the challenge with which the exchange begins.
 fn challenged(mut stream: TcpStream) -> Result<Caller> {
     let (idle, interval, count) = KEEPALIVE;
     let challenge = Challenge(random()?);

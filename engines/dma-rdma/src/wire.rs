@@ -1,6 +1,6 @@
-//! Messages between an importer and the exporter's service, and the part of an export descriptor that is this
-//! backend's. All have a fixed length; numbers are little-endian. Bytes are read only if they are the
-//! encoding of what they say.
+//! Messages between an importer and the exporter's service, and this backend's part of an export descriptor.
+//! All have a fixed length; numbers are little-endian. Bytes are accepted only if encoding the decoded
+//! message gives the same bytes.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -15,9 +15,9 @@ const MAGIC: [u8; 4] = *b"DMAR";
 const HEADER: usize = 8;
 const END: usize = 28;
 const GRANT: usize = 36;
-/// The bytes of a request before its proof.
+/// The length of a request before its proof, in bytes.
 const ASKED: usize = HEADER + 16 + 32 + END;
-/// The bytes of a reply before its proof.
+/// The length of a reply before its proof, in bytes.
 const ANSWERED: usize = HEADER + GRANT + END;
 /// The length of a challenge in bytes.
 pub(crate) const CHALLENGE: usize = HEADER + 32;
@@ -27,19 +27,19 @@ pub(crate) const REQUEST: usize = ASKED + PROOF_LEN;
 pub(crate) const REPLY: usize = ANSWERED + PROOF_LEN;
 /// The length of the backend's part of a descriptor in bytes.
 pub(crate) const BLOB: usize = 2 + 2 + 16 + 16 + 32;
-/// Maximum length in bytes of an export that an import accepts. No processor has longer addresses.
+/// Maximum length in bytes of an export that an import accepts. No processor has a larger address space.
 const LONGEST: u64 = 1 << 57;
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// The number of the queue pair, and its first packet's.
+    /// The number of the queue pair, and the number of its first packet.
     pub(crate) number: u32,
     pub(crate) psn: u32,
     pub(crate) lid: u16,
     /// The code of the MTU.
     pub(crate) mtu: u8,
-    /// Reads that it answers at once.
+    /// Maximum number of concurrent reads that it answers.
     pub(crate) reads: u8,
     /// The port's GID; all bytes are 0 if it has none.
     pub(crate) gid: [u8; 16],
@@ -52,16 +52,16 @@ pub(crate) struct Grant {
     pub(crate) len: u64,
     pub(crate) rkey: u32,
     pub(crate) rights: Access,
-    /// A word of the exporter to be read behind writes, and its key.
+    /// Address and key of the exporter's proof word, which is read after writes.
     pub(crate) proof_addr: u64,
     pub(crate) proof_rkey: u32,
 }
 
-/// The exporter's first message, to be covered by proofs.
+/// The exporter's first message, which all proofs cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Challenge(pub(crate) Nonce);
 
-/// A message of an importer: asks for the grant, and for a queue pair if it has one itself.
+/// The message of an importer. It requests the grant and, if `end` is set, a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) id: Id,
@@ -69,7 +69,8 @@ pub(crate) struct Request {
     pub(crate) end: Option<End>,
 }
 
-/// The answer to a request. A grant has a proof; a refusal has none, because the sides may share no secret.
+/// The answer to a request. A grant has a proof. A refusal has none, because the two sides may not share a
+/// secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Granted(Grant, Option<End>),
@@ -85,7 +86,7 @@ pub(crate) enum Reply {
     Busy,
 }
 
-/// The reason why bytes are not a message of this kind.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     Bytes,
@@ -94,12 +95,12 @@ pub(crate) enum Foreign {
     Proof,
 }
 
-/// The reason why bytes are not a descriptor.
+/// The reason why bytes are not a valid descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignBlob {
     Length,
     Version(u16),
-    /// The blob contains this address, at which no service can listen.
+    /// The blob contains this address, on which no service can listen.
     Address(SocketAddr),
 }
 
@@ -109,7 +110,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-/// A copy of the bytes with zeros behind, up to `N`.
+/// Concatenates the parts, and appends zeros up to `N` bytes.
 fn padded<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut out = [0; N];
     for (to, from) in out.iter_mut().zip(parts.iter().copied().flatten()) {
@@ -193,13 +194,13 @@ impl Request {
         padded(&[&header(u16::from(self.end.is_some())), &self.id, &self.nonce, &end])
     }
 
-    /// Encodes it, with the proof that its sender knows the secret.
+    /// Encodes the request, with the proof that its sender knows the secret.
     pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge) -> [u8; REQUEST] {
         let asked = self.asked();
         padded(&[&asked, secret.proof(Side::Caller, &[&challenge.0, &asked]).as_bytes()])
     }
 
-    /// Reads a request, and its proof, which is not checked: see [`Request::is_proven`].
+    /// Reads a request and its proof. Does not check the proof: see [`Request::is_proven`].
     pub(crate) fn decode(bytes: &[u8; REQUEST]) -> Result<(Self, [u8; PROOF_LEN]), Foreign> {
         let rest = &mut &bytes[..];
         let code = read_header(rest)?;
@@ -210,7 +211,7 @@ impl Request {
         if bytes.starts_with(&request.asked()) { Ok((request, *proof)) } else { Err(Foreign::Bytes) }
     }
 
-    /// Returns whether its sender knows the secret.
+    /// Returns true if the proof shows that the sender knows the secret.
     pub(crate) fn is_proven(&self, secret: &Secret, challenge: &Challenge, proof: &[u8; PROOF_LEN]) -> bool {
         secret.proof(Side::Caller, &[&challenge.0, &self.asked()]) == *proof
     }

@@ -1,5 +1,5 @@
-//! Instructions per copy through `Box<dyn RawQueue>`, beside those of a C program that does the same, and of
-//! `queue.copy(src, dst)?.wait()?` beside the raw queue.
+//! Compares the instructions per copy: `Box<dyn RawQueue>` with a C program that does the same, and
+//! `queue.copy(src, dst)?.wait()?` with the raw queue.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use std::process::Command;
@@ -13,12 +13,13 @@ use super::callgrind;
 
 pub(crate) const BATCH: usize = 32;
 pub(crate) const LEN: usize = 64;
-/// Most instructions that `queue.copy(src, dst)?.wait()?` takes beside those of the raw queue, one at a time.
+/// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more than the raw queue, one
+/// copy at a time.
 const MORE_BOUND: f64 = 380.0;
 
-/// Copies `BATCH` times in each round, in one of three ways: `batch`, the loop of the C programs; `alone`,
+/// Makes `BATCH` copies in each round, in one of three ways: `batch`, the loop of the C programs; `alone`,
 /// one at a time through the raw queue; `safe`, one at a time by `queue.copy(src, dst)?.wait()?`. With
-/// `EACH`, batches check the outcome of each copy, as C does where a completion has a status.
+/// `EACH`, batches check the outcome of each copy, as the C program does if its completions have a status.
 pub(crate) fn copy<const EACH: bool>(
     engine: &dyn DmaEngine,
     way: &str,
@@ -44,7 +45,8 @@ pub(crate) fn copy<const EACH: bool>(
     }
 }
 
-/// Returns a part of a region. Unlike `RegionInfo::segment`, it checks nothing, as the C programs do not.
+/// Returns a part of a region. Unlike `RegionInfo::segment` it makes no checks, because the C programs make
+/// none.
 fn part(region: RegionInfo, i: usize) -> Segment {
     Segment { key: region.key, addr: region.addr.offset(i * LEN), len: LEN }
 }
@@ -83,9 +85,9 @@ fn batches<const EACH: bool>(mut queue: Box<dyn RawQueue>, from: RegionInfo, to:
     }
 }
 
-/// Prints the instructions of a copy of the C program and of this one in each way, by their commands for a
-/// number of rounds. Returns whether the ratio in batches is at most `bound`, and the difference between the
-/// safe API and the raw queue at most [`MORE_BOUND`].
+/// Prints the instructions per copy of the C program, and of this program in each way. The arguments make the
+/// commands for a number of rounds. Returns true if the ratio in batches is at most `bound`, and the
+/// difference between the safe API and the raw queue at most [`MORE_BOUND`].
 pub(crate) fn compare(
     name: &str,
     bound: f64,
@@ -106,7 +108,7 @@ pub(crate) fn compare(
     ratio <= bound && more <= MORE_BOUND
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command that must succeed.
 pub(crate) fn run(command: &mut Command) {
     let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(status.success(), "{command:?}: {status}");

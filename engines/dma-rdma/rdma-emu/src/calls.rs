@@ -1,4 +1,4 @@
-//! The library's calls, by C's names.
+//! The library's calls, under their C names.
 #![expect(unsafe_code, reason = "implements calls of C, on objects that its callers pass by address")]
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ extern "C" fn rdma_emu_model() -> *const c_char {
     c"rdma-emu".as_ptr()
 }
 
-/// Makes a file for events; sets the thread's error number if the system refuses it.
+/// Creates an eventfd for events. If the system refuses it, sets the thread's error number.
 fn new_eventfd(flags: EventfdFlags) -> Option<OwnedFd> {
     eventfd(0, flags).map_err(|errno| set_errno(errno.raw_os_error())).ok()
 }
@@ -29,7 +29,7 @@ fn new_eventfd(flags: EventfdFlags) -> Option<OwnedFd> {
 struct EmuContext {
     public: ibv_context,
     /// The other fields of C's structure, which the header's inline functions read: completion vectors, a
-    /// mutex, and a mark that says whether the context has further calls. This one has none.
+    /// mutex, and a flag for further calls. This context has no further calls.
     rest: [u64; 7],
     state: Shared,
     _events: OwnedFd,
@@ -47,19 +47,19 @@ struct EmuDevice {
     state: Shared,
 }
 
-/// The state behind a context.
+/// Returns the state behind a context.
 fn state_of(context: *mut ibv_context) -> Shared {
-    // SAFETY: contexts are made by `ibv_open_device`.
+    // SAFETY: `ibv_open_device` made the context.
     unsafe { Arc::clone(&(*context.cast::<EmuContext>()).state) }
 }
 
-/// Moves an object to C, and counts it.
+/// Passes the ownership of an object to C, and counts it.
 fn give<T>(state: &mut State, object: T) -> *mut T {
     state.objects += 1;
     Box::into_raw(Box::new(object))
 }
 
-/// Takes an object back from C.
+/// Takes the ownership of an object back from C, and drops it.
 unsafe fn take<T>(state: &mut State, object: *mut T) {
     state.objects -= 1;
     // SAFETY: the object was made by `give`.
@@ -83,7 +83,7 @@ unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_de
     let mut list: Vec<*mut ibv_device> =
         (0..count).map(|n| Box::into_raw(Box::new(device(n))).cast()).collect();
     list.push(ptr::null_mut());
-    // SAFETY: NULL, or the caller's number.
+    // SAFETY: the pointer is NULL or the caller's, and then valid for the write.
     if let Some(number) = unsafe { number.as_mut() } {
         *number = count as c_int;
     }
@@ -97,7 +97,7 @@ unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
         // SAFETY: the list ends with NULL.
         let place = unsafe { list.add(len) };
         len += 1;
-        // SAFETY: an entry of the list up to its end.
+        // SAFETY: the entry is within the list, before its end.
         let device = unsafe { *place };
         if device.is_null() {
             break;
@@ -141,7 +141,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     let state = state_of(context);
     let context = context.cast::<EmuContext>();
-    // SAFETY: the object was made by `ibv_open_device`, and closed once.
+    // SAFETY: the object was made by `ibv_open_device`, and is closed once.
     unsafe { take(&mut lock(&state), context) };
     0
 }
@@ -213,7 +213,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(_event: *mut ibv_async_event) {}
 
-/// A protection domain is a pointer to its context.
+/// A protection domain stores a pointer to its context.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let state = state_of(context);
@@ -280,7 +280,8 @@ fn registered(
     give(state, ibv_mr { context, pd, addr, length: len, handle: 0, lkey, rkey })
 }
 
-/// Maps the file that stands for a dma-buf. The process has nothing at the addresses by which it is named.
+/// Maps the file that represents a dma-buf. Nothing is mapped at the addresses by which requests name the
+/// dma-buf.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_dmabuf_mr(
     pd: *mut ibv_pd,
@@ -302,17 +303,17 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
     if fd < 0 {
         return refused(libc::EBADF);
     }
-    // Devices map whole pages, so an address and its byte have the same place in a page.
+    // Devices map whole pages, so an address and its byte have the same offset in a page.
     let page = rustix::param::page_size();
     let skip = offset as usize % page;
-    // SAFETY: takes numbers, and says if the descriptor is not open.
+    // SAFETY: the call only takes numbers, and fails if the descriptor is not open.
     let size = unsafe { libc::lseek(fd, 0, libc::SEEK_END) };
     if iova as usize % page != skip || u64::try_from(size).is_ok_and(|size| offset + len as u64 > size) {
         return refused(libc::EINVAL);
     }
     let (mapped, rights) = (len + skip, libc::PROT_READ | libc::PROT_WRITE);
     let at = offset - skip as u64;
-    // SAFETY: a new mapping, where the kernel chooses.
+    // SAFETY: the kernel chooses unused addresses for the new mapping.
     let start = unsafe { libc::mmap(ptr::null_mut(), mapped, rights, libc::MAP_SHARED, fd, at as i64) };
     if start == libc::MAP_FAILED {
         return refused(libc::EINVAL);
@@ -332,10 +333,10 @@ unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     }
     state.regions.remove(&lkey);
     if let Some((start, len)) = state.regions.remove(&rkey).and_then(|region| region.mapping) {
-        // SAFETY: mapped by `ibv_reg_dmabuf_mr`, and no region has it any more.
+        // SAFETY: `ibv_reg_dmabuf_mr` made the mapping, and no region uses it any more.
         unsafe { libc::munmap(start, len) };
     }
-    // SAFETY: the object was made by `ibv_reg_mr` or `ibv_reg_dmabuf_mr`, and deregistered once.
+    // SAFETY: the object was made by `ibv_reg_mr` or `ibv_reg_dmabuf_mr`, and is deregistered once.
     unsafe { take(&mut state, mr) };
     0
 }
@@ -364,7 +365,7 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) ->
     if state.completions.values().any(|completions| completions.signal == fd) {
         return libc::EBUSY;
     }
-    // SAFETY: the object was made by `ibv_create_comp_channel`, and destroyed once.
+    // SAFETY: the object was made by `ibv_create_comp_channel`, and is destroyed once.
     unsafe { take(&mut state, channel) };
     0
 }
@@ -384,14 +385,14 @@ unsafe extern "C" fn ibv_create_cq(
     }
     state.keys += 2;
     let handle = state.keys;
-    // SAFETY: NULL, or made by `ibv_create_comp_channel`.
+    // SAFETY: the pointer is NULL, or `ibv_create_comp_channel` made the object.
     let signal = unsafe { channel.as_ref() }.map_or(-1, |channel| channel.fd);
     let (room, entries) = (cqe as usize, VecDeque::with_capacity(cqe as usize));
     state.completions.insert(handle, Completions { room, armed: false, events: 0, signal, entries });
     give(&mut state, ibv_cq { context, channel, cq_context, handle, cqe })
 }
 
-/// The state and the number of a completion queue.
+/// Returns the state and the number of a completion queue.
 fn cq_of(cq: *mut ibv_cq) -> (Shared, u32) {
     // SAFETY: the object was made by `ibv_create_cq`.
     let cq = unsafe { &*cq };
@@ -402,7 +403,7 @@ fn cq_of(cq: *mut ibv_cq) -> (Shared, u32) {
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let (state, handle) = cq_of(cq);
     let mut state = lock(&state);
-    // The library waits for acknowledgements, without end if they do not come. Here they are an error.
+    // rdma-core waits for acknowledgements, possibly forever. Here, missing acknowledgements are an error.
     let unacknowledged = state.completions.get(&handle).is_none_or(|completions| completions.events != 0);
     if unacknowledged || state.queues.values().any(|queue| queue.cq == handle) {
         return libc::EBUSY;
@@ -421,7 +422,7 @@ unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     // SAFETY: the object was made by `ibv_create_comp_channel`.
     let channel = unsafe { &*channel.cast::<EmuChannel>() };
-    // Blocks unless the file has O_NONBLOCK, as C's call does.
+    // Blocks unless the file has O_NONBLOCK, like C's call.
     if rustix::io::read(&channel.signal, &mut [0; 8]).is_err() {
         return -1;
     }
@@ -489,7 +490,8 @@ fn number_of_new(shared: &Shared, state: &mut State) -> Option<u32> {
         return Some(state.keys);
     }
     if !state.node.as_ref().is_some_and(Node::is_of_this_process) {
-        // Dropping the place of the process before a fork would end it there.
+        // The entry of the process before the fork must not be dropped, because the drop would end it in that
+        // process.
         std::mem::forget(state.node.take());
         state.node = Node::new(Arc::downgrade(shared)).ok();
     }
@@ -497,7 +499,7 @@ fn number_of_new(shared: &Shared, state: &mut State) -> Option<u32> {
     node.as_mut()?.number(|number| queues.contains_key(&number))
 }
 
-/// The state and the number of a queue pair.
+/// Returns the state and the number of a queue pair.
 fn qp_of(qp: *mut ibv_qp) -> (Shared, u32) {
     // SAFETY: the object was made by `ibv_create_qp`.
     let qp = unsafe { &*qp };
@@ -517,7 +519,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     let global = state.link_layer == LINK_LAYER_ETHERNET;
     let State { queues, node, .. } = &mut *state;
     let Some(queue) = queues.get_mut(&number) else { return libc::EINVAL };
-    // ibv_modify_qp(3) lists what each step needs.
+    // ibv_modify_qp(3) lists the attributes that each step needs.
     let (from, needs) = match attr.qp_state {
         qp_state::RESET => (queue.state, m::STATE),
         qp_state::INIT => (qp_state::RESET, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS),
@@ -551,7 +553,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     if attr.qp_state == qp_state::RESET {
         queue.waiting.clear();
         queue.retired = queue.posted;
-        // An answer that comes later is ignored.
+        // An answer that arrives after this is ignored.
         queue.resets += 1;
         queue.is_asking = false;
     }
@@ -591,7 +593,7 @@ unsafe extern "C" fn post_send(
         // SAFETY: the caller passes a chain of valid requests.
         let wr = unsafe { *next };
         let known = matches!(wr.opcode, WR_RDMA_READ | WR_RDMA_WRITE) && wr.num_sge == 1;
-        // SAFETY: a list of one piece, if there is one.
+        // SAFETY: the list has one piece, if it is not empty.
         let sge = unsafe { wr.sg_list.as_ref() }.copied().filter(|_| known);
         let queue = state.queues.get_mut(&number);
         let (Some(queue), Some(sge)) = (queue, sge) else {
@@ -641,9 +643,9 @@ unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, into: *mut ibv_wc) ->
         if let Some(queue) = state.queues.get_mut(&qp) {
             queue.retired = queue.retired.max(retires.min(queue.posted));
         }
-        // SAFETY: the caller has room for `most`.
+        // SAFETY: the caller has room for `most` completions.
         let place = unsafe { into.add(number as usize) };
-        // SAFETY: one of the `most` places of the caller.
+        // SAFETY: the index is within the caller's room for `most` completions.
         unsafe { *place = entry };
         number += 1;
     }
@@ -659,7 +661,7 @@ unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, _solicited: c_int) -> c_int 
     0
 }
 
-/// The calls.
+/// The table of the calls.
 pub(crate) const TABLE: Verbs = Verbs {
     ibv_get_device_list,
     ibv_free_device_list,

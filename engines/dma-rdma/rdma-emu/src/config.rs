@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::Nic;
 
-/// The settings of [`State`](crate::State) that programs choose.
+/// The settings of [`State`](crate::State) that a configuration can change.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
@@ -45,7 +45,7 @@ impl Default for Config {
 
 impl Config {
     /// Reads and checks a configuration.
-    /// Errors: one line, which names key and remedy.
+    /// Errors: one line that names the key and the remedy.
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|e| one_line(&e))?;
         match config {
@@ -64,14 +64,14 @@ impl Config {
             (state.max_qp_wr, state.max_msg_sz) = (self.max_qp_wr, self.max_msg_sz);
             (state.fail_every, state.hangs) = (self.fail_every, self.hangs);
             state.is_networked = true;
-            // A program that runs for weeks reads no records.
+            // Programs do not read the records, which would only grow.
             state.records = false;
         })
     }
 }
 
-/// Returns the device of this process's configuration, which is read once. `None` for a mistake in it, which
-/// is printed on stderr.
+/// Returns the device of this process's configuration, which is read once. Returns `None` if it contains a
+/// mistake, which is printed on stderr.
 pub(crate) fn configured() -> Option<Nic> {
     static CONFIGURED: OnceLock<Option<Nic>> = OnceLock::new();
     let read = || ProcessConfig::new("RDMA_EMU_CONFIG", "RDMA_EMU").read(Config::parse);

@@ -1,5 +1,5 @@
 //! [`Nic`]: the device. It runs requests while it is polled, checks keys and rights, frees places of the send
-//! queue by completions alone, and flushes after a failure.
+//! queue only by completions, and flushes requests after a failure.
 #![expect(unsafe_code, reason = "copies memory by addresses, as the device does")]
 
 use std::cell::RefCell;
@@ -16,16 +16,16 @@ use crate::network::{Job, Node, Request};
 /// `IBV_EVENT_CQ_ERR`.
 const EVENT_CQ_ERR: c_int = 0;
 
-/// Locks, also after a panic of another thread.
+/// Locks the mutex, even if another thread has panicked while holding it.
 pub(crate) fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the error number of this thread.
 pub(crate) fn set_errno(code: c_int) {
-    // SAFETY: takes nothing, and returns the address of this thread's number.
+    // SAFETY: the call has no requirements, and returns the address of this thread's error number.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the number belongs to this thread, which lives.
+    // SAFETY: the error number belongs to this thread, which is running.
     unsafe { *errno = code };
 }
 
@@ -43,11 +43,11 @@ pub mod wc {
     pub const NO_ANSWER: i32 = 12;
 }
 
-/// Settings and state of a device. Programs and tests change it by [`Nic::state`]; the installed library
-/// takes some of it from its configuration.
+/// Settings and state of a device. Tests change them through [`Nic::state`]; the installed library reads some
+/// settings from its configuration.
 #[derive(Debug)]
 pub struct State {
-    /// Number of devices in the library's list, all the same.
+    /// Number of identical devices in the library's list.
     pub devices: usize,
     /// The vendor's number, as `ibv_query_device` reports it.
     pub vendor_id: u32,
@@ -57,29 +57,30 @@ pub struct State {
     pub max_msg_sz: u32,
     /// `IBV_LINK_LAYER_*` of the port.
     pub link_layer: u8,
-    /// The port has a GID, of the address 127.0.0.1.
+    /// True if the port has a GID, with the address 127.0.0.1.
     pub has_gid: bool,
-    /// Dma-bufs are registered. A file in memory stands for one.
+    /// True if dma-bufs can be registered. A file in memory represents a dma-buf.
     pub takes_dmabufs: bool,
-    /// The port is down: requests end without an answer.
+    /// True if the port is down: requests end without an answer.
     pub port_down: bool,
-    /// Requests are accepted and never run.
+    /// True if requests are accepted but never run.
     pub hangs: bool,
-    /// Completions are lost.
+    /// True if completions are lost.
     pub loses: bool,
     /// On average, one of this many requests fails; 0 for none.
     pub fail_every: u64,
-    /// Statuses of the next requests. A request with a status of 0 is executed; the others are only reported.
+    /// Statuses of the next requests. A request with the status 0 is executed. For others, the status is
+    /// reported without execution.
     pub statuses: VecDeque<i32>,
-    /// Error numbers of calls, by their names without `ibv_`.
+    /// Error numbers that calls return, by their names without `ibv_`.
     pub errors: HashMap<&'static str, i32>,
     /// Number of requests of the next chain that are accepted before one is refused.
     pub refuse_after: Option<usize>,
     /// `IBV_EVENT_*` of the next asynchronous events.
     pub events: VecDeque<c_int>,
-    /// Queue pairs reach those of other devices of this kind, which may be of other processes.
+    /// True if queue pairs reach those of other stand-in devices, including devices of other processes.
     pub is_networked: bool,
-    /// Records [`chains`](Self::chains) and [`flags`](Self::flags).
+    /// True if [`chains`](Self::chains) and [`flags`](Self::flags) are recorded.
     pub records: bool,
     /// Lengths of all posted chains.
     pub chains: Vec<usize>,
@@ -89,18 +90,18 @@ pub struct State {
     pub objects: usize,
     pub(crate) random: u64,
     pub(crate) keys: u32,
-    /// The place among other devices, once there is a queue pair.
+    /// The device's entry among the machine's devices, once there is a queue pair.
     pub(crate) node: Option<Node>,
     pub(crate) regions: HashMap<u32, Region>,
     pub(crate) queues: HashMap<u32, Queue>,
     pub(crate) completions: HashMap<u32, Completions>,
 }
 
-/// Bytes from an address on, with rights, of a protection domain.
+/// A registered range of addresses, with its rights and protection domain.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) base: u64,
-    /// The first byte.
+    /// Pointer to the first byte.
     pub(crate) bytes: *mut u8,
     /// The mapping of a dma-buf: start and length.
     pub(crate) mapping: Option<(*mut c_void, usize)>,
@@ -113,18 +114,18 @@ pub(crate) struct Region {
 pub(crate) struct Queue {
     pub(crate) state: c_int,
     pub(crate) pd: usize,
-    /// Rights of the peer, and its number.
+    /// Rights of the peer, and the number of its queue pair.
     pub(crate) access: c_int,
     pub(crate) peer: u32,
     pub(crate) cq: u32,
     pub(crate) depth: u64,
     pub(crate) posted: u64,
-    /// Requests whose places are free again.
+    /// Number of requests whose places are free again.
     pub(crate) retired: u64,
-    /// The time to wait for an answer of another device.
+    /// Time limit for an answer of another device.
     pub(crate) patience: Duration,
     pub(crate) resets: u64,
-    /// A request is at another device. Those behind it wait.
+    /// True while a request is at another device. Later requests wait.
     pub(crate) is_asking: bool,
     pub(crate) waiting: VecDeque<(u64, ibv_send_wr, ibv_sge)>,
 }
@@ -135,11 +136,12 @@ pub(crate) struct Completions {
     pub(crate) armed: bool,
     pub(crate) events: u32,
     pub(crate) signal: c_int,
-    /// Each with its queue pair, and the number of requests that it retires.
+    /// Completions, each with its queue pair, and the number of requests whose places are free once it is
+    /// polled.
     pub(crate) entries: VecDeque<(ibv_wc, u32, u64)>,
 }
 
-// SAFETY: the pointers within are those of requests, which are not followed.
+// SAFETY: the pointers inside belong to requests, and are not dereferenced.
 unsafe impl Send for State {}
 
 pub(crate) type Shared = Arc<Mutex<State>>;
@@ -182,12 +184,12 @@ impl Default for Nic {
 }
 
 thread_local! {
-    /// The device that the library's list shows to this thread instead of the configured one.
+    /// The device that the library's list shows to this thread, instead of the configured device.
     pub(crate) static LISTED: RefCell<Option<Nic>> = const { RefCell::new(None) };
 }
 
 impl Nic {
-    /// Makes a device with other settings than the default ones.
+    /// Makes a device with these settings.
     #[must_use]
     pub fn with(set: impl FnOnce(&mut State)) -> Self {
         let nic = Self::default();
@@ -195,7 +197,7 @@ impl Nic {
         nic
     }
 
-    /// Returns the settings and state. The device waits while the guard exists.
+    /// Returns a guard of the settings and state. The device waits while the guard exists.
     pub fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
@@ -231,7 +233,7 @@ impl State {
         granted.then(|| region.bytes.wrapping_add((addr - region.base) as usize))
     }
 
-    /// Returns the status of the next request if it is not to be run.
+    /// Returns the status of the next request if the request must not be run.
     fn planned_status(&mut self) -> Option<c_int> {
         let planned = self.statuses.pop_front().filter(|status| *status != 0);
         if planned.is_some() {
@@ -255,7 +257,7 @@ impl State {
             return wc::PROTECTION;
         };
         let (from, to) = if reads { (remote, local) } else { (local, remote) };
-        // SAFETY: both lie within registered regions, which their owners keep mapped until they are
+        // SAFETY: both ranges are within registered regions, which their owners keep mapped until they are
         // deregistered.
         unsafe { ptr::copy(from, to, len as usize) };
         0
@@ -290,7 +292,7 @@ impl State {
         0
     }
 
-    /// Sends a request to another device. Returns its status if that is known already.
+    /// Sends a request to another device. An error is the request's status, if it is already known.
     fn ask(&mut self, number: u32, (index, wr, sge): (u64, ibv_send_wr, ibv_sge)) -> Result<(), c_int> {
         let (len, reads) = (u64::from(sge.length), wr.opcode == WR_RDMA_READ);
         let &Queue { pd, peer: to, patience, resets, .. } = &self.queues[&number];
@@ -379,22 +381,22 @@ impl State {
         let entry = ibv_wc { wr_id: wr.wr_id, status, qp_num: number, ..ibv_wc::default() };
         let Some(completions) = self.completions.get_mut(&cq) else { return false };
         if completions.entries.len() >= completions.room {
-            // The device reports the overflow, and the completion is lost.
+            // Like a real device, it reports the overflow by an event, and loses the completion.
             self.events.push_back(EVENT_CQ_ERR);
             return false;
         }
         completions.entries.push_back((entry, number, index + 1));
         if std::mem::take(&mut completions.armed) {
-            // SAFETY: the channel's file, which is open as long as its completion queue.
+            // SAFETY: the channel's file is open as long as its completion queue.
             let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(completions.signal) };
-            // Fails only for a full counter, which is readable.
+            // The write fails only if the counter is full, and then the file is readable.
             let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
         }
         true
     }
 }
 
-/// The rights that a request needs to memory of its own side.
+/// Returns the rights that a request needs for the memory of its own side.
 const fn local_rights(reads: bool) -> c_int {
     if reads { access::LOCAL_WRITE } else { 0 }
 }

@@ -1,8 +1,9 @@
-//! A stand-in for rdma-core's `libibverbs.so.1`: an RDMA device in software, for programs that copy by verbs.
+//! A stand-in for rdma-core's `libibverbs.so.1`: an RDMA device in software, for programs that copy with
+//! verbs.
 //!
-//! The `install` script beside this crate lays it out as rdma-core's library; its README has the
-//! configuration. Tests in Rust make a [`Nic`] and hand its [table](Nic::verbs) to the code under test;
-//! everything else is C.
+//! The `install` script beside this crate installs it as rdma-core's library. The README describes the
+//! configuration. Rust tests make a [`Nic`] and pass its [table](Nic::verbs) to the code under test; all
+//! other functions have C's interface.
 //!
 //! # Supported
 //!
@@ -10,7 +11,7 @@
 //!   writes of one piece, completion queues with channels, asynchronous events.
 //! - *Rights*: keys, ranges, protection domains and access flags are checked for each request.
 //! - *Failures*: the configuration and a [`Nic`] choose requests and calls that fail. A failure
-//!   takes the queue pair to the error state, and flushes what is behind it.
+//!   moves the queue pair to the error state, and flushes later requests.
 //!
 //! # Rejected
 //!
@@ -19,9 +20,10 @@
 //!
 //! # Divergences
 //!
-//! - *Requests run while they are polled*, or when the completion queue is armed, in no time.
-//! - *Queue pairs of other processes* are reached if these run on this machine, as this user, in this network
-//!   namespace. Their requests run one at a time for each queue pair, and their bytes pass a socket.
+//! - *Requests run* during a poll, or when the completion queue is armed, and take no time.
+//! - *Queue pairs of other processes* can be reached if the processes run on this machine, as this user, in
+//!   this network namespace. Requests to them run one at a time for each queue pair, and their bytes pass
+//!   through a socket.
 //! - *Events that were not acknowledged* make `ibv_destroy_cq` fail, where rdma-core waits.
 
 mod calls;

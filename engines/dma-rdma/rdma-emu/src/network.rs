@@ -1,5 +1,5 @@
-//! [`Node`]: requests to queue pairs of other devices, which are those of other processes of this machine and
-//! user. The bytes travel over Unix sockets, and the device that owns the memory checks keys, ranges and
+//! [`Node`]: requests to queue pairs of other devices, which belong to other processes of this user on this
+//! machine. The bytes travel over Unix sockets, and the device that owns the memory checks keys, ranges and
 //! rights.
 
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use verbs_sys::*;
 
 use crate::device::{State, lock, wc};
 
-/// The bits of a queue pair's number below those of its device.
+/// Number of the low bits of a queue pair's number; the bits above identify its device.
 const NUMBER_BITS: u32 = 12;
-/// The number of devices on a machine. A queue pair's number has 24 bits.
+/// Maximum number of devices on a machine, because a queue pair's number has 24 bits.
 const NODES: u32 = 1 << 12;
-/// The longest time to wait for bytes of an answer, where the timeout is longer or none.
+/// Maximum time to wait for bytes of an answer, if the timeout is longer or unlimited.
 const MAX_PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a request in bytes.
 const REQUEST: usize = 32;
@@ -28,7 +28,7 @@ const REQUEST: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) reads: bool,
-    /// The queue pair of the peer, and that of the request.
+    /// The peer's queue pair (`to`), and the request's own queue pair (`from`).
     pub(crate) to: u32,
     pub(crate) from: u32,
     pub(crate) rkey: u32,
@@ -50,15 +50,15 @@ pub(crate) struct Job {
     pub(crate) sge: ibv_sge,
 }
 
-// SAFETY: the pointers within are those of a request, which are not followed.
+// SAFETY: the pointers inside belong to a request, and are not dereferenced.
 #[expect(unsafe_code, reason = "passes a request to a thread")]
 unsafe impl Send for Job {}
 
-/// A device's place among those of the machine.
+/// A device's entry among the machine's devices.
 #[derive(Debug)]
 pub(crate) struct Node {
     id: u32,
-    /// The process, whose threads a fork does not have.
+    /// The process that made this. A forked child does not have its threads.
     pid: u32,
     listener: UnixListener,
     is_served: bool,
@@ -67,25 +67,26 @@ pub(crate) struct Node {
     state: Weak<Mutex<State>>,
 }
 
-/// The name at which a device is reached. It has no file.
+/// Returns the abstract socket name of a device. It has no file.
 fn address(id: u32) -> io::Result<SocketAddr> {
     let user = rustix::process::getuid().as_raw();
     SocketAddr::from_abstract_name(format!("rdma-emu.{user}.{id}"))
 }
 
-/// Returns whether the other end is a process of this user. Any user may take an abstract name.
+/// Returns true if the other end is a process of this user. This is checked because any user may bind an
+/// abstract name.
 fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::getuid())
 }
 
-/// The time to wait for an answer: that of 7 attempts, as the verbs count it.
+/// Returns the time to wait for an answer: 7 attempts with the given timeout code.
 pub(crate) fn patience(timeout: u8) -> Duration {
     let each = Duration::from_nanos(4096).saturating_mul(1 << timeout.min(31));
     if timeout == 0 { MAX_PATIENCE } else { (7 * each).min(MAX_PATIENCE) }
 }
 
 impl Node {
-    /// Takes a place.
+    /// Claims a free entry.
     pub(crate) fn new(state: Weak<Mutex<State>>) -> io::Result<Self> {
         let pid = std::process::id();
         for id in (0..NODES - 1).map(|at| pid.wrapping_add(at) % (NODES - 1) + 1) {
@@ -101,7 +102,7 @@ impl Node {
         Err(ErrorKind::AddrInUse.into())
     }
 
-    /// Returns whether this process has taken the place, and not the one that it was forked from.
+    /// Returns true if this process claimed the entry. False in a forked child.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
@@ -115,7 +116,7 @@ impl Node {
         Some(self.id << NUMBER_BITS | found)
     }
 
-    /// Returns whether a queue pair is of another device.
+    /// Returns true if a queue pair belongs to another device.
     pub(crate) const fn is_foreign(&self, number: u32) -> bool {
         number >> NUMBER_BITS != self.id
     }
@@ -140,7 +141,7 @@ impl Node {
                 self.peers.entry(peer).or_insert(sender)
             }
         };
-        // The thread ends only after this value.
+        // Sending works, because the receiving thread ends only after this value is dropped.
         sender.send(job).map_err(|_| ErrorKind::BrokenPipe.into())
     }
 }
@@ -152,18 +153,18 @@ impl Drop for Node {
     }
 }
 
-/// The thread that accepts connections of other devices.
+/// Runs the thread that accepts connections of other devices.
 fn accept(listener: &UnixListener, state: &Weak<Mutex<State>>) {
     while let Ok((stream, _)) = listener.accept() {
         let state = state.clone();
         if is_own(&stream) {
-            // Without a thread for it, the peer gets no answer.
+            // If no thread can be started, the peer gets no answer.
             let _ = thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || answer(stream, &state));
         }
     }
 }
 
-/// The thread that answers the requests of a connection, until it ends.
+/// Runs the thread that answers the requests of a connection until the connection ends.
 fn answer(mut stream: UnixStream, state: &Weak<Mutex<State>>) {
     let mut next = || -> io::Result<()> {
         let mut request = [0; REQUEST];
@@ -185,14 +186,14 @@ fn answer(mut stream: UnixStream, state: &Weak<Mutex<State>>) {
     while next().is_ok() {}
 }
 
-/// The thread that sends requests to a device.
+/// Runs the thread that sends requests to a device.
 fn ask(peer: u32, jobs: &Receiver<Job>, state: &Weak<Mutex<State>>) {
     let mut connection = None;
     for mut job in jobs {
         let had_connection = connection.is_some();
         let mut status = exchange(&mut connection, peer, &mut job);
         if status.is_err() && had_connection {
-            // The connection may be one to a device of before that had this place.
+            // The connection may lead to an earlier device that had the same entry.
             connection = None;
             status = exchange(&mut connection, peer, &mut job);
         }
@@ -204,7 +205,7 @@ fn ask(peer: u32, jobs: &Receiver<Job>, state: &Weak<Mutex<State>>) {
     }
 }
 
-/// Sends a request and returns the status of its answer. Bytes that were read replace the job's.
+/// Sends a request, and returns the status in the answer. Bytes that were read replace the job's bytes.
 fn exchange(connection: &mut Option<UnixStream>, peer: u32, job: &mut Job) -> io::Result<i32> {
     let stream = match connection {
         Some(stream) => stream,

@@ -1,5 +1,5 @@
-//! Memory of another device, by its dma-buf, on the device of the tests: memory of the simulated device,
-//! whose file in memory stands for a dma-buf.
+//! Tests memory of another device that is registered by its dma-buf, on the stand-in. The other device is
+//! simulated, and a file in memory represents its dma-buf.
 #![expect(unsafe_code, reason = "names memory by a descriptor")]
 
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 7) >> 3) as u8).collect()
 }
 
-/// Writes device memory by its own device.
+/// Writes device memory through its own engine.
 fn put(gpu: &SimEngine, to: &Window, bytes: &[u8]) {
     let mut staging = gpu.allocate(bytes.len()).unwrap();
     staging.copy_from_slice(bytes);
@@ -40,8 +40,8 @@ fn get(gpu: &SimEngine, from: &Window) -> Vec<u8> {
     queue.copy(from.clone(), to).unwrap().wait().unwrap().1.to_vec()
 }
 
-/// The memory of one device is the source and the destination of RDMA writes and reads, without a mapping of
-/// the CPU's, and lives until both engines are done with it.
+/// Device memory is the source and the destination of RDMA writes and reads, without a mapping for the CPU,
+/// and lives until both engines no longer use it.
 #[test]
 fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     let (nic, gpu) = (Nic::default(), gpu());
@@ -61,7 +61,7 @@ fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     near.read_at(0, &mut arrived).unwrap();
     assert!(arrived == sample(LEN), "written from device memory");
 
-    // A part of other device memory, by a peer's bytes and by host memory.
+    // A part of other device memory, with a peer's bytes and with host memory.
     let other = gpu.allocate_device(LEN).unwrap();
     let part = here.register_device(other.slice(5000..5100).dmabuf().unwrap()).unwrap();
     queue.copy(remote.slice(100..200), part.clone()).unwrap().wait().unwrap();
@@ -73,7 +73,7 @@ fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     assert_eq!(whole[5000..5100], [9; 100]);
     assert!(whole[..5000].iter().chain(&whole[5100..]).all(|byte| *byte == 0), "nothing beside it");
 
-    // The other engine's region keeps the memory.
+    // The other engine's region keeps the memory alive.
     let region = other.region().clone();
     drop(other);
     let (region, _) = region.deregister().expect_err("the dma-buf's user keeps it");
@@ -83,7 +83,7 @@ fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     assert_eq!(nic.state().objects, 0, "objects of the library are left");
 }
 
-/// A peer writes into device memory and reads it, within the granted range alone.
+/// A peer writes and reads device memory, only within the granted range.
 #[test]
 fn memory_of_a_device_is_exported_to_a_peer() {
     let (nic, gpu) = (Nic::default(), gpu());
@@ -109,7 +109,7 @@ fn files_of_other_kinds_are_refused_with_the_remedy() {
     let gpu = gpu();
     let refused = |engine: &RdmaEngine, memory: DeviceMemory| engine.register_device(memory).unwrap_err();
     let vram = gpu.allocate_window(&MemoryRequest::new(LEN).with_place(Place::Device)).unwrap();
-    // SAFETY: the owner keeps the memory, and no reference to it exists.
+    // SAFETY: the owner keeps the memory allocated, and no reference to it exists.
     let bare = || unsafe { DeviceMemory::from_raw(DeviceAddr(4096), 4096, vram.clone()) };
     let fd: OwnedFd = tempfile::tempfile().unwrap().into();
 
@@ -117,7 +117,7 @@ fn files_of_other_kinds_are_refused_with_the_remedy() {
     let error = refused(&engine, bare());
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("dma-buf"), "{error}");
-    // SAFETY: the file has no bytes, so that nothing is accessed.
+    // SAFETY: the file is empty, so nothing is accessed.
     let empty = unsafe { bare().with_dmabuf(fd, 0) };
     let error = refused(&engine, empty);
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "beyond the end: {error}");

@@ -1,4 +1,5 @@
-//! The exchange between an importer and the exporter's service, with peers that are none.
+//! Tests the exchange between an importer and the exporter's service, also with peers that are not importers
+//! or exporters.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +18,7 @@ use crate::secret::Secret;
 use crate::tests::open::Open as _;
 use crate::wire::*;
 
-/// An engine with an export of 64 bytes.
+/// An exporter: an engine with an export of 64 bytes.
 pub(super) struct Exporter {
     pub(super) engine: RdmaEngine,
     _window: Window,
@@ -47,7 +48,8 @@ impl Exporter {
         (stream, Challenge::decode(&challenge).unwrap())
     }
 
-    /// Sends bytes that depend on the challenge, and nothing more. Returns the challenge and the answer.
+    /// Sends bytes that depend on the challenge, and then ends its side. Returns the challenge and the
+    /// answer.
     fn answer(&self, bytes: impl FnOnce(&Challenge) -> Vec<u8>) -> (Challenge, Vec<u8>) {
         let (mut stream, challenge) = self.connect();
         let _ = stream.write_all(&bytes(&challenge));
@@ -101,7 +103,7 @@ fn a_wrong_secret_is_refused_by_its_kind() {
     exporter.assert_serves();
 }
 
-/// All bytes of the exporter, and of the importer.
+/// All bytes that the exporter sent, and all that the importer sent.
 type Tapped = (Vec<u8>, Vec<u8>);
 
 fn tap(service: SocketAddr) -> (SocketAddr, JoinHandle<Tapped>) {
@@ -110,7 +112,7 @@ fn tap(service: SocketAddr) -> (SocketAddr, JoinHandle<Tapped>) {
     (address, std::thread::spawn(move || pass_on(listener.accept().unwrap().0, service)))
 }
 
-/// Passes on all bytes of an exchange, and returns them.
+/// Forwards all bytes of an exchange, and returns them.
 pub(super) fn pass_on(mut importer: TcpStream, service: SocketAddr) -> Tapped {
     let mut exporter = TcpStream::connect(service).unwrap();
     let (mut challenge, mut request, mut reply) = ([0; CHALLENGE], [0; REQUEST], [0; REPLY]);
@@ -137,7 +139,8 @@ fn a_replayed_exchange_is_refused() {
         );
     }
     assert_eq!(exporter.refusal(|_| of_importer.clone()), Reply::Unproven);
-    // The importer knows its own random bytes, so the exporter's answers prove nothing in another exchange.
+    // An importer sends its own random bytes, so an exporter's recorded answers are not valid in another
+    // exchange.
     let (challenge, reply) = of_exporter.split_at(CHALLENGE);
     let error = import(
         &exporter.engine,
@@ -177,7 +180,7 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
         let (_, answer) = exporter.answer(|challenge| exporter.valid(challenge)[..len].to_vec());
         assert!(answer.is_empty(), "{len} bytes were answered");
     }
-    // The bytes behind a request that asks for a queue pair take it back.
+    // Additional bytes after a request for a queue pair make the exporter destroy the queue pair.
     let pair = crate::queue_pairs::QueuePairs::open(&exporter.engine.inner.device, 1).unwrap();
     let own = nic.state().objects;
     let end = End {
@@ -212,7 +215,7 @@ fn a_silent_peer_is_left() {
     let (mut silent, _) = exporter.connect();
     silent.write_all(b"DMAR").unwrap();
     exporter.assert_serves();
-    // Ends only when the exporter closes it.
+    // This ends only when the exporter closes the connection.
     assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -222,7 +225,7 @@ fn a_silent_peer_is_left() {
     assert!(!error.hint().is_empty(), "{error}");
 }
 
-/// An exporter that answers with these bytes, before and after a request.
+/// Runs a fake exporter that answers with these bytes, before and after a request.
 fn imposter(before: Vec<u8>, after: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -243,7 +246,7 @@ fn answers_of_imposters_are_errors() {
     let (mut newer, mut grant) = (Reply::Unknown.encode_refusal(), [0; REPLY]);
     newer[4] = 9;
     grant[..8].copy_from_slice(&challenge[..8]);
-    // 64 bytes to read.
+    // The grant covers 64 bytes, for reading.
     (grant[16], grant[28]) = (64, 1);
     for (before, after, kind) in [
         (vec![7; CHALLENGE], vec![], ErrorKind::Malformed),
@@ -269,7 +272,7 @@ proptest! {
     fn foreign_bytes_at_the_service_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), proven: bool) {
         let exporter = Exporter::open();
         let (_, answer) = exporter.answer(|challenge| {
-            // Right up to the queue pair, whose bytes are random.
+            // A request that is valid except for the queue pair, whose bytes are random.
             let start = if proven { exporter.valid(challenge)[..56].to_vec() } else { Vec::new() };
             [start, bytes].concat()
         });
@@ -278,7 +281,7 @@ proptest! {
         exporter.assert_serves();
     }
 
-    /// Random blobs of the right length and address end as errors.
+    /// Importing random blobs of the right length, with the right address, fails.
     #[test]
     fn random_descriptors_are_refused(id: [u8; 16], key: [u8; 32], bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         let exporter = Exporter::open();

@@ -1,4 +1,4 @@
-//! The exporter's service while many peers connect that send no request.
+//! Tests the exporter's service while many peers connect without sending a request.
 
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,15 +13,15 @@ use super::remote::SOON;
 use crate::import::ask;
 use crate::wire::{CHALLENGE, REPLY, Reply};
 
-/// A peer is served if fewer connections than the table has room for come between its connection and its
-/// request. Otherwise it gets the answer that the exporter is busy.
+/// A peer is served if fewer connections than the table's size arrive between its connection and its request.
+/// Otherwise it gets the answer that the exporter is busy.
 #[test]
 fn connections_of_one_host_close_the_oldest_of_them() {
     let exporter = Exporter::open();
     for (strangers, is_served) in [(MAX_PENDING - 1, true), (MAX_PENDING, false)] {
         let (mut peer, challenge) = exporter.connect();
         let _strangers: Vec<_> = (0..strangers).map(|_| exporter.connect()).collect();
-        // Fails if the exporter has closed the connection.
+        // The write fails if the exporter has closed the connection.
         let _ = peer.write_all(&exporter.valid(&challenge));
         let mut reply = [0; REPLY];
         peer.read_exact(&mut reply).unwrap();
@@ -33,7 +33,8 @@ fn connections_of_one_host_close_the_oldest_of_them() {
     }
 }
 
-/// Holds `count` connections that say nothing, opens closed ones again, and counts in `opened`, until `over`.
+/// Keeps `count` silent connections open until `over`. Reopens connections that were closed, and counts all
+/// in `opened`.
 fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBool) {
     let connect = || {
         let stream = TcpStream::connect(service).unwrap();
@@ -44,7 +45,7 @@ fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBo
     let mut held: Vec<_> = (0..count).map(|_| connect()).collect();
     while !over.load(Ordering::Relaxed) {
         for stream in &mut held {
-            // The challenge, then the end.
+            // Reads the challenge, or detects the end of the connection.
             let is_open =
                 matches!(stream.read(&mut [0; CHALLENGE + REPLY]), Err(e) if e.kind() == IoKind::WouldBlock);
             if !is_open {

@@ -1,4 +1,4 @@
-//! Messages between an importer and an exporter.
+//! Tests the messages between an importer and an exporter.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::secret::{Nonce, Secret};
 use crate::wire::*;
 
-/// The bytes of a request before its proof.
+/// The length of a request before its proof, in bytes.
 const ASKED: usize = REQUEST - PROOF_LEN;
 
 fn ends() -> impl Strategy<Value = End> {
@@ -49,7 +49,7 @@ proptest! {
         prop_assert_eq!(Reply::decode(&bytes, &secret, &challenge, &request), Ok(reply));
     }
 
-    /// Messages that differ in a bit are refused, and so are proofs of other exchanges and secrets.
+    /// Messages with a changed bit, and proofs of other exchanges and secrets, are refused.
     #[test]
     fn a_changed_message_is_refused((secret, challenge, request) in exchanges(), reply in replies(),
         other in exchanges(), at in 0..8 * REQUEST) {
@@ -82,7 +82,7 @@ proptest! {
         }
     }
 
-    /// Bytes are refused, or are the encoding of what is read of them.
+    /// Bytes are refused, unless encoding the decoded message gives the same bytes.
     #[test]
     fn foreign_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), REQUEST), code in 0..8_u8,
         (secret, challenge, request) in exchanges()) {

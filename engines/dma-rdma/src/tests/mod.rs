@@ -1,4 +1,4 @@
-//! The engine on the device of the tests.
+//! Tests of the engine on the stand-in's device.
 
 use dma_core::{
     Access, Batch, BufferMut, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, Error,
@@ -86,8 +86,8 @@ fn copy(engine: &RdmaEngine, queue: &Queue) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before, also those of the
-/// stand-in; an allocation per operation fails the test.
+/// Asserts that `work` reaches 200 rounds without an allocation. Earlier rounds may allocate, because lists
+/// grow, including those of the stand-in. An allocation per operation fails the test.
 fn warm<T>(what: &str, nic: &Nic, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -118,7 +118,7 @@ fn nothing_is_allocated_per_copy_once_warm() {
     warm("a batch", &nic, batch, |batch| queue.submit(batch).unwrap().wait().unwrap());
 }
 
-/// A queue and a region, to be used without the safe API.
+/// A queue and a region for tests without the safe API.
 struct Raw {
     queue: Box<dyn RawQueue>,
     info: RegionInfo,
@@ -132,7 +132,7 @@ impl Raw {
         Self { queue, info: *memory.info(), _memory: memory }
     }
 
-    /// Submits copies with these tokens, and returns how many were taken.
+    /// Submits copies with these tokens, and returns the number of accepted copies.
     fn submit(&mut self, tokens: std::ops::Range<u64>) -> dma_core::Result<usize> {
         self.submit_each(tokens, |descriptor| descriptor)
     }
@@ -189,7 +189,7 @@ fn a_batch_has_one_doorbell_and_few_completions() {
     assert_eq!(raw.queue.stats().doorbells, 1);
 }
 
-/// The send queue frees places by completions alone, and there is one for each doorbell.
+/// Only completions free places of the send queue, and each doorbell has one completion.
 #[test]
 fn no_sequence_of_doorbells_stalls() {
     let nic = Nic::default();
@@ -263,7 +263,8 @@ fn the_first_failure_is_told_and_the_rest_is_aborted() {
     }
 }
 
-/// Descriptors whose doorbell was rung after the failure, before it was seen, start by themselves.
+/// Descriptors whose doorbell was rung after the failure, but before the queue noticed it, start without
+/// another doorbell.
 #[test]
 fn descriptors_behind_a_failure_start_without_another_doorbell() {
     let nic = Nic::with(|state| state.statuses.extend([wc::NO_ANSWER]));
@@ -284,14 +285,14 @@ fn rights_are_the_devices() {
     let nic = Nic::default();
     let engine = nic.open();
     let mut raw = Raw::open(&engine, 4);
-    // A region that is gone: its keys are unknown.
+    // The region was dropped, so its keys are unknown.
     let gone = *engine.allocate_raw(&MemoryRequest::new(64)).unwrap().info();
     for (src, dst, status) in [
         (gone.segment(0, 64), raw.info.segment(64, 64), wc::REMOTE_ACCESS),
         (raw.info.segment(0, 64), gone.segment(0, 64), wc::PROTECTION),
     ] {
         #[expect(unsafe_code, reason = "calls the raw queue")]
-        // SAFETY: the device of the tests refuses the keys, and touches no memory.
+        // SAFETY: the stand-in refuses the keys, and accesses no memory.
         unsafe { raw.queue.submit(&[Descriptor::copy(1, src, dst)]) }.unwrap();
         raw.queue.flush();
         assert_eq!(raw.ended(1), [(1, Outcome::Failed(ErrorKind::AccessDenied), status)]);
@@ -370,7 +371,8 @@ fn stop_ends_hung_and_lost_operations() {
     }
 }
 
-/// A queue pair that does not reset is destroyed; one that is not even destroyed keeps its descriptors.
+/// If a queue pair cannot be reset, it is destroyed. If it cannot be destroyed either, it keeps its
+/// descriptors.
 #[test]
 fn memory_is_given_back_only_if_the_device_lets_go() {
     let nic = Nic::with(|state| state.hangs = true);
@@ -505,7 +507,7 @@ fn memory_that_stays_registered_is_not_freed() {
     nic.state().errors.insert("dereg_mr", libc::EBUSY);
     drop(region);
     nic.state().errors.clear();
-    // The device still writes to it, which a tool that watches memory would report if it were free.
+    // The device still writes to the memory. AddressSanitizer would report this if the memory were freed.
     let mut raw = Raw::open(&engine, 1);
     #[expect(unsafe_code, reason = "calls the raw queue")]
     // SAFETY: the region was leaked.

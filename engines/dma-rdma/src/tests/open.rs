@@ -1,4 +1,4 @@
-//! Engines on the device of the stand-in.
+//! Engines on the stand-in's device.
 
 use dma_core::Result;
 use rdma_emu::Nic;

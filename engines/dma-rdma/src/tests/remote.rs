@@ -1,4 +1,4 @@
-//! Memory of another engine, on the device of the tests.
+//! Tests memory of another engine, on the stand-in's device.
 #![expect(unsafe_code, reason = "grants what the safe API would refuse")]
 
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn open_queue(engine: &RdmaEngine) -> Queue {
     engine.open_queue(&QueueOptions::new()).unwrap()
 }
 
-/// Two engines on one network, as of two hosts.
+/// Two engines on one network, like two hosts.
 fn hosts() -> (Nic, RdmaEngine, RdmaEngine) {
     let nic = Nic::default();
     let (here, there) = (nic.open(), nic.open());
@@ -59,7 +59,7 @@ fn bytes_travel_both_ways_and_between_two_peers() {
     let sent = filled(&here, 300_000, 5);
     let (sent, a) = queue.copy(sent, a).unwrap().wait().unwrap();
     assert_eq!(bytes_of(&near), sent[..]);
-    // Neither peer is this host, so the bytes pass through this host in pieces.
+    // Both memories belong to peers, so the bytes pass through this host in pieces.
     let (_, b) = queue.copy(a, b).unwrap().wait().unwrap();
     assert_eq!(bytes_of(&far), sent[..]);
     let (_, got) = queue.copy(b, here.allocate(300_000).unwrap()).unwrap().wait().unwrap();
@@ -68,7 +68,8 @@ fn bytes_travel_both_ways_and_between_two_peers() {
     assert_eq!(nic.state().objects, 0, "objects of the library are left");
 }
 
-/// A write's completion says nothing of the bytes: each chain that ends with one has a read behind it.
+/// A write's completion does not prove that the bytes arrived, so each chain that ends with a write is
+/// followed by a read.
 #[test]
 fn writes_are_proven_by_a_read() {
     let (nic, here, there) = hosts();
@@ -82,7 +83,7 @@ fn writes_are_proven_by_a_read() {
     copy();
     assert_eq!(nic.state().chains, [2]);
     assert_eq!(nic.state().flags, [0, crate::verbs::SEND_SIGNALED]);
-    // A write that succeeded, and a read behind it that did not: the place of the bytes is unknown.
+    // The write succeeded, but the read after it failed, so it is unknown if the bytes arrived.
     nic.state().statuses.extend([0, wc::NO_ANSWER]);
     let failed = queue.copy(filled(&here, 64, 2), remote.slice(..64)).unwrap().wait().unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::DeviceFault, "{failed}");
@@ -116,9 +117,10 @@ fn an_exporter_that_is_gone_is_reported_in_bounded_time() {
     let remote = here.import(&descriptor).unwrap();
     let queue = open_queue(&here);
     let (_, remote) = queue.copy(filled(&here, 4096, 1), remote).unwrap().wait().unwrap();
-    // Memory that is allocated afterwards may have the addresses of the exporter's, which is freed.
+    // Memory that is allocated afterwards may have the addresses of the exporter's freed memory.
     drop((export, near, there));
-    // Its queue pair does not answer, or its memory is gone; then its address does not answer either.
+    // The first copy finds that the queue pair does not answer or that the memory is gone. The next one finds
+    // that the service does not answer either.
     let first = queue.copy(filled(&here, 4096, 1), remote.clone()).unwrap().wait().unwrap_err();
     assert!(matches!(first.kind(), ErrorKind::DeviceFault | ErrorKind::Revoked), "{first}");
     let begun = Instant::now();
@@ -128,7 +130,7 @@ fn an_exporter_that_is_gone_is_reported_in_bounded_time() {
     assert!(begun.elapsed() < SOON);
 }
 
-/// A peer reaches its export, and nothing else of the exporter, although it knows all keys.
+/// A peer reaches its export, but no other memory of the exporter, although it knows all keys.
 #[test]
 fn the_device_confines_a_peer_to_its_export() {
     let (_nic, here, there) = hosts();
@@ -190,7 +192,7 @@ fn the_device_refuses_what_was_not_granted() {
         ("a write without the right", mine.segment(0, 64), granted.segment(0, 64), ErrorKind::AccessDenied),
         ("a read beyond the end", beyond, mine.segment(0, 64), ErrorKind::Revoked),
     ] {
-        // SAFETY: the memory is this test's, and the device refuses the request.
+        // SAFETY: the memory belongs to this test, and the device refuses the request.
         unsafe { queue.submit(&[Descriptor::copy(1, src, dst)]) }.unwrap();
         queue.flush();
         let mut completions = [Completion::done(0)];
@@ -211,14 +213,14 @@ fn a_port_without_an_address_exports_by_the_option() {
     let error = engine.allocate_window(&request).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.hint().contains("listen="), "{error}");
-    // An address of no interface here (RFC 5737).
+    // No interface of this machine has this address (RFC 5737).
     let elsewhere = RdmaOptions::new().with_listen("192.0.2.1:0".parse().unwrap());
     let window = nic.open_with(&elsewhere).unwrap().allocate_window(&request).unwrap();
     let error = window.export(Access::READ).unwrap_err();
     assert!(error.hint().contains("`listen`"), "{error}");
 }
 
-/// A write that succeeded before another one failed was not proven, so it is not reported as done.
+/// If a later write fails, an earlier write that succeeded is not proven, so it is not reported as done.
 #[test]
 fn writes_before_a_failure_are_aborted() {
     let (nic, here, there) = hosts();

@@ -1,5 +1,5 @@
-//! Rights that the device enforces, on the device of the tests and, alike, on one of the machine; requests
-//! that no host answers, on the latter.
+//! Tests that the device enforces rights: on the stand-in's device, and on a device of this machine. On the
+//! latter, also tests requests that no host answers.
 #![expect(unsafe_code, reason = "posts requests that must not pass")]
 
 use std::ptr::{self, NonNull};
@@ -17,9 +17,9 @@ use crate::region::{Bytes, rights};
 use crate::verbs::*;
 
 const LEN: usize = 4096;
-/// Registered bytes of the target; the others must never change.
+/// Number of registered bytes of the target. The other bytes must never change.
 const TARGET: usize = 2048;
-/// For a device that does not answer.
+/// Time limit for a device that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn register(device: &Device, memory: &mut [u8], access: Access) -> Handle<ibv_mr> {
@@ -33,12 +33,12 @@ pub(super) fn register(device: &Device, memory: &mut [u8], access: Access) -> Ha
 }
 
 pub(super) fn keys(region: Handle<ibv_mr>) -> (u32, u32) {
-    // SAFETY: a registered region.
+    // SAFETY: the region is registered.
     let region = unsafe { &*region.as_ptr() };
     (region.lkey, region.rkey)
 }
 
-/// Reads by the queue pair, and returns the status.
+/// Reads through the queue pair, and returns the status.
 pub(super) fn read(pair: &QueuePairs, from: (*const u8, u32), to: (*mut u8, u32), length: usize) -> i32 {
     request(pair, WR_RDMA_READ, from, to, length)
 }
@@ -64,8 +64,8 @@ pub(super) fn request(
         rkey: remote.1,
         others: [0; 9],
     };
-    // SAFETY: the request lives until its completion. Memory that it must not reach also belongs to this
-    // test.
+    // SAFETY: the request lives until its completion. All memory that it names, also memory that it must not
+    // reach, belongs to this test.
     unsafe { pair.post(&raw mut wr) }.unwrap();
     let start = Instant::now();
     let mut completion = [ibv_wc::default()];
@@ -104,11 +104,11 @@ fn check(device: &Arc<Device>) {
         ),
         ("beyond the target's end", ((from, of_source), (to, into_target), TARGET + 1), wc::PROTECTION),
     ] {
-        // SAFETY: the device writes to it during a request only, and none is in flight.
+        // SAFETY: the device writes the memory only during a request, and no request is in flight.
         unsafe { ptr::write_bytes(to, 3, TARGET) };
         assert_eq!(read(&pair, read_from, read_to, length), status, "{name}");
         if status != 0 {
-            // SAFETY: the request has ended, so that the device does not write.
+            // SAFETY: the request has ended, so the device does not write the memory.
             let reached = unsafe { std::slice::from_raw_parts(to, TARGET) };
             assert!(
                 status != wc::REMOTE_ACCESS || reached.iter().all(|byte| *byte == 3),

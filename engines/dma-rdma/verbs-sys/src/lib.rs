@@ -1,15 +1,15 @@
-//! Declarations of the verbs that `dma-rdma` uses and its stand-in exports, with C's names: layouts and
-//! values of the public header `infiniband/verbs.h` of rdma-core, and its manual pages.
+//! Declarations of the verbs that `dma-rdma` uses and its stand-in exports, with C's names. Layouts and
+//! values are those of rdma-core's public header `infiniband/verbs.h` and its manual pages.
 //!
-//! A structure that only the library makes ends with the last field that is read.
+//! Structures that only the library makes are declared up to the last field that is read.
 #![expect(non_camel_case_types, reason = "declares C's calls by C's names")]
 #![expect(missing_docs, reason = "the manual pages of rdma-core describe the calls, structures and fields")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// `IBV_SEND_FENCE`: starts when all reads before it have completed.
+/// `IBV_SEND_FENCE`: the request starts when all earlier reads have completed.
 pub const SEND_FENCE: c_uint = 1 << 0;
-/// `IBV_SEND_SIGNALED`: makes a completion.
+/// `IBV_SEND_SIGNALED`: the request makes a completion.
 pub const SEND_SIGNALED: c_uint = 1 << 1;
 /// `IBV_WR_RDMA_WRITE`.
 pub const WR_RDMA_WRITE: c_int = 0;
@@ -61,7 +61,7 @@ pub mod qp_mask {
     pub const DEST_QPN: i32 = 1 << 20;
 }
 
-/// A structure of the library that is passed by address only.
+/// A structure of the library that is only passed by address.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_opaque {
@@ -299,7 +299,7 @@ pub struct ibv_send_wr {
     pub imm_data: u32,
     pub remote_addr: u64,
     pub rkey: u32,
-    /// The longer variants of C's unions.
+    /// Room for the longer variants of C's unions.
     pub others: [u64; 9],
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that die, and a link that goes down, while copies are in flight.
+//! Tests hosts that die, and a link that goes down, while copies are in flight.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ const KILLED: usize = 20;
 const LEN: usize = 256 << 10;
 const PIECE: usize = 16 << 10;
 
-/// Copies of pieces both ways, again and again.
+/// Repeated copies of pieces in both directions.
 struct Traffic {
     queue: Queue,
     local: Window,
@@ -30,7 +30,7 @@ impl Traffic {
         Self { queue: queue(engine), local, remote, flights: Vec::new(), next: 0 }
     }
 
-    /// Keeps 16 copies in flight, from the lower half to the other host, and from there to the upper half.
+    /// Keeps 16 copies in flight: from the lower half to the other host, and back to the upper half.
     fn go_on(&mut self) -> dma_core::Result<()> {
         while self.flights.len() < 16 {
             let at = self.next / 2 % (LEN / 2 / PIECE) * PIECE;
@@ -47,13 +47,13 @@ impl Traffic {
         self.flights.remove(0).wait().map(drop).map_err(|e| e.into_parts().0)
     }
 
-    /// Ends all copies, and returns the kinds of those that failed.
+    /// Waits for all copies, and returns the error kinds of the failed ones.
     fn end(&mut self) -> Vec<ErrorKind> {
         self.flights.drain(..).filter_map(|flight| flight.wait().err().map(|e| e.kind())).collect()
     }
 }
 
-/// To be killed.
+/// The other test kills this process.
 #[test]
 #[ignore = "needs a second host: see the top of the file"]
 fn a_peer_that_copies_until_it_is_killed() {
@@ -81,7 +81,7 @@ fn importer_4_is_killed_and_the_exporter_serves_on() {
             .stderr(Stdio::null())
             .spawn()
             .expect("it starts");
-        // Every other time it may be killed while it connects.
+        // Every second time the peer may be killed while it connects.
         if round % 2 == 0 {
             let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
             assert!(lines.map_while(Result::ok).any(|line| line == "it copies"), "it ended before it copied");
@@ -117,7 +117,7 @@ fn importer_5_sees_an_exporter_that_is_killed() {
                 Err(error) => break error,
             }
         };
-        // Its TCP connection ended when it died.
+        // The TCP connection of the exporter ended when it died.
         control.0.set_nonblocking(true).expect("an option");
         assert_eq!(control.0.read(&mut [0]).unwrap_or(0), 0);
         traffic.end();
@@ -127,7 +127,7 @@ fn importer_5_sees_an_exporter_that_is_killed() {
             "{error}"
         );
         kinds.push(error.kind());
-        // That export has no exporter any more.
+        // This export has no exporter any more.
         let late = traffic.queue.copy(traffic.local.slice(..64), traffic.remote.slice(..64));
         let late = late.expect("it is taken").wait().expect_err("the exporter is gone");
         assert!(matches!(late.kind(), ErrorKind::Revoked | ErrorKind::DeviceFault), "{late}");
@@ -159,7 +159,7 @@ fn importer_6_goes_on_after_a_link_was_down() {
     let seen = begun.elapsed();
     traffic.end();
     link("up");
-    // The same import and queue.
+    // These copies use the same import and queue.
     let begun = Instant::now();
     while let Err(error) = traffic.go_on() {
         assert!(error.kind() != ErrorKind::Revoked && begun.elapsed() < PATIENCE, "{error}");
@@ -173,7 +173,7 @@ fn importer_6_goes_on_after_a_link_was_down() {
         error.kind(),
         begun.elapsed().as_millis()
     );
-    // Short: requests are repeated.
+    // The interruption is short, so requests are repeated and succeed.
     traffic.go_on().expect("a copy");
     link("down");
     std::thread::sleep(Duration::from_millis(20));

@@ -1,8 +1,8 @@
-//! Two hosts: `ci/kernel.sh` runs the exporter in one virtual machine, and the importer in another. The
-//! README says how to run them on other hosts.
+//! Tests between two hosts: `ci/kernel.sh` runs the exporter in one virtual machine, and the importer in
+//! another. The README describes how to run them on other hosts.
 //!
-//! The exporter is started again whenever it was killed, until it exits with 0. It takes commands, a line
-//! each, from a TCP connection; what a connection exported ends with it.
+//! The exporter is restarted after it was killed, until it exits with 0. It accepts commands, one per line,
+//! on a TCP connection. When the connection ends, its exports end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,7 +20,7 @@ mod random;
 mod rights;
 mod speed;
 
-/// For a machine that is emulated, beside others.
+/// Time limit, which suits an emulated machine that runs beside others.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn control_address() -> String {
@@ -31,7 +31,7 @@ fn open() -> RdmaEngine {
     RdmaEngine::open(&RdmaOptions::new()).unwrap_or_else(|error| panic!("no RDMA device to test: {error}"))
 }
 
-/// Random numbers that a seed repeats.
+/// Random numbers that are reproducible from a seed.
 struct Random(u64);
 
 impl Random {
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// The queue pairs of a process, as the kernel sees them. `None` without the program `rdma`.
+/// Returns the number of a process's queue pairs in the kernel. `None` if the program `rdma` is missing.
 fn queue_pairs(pid: u32) -> Option<usize> {
     let output = std::process::Command::new("rdma").args(["resource", "show", "qp"]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -71,7 +71,7 @@ fn exporter() {
     });
 }
 
-/// Obeys the commands of a connection.
+/// Executes the commands of a connection.
 fn obey(engine: &RdmaEngine, stream: &TcpStream) -> std::io::Result<()> {
     let mut exports: Vec<(Window, Option<Export>)> = Vec::new();
     let mut answer = stream;
@@ -80,7 +80,7 @@ fn obey(engine: &RdmaEngine, stream: &TcpStream) -> std::io::Result<()> {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>().expect("a number");
         let reply = match words[0] {
-            // Returns the descriptor.
+            // Exports memory, and returns the descriptor.
             "export" => {
                 let rights = Access::from_bits(number(2) as u32).expect("rights");
                 let request = MemoryRequest::new(number(1)).exportable(rights);
@@ -101,7 +101,7 @@ fn obey(engine: &RdmaEngine, stream: &TcpStream) -> std::io::Result<()> {
                 window.write_at(0, &pattern(window.len(), number(2) as u8)).expect("within");
                 Vec::new()
             }
-            // Returns the address and the key of memory that is not exported.
+            // Returns the address and the key of memory that is registered but not exported.
             "private" => {
                 let window = engine.allocate_window(&MemoryRequest::new(4096)).expect("memory");
                 let info = *window.region().as_raw().info();
@@ -136,7 +136,7 @@ fn bytes_of(window: &Window) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a seed.
+/// Returns the bytes of a seed.
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(7) ^ (i >> 8) as u8 ^ seed).collect()
 }
@@ -145,7 +145,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 struct Control(TcpStream);
 
 impl Control {
-    /// Connects, once the exporter listens.
+    /// Connects once the exporter listens.
     fn open() -> Self {
         let begun = Instant::now();
         loop {
@@ -179,7 +179,7 @@ impl Control {
         ExportDescriptor::from_bytes(&bytes).expect("a descriptor")
     }
 
-    /// The exporter's queue pairs, once there are no more than `most`.
+    /// Waits until the exporter has at most `most` queue pairs, and returns their number.
     fn wait_for_pairs(&mut self, most: u8) -> Duration {
         let begun = Instant::now();
         while self.tell("pairs")[0] > most {
@@ -189,7 +189,7 @@ impl Control {
     }
 }
 
-/// Copies to a new export and back, and compares the bytes on both sides.
+/// Copies to a new export and back, and checks the bytes on both sides.
 fn assert_copies(engine: &RdmaEngine, control: &mut Control, number: usize) {
     let descriptor = control.export(20_000, Access::all());
     let remote = engine.import(&descriptor).expect("an import");
@@ -212,7 +212,7 @@ fn filled(engine: &RdmaEngine, len: usize, seed: u8) -> BufferMut {
     buffer
 }
 
-/// Ends the exporter, and with it the program that starts it again.
+/// Ends the exporter, and also the program that restarts it.
 #[test]
 #[ignore = "needs a second host: see the top of the file"]
 fn the_exporter_is_told_to_end() {

@@ -11,11 +11,11 @@ const LEN: usize = 128 << 10;
 /// Operations between two comparisons of all bytes.
 const COMPARED: usize = 1_000;
 
-/// A window, and the bytes that it has once all copies have ended.
+/// A window, and its expected bytes once all copies have ended.
 struct Memory {
     window: Window,
     expected: Vec<u8>,
-    /// Ranges of copies that may be in flight, and whether they are written.
+    /// Ranges of copies that may be in flight; true if the copy writes the range.
     used: Vec<(Range<usize>, bool)>,
 }
 
@@ -28,7 +28,8 @@ impl Memory {
     }
 }
 
-/// Memory 0 is local, 1 and 2 are the exporter's. Copies that touch the same bytes wait for each other.
+/// Memory 0 is local, and memories 1 and 2 are the exporter's. Copies that access the same bytes wait for
+/// each other.
 #[test]
 #[ignore = "needs a second host: see the top of the file"]
 fn importer_1_random_copies_agree_with_an_oracle() {

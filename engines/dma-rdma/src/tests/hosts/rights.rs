@@ -1,4 +1,4 @@
-//! Requests beyond a grant, one by one, which the exporter's kernel or NIC refuses.
+//! Tests that the exporter's kernel or NIC refuses each request that exceeds a grant.
 #![expect(unsafe_code, reason = "posts requests that must not pass")]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn import_of(engine: &RdmaEngine, window: &Window) -> Arc<Import> {
     engine.inner.import(id_of(window.region().as_raw().info().key)).expect("it is imported")
 }
 
-/// Connects the queue pair of an import, unless it is.
+/// Connects the queue pair of an import, unless it is connected.
 fn connect(pair: &mut QueuePairs, import: &Arc<Import>) {
     if pair.use_link(import, 4).expect("a queue pair") {
         return;
@@ -126,7 +126,7 @@ fn importer_2_is_refused_all_that_was_not_granted() {
     }
 }
 
-/// Refusals through a queue of the engine: its errors have their kinds, and the queue recovers.
+/// Refusals through a queue of the engine: the errors have the right kinds, and the queue recovers.
 #[test]
 #[ignore = "needs a second host: see the top of the file"]
 fn importer_3_is_told_refusals_by_their_kind() {
@@ -147,7 +147,7 @@ fn importer_3_is_told_refusals_by_their_kind() {
         ("a copy from beyond the end", beyond(LEN as isize), here.segment(0, 64), refused),
         ("a copy from before the start", beyond(-64), here.segment(0, 64), refused),
     ] {
-        // SAFETY: the memory is this test's, and the other host refuses what was not granted.
+        // SAFETY: the memory belongs to this test, and the other host refuses access that was not granted.
         unsafe { raw.submit(&[Descriptor::copy(1, src, dst)]) }.expect("it is taken");
         raw.flush();
         let (mut completions, begun) = ([Completion::done(0)], Instant::now());
@@ -158,7 +158,7 @@ fn importer_3_is_told_refusals_by_their_kind() {
         println!("kinds: {name}: {:?}", completions[0].outcome);
     }
     drop(raw);
-    // After revocation, at the first copy and at those that connect again.
+    // The errors after revocation: of the first copy, and of copies that connect again.
     let queue = queue(&engine);
     let copy =
         || queue.copy(remote.slice(..64), engine.allocate(64).expect("memory")).expect("it is taken").wait();

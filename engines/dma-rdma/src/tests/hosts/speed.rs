@@ -27,10 +27,12 @@ fn bandwidth() {
         let mut completions = [Completion::done(0); DEPTH];
         let begun = Instant::now();
         while ended < copies {
-            // The last copies are whole before the end: a read's completion says so.
+            // The last copies are complete before the time is taken, because a read's completion guarantees
+            // it.
             while sent < copies && sent - ended < DEPTH {
                 let copy = Descriptor::copy(sent as u64, from.segment(0, LEN), to.segment(0, LEN));
-                // SAFETY: both outlive the queue. All reads bring the same bytes to the same place.
+                // SAFETY: both windows outlive the queue, and all reads write the same bytes to the same
+                // range.
                 match unsafe { queue.submit(&[copy]) }.expect("it is taken") {
                     0 => break,
                     _ => sent += 1,
