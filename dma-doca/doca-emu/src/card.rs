@@ -124,7 +124,8 @@ impl Card {
         sleepers.iter().filter_map(Weak::upgrade).for_each(|timer| timer.ring(Duration::ZERO));
     }
 
-    /// Adds `len` bytes to the locked memory. Errors: The configured limit would be exceeded.
+    /// Adds `len` bytes to the locked memory.
+    /// Errors: The configured limit would be exceeded.
     pub(crate) fn lock_memory(&self, len: u64) -> Outcome {
         let limit = self.config.memlock.map_or(u64::MAX, |size| size.0);
         let more = |locked: u64| locked.checked_add(len).filter(|locked| *locked <= limit);

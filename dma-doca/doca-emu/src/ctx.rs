@@ -44,7 +44,8 @@ pub(crate) trait Context {
     fn progress(&self) -> bool;
 
     /// Submits a task to the device, and [counts](Ctx::take) it. The context runs; the task is one of its
-    /// tasks, and the program has it. Errors: The program keeps the task.
+    /// tasks, and the program has it.
+    /// Errors: The program keeps the task.
     fn submit(&self, task: &Head, how: Submit) -> Outcome;
 
     /// Returns a task that the program has to its pool.
@@ -185,8 +186,8 @@ impl Ctx {
         true
     }
 
-    /// Disconnects the context from its progress engine before it is destroyed. Errors: `IN_USE` unless the
-    /// context is idle.
+    /// Disconnects the context from its progress engine before it is destroyed.
+    /// Errors: `IN_USE` unless the context is idle.
     pub(crate) fn disconnect(&self) -> Outcome {
         require(self.state() == State::Idle, c::DOCA_ERROR_IN_USE)?;
         if let Some(pe) = self.pe.take() {

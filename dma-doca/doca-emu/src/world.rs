@@ -52,8 +52,8 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The devices. They stay the same as long as the environment variables do. Errors: The configuration is
-/// not valid. The error has the reason.
+/// The devices. They stay the same as long as the environment variables do.
+/// Errors: The configuration is not valid. The error has the reason.
 pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
     static LAST: Mutex<Option<(String, Arc<World>)>> = Mutex::new(None);
     if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {

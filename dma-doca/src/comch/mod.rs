@@ -86,9 +86,10 @@ impl Server {
     /// function at the PCI address `representor`.
     ///
     /// # Errors
+    ///
     /// See [`DocaEngine::open`](crate::DocaEngine::open) for the device; `NotFound` if the device has no
-    ///such representor, with a list of its representors; `InUse` if another server has the name;
-    ///`InvalidArgument` or `OutOfRange` for an invalid name.
+    /// such representor, with a list of its representors; `InUse` if another server has the name;
+    /// `InvalidArgument` or `OutOfRange` for an invalid name.
     pub fn listen(options: &DocaOptions, representor: PciAddress, name: &str) -> Result<Self> {
         Self::try_listen(options, representor, name).map_err(of("listen"))
     }
@@ -104,6 +105,7 @@ impl Server {
     /// Waits for a client.
     ///
     /// # Errors
+    ///
     /// `TimedOut` if no client connects; `Closed` if the device stopped the server.
     pub fn accept(&self, timeout: Duration) -> Result<Channel> {
         let peer = wait(&self.endpoint, timeout, "no client connected", |endpoint| endpoint.accepted());
@@ -179,9 +181,10 @@ impl Channel {
     /// returns, the peer may not have received the message yet.
     ///
     /// # Errors
+    ///
     /// `OutOfRange` for a message longer than [`max_message`](Self::max_message), with both numbers;
-    ///`InvalidArgument` for an empty message; `TimedOut` if the message was not sent in time, though it may
-    ///still be sent later; `Closed` if the peer has disconnected or died.
+    /// `InvalidArgument` for an empty message; `TimedOut` if the message was not sent in time, though it may
+    /// still be sent later; `Closed` if the peer has disconnected or died.
     pub fn send(&self, message: &[u8], timeout: Duration) -> Result<()> {
         self.try_send(message, timeout).map_err(of("send"))
     }
@@ -221,8 +224,9 @@ impl Channel {
     /// Waits for a message.
     ///
     /// # Errors
+    ///
     /// `TimedOut` if no message arrives; `Closed` if the peer has disconnected or died, and all its messages
-    ///were received.
+    /// were received.
     pub fn recv(&self, timeout: Duration) -> Result<Vec<u8>> {
         wait(&self.endpoint, timeout, "no message arrived", |endpoint| endpoint.message(self.peer))
             .map_err(of("receive"))

@@ -263,8 +263,8 @@ impl FastPath {
     }
 
     /// Copies a message into a taken buffer, and notifies the consumer. `copy` receives a function that
-    /// writes bytes to an address in the consumer's memory. Errors: the errors of `copy`, and `NOT_CONNECTED`
-    /// if the consumer is gone.
+    /// writes bytes to an address in the consumer's memory.
+    /// Errors: the errors of `copy`, and `NOT_CONNECTED` if the consumer is gone.
     pub(super) fn fill(
         &self,
         taken: &Taken,

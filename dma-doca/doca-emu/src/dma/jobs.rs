@@ -13,7 +13,8 @@ use crate::task::{Submit, TaskCallback};
 
 impl Dma {
     /// Makes a running context for `depth` tasks on `pe`. `ended` is called with `user_data` when a task
-    /// ends. Errors: `NO_MEMORY` if `depth` exceeds the card's number of tasks.
+    /// ends.
+    /// Errors: `NO_MEMORY` if `depth` exceeds the card's number of tasks.
     pub(crate) fn joining(
         dev: Arc<Dev>,
         pe: &Rc<Pe>,

@@ -19,8 +19,8 @@ pub(super) struct DmaBuf {
 unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
-    /// Maps `len` bytes of `fd`, beginning at `offset`. Errors: The descriptor cannot be mapped, or its
-    /// file is shorter.
+    /// Maps `len` bytes of `fd`, beginning at `offset`.
+    /// Errors: The descriptor cannot be mapped, or its file is shorter.
     pub(super) fn new(fd: i32, offset: usize, len: usize) -> Outcome<Self> {
         require(fd >= 0 && len > 0, INVALID)?;
         // SAFETY: the descriptor is not negative. If it is not open, the calls below return an error.

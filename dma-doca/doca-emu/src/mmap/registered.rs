@@ -98,8 +98,9 @@ impl Registered {
         }
     }
 
-    /// Unregisters the memory from the devices. Errors: A consumer exports it, or tasks in flight use it. In
-    /// the second case, it stays registered with the devices of these tasks.
+    /// Unregisters the memory from the devices.
+    /// Errors: A consumer exports it, or tasks in flight use it. In the second case, it stays registered with
+    /// the devices of these tasks.
     pub(super) fn unregister(&self) -> Outcome {
         require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let mut busy = false;
@@ -116,9 +117,9 @@ impl Registered {
         Ok(())
     }
 
-    /// Passes the bytes from `addr` on to `write` in pieces, with their offsets. Errors: `INVALID_VALUE` if
-    /// the map is not started or the bytes are not within it, `IO_FAILED` if the peer has revoked it, or
-    /// errors of `write`.
+    /// Passes the bytes from `addr` on to `write` in pieces, with their offsets.
+    /// Errors: `INVALID_VALUE` if the map is not started or the bytes are not within it, `IO_FAILED` if the
+    /// peer has revoked it, or errors of `write`.
     pub(crate) fn read(
         &self,
         addr: usize,
