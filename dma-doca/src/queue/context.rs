@@ -251,7 +251,8 @@ impl DmaContext {
     /// Asks the context to stop. Tasks in flight fail during later progress.
     pub(super) fn stop(&self) {
         // The code is ignored. It is IN_PROGRESS until all tasks have ended, or an error if the context is
-        // stopping or stopped. SAFETY: the context exists as long as this value.
+        // stopping or stopped.
+        // SAFETY: the context exists as long as this value.
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 

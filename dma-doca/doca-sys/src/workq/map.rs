@@ -105,8 +105,8 @@ pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
-        // A map needs only one chunk, and the library may refuse other limits. SAFETY: the handle is from
-        // the library.
+        // A map needs only one chunk, and the library may refuse other limits.
+        // SAFETY: the handle is from the library.
         unsafe { set(map.raw, 1) };
     }
     // SAFETY: the library's map, which this handle owns.

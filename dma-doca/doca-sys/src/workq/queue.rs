@@ -327,8 +327,8 @@ pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t 
         }
         context.workq.set(ptr::null_mut());
     }
-    // A failure here makes the next call fail. SAFETY: the context is stopped, and the device was added to
-    // it.
+    // A failure here makes the next call fail.
+    // SAFETY: the context is stopped, and the device was added to it.
     unsafe { (common.doca_ctx_dev_rm)(context.ctx(), context.dev) };
     // SAFETY: the context is stopped, and has no work queues.
     let code = unsafe { (own.doca_dma_destroy)(context.raw) };
