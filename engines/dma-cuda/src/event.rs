@@ -55,7 +55,7 @@ impl Signal {
     /// Clears the descriptor.
     pub(crate) fn clear(&self) {
         let mut count = [0; 8];
-        // The read fails if the descriptor is not readable, which is no fault.
+        // The read may fail, because the descriptor may not be readable.
         let _ = rustix::io::read(&*self.fd, &mut count);
     }
 

@@ -168,7 +168,7 @@ impl CudaRegion {
                     .with_hint("this device cannot read pages that the CPU may not write: copy them into memory of the engine")
             }
             error::INVALID_VALUE => device.failed(message, code).with_hint(
-                "check that all of it is mapped, that the CPU may write it, and that it is no file of a disk or a device",
+                "check that all of it is mapped, that the CPU may write it, and that it is not mapped from a file or a device",
             ),
             error::OUT_OF_MEMORY => {
                 device.failed(message, code).with_hint("registering pins memory: free some, or some regions")

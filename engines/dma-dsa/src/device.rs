@@ -110,7 +110,7 @@ fn number(dir: &Path, file: &str) -> Result<u64> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => read.parse(),
     };
-    parsed.map_err(|_| contradiction(dir, format!("says `{read}` in `{file}`, which is no number")))
+    parsed.map_err(|_| contradiction(dir, format!("says `{read}` in `{file}`, which is not a number")))
 }
 
 fn contradiction(dir: &Path, what: String) -> Error {
@@ -340,7 +340,7 @@ pub(crate) mod tests {
             (("wq0.0/state", "disabled"), NotFound, "accel-config enable-wq dsa0/wq0.0"),
             (("wq0.0/type", "kernel"), InUse, "--type=user"),
             (("wq0.0/size", "0"), OutOfResources, "--wq-size=16"),
-            (("wq0.0/size", "many"), Malformed, "is no number"),
+            (("wq0.0/size", "many"), Malformed, "is not a number"),
             (("wq0.0/mode", "odd"), Malformed, "mode `odd`"),
             (("wq0.0/max_transfer_size", "0"), Malformed, "0 bytes"),
             (("dsa0/op_cap", "what"), Malformed, "op_cap"),

@@ -79,7 +79,7 @@ pub(crate) mod flag {
     pub(crate) const FENCE: u32 = 1;
     pub(crate) const BLOCK_ON_FAULT: u32 = 2;
     pub(crate) const RECORD_VALID: u32 = 4;
-    /// The device writes the record of a success, too.
+    /// The device also writes the record of a success.
     pub(crate) const REPORT: u32 = 8;
     /// The device writes the destination into the cache.
     pub(crate) const CACHE: u32 = 0x100;

@@ -85,5 +85,6 @@ impl Opened {
 }
 
 fn changed() -> Error {
-    error(ErrorKind::DeviceLost, "the work queue was configured anew").with_hint("open the engine again")
+    error(ErrorKind::DeviceLost, "the work queue was configured differently")
+        .with_hint("open the engine again")
 }

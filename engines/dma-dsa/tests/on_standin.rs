@@ -290,7 +290,7 @@ fn a_work_queue_that_was_configured_anew_needs_a_new_engine() {
     std::thread::sleep(Duration::from_millis(20));
     let error = failure(&engine, &queue, || ());
     assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
-    assert!(error.to_string().contains("configured anew"), "{error}");
+    assert!(error.to_string().contains("configured differently"), "{error}");
 }
 
 #[test]

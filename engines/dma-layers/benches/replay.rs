@@ -107,7 +107,8 @@ fn main() {
         );
         apart |= !(0.9..=1.1).contains(&time);
     }
-    // As a test, the bench does not check the figures, because other programs may use the machine.
+    // The bench does not check the figures when it runs as a test, because other programs may use the
+    // machine.
     if apart && !test {
         eprintln!("a replay is apart by more than 10 %, or in doorbells");
         std::process::exit(1);

@@ -13,7 +13,7 @@ pub(crate) fn thread_cpu() -> Duration {
     duration(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Returns the time of the monotonic clock in nanoseconds. Reading an `Instant` takes four times as many
+/// Returns the time of the monotonic clock in nanoseconds. Reading an `Instant` takes four times the
 /// instructions.
 #[inline]
 pub(crate) fn nanoseconds() -> u64 {

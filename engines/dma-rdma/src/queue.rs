@@ -23,8 +23,8 @@ use crate::ring::RequestRing;
 use crate::route::{Relay, Route, Target};
 use crate::verbs::{SEND_FENCE, SEND_SIGNALED, WR_RDMA_READ, ibv_send_wr, ibv_sge, ibv_wc};
 
-/// One of this number of requests makes a completion, and so does the last request of each doorbell. It is a
-/// power of two.
+/// Interval of requests that make a completion, a power of two. The last request of each doorbell also makes
+/// one.
 const SIGNAL_EVERY: u64 = 32;
 /// Maximum number of completions per call of the library.
 const TAKE: usize = 16;

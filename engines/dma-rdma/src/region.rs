@@ -206,7 +206,7 @@ pub(crate) fn refused(len: usize, errno: Errno) -> Error {
         },
         Errno::FAULT | Errno::INVAL => error(ErrorKind::InvalidArgument, what)
             .with_source(std::io::Error::from(errno))
-            .with_hint("check that all of it is mapped, writable if the device is to write it, and no file of a disk"),
+            .with_hint("check that all of it is mapped, writable if the device has to write it, and not mapped from a file"),
         other => failed(what, other),
     }
 }

@@ -151,7 +151,7 @@ impl Drop for Service {
 
 /// Returns the error of an engine without an address to listen on.
 pub(crate) fn no_address() -> Error {
-    error(ErrorKind::Unsupported, "the port's GID is no address at which importers could reach this host")
+    error(ErrorKind::Unsupported, "the port's GID is not an address at which importers could reach this host")
         .with_hint("name one by the option `listen`, such as rdma:mlx5_0,listen=10.0.0.1:0")
 }
 

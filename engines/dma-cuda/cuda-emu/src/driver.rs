@@ -681,7 +681,7 @@ impl Driver {
         moved
     }
 
-    /// Executes as much of a stream's first step as possible. Returns true if the step ended.
+    /// Continues a stream's first step as far as possible. Returns true if the step ended.
     fn advance_stream(&mut self, handle: u64) -> bool {
         let Some(stream) = self.streams.get_mut(&handle) else { return false };
         let Some(context) = self.contexts.get_mut(&stream.context) else { return false };

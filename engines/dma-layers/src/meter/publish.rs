@@ -60,7 +60,7 @@ struct Published {
 ///
 /// Metrics of each buffer size of each pool, with the labels `pool` (the
 /// [label](dma_core::PoolOptions::with_label), or the pool's number) and `len` (the buffer length in bytes).
-/// Pools with the same label are added up. Of their waits, the longest is published:
+/// Pools with the same label are added up, except waits: the longest wait is published.
 ///
 /// | name | is |
 /// |---|---|

@@ -103,7 +103,7 @@ fn a_wrong_secret_is_refused_by_its_kind() {
     exporter.assert_serves();
 }
 
-/// All bytes that the exporter sent, and all that the importer sent.
+/// All bytes that the exporter sent, and all bytes that the importer sent.
 type Tapped = (Vec<u8>, Vec<u8>);
 
 fn tap(service: SocketAddr) -> (SocketAddr, JoinHandle<Tapped>) {

@@ -47,7 +47,7 @@ const ALWAYS_TIMED_LEN_LOG2: u8 = 20;
 /// Maximum share of the time that trials of the slower engine may cost.
 const MAX_TRIAL_SHARE: f32 = 1.0 / 200.0;
 /// Number of trials at the beginning that may cost more. The last of them may cost four times
-/// [`MAX_TRIAL_SHARE`], and each earlier one four times as much as its successor.
+/// [`MAX_TRIAL_SHARE`], and each earlier trial four times the cost of the next one.
 const EARLY_TRIALS: u32 = 3;
 
 /// A class of copies: a range of descriptors in flight, and a range of lengths.
