@@ -236,7 +236,7 @@ mod tests {
     fn mistakes_are_named_with_the_remedy() {
         for (text, problem) in [
             ("profil = 'ioat'", "unknown field `profil`"),
-            ("hugepage = false", "and, for all, `hugepages`"),
+            ("hugepage = false", "or, at the top level, `hugepages`"),
             ("profile = 'ioatt'", "ioatt"),
             ("xfercap = 5000", "socket 1: xfercap is 5000; give a power of two from 4K to 4G"),
             ("ring = 100", "ring is 100; give a power of two from 2 to 32768"),

@@ -351,7 +351,7 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
                 assert!(!place.path("dst").exists());
                 // With a wrong length, the receiver may wait for bytes that never arrive.
                 let hears = &ended[usize::from(changed == Side::Host)];
-                assert!(at == 0 || hears.err.contains("changed or forged on the way"), "{at}: {hears:?}");
+                assert!(at == 0 || hears.err.contains("changed or forged in transit"), "{at}: {hears:?}");
             }
         }
     }

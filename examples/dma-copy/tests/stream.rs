@@ -274,8 +274,8 @@ fn over_tcp_a_byte_that_is_changed_on_the_way_is_noticed() {
         let [host, dpu] = [host.end(), dpu.end()];
         ways.into_iter().for_each(|way| way.join().expect("passed on"));
         let (sender, receiver) = if from == Side::Host { (host, dpu) } else { (dpu, host) };
-        receiver.failed(&["changed or forged on the way"]);
-        sender.failed(&["changed or forged on the way"]);
+        receiver.failed(&["changed or forged in transit"]);
+        sender.failed(&["changed or forged in transit"]);
         assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists(), "nothing is left behind");
     }
 }

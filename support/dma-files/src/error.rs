@@ -4,7 +4,7 @@ use std::fmt;
 
 use dma_core::Error;
 
-/// The error of an operation on a file. It has the operation's buffer.
+/// The error of an operation on a file. It contains the operation's buffer.
 pub struct FileError<T> {
     error: Error,
     buffer: T,
@@ -20,8 +20,8 @@ impl<T> FileError<T> {
         &self.error
     }
 
-    /// Returns the error and the buffer. After a read, the buffer holds undefined bytes where the file was
-    /// not read.
+    /// Returns the error and the buffer. After a failed read, the contents of the unread part of
+    /// the buffer are undefined.
     pub fn into_parts(self) -> (Error, T) {
         (self.error, self.buffer)
     }

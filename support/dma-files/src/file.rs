@@ -1,4 +1,4 @@
-//! [`DmaFile`]: a file that queues read and write.
+//! [`DmaFile`]: a file that file queues read and write.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,24 +10,25 @@ use std::sync::Arc;
 use dma_core::{Error, ErrorKind, Result};
 use rustix::fs::OFlags;
 
-/// Alignment of direct reads and writes, in bytes: address, offset and length. No disk asks for more.
+/// Alignment of the address, offset and length of direct reads and writes, in bytes. No disk needs a larger
+/// one.
 const DIRECT_ALIGNMENT: usize = 4096;
 
-/// Options of opening a file.
+/// Options for opening a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenFile {
     /// Opens the file for writing as well. Default: false.
     pub write: bool,
-    /// Makes the file if there is none, and makes it empty if there is one. Default: false.
+    /// Creates the file if it does not exist, and truncates it if it exists. Default: false.
     pub create: bool,
     /// Bypasses the page cache (`O_DIRECT`). Default: false. Ranges whose address, offset or length is not a
-    /// multiple of 4096 bytes go through the cache, such as the end of most files.
+    /// multiple of 4096 bytes, such as the end of most files, still use the cache.
     pub direct: bool,
 }
 
 impl OpenFile {
-    /// Returns the defaults: the file is opened for reading, by the page cache.
+    /// Returns the default options: the file is opened for reading, through the page cache.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -43,8 +44,8 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `PermissionDenied` or `Os`, with the path; `Unsupported` if its file system has no direct
-    /// access.
+    /// `NotFound`, `PermissionDenied` or `Os`, with the path; `Unsupported` if the file system does not
+    /// support direct access.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<DmaFile> {
         let path = path.as_ref();
         let mut options = OpenOptions::new();
@@ -68,12 +69,12 @@ pub struct DmaFile(Arc<Opened>);
 #[derive(Debug)]
 struct Opened {
     file: File,
-    /// The same file, without the page cache.
+    /// The same file, opened for direct access.
     direct: Option<File>,
 }
 
 impl From<File> for DmaFile {
-    /// Takes a file that is open already. Its position does not matter.
+    /// Uses a file that is already open. Its position is not used.
     fn from(file: File) -> Self {
         Self(Arc::new(Opened { file, direct: None }))
     }
@@ -90,17 +91,16 @@ impl DmaFile {
     ///
     /// # Errors
     ///
-    /// As [`OpenFile::open`].
+    /// The errors of [`OpenFile::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         OpenFile::new().open(path)
     }
 
-    /// Returns the same file with direct access: see [`OpenFile::direct`]. It also works for files without a
-    /// name.
+    /// Returns the same file with direct access: see [`OpenFile::direct`]. The file may be unnamed.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the file system has no direct access; `Os` without `/proc`.
+    /// `Unsupported` if the file system does not support direct access; `Os` without `/proc`.
     pub fn with_direct(self) -> Result<Self> {
         let file = self.0.file.try_clone()?;
         let flags = rustix::fs::fcntl_getfl(&file).map_err(io::Error::from)?;
@@ -110,8 +110,11 @@ impl DmaFile {
         options.custom_flags(OFlags::DIRECT.bits().cast_signed());
         let direct = options.open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|e| {
             if e.kind() == io::ErrorKind::InvalidInput {
-                Error::new(ErrorKind::Unsupported, "the file system has no direct access (O_DIRECT)")
-                    .with_hint("leave direct access out, or use a file on a disk")
+                Error::new(
+                    ErrorKind::Unsupported,
+                    "the file system does not support direct access (O_DIRECT)",
+                )
+                .with_hint("do not use direct access, or use a file on a disk")
             } else {
                 e.into()
             }
@@ -119,13 +122,13 @@ impl DmaFile {
         Ok(Self(Arc::new(Opened { file, direct: Some(direct) })))
     }
 
-    /// Returns whether the file is read and written without the page cache.
+    /// Returns whether reads and writes of the file bypass the page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.0.direct.is_some()
     }
 
-    /// Returns the descriptor for a transfer of this range.
+    /// Returns the file descriptor by which this range is read or written.
     pub(crate) fn descriptor(&self, addr: usize, offset: u64, len: usize) -> RawFd {
         let aligned = |n: usize| n.is_multiple_of(DIRECT_ALIGNMENT);
         let whole = aligned(addr) && aligned(len) && offset.is_multiple_of(DIRECT_ALIGNMENT as u64);

@@ -1,5 +1,5 @@
 //! [`Job`]: one operation, from its submission to its end.
-#![expect(unsafe_code, reason = "operations have the addresses of buffers that their transfers own")]
+#![expect(unsafe_code, reason = "operations hold addresses of buffers that their transfers own")]
 
 use std::any::Any;
 use std::os::fd::RawFd;
@@ -27,8 +27,8 @@ pub(crate) struct JobBuffer {
     pub(crate) len: usize,
 }
 
-// SAFETY: the address is a number to all but the system calls that read and write the bytes. The transfer of
-// the operation owns the buffer until its end, and no reference to the bytes exists until then.
+// SAFETY: only the system calls that read and write the bytes dereference the address. The transfer owns
+// the buffer until the operation ends, and no reference to the bytes exists until then.
 unsafe impl Send for JobBuffer {}
 // SAFETY: a shared reference gives only the address and the length.
 unsafe impl Sync for JobBuffer {}
@@ -40,11 +40,11 @@ pub(crate) struct Job {
     pub(crate) file: DmaFile,
     pub(crate) offset: u64,
     pub(crate) memory: JobBuffer,
-    /// The registered buffer that the memory is a part of.
+    /// Index of the registered buffer that contains the memory, if any.
     pub(crate) fixed: Option<u16>,
-    /// The operations in flight of the queue.
+    /// Counter of the queue's operations in flight.
     in_flight: Arc<InFlight>,
-    /// Bytes that were read or written.
+    /// Number of bytes that were read or written.
     done: AtomicUsize,
     state: Mutex<JobState>,
     ended: Condvar,
@@ -54,7 +54,7 @@ pub(crate) struct Job {
 struct JobState {
     result: Option<Result<usize, Errno>>,
     waker: Option<Waker>,
-    /// The buffer, if its owner dropped the transfer.
+    /// The buffer, after its owner has dropped the transfer.
     kept: Option<Kept>,
     cancelled: bool,
 }
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Kept {
     }
 }
 
-/// The rest of an operation.
+/// The next part of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) descriptor: RawFd,
@@ -79,7 +79,7 @@ pub(crate) struct Part {
 /// The result of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The rest is to be submitted.
+    /// The rest must be submitted.
     Continue,
     Ended,
 }
@@ -109,7 +109,7 @@ impl Job {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is left to do. The system reads and writes at most 2 GiB at a time.
+    /// Returns the next part, at most 1 GiB, because the system reads and writes at most 2 GiB at a time.
     pub(crate) fn part(&self) -> Part {
         let done = self.done.load(Ordering::Relaxed);
         let begin = self.memory.begin.as_ptr().wrapping_add(done);
@@ -117,8 +117,8 @@ impl Job {
         Part { descriptor: self.file.descriptor(begin.addr(), offset, len), offset, begin, len }
     }
 
-    /// Takes the result of a part, as bytes or an error. Only the thread that completes operations calls
-    /// this.
+    /// Records the result of a part: the number of bytes, or an error. Only the thread that completes
+    /// operations calls this.
     pub(crate) fn advance(&self, result: Result<usize, Errno>) -> Step {
         let end = match result {
             Err(Errno::INTR | Errno::AGAIN) if !self.state().cancelled => return Step::Continue,
@@ -146,25 +146,26 @@ impl Job {
     }
 
     fn end(&self, result: Result<usize, Errno>) -> Step {
-        // First, so that a caller that sees the end finds room for the next operation.
+        // Free the place in the queue first, so that a caller that observes the end can submit the next
+        // operation.
         self.in_flight.remove();
         let mut state = self.state();
         state.result = Some(result);
         let (waker, kept) = (state.waker.take(), state.kept.take());
         drop(state);
         self.ended.notify_all();
-        // Wakers and destructors run without the lock.
+        // Run wakers and destructors without the lock.
         drop(kept.map(|kept| kept.0));
         waker.into_iter().for_each(Waker::wake);
         Step::Ended
     }
 
-    /// Bytes that were read or written so far.
+    /// Returns the number of bytes that were read or written so far.
     pub(crate) fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Asks for the end of the operation. Returns whether it has not ended yet.
+    /// Requests the operation's cancellation. Returns true if it has not ended yet.
     pub(crate) fn cancel(&self) -> bool {
         let mut state = self.state();
         state.cancelled = true;
@@ -175,7 +176,7 @@ impl Job {
         self.state().cancelled
     }
 
-    /// Returns the result, or sets the waker.
+    /// Returns the result, or stores the waker.
     pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<usize, Errno>> {
         let waker = waker.clone();
         let mut state = self.state();
@@ -223,12 +224,12 @@ impl Job {
     }
 }
 
-/// The jobs in flight of one queue.
+/// Number of jobs in flight of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(AtomicUsize);
 
 impl InFlight {
-    /// Adds an operation, unless there are `depth` of them.
+    /// Adds an operation, unless `depth` operations are in flight.
     pub(crate) fn try_add(&self, depth: usize) -> bool {
         let add = |n: usize| (n < depth).then_some(n + 1);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
@@ -243,7 +244,7 @@ impl InFlight {
     }
 }
 
-/// Does the work of a part, and of the rest, by `once`.
+/// Executes a job by calling `once` for each part until the job ends.
 pub(crate) fn run(job: &Arc<Job>, mut once: impl FnMut(&Job) -> Result<usize, Errno>) {
     while job.advance(if job.is_cancelled() { Err(Errno::CANCELED) } else { once(job) }) == Step::Continue {}
 }

@@ -1,9 +1,9 @@
-//! Files as asynchronous sources and sinks of registered memory.
+//! Asynchronous reads and writes of files in registered memory.
 //!
-//! A [`FileQueue`] reads files straight into buffers of an engine and writes them from there. The system
-//! reads and writes while the caller does other work, such as DMA of the last block. It uses io_uring, with
-//! the memory of pools [registered](FileQueue::with_pools) once. Threads read and write
-//! instead where the system forbids io_uring, as sandboxes and containers often do.
+//! A [`FileQueue`] reads files directly into an engine's buffers, and writes files from them. The caller
+//! can do other work at the same time, such as the DMA of the previous block. The queue uses io_uring, with
+//! which it [registers](FileQueue::with_pools) the memory of pools once. If the system forbids io_uring, as
+//! sandboxes and containers often do, threads read and write instead.
 //!
 //! ```
 //! use dma_core::{BufferPool, PoolOptions};
@@ -18,10 +18,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - **Ownership.** The buffer moves into the operation and comes back with its end, as in operations of
-//!   engines. An operation whose [`FileTransfer`] is dropped goes on, and its buffer is kept until its end.
-//! - **Whole operations.** A read ends when the buffer is full or at the end of the file, a write when all
-//!   bytes are written or with an error. Short reads and writes of the system are continued.
+//! - **Ownership.** The buffer moves into the operation, which returns it when it ends, like operations of
+//!   engines. If the [`FileTransfer`] is dropped, the operation continues, and keeps its buffer until it
+//!   ends.
+//! - **Complete operations.** A read ends when the buffer is full or the file ends, a write when all bytes
+//!   are written, and both after an error. The queue continues short reads and writes of the system.
 //! - **Back-pressure.** A queue with [`depth`](FileQueueOptions::depth) operations in flight returns the
 //!   buffer with `QueueFull`.
 //! - **Forked processes** cannot use a queue that was made before the fork.

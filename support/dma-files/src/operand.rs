@@ -1,4 +1,4 @@
-//! Memory that files are read into and written from.
+//! Memory into which files are read, and from which files are written.
 
 use std::ptr::NonNull;
 
@@ -15,10 +15,10 @@ mod sealed {
 }
 use sealed::View;
 
-/// Memory that a file is written from: [`BufferMut`], [`Buffer`], [`Window`].
+/// Memory from which a file can be written: [`BufferMut`], [`Buffer`], [`Window`].
 pub trait FileSource: View {}
 
-/// Memory that a file is read into: [`BufferMut`], [`Window`].
+/// Memory into which a file can be read: [`BufferMut`], [`Window`].
 pub trait FileDestination: View {}
 
 macro_rules! view {
@@ -39,7 +39,7 @@ macro_rules! view {
         }
     )+};
 }
-// Writing 0 bytes checks the rights of the window and changes nothing.
+// Writing 0 bytes checks the window's rights without changing its bytes.
 view!(BufferMut, |_| Ok(()); Buffer, |_| Ok(()); Window, |window: &Self| window.write_at(0, &[]));
 
 impl FileSource for BufferMut {}
@@ -48,7 +48,7 @@ impl FileSource for Window {}
 impl FileDestination for BufferMut {}
 impl FileDestination for Window {}
 
-/// Returns the address of the view's bytes, and their number.
+/// Returns the address and number of the view's bytes.
 pub(crate) fn memory<T: View>(view: &T) -> Result<(NonNull<u8>, usize)> {
     let len = view.len();
     if len == 0 {
@@ -60,7 +60,7 @@ pub(crate) fn memory<T: View>(view: &T) -> Result<(NonNull<u8>, usize)> {
             .with_hint("read the file into host memory, and copy it to the device by its engine"));
     };
     debug_assert!(view.offset() + len <= info.len);
-    // The view lies within the region, so that the sum is not null.
+    // The view lies within the region, so the sum is not null.
     let begin = begin.as_ptr().wrapping_add(view.offset());
     Ok((NonNull::new(begin).unwrap_or(NonNull::dangling()), len))
 }

@@ -2,14 +2,14 @@
 
 use dma_core::{Error, ErrorKind, Result};
 
-/// The most operations in flight.
+/// Maximum number of operations in flight.
 const MAX_DEPTH: usize = 4096;
 
-/// The way in which files are read and written.
+/// The method by which files are read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Method {
-    /// io_uring: the system reads and writes by itself.
+    /// io_uring: the kernel reads and writes asynchronously.
     IoUring,
     /// Threads of this process, by blocking calls.
     Threads,
@@ -19,11 +19,12 @@ pub enum Method {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileQueueOptions {
-    /// Operations in flight at most: 1 to 4096. Default: 64.
+    /// Maximum number of operations in flight: 1 to 4096. Default: 64.
     pub depth: usize,
-    /// The method. Default: `None`, which means io_uring, or threads where the system forbids it.
+    /// The method. Default: `None`, which means io_uring, or threads if the system forbids io_uring.
     pub method: Option<Method>,
-    /// Threads at most that read and write at the same time, for [`Method::Threads`]; at least 1. Default: 8.
+    /// Maximum number of threads that read and write at the same time, for [`Method::Threads`]; at
+    /// least 1. Default: 8.
     pub threads: usize,
 }
 
@@ -34,7 +35,7 @@ impl Default for FileQueueOptions {
 }
 
 impl FileQueueOptions {
-    /// Returns the defaults.
+    /// Returns the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

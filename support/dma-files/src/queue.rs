@@ -16,12 +16,12 @@ use crate::ring::Ring;
 use crate::transfer::FileTransfer;
 use crate::workers::Workers;
 
-/// The longest buffer that io_uring registers, in bytes.
+/// Maximum length of a buffer that io_uring registers, in bytes.
 const MAX_FIXED: usize = 1 << 30;
 
 /// Reads and writes files. Clones share one queue, and any thread may use them.
 ///
-/// Dropping the last clone does not wait: operations in flight go on to their ends.
+/// Dropping the last clone does not block: operations in flight continue until they end.
 #[derive(Clone)]
 pub struct FileQueue(Arc<Inner>);
 
@@ -29,13 +29,13 @@ struct Inner {
     depth: usize,
     in_flight: Arc<InFlight>,
     backend: Arc<Backend>,
-    /// Buffers that are registered with io_uring: addresses and lengths, sorted.
+    /// Addresses and lengths of the buffers that are registered with io_uring, sorted.
     fixed: Vec<(usize, usize)>,
-    /// Their memory.
+    /// The pools that own the registered buffers.
     _pools: Vec<BufferPool>,
 }
 
-/// The method, and the process that it belongs to.
+/// The method, and the process that opened it.
 #[derive(Debug)]
 pub(crate) struct Backend {
     process: u32,
@@ -56,18 +56,18 @@ impl Backend {
     pub(crate) fn cancel(&self, job: &Arc<Job>) {
         match &*self.by {
             By::Ring(ring) if self.is_of_this_process() => ring.cancel(job),
-            // A thread sees the request before it begins, and between two parts.
+            // A worker thread checks for a cancellation before each part.
             _ => {}
         }
     }
 }
 
 impl Drop for Backend {
-    #[expect(unsafe_code, reason = "a forked process drops neither the ring nor its threads")]
+    #[expect(unsafe_code, reason = "a forked process must not drop the parent's ring or threads")]
     fn drop(&mut self) {
-        // A forked process leaves the ring and the locks to the process that made them.
+        // A forked process does not drop the ring and the locks, because they belong to the parent.
         if self.is_of_this_process() {
-            // SAFETY: this is the drop of the only owner.
+            // SAFETY: `by` is dropped only here, and it is not used after this drop.
             unsafe { ManuallyDrop::drop(&mut self.by) };
         }
     }
@@ -78,22 +78,23 @@ impl FileQueue {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` or `InvalidArgument` for the options; `Unsupported`, `PermissionDenied` or `Os` if they
-    /// ask for io_uring and the system forbids it; `OutOfMemory` or `OutOfResources`, also without threads.
+    /// `OutOfRange` or `InvalidArgument` for invalid options; `Unsupported`, `PermissionDenied` or `Os` if
+    /// the options require io_uring and the system forbids it; `OutOfMemory` or `OutOfResources` for a lack
+    /// of memory, threads or other resources.
     pub fn new(options: &FileQueueOptions) -> Result<Self> {
         Self::with_pools(options, &[])
     }
 
-    /// Opens a queue, and registers the memory that these pools have now with io_uring (fixed buffers), so
-    /// that the system looks up their pages once. Other memory can be used as well. The queue keeps the
-    /// pools.
+    /// Opens a queue, and registers the current memory of these pools with io_uring (fixed buffers), so that
+    /// the kernel looks up the pages only once. Operations can also use other memory. The queue keeps the
+    /// pools alive.
     ///
-    /// If the system refuses the registration, as it does beyond the limit of locked memory, the queue works
-    /// without: [`has_fixed_buffers`](Self::has_fixed_buffers).
+    /// If the kernel refuses the registration, for example beyond the limit of locked memory, the queue works
+    /// without it: see [`has_fixed_buffers`](Self::has_fixed_buffers).
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn with_pools(options: &FileQueueOptions, pools: &[&BufferPool]) -> Result<Self> {
         let in_flight = Arc::default();
         let opened = options
@@ -136,7 +137,7 @@ impl FileQueue {
         }
     }
 
-    /// Returns whether the memory of its pools is registered with io_uring.
+    /// Returns whether the memory of the queue's pools is registered with io_uring.
     #[must_use]
     pub fn has_fixed_buffers(&self) -> bool {
         !self.0.fixed.is_empty()
@@ -152,9 +153,9 @@ impl FileQueue {
     ///
     /// # Errors
     ///
-    /// `QueueFull`, or `Unsupported` for memory that the CPU cannot reach and in a forked process, or
-    /// `AccessDenied` for memory that is registered to be read only, or `OutOfRange` for the offset. All have
-    /// the buffer. Errors of the file come from the [`FileTransfer`].
+    /// `QueueFull`; `Unsupported` for memory that the CPU cannot access, and in a forked process;
+    /// `AccessDenied` for memory that is registered as read-only; `OutOfRange` for the offset. Each error
+    /// contains the buffer. The [`FileTransfer`] returns errors of the file.
     pub fn read_at<D: FileDestination>(
         &self,
         file: &DmaFile,
@@ -167,11 +168,11 @@ impl FileQueue {
         }
     }
 
-    /// Writes the buffer to the file from byte `offset` on, which makes the file longer if need be.
+    /// Writes the buffer to the file from byte `offset` on. Extends the file if needed.
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at), except for `AccessDenied`.
+    /// The errors of [`read_at`](Self::read_at), except `AccessDenied`.
     pub fn write_at<S: FileSource>(
         &self,
         file: &DmaFile,
@@ -184,8 +185,7 @@ impl FileQueue {
         }
     }
 
-    /// Makes the file's finished writes durable on its disk (`fsync`). Writes that have not ended are not
-    /// waited for.
+    /// Makes the file's completed writes durable on its disk (`fsync`). Does not wait for writes in flight.
     ///
     /// # Errors
     ///
@@ -217,16 +217,16 @@ impl FileQueue {
 }
 
 impl Inner {
-    /// Checks an operation, and counts it.
+    /// Checks an operation, and adds it to the operations in flight.
     fn admit(&self, offset: u64, len: usize) -> Result<()> {
         if !self.backend.is_of_this_process() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the file queue is of the process before the fork",
+                "the file queue belongs to the parent of this forked process",
             )
             .with_hint("open the file queue after the fork"));
         }
-        // The system adds the length, so that the sum must fit as well.
+        // The kernel adds offset and length, so the sum must fit an `i64`.
         if offset.checked_add(len as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Error::new(ErrorKind::OutOfRange, format!("{len} bytes at byte {offset} of a file"))
                 .with_numbers(offset, i64::MAX as u64)
@@ -235,12 +235,12 @@ impl Inner {
         if !self.in_flight.try_add(self.depth) {
             return Err(Error::new(ErrorKind::QueueFull, format!("{} operations are in flight", self.depth))
                 .with_numbers(self.depth as u64, self.depth as u64)
-                .with_hint("wait for one, or open the queue with a larger depth"));
+                .with_hint("wait for an operation, or open the queue with a larger depth"));
         }
         Ok(())
     }
 
-    /// Returns the registered buffer that these bytes are a part of.
+    /// Returns the index of the registered buffer that contains these bytes, if any.
     fn fixed(&self, begin: usize, len: usize) -> Option<u16> {
         let after = self.fixed.partition_point(|(first, _)| *first <= begin);
         let at = after.checked_sub(1)?;
@@ -250,7 +250,7 @@ impl Inner {
     }
 }
 
-/// Returns address and length of the memory of pools, in parts that io_uring registers.
+/// Returns the addresses and lengths of the pools' memory, in parts that io_uring can register.
 fn fixed_buffers(pools: &[&BufferPool]) -> Vec<(usize, usize)> {
     let mut buffers = Vec::new();
     for region in pools.iter().flat_map(|pool| pool.regions()) {
@@ -263,7 +263,7 @@ fn fixed_buffers(pools: &[&BufferPool]) -> Vec<(usize, usize)> {
     }
     buffers.sort_unstable();
     buffers.dedup();
-    // The most that io_uring takes.
+    // io_uring registers at most this number of buffers.
     buffers.truncate(1 << 14);
     buffers
 }

@@ -1,9 +1,12 @@
-//! [`Ring`]: operations by io_uring.
+//! [`Ring`]: executes operations by io_uring.
 //!
 //! Submitters push to the submission queue under a lock. One thread reaps the completions, continues short
-//! reads and writes, and ends operations. The ring refers to each job in flight by a raw pointer, which holds
-//! a reference to the job.
-#![expect(unsafe_code, reason = "shares a ring with the kernel, which reads and writes memory of operations")]
+//! reads and writes, and ends operations. The user data of each request is a raw pointer to its job, which
+//! owns a reference to the job.
+#![expect(
+    unsafe_code,
+    reason = "shares a ring with the kernel, which reads and writes the memory of operations"
+)]
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::job::{InFlight, Job, JobKind, Part, Step};
 
-/// User data of requests whose completions are ignored: to cancel, and to wake the thread.
+/// User data of requests whose completions are ignored: cancellations, and requests that wake the thread.
 const IGNORED: u64 = 0;
 
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(crate) struct Ring {
 
 struct SharedRing {
     ring: IoUring,
-    /// Held while the submission queue is written.
+    /// Held while a thread writes to the submission queue.
     submission: Mutex<()>,
     in_flight: Arc<InFlight>,
     closed: AtomicBool,
@@ -39,17 +42,18 @@ impl std::fmt::Debug for SharedRing {
 }
 
 impl Ring {
-    /// Makes a ring, and registers buffers with it, if the system takes them. Returns whether it did.
+    /// Creates a ring, and tries to register buffers with it. Returns the ring, and whether the buffers are
+    /// registered.
     ///
     /// # Errors
     ///
-    /// `Unsupported` or `PermissionDenied` if the system forbids io_uring; `OutOfResources`.
+    /// `Unsupported` or `PermissionDenied` if the system forbids io_uring; `OutOfResources`; `Os`.
     pub(crate) fn new(
         depth: usize,
         in_flight: Arc<InFlight>,
         buffers: &[(usize, usize)],
     ) -> Result<(Self, bool)> {
-        // One more for a request to cancel or to wake.
+        // One more entry, for a request that cancels an operation or wakes the thread.
         let entries = u32::try_from(depth + 1).unwrap_or(u32::MAX).next_power_of_two();
         let ring = IoUring::builder().build(entries).map_err(refused)?;
         let registered = !buffers.is_empty() && register(&ring, buffers);
@@ -69,7 +73,7 @@ impl Ring {
         self.shared.submit(job);
     }
 
-    /// Asks the system to end an operation.
+    /// Asks the kernel to cancel an operation.
     pub(crate) fn cancel(&self, job: &Arc<Job>) {
         let target = Arc::as_ptr(job).expose_provenance() as u64;
         self.shared.push(&opcode::AsyncCancel::new(target).build().user_data(IGNORED));
@@ -78,7 +82,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The thread ends behind the last operation, and frees the ring.
+        // The thread exits after the last operation, and frees the ring.
         self.shared.closed.store(true, Ordering::Release);
         self.shared.push(&opcode::Nop::new().build().user_data(IGNORED));
     }
@@ -110,19 +114,19 @@ impl SharedRing {
                 let _turn = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: the lock makes this the only submission queue.
                 let mut queue = unsafe { self.ring.submission_shared() };
-                // SAFETY: the request's memory belongs to a job, which lives until the completion: its
-                // reference is the request's user data.
+                // SAFETY: the request's memory belongs to a job. The request's user data owns a reference to
+                // this job until the completion.
                 if unsafe { queue.push(entry) }.is_ok() {
                     break;
                 }
             }
-            // Full of requests that the system has not taken yet.
+            // The queue is full of requests that the kernel has not consumed yet.
             self.enter();
         }
         self.enter();
     }
 
-    /// Has the system take all requests.
+    /// Submits all requests to the kernel.
     fn enter(&self) {
         loop {
             match self.ring.submit() {
@@ -134,12 +138,12 @@ impl SharedRing {
                         Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM)
                     ) =>
                 {
-                    // The system lacks memory, or has completions that the thread must reap first.
+                    // The kernel lacks memory, or the thread must reap completions first.
                     std::thread::yield_now();
                 }
                 Err(error) => {
                     // The request stays in the queue, and the next call submits it.
-                    tracing::error!(%error, "io_uring takes no requests");
+                    tracing::error!(%error, "io_uring accepts no requests");
                     return;
                 }
             }
@@ -159,14 +163,14 @@ impl SharedRing {
                 if self.closed.load(Ordering::Acquire) && self.in_flight.count() == 0 {
                     return;
                 }
-                // SAFETY: waits for one completion, and has no other argument.
+                // SAFETY: the call waits for one completion, and passes no pointer.
                 let waited = unsafe {
                     self.ring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None)
                 };
                 if let Err(error) = waited
                     && Errno::from_io_error(&error) != Some(Errno::INTR)
                 {
-                    tracing::debug!(%error, "io_uring does not wait");
+                    tracing::debug!(%error, "io_uring cannot wait for completions");
                     std::thread::yield_now();
                 }
             }
@@ -175,7 +179,7 @@ impl SharedRing {
 
     fn complete(&self, reference: u64, result: i32) {
         let job = std::ptr::with_exposed_provenance::<Job>(reference as usize);
-        // SAFETY: `submit` converted a reference to this pointer, and the system completes a request once.
+        // SAFETY: `submit` made this pointer by `Arc::into_raw`, and the kernel completes each request once.
         let job = unsafe { Arc::from_raw(job) };
         let result = match u32::try_from(result) {
             Ok(bytes) => Ok(bytes as usize),
@@ -187,7 +191,8 @@ impl SharedRing {
     }
 }
 
-/// Registers buffers, so that the system need not look up their pages for each operation.
+/// Registers buffers, so that the kernel does not look up their pages for each operation. Returns whether it
+/// succeeded.
 fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
     let iovecs: Vec<_> = buffers
         .iter()
@@ -196,11 +201,11 @@ fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
             iov_len: len,
         })
         .collect();
-    // SAFETY: the queue keeps the pools, whose memory stays mapped, and the registration ends with the ring.
-    // The system pins the pages: even if they were unmapped, it would write to no other memory.
+    // SAFETY: the queue keeps the pools, so their memory stays mapped. The kernel pins the registered pages
+    // until the ring is freed: even if the memory were unmapped, the kernel would not write to other memory.
     let registered = unsafe { ring.submitter().register_buffers(&iovecs) };
     if let Err(error) = &registered {
-        tracing::debug!(%error, "io_uring registers no buffers: operations look up their pages");
+        tracing::debug!(%error, "io_uring refused to register buffers, so each operation looks up its pages");
     }
     registered.is_ok()
 }

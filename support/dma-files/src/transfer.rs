@@ -1,4 +1,4 @@
-//! [`FileTransfer`]: an operation that was submitted.
+//! [`FileTransfer`]: a submitted operation.
 
 use std::any::Any;
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::queue::Backend;
 /// The buffer of an operation, and the number of bytes that were read or written.
 pub type Finished<T> = Result<(T, usize), FileError<T>>;
 
-/// An operation on a file: await it, or wait for it. Dropping it leaves the operation running, and frees the
-/// buffer at its end.
-#[must_use = "the operation goes on, but its result is lost"]
+/// A submitted operation on a file: await it, or wait for it. If it is dropped, the operation continues, and
+/// the buffer is freed when it ends.
+#[must_use = "the operation continues, but its result is lost"]
 pub struct FileTransfer<T: Any + Send> {
     job: Arc<Job>,
     backend: Arc<Backend>,
@@ -43,21 +43,22 @@ impl<T: Any + Send> FileTransfer<T> {
         self.job.wait_timeout(timeout)
     }
 
-    /// Blocks until the operation has ended. Returns the buffer and the number of bytes: of a read, fewer
-    /// than the buffer's at the end of the file only.
+    /// Blocks until the operation has ended. Returns the buffer, and the number of bytes that were read or
+    /// written. A read returns fewer bytes than the buffer's length only at the end of the file.
     ///
     /// # Errors
     ///
-    /// `OutOfResources` if the disk or the quota is full; `Aborted` if it was cancelled; `Os` for other
-    /// errors of the system, with the source. All name the operation, the bytes that were done before, and
-    /// those of the whole operation.
+    /// `OutOfResources` if the disk or the quota is full; `Aborted` if the operation was cancelled; `Os` for
+    /// other errors of the system, with the source. Each error names the operation, the number of bytes that
+    /// were read or written before the error, and the length of the operation.
     pub fn wait(mut self) -> Finished<T> {
         let result = self.job.wait();
         self.finish(result)
     }
 
-    /// Asks the system to end the operation, which then ends as `Aborted` unless it is done before. Await the
-    /// operation, or wait for it, to get the buffer. Reads and writes of regular files that have begun go on.
+    /// Asks the system to cancel the operation. It then ends as `Aborted`, unless it has ended before. Await
+    /// the operation, or wait for it, to get the buffer. Reads and writes of regular files cannot be
+    /// cancelled after the kernel has started them.
     pub fn cancel(&self) {
         if self.job.cancel() {
             self.backend.cancel(&self.job);

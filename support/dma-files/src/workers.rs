@@ -1,5 +1,5 @@
-//! [`Workers`]: operations by threads with blocking calls, where the system forbids io_uring.
-#![expect(unsafe_code, reason = "the system reads and writes memory of operations")]
+//! [`Workers`]: executes operations on threads by blocking calls, if the system forbids io_uring.
+#![expect(unsafe_code, reason = "system calls read and write the memory of operations")]
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::job::{Job, JobKind, Part, run};
 
-/// Threads that read and write. They start when they are needed, and end with the queue.
+/// Threads that read and write. They start when they are needed, and exit when the queue is dropped.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<SharedJobs>,
@@ -32,11 +32,11 @@ struct WorkersState {
 }
 
 impl Workers {
-    /// Makes up to `most` threads, of which the first starts here.
+    /// Allows up to `most` threads, and starts the first one.
     ///
     /// # Errors
     ///
-    /// As [`spawn_thread`].
+    /// The errors of [`spawn_thread`].
     pub(crate) fn new(most: usize) -> Result<Self> {
         let workers = Self { shared: Arc::default(), most };
         workers.shared.state().threads = 1;
@@ -44,7 +44,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Starts a thread, which is counted already.
+    /// Starts a thread, which is already counted in `threads`.
     fn start(&self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         spawn_thread("dma-files".to_owned(), move || shared.work()).map(drop)
@@ -60,7 +60,7 @@ impl Workers {
         self.shared.changed.notify_one();
         if start && let Err(error) = self.start() {
             self.shared.state().threads -= 1;
-            tracing::debug!(%error, "file queues have fewer threads than they may");
+            tracing::debug!(%error, "the file queue could not start another thread");
         }
     }
 }
@@ -96,17 +96,17 @@ impl SharedJobs {
     }
 }
 
-/// Reads or writes once.
+/// Executes one part of a job by one system call.
 fn once(job: &Job) -> std::result::Result<usize, Errno> {
     let Part { descriptor, offset, begin, len } = job.part();
-    // Checked when the operation was submitted.
+    // `FileQueue` has checked on submission that the offset fits.
     let at = offset.cast_signed();
     let moved = match job.kind {
-        // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
+        // SAFETY: the operation owns the memory until it ends, and no reference to the bytes exists.
         JobKind::Read => unsafe { libc::pread(descriptor, begin.cast(), len, at) },
-        // SAFETY: the operation owns the memory until its end, and no reference to the bytes exists.
+        // SAFETY: the operation owns the memory until it ends, and no reference to the bytes exists.
         JobKind::Write => unsafe { libc::pwrite(descriptor, begin.cast_const().cast(), len, at) },
-        // SAFETY: takes a descriptor only, which the job keeps open.
+        // SAFETY: the only argument is a file descriptor, which the job keeps open.
         JobKind::Sync => unsafe { libc::fsync(descriptor) as isize },
     };
     usize::try_from(moved).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))

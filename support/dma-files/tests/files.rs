@@ -1,4 +1,4 @@
-//! Files through queues of both methods: contents, short reads, errors, cancellation, forks, sandboxes.
+//! Tests files on queues of both methods: contents, short reads, errors, cancellation, forks, sandboxes.
 #![expect(unsafe_code, reason = "forks, and installs a seccomp filter")]
 
 use std::io::Write;
@@ -17,7 +17,7 @@ fn engine() -> impl DmaEngine + Clone {
     std::sync::Arc::new(dma_cpu::CpuEngine::open(&dma_cpu::CpuOptions::default()).expect("it opens"))
 }
 
-/// Returns a queue of `method`; `None` where the system forbids it.
+/// Returns a queue of `method`, or `None` if the system forbids this method.
 fn queue(method: Method, pools: &[&BufferPool]) -> Option<FileQueue> {
     let options = FileQueueOptions::new().with_method(Some(method)).with_depth(8).with_threads(2);
     match FileQueue::with_pools(&options, pools) {
@@ -67,7 +67,7 @@ fn reads_end_when_the_buffer_is_full_or_the_file_ends() {
             (200_000, 5, 0),
             (5, 0, 0),
         ] {
-            // A buffer of the pool, and one that is not registered with the ring.
+            // A buffer of the pool, and a buffer that is not registered with the ring.
             for buffer in [pool.try_get(len).expect("free"), engine.allocate(len).expect("memory")] {
                 let read = files.read_at(&file, offset, buffer).expect("submitted");
                 let (buffer, n) = read.wait().expect("it reads");
@@ -91,7 +91,7 @@ fn reads_end_when_the_buffer_is_full_or_the_file_ends() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Writes at random places, all in flight at once, with the oracle of a vector.
+    /// Writes at random offsets, several in flight at once. A vector is the oracle.
     #[test]
     fn files_have_what_was_written(
         writes in proptest::collection::vec((0..40_usize, 1..9_usize, any::<u8>()), 1..20),
@@ -111,11 +111,12 @@ proptest! {
         prop_assert_eq!(file.is_direct(), direct);
         let mut oracle = Vec::new();
         for batch in writes.chunks(8) {
-            // Writes in flight together have no order: those that overlap another are left out.
+            // Writes that are in flight at the same time have no order, so writes that overlap another one
+            // are omitted.
             let mut in_flight = Vec::new();
             let mut taken: Vec<std::ops::Range<usize>> = Vec::new();
             for &(unit, units, value) in batch {
-                // Some are not at multiples of a block.
+                // Some writes do not begin at a multiple of the block size.
                 let (begin, len) = (unit * UNIT + usize::from(value % 3 == 0), units * UNIT);
                 if taken.iter().any(|other| begin < other.end && other.start < begin + len) {
                     continue;
@@ -150,7 +151,7 @@ fn refused_operations_return_the_buffer_with_a_remedy() {
         let e = files.read_at(&file, u64::MAX, buffer(&engine, &[7; 10])).expect_err("no such byte");
         let (e, same) = e.into_parts();
         assert!(e.kind() == ErrorKind::OutOfRange && !e.hint().is_empty() && same[..] == [7; 10], "{e}");
-        // Opened for reading only.
+        // The file is opened only for reading.
         let e = files
             .write_at(&file, 0, buffer(&engine, &[7; 10]))
             .expect("submitted")
@@ -196,12 +197,12 @@ fn a_full_disk_is_an_error_with_the_remedy() {
     }
 }
 
-/// Returns a pipe: a file whose reads wait until something is written, and the other end.
+/// Returns the two ends of a pipe. Reads of the first end wait until bytes are written to the second end.
 fn pipe() -> (DmaFile, std::fs::File) {
     let mut ends = [0; 2];
     // SAFETY: the array has room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: the descriptors are new, and nothing else owns them.
+    // SAFETY: the file descriptors are new, and no other object owns them.
     let [reads, writes] = ends.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
     (reads.into(), writes)
 }
@@ -243,12 +244,13 @@ fn the_buffer_of_a_dropped_transfer_is_kept_until_its_end() {
     for method in METHODS {
         let Some(files) = queue(method, &[&pool]) else { continue };
         let (reads, mut writes) = pipe();
-        // A pipe takes no offset: pread of the threads fails at once, and the buffer comes back as well.
+        // A pipe does not support offsets. So the threads' `pread` fails at once, which also frees the
+        // buffer.
         drop(files.read_at(&reads, 0, pool.try_get(3).expect("free")).expect("room"));
         if method == Method::IoUring {
-            assert_eq!(in_use(), 1, "the system may still write to it");
+            assert_eq!(in_use(), 1, "the kernel may still write to the buffer");
         }
-        // The queue may go before its operations.
+        // The queue may be dropped before its operations end.
         drop(files);
         writes.write_all(b"abc").expect("written");
         while in_use() > 0 {
@@ -265,8 +267,8 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
     for method in METHODS {
         let Some(files) = queue(method, &[]) else { continue };
         let (first, second) = (engine.allocate(10).expect("memory"), engine.allocate(10).expect("memory"));
-        // SAFETY: the child makes only calls that are permitted in a forked process here, and exits without
-        // running destructors of others.
+        // SAFETY: the child only makes calls that are allowed after a fork, and exits without running
+        // other destructors.
         match unsafe { libc::fork() } {
             -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
             0 => {
@@ -280,7 +282,7 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
                 let mut status = 0;
                 // SAFETY: the status is a local variable.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-                assert_eq!(status, 0, "the child was not refused, or died");
+                assert_eq!(status, 0, "the child's read was not refused, or the child died");
             }
         }
         let (_, n) = files.read_at(&file, 0, second).expect("room").wait().expect("it reads");
@@ -288,9 +290,10 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
     }
 }
 
-/// Makes `io_uring_setup` fail with this error number for this thread and those that it starts.
+/// Makes `io_uring_setup` fail with this error number, for this thread and threads that it starts.
 fn forbid_io_uring(errno: i32) {
-    /// Loads a word of the call's description, compares it, returns. From linux/bpf_common.h.
+    /// The instructions that load a word of the call's description, compare it, and return. From
+    /// linux/bpf_common.h.
     const LOAD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
@@ -302,7 +305,8 @@ fn forbid_io_uring(errno: i32) {
         step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: takes numbers only. Without the right to gain privileges a filter needs none.
+    // SAFETY: all arguments are numbers. The call is needed because an unprivileged process may install a
+    // filter only after it.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: the program and its filter live until the kernel has copied them.
     let installed =
@@ -314,7 +318,7 @@ const ERRNO: &str = "DMA_TEST_ERRNO";
 
 /// The child process of the test below.
 #[test]
-#[ignore = "a part of the other test, in a separate process"]
+#[ignore = "the next test runs this in a separate process"]
 fn child() {
     let Ok(errno) = std::env::var(ERRNO) else { return };
     forbid_io_uring(errno.parse().expect("a number"));

@@ -1,4 +1,4 @@
-//! The listener's part: connections are accepted until a caller has authenticated.
+//! The listener's side: accepts connections until a caller has authenticated.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use crate::exchange::{Answering, POLL_INTERVAL};
 use crate::pending::{Origin, Pending};
 use crate::secret::{Macs, Protocol, Secret};
 
-/// Maximum number of connections that are accepted before pending ones are read.
+/// Maximum number of connections to accept before the pending connections are read.
 const ACCEPTS: usize = 16;
-/// Maximum number of connections that the kernel keeps until they are accepted. Beyond it, the kernel drops
-/// packets, and callers need more than a second to connect.
+/// Maximum number of connections in the kernel's backlog. If the backlog is full, the kernel drops packets,
+/// and callers need more than a second to connect.
 const BACKLOG: i32 = 1024;
 
 /// A connection, and the MACs of the messages sent and received.
@@ -22,19 +22,20 @@ pub type Authenticated = (TcpStream, (Macs, Macs));
 /// The result of reading from a connection.
 #[derive(Debug)]
 pub enum Verdict<S, T> {
-    /// It is admitted.
+    /// The connection is admitted.
     Admitted(S, T),
     /// More bytes are needed.
     Pending(S),
-    /// It is closed.
+    /// The connection must be closed.
     Rejected,
 }
 
-/// Accepts connections until one is admitted, and closes all others. Returns `None` once `is_over` returns
-/// true, which is asked at least every 50 ms.
+/// Accepts connections until one is admitted, and closes all others. Calls `is_over` at least every 50 ms.
+/// Returns `None` after `is_over` has returned true.
 ///
-/// `accept` returns the next connection of `listener`, which is non-blocking, and its origin. `read` reads
-/// from a connection. `busy` gets a connection that is closed because too many are [`Pending`].
+/// `accept` returns the next connection of the non-blocking `listener`, and the connection's origin. `read`
+/// reads from a connection. `busy` receives a connection that must be closed because too many are
+/// [`Pending`].
 ///
 /// # Errors
 ///
@@ -46,7 +47,7 @@ pub fn admit<S: AsFd, T, E>(
     mut read: impl FnMut(S) -> Verdict<S, T>,
     mut busy: impl FnMut(S),
 ) -> Result<Option<(S, T)>, E> {
-    // Fails for descriptors that do not listen, which `accept` reports.
+    // This fails if the descriptor does not listen. `accept` then reports the error.
     let _ = rustix::net::listen(listener, BACKLOG);
     let mut pending = Pending::default();
     while !is_over()? {
@@ -56,7 +57,7 @@ pub fn admit<S: AsFd, T, E>(
         fds.extend(pending.iter().map(|stream: &S| PollFd::new(stream, PollFlags::IN)));
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
         if rustix::event::poll(&mut fds, Some(&timeout)).is_err() {
-            // EINTR.
+            // A signal interrupted the call.
             continue;
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -89,14 +90,14 @@ pub fn admit<S: AsFd, T, E>(
 }
 
 /// Accepts connections until a caller has authenticated, and closes all others. A caller whose connection is
-/// closed calls again. Returns the blocking connection and the MACs of the messages sent and received, or
-/// `None` once `is_over` returns true, which is asked at least every 50 ms. Makes `listener` non-blocking.
-/// `rejected` gets the reason why a connection was closed: `PermissionDenied` is a wrong secret, and
-/// `ResourceBusy` means that it made room for others.
+/// closed may connect again. Returns the connection, which is blocking, and the MACs of the messages sent and
+/// received. Calls `is_over` at least every 50 ms, and returns `None` after it has returned true. Makes
+/// `listener` non-blocking. `rejected` receives the reason why a connection was closed: `PermissionDenied`
+/// means a wrong secret, and `ResourceBusy` that the connection was closed for a newer one.
 ///
 /// # Errors
 ///
-/// The errors of `is_over`, and those of the listener, converted by `failed`.
+/// The errors of `is_over`, and the listener's errors, converted by `failed`.
 pub fn answer<E>(
     listener: &TcpListener,
     secret: &Secret,
@@ -115,7 +116,8 @@ pub fn answer<E>(
             }
         },
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        // The error of that connection, or a lack of descriptors. Pause, because retrying at once would spin.
+        // The error belongs to that connection, or file descriptors are exhausted. Pause, because retrying at
+        // once would busy-loop.
         Err(e) => {
             rejected(&e);
             std::thread::sleep(POLL_INTERVAL);

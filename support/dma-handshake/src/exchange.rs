@@ -1,4 +1,4 @@
-//! The exchange of nonces and proofs.
+//! Exchanges nonces and proofs.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,43 +8,45 @@ use std::time::Duration;
 use crate::proof::{PROOF_LEN, Side};
 use crate::secret::{Macs, Nonce, Protocol, Secret, nonce};
 
-/// The listener's answer to a wrong proof. A proof has this value with probability 2^-256.
+/// The listener's response to a wrong proof. A correct proof has this value with probability 2^-256.
 const REFUSED: [u8; PROOF_LEN] = [0; PROOF_LEN];
-/// In the place of a nonce or a proof: the listener closes this connection because too many are pending.
+/// The listener sends this instead of a nonce or proof if it closes the connection because too many are
+/// pending.
 const BUSY: [u8; PROOF_LEN] = [0xff; PROOF_LEN];
 /// Length of a side's first message in bytes: the magic and a nonce.
 const HELLO_LEN: usize = 8 + size_of::<Nonce>();
-/// Longest wait between two checks for the end.
+/// Maximum time between two calls of `is_over`.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A connection to the listener that has not authenticated yet.
 #[derive(Debug)]
 pub(crate) struct Answering {
     stream: TcpStream,
-    /// The received part of its next message.
+    /// The received part of the caller's next message.
     bytes: Vec<u8>,
-    /// The nonces of the caller and the listener, once the caller's has arrived.
+    /// The nonces of the caller and the listener, after the caller's nonce has arrived.
     nonces: Option<(Nonce, Nonce)>,
 }
 
 impl Answering {
-    /// Begins with a non-blocking connection that was accepted.
+    /// Starts the exchange on an accepted, non-blocking connection.
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, bytes: Vec::with_capacity(HELLO_LEN), nonces: None }
     }
 
-    /// Reads the available bytes and answers. Returns the MACs of the messages sent and received once
-    /// the caller has authenticated, or `None` if more bytes are needed.
+    /// Reads the available bytes, and responds. Returns the MACs of the messages sent and received if the
+    /// caller has authenticated, or `None` if more bytes are needed.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` if the caller does not know the secret, `InvalidData` if it does not speak the
-    /// protocol, and all errors of the stream. The connection must then be closed.
+    /// `PermissionDenied` if the caller does not know the secret; `InvalidData` if the caller uses another
+    /// protocol; all errors of the stream. Close the connection after an error.
     pub(crate) fn step(&mut self, secret: &Secret, of: &Protocol) -> io::Result<Option<(Macs, Macs)>> {
         loop {
             let due = if self.nonces.is_none() { HELLO_LEN } else { PROOF_LEN };
             let mut bytes = [0; HELLO_LEN];
-            // Not beyond this message, because the next bytes belong to the first message of the session.
+            // Read only up to the end of this message, because the next bytes belong to the first message
+            // of the session.
             match self.stream.read(&mut bytes[..due - self.bytes.len()]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.bytes.extend_from_slice(&bytes[..n]),
@@ -58,13 +60,13 @@ impl Answering {
             let message = std::mem::take(&mut self.bytes);
             let Some((caller, listener)) = self.nonces else {
                 let (caller, listener) = (parse_nonce(&message, of)?, nonce()?);
-                // Never blocks: the answer fits the empty socket buffer.
+                // This does not block, because the response fits the empty socket buffer.
                 self.stream.write_all(&[&of.magic[..], &listener[..]].concat())?;
                 self.nonces = Some((caller, listener));
                 continue;
             };
             let proof = |side| secret.proof(of, side, &caller, &listener);
-            // Compares in constant time.
+            // This comparison takes constant time.
             if proof(Side::Caller) != message[..] {
                 self.stream.write_all(&REFUSED)?;
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it does not know the secret"));
@@ -75,10 +77,11 @@ impl Answering {
         }
     }
 
-    /// Tells the caller that too many connections are pending, and closes this one.
+    /// Tells the caller that too many connections are pending, and closes this connection.
     pub(crate) fn refuse_as_busy(mut self, of: &Protocol) {
         let magic = if self.nonces.is_none() { &of.magic[..] } else { &[] };
-        // Never blocks: it fits the socket buffer. A caller that is gone needs no answer.
+        // This does not block, because the bytes fit the socket buffer. An error is ignored, because then
+        // the caller has closed the connection.
         let _ = self.stream.write_all(&[magic, &BUSY].concat());
     }
 
@@ -94,14 +97,16 @@ impl AsFd for Answering {
     }
 }
 
-/// The caller's part. Returns the MACs of the messages sent and received. Blocks until it is done, or
-/// `is_over` returns true, which is asked every 50 ms. Changes the stream's read timeout.
+/// Authenticates as the caller. Returns the MACs of the messages sent and received. Blocks until the
+/// exchange is complete or `is_over`, which it calls every 50 ms, returns true. Changes the stream's read
+/// timeout.
 ///
 /// # Errors
 ///
-/// `ConnectionRefused` if the listener refused the proof, `PermissionDenied` if it does not know the secret
-/// itself, `ResourceBusy` if it has too many pending connections, so that calling again may help,
-/// `InvalidData` if it does not speak the protocol, `TimedOut` once `is_over`; else those of the stream.
+/// `ConnectionRefused` if the listener refused the caller's proof; `PermissionDenied` if the listener does
+/// not know the secret; `ResourceBusy` if the listener has too many pending connections, so that another
+/// attempt may succeed; `InvalidData` if the listener uses another protocol; `TimedOut` after `is_over`
+/// has returned true; otherwise the errors of the stream.
 pub fn call(
     stream: &mut TcpStream,
     secret: &Secret,
@@ -115,7 +120,8 @@ pub fn call(
     let listener = parse_nonce(&hello, of)?;
     check_busy(&listener)?;
     let proof = |side| secret.proof(of, side, &caller, &listener);
-    // If the listener closed the connection, its answer says why.
+    // An error of this write is reported only if no response arrives: if the listener closed the
+    // connection, its response says why.
     let sent = stream.write_all(proof(Side::Caller).as_bytes());
     let mut theirs = [0; PROOF_LEN];
     read(stream, &mut theirs, &is_over).map_err(|e| sent.err().unwrap_or(e))?;
@@ -148,7 +154,7 @@ fn parse_nonce(bytes: &[u8], of: &Protocol) -> io::Result<Nonce> {
     }
 }
 
-/// Fills `bytes`. Fails with `TimedOut` once `is_over`.
+/// Fills `bytes`. Fails with `TimedOut` after `is_over` has returned true.
 fn read(stream: &mut TcpStream, mut bytes: &mut [u8], is_over: impl Fn() -> bool) -> io::Result<()> {
     while !bytes.is_empty() {
         if is_over() {

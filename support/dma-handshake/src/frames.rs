@@ -1,4 +1,5 @@
-//! Messages on a stream: a `u32` with the length precedes each, and a MAC follows it if there is a secret.
+//! Messages on a stream. A `u32` with the length precedes each message. With a secret, a MAC follows each
+//! message.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -10,17 +11,17 @@ use crate::secret::Macs;
 pub struct Sending<S> {
     stream: S,
     macs: Option<Macs>,
-    /// The message with its length and MAC, so that one call writes it.
+    /// Buffer for the length, the message and its MAC, so that one call writes all of them.
     frame: Vec<u8>,
 }
 
 impl<S: Write> Sending<S> {
-    /// Sends to `stream`; with `macs`, authenticated.
+    /// Creates the sending half of `stream`. With `macs`, messages are authenticated.
     pub const fn new(stream: S, macs: Option<Macs>) -> Self {
         Self { stream, macs, frame: Vec::new() }
     }
 
-    /// Sends a message of 1 byte to 4 GiB. Blocks as the stream does.
+    /// Sends a message of 1 byte to 4 GiB. Blocks if the stream blocks.
     ///
     /// # Errors
     ///
@@ -46,17 +47,18 @@ pub struct Receiving<S> {
 }
 
 impl<S: Read> Receiving<S> {
-    /// Receives messages of up to `max` bytes from `stream`; with `macs`, authenticated.
+    /// Creates the receiving half of `stream`, for messages of up to `max` bytes. With `macs`, messages are
+    /// authenticated.
     pub fn new(stream: S, macs: Option<Macs>, max: usize) -> Self {
         Self { stream: BufReader::new(stream), macs, max }
     }
 
-    /// Receives a message, and replaces the contents of `into` by it. Blocks as the stream does.
+    /// Receives a message, and replaces the contents of `into` by it. Blocks if the stream blocks.
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` if the other side closed the connection, `InvalidData` for a message that is empty,
-    /// too long, or not sent by the other side, and all errors of the stream. Nothing can be received after
+    /// `UnexpectedEof` if the other side closed the connection; `InvalidData` for a message that is empty,
+    /// too long, or not sent by the other side; all errors of the stream. No message can be received after
     /// an error.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let mut len = [0; 4];
@@ -64,16 +66,16 @@ impl<S: Read> Receiving<S> {
         let (len, max) = (u32::from_le_bytes(len) as usize, self.max);
         let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         if len == 0 || len > max {
-            return invalid(format!("a message of {len} bytes, and none is longer than {max}"));
+            return invalid(format!("a message of {len} bytes, but the maximum is {max}"));
         }
         into.resize(len, 0);
         self.stream.read_exact(into)?;
         if let Some(macs) = &mut self.macs {
             let mut mac = [0; MAC_LEN];
             self.stream.read_exact(&mut mac)?;
-            // MACs compare in constant time.
+            // MACs are compared in constant time.
             if macs.next(into) != mac {
-                return invalid("a message that was changed or forged on the way".to_owned());
+                return invalid("a message that was changed or forged in transit".to_owned());
             }
         }
         Ok(())

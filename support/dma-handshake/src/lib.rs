@@ -1,9 +1,9 @@
-//! Connections of two programs that know a secret, over TCP. Both prove that they know it, and messages are
-//! authenticated against change, forgery, loss and replay. Messages are not encrypted: anyone on the network
-//! can read them.
+//! TCP connections of two programs that share a secret. Both programs prove that they know it. Messages are
+//! authenticated, which detects changes, forgery, loss and replay. Messages are not encrypted: anyone on the
+//! network can read them.
 //!
-//! One side listens, the other one calls. The caller proves first. Before that, the listener sends only a
-//! nonce:
+//! One side (the listener) listens, and the other side (the caller) connects. The caller sends its proof
+//! first; until then, the listener sends only a nonce:
 //!
 //! ```text
 //! caller   -> listener   magic, 32 random bytes c
@@ -12,13 +12,13 @@
 //! listener -> caller     MAC(listener, c, l), or 32 zeros if the caller's MAC is wrong
 //! ```
 //!
-//! MAC is HMAC-SHA-256 ([`Proof`]). Keys are derived from the secret by HMAC-SHA-256, too, for each
-//! [`Protocol`] others. After the exchange each direction has a key for this connection, and the MAC of a
-//! message covers its sequence number.
+//! MAC is HMAC-SHA-256 ([`Proof`]). Its keys are also derived from the secret by HMAC-SHA-256, and differ
+//! for each [`Protocol`]. After the exchange, each direction of this connection has its own key, and the MAC
+//! of a message covers its sequence number.
 //!
-//! A listener that has many callers ([`Pending`]) closes slow connections for new ones. Instead of its nonce
-//! or proof it then sends 32 bytes of 0xff, and the caller calls again. Other servers of the workspace have
-//! messages of their own, and use [`Pending`] and [`Proof`] alone.
+//! A listener with too many pending connections ([`Pending`]) closes slow connections to admit new ones. It
+//! then sends 32 bytes of 0xff instead of its nonce or proof, and the caller can connect again. Other
+//! servers of the workspace have their own messages, and use only [`Pending`] and [`Proof`].
 
 mod answer;
 mod exchange;

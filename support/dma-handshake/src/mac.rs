@@ -1,4 +1,4 @@
-//! [`Mac`]: HMAC-SHA-256, which needs no C compiler, and the keys that are derived with it.
+//! [`Mac`]: HMAC-SHA-256, implemented without C code, and the derivation of keys with it.
 
 use std::hint::black_box;
 
@@ -10,12 +10,12 @@ use portable as hmac;
 /// Length of a MAC in bytes.
 pub(crate) const MAC_LEN: usize = 32;
 
-/// A MAC. Compares in constant time.
+/// A message authentication code. Comparisons take constant time.
 #[derive(Clone, Copy, Debug, Eq)]
 pub(crate) struct Mac([u8; MAC_LEN]);
 
 impl Mac {
-    /// Returns the MAC of `parts`, one after the other. They have fixed lengths, or only the last has not.
+    /// Returns the MAC of the concatenated `parts`. All parts except the last one must have fixed lengths.
     pub(crate) fn new<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> Self {
         Self(hmac(key, parts))
     }
@@ -45,7 +45,7 @@ impl PartialEq<[u8]> for Mac {
     }
 }
 
-/// Returns the HMAC by instructions that every processor has.
+/// Computes the HMAC by instructions that every processor has.
 #[cfg(any(test, not(feature = "accelerated")))]
 fn portable<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> [u8; MAC_LEN] {
     let mut hmac = hmac_sha256::HMAC::new(key);
@@ -55,20 +55,21 @@ fn portable<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> [u
     hmac.finalize()
 }
 
-/// Returns the HMAC by the processor's instructions for SHA-256, if it has some.
+/// Computes the HMAC by the processor's SHA-256 instructions, if it has them.
 #[cfg(any(test, feature = "accelerated"))]
 fn accelerated<'a>(key: &[u8], parts: impl IntoIterator<Item = &'a &'a [u8]>) -> [u8; MAC_LEN] {
     use hmac::{Hmac, KeyInit as _, Mac as _};
 
-    let mut hmac = Hmac::<sha2::Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    let mut hmac = Hmac::<sha2::Sha256>::new_from_slice(key).expect("HMAC accepts keys of any length");
     for part in parts {
         hmac.update(part);
     }
     hmac.finalize().into_bytes().into()
 }
 
-/// Derives a key from `secret` for `context`, which is unique to the purpose, and for `parts`, which have
-/// fixed lengths. The length of the context is part of the input, so that no two contexts give the same key.
+/// Derives a key from `secret`, `context` and `parts`. The context must be unique to the key's purpose,
+/// and the parts must have fixed lengths. The input includes the context's length, so that two contexts
+/// never produce the same input.
 pub(crate) fn derive_key(context: &str, secret: &[u8], parts: &[&[u8]]) -> [u8; MAC_LEN] {
     let len = (context.len() as u64).to_le_bytes();
     *Mac::new(secret, [&len[..], context.as_bytes()].iter().chain(parts)).as_bytes()

@@ -1,4 +1,4 @@
-//! [`Pending`]: connections that have not authenticated yet, and which of them is closed for another one.
+//! [`Pending`]: connections that have not authenticated yet, and the choice of the one to evict.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -9,12 +9,13 @@ pub const MAX_PENDING: usize = 128;
 /// Time after which a pending connection is closed.
 pub const PENDING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The origin of a connection. Connections of one origin compete with each other only.
+/// The origin of a connection. Connections of one origin compete only with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// A network: an IPv4 address, or the first 64 bits of an IPv6 address, which one host has alone.
+    /// A network: an IPv4 address, or the first 64 bits of an IPv6 address, because one host can have all
+    /// addresses of such a network.
     Network(u64),
-    /// A user of this machine, by number.
+    /// A user of this machine, by user id.
     User(u32),
 }
 
@@ -29,9 +30,10 @@ impl From<IpAddr> for Origin {
 
 /// Connections that have not authenticated yet, oldest first.
 ///
-/// A new connection never waits: if [`MAX_PENDING`] are open, the oldest one of the origin that has most of
-/// them is closed. So an origin that opens many connections loses only its own. A connection of that origin
-/// is still served if it authenticates before the origin has opened [`MAX_PENDING`] more.
+/// A new connection never waits: if [`MAX_PENDING`] connections are pending, the oldest connection of the
+/// origin that has the most is closed. So an origin that opens many connections loses only its own
+/// connections. A connection of that origin is still served if it authenticates before the origin has opened
+/// [`MAX_PENDING`] more.
 #[derive(Debug)]
 pub struct Pending<C> {
     connections: VecDeque<(Origin, Instant, C)>,
@@ -44,15 +46,16 @@ impl<C> Default for Pending<C> {
 }
 
 impl<C> Pending<C> {
-    /// Adds a connection. Returns the one to be closed for it, if the table was full: tell its peer that this
-    /// side is busy.
+    /// Adds a connection. If the table was full, returns the connection to close instead; tell its peer that
+    /// this side is busy.
     pub fn add(&mut self, origin: Origin, connection: C) -> Option<C> {
         let evicted = if self.connections.len() >= MAX_PENDING { self.evict(origin) } else { None };
         self.connections.push_back((origin, Instant::now() + PENDING_TIMEOUT, connection));
         evicted
     }
 
-    /// Removes the oldest connection of the origin that has most, with a new one of `newcomer`.
+    /// Removes the oldest connection of the origin that has the most connections, counting the new
+    /// connection of `newcomer`.
     fn evict(&mut self, newcomer: Origin) -> Option<C> {
         let mut counts = HashMap::from([(newcomer, 1)]);
         for (origin, ..) in &self.connections {
@@ -63,7 +66,7 @@ impl<C> Pending<C> {
         self.connections.remove(oldest).map(|(_, _, connection)| connection)
     }
 
-    /// Passes each connection to `keep`, oldest first, and keeps those that it returns.
+    /// Passes each connection to `keep`, oldest first. Keeps the connections that `keep` returns.
     pub fn filter_map(&mut self, mut keep: impl FnMut(C) -> Option<C>) {
         for _ in 0..self.connections.len() {
             let Some((origin, until, connection)) = self.connections.pop_front() else { break };
@@ -73,7 +76,7 @@ impl<C> Pending<C> {
         }
     }
 
-    /// Removes the connections that are older than [`PENDING_TIMEOUT`], and returns their number.
+    /// Removes connections that are older than [`PENDING_TIMEOUT`]. Returns their number.
     pub fn expire(&mut self) -> usize {
         let now = Instant::now();
         let expired = self.connections.iter().take_while(|(_, until, _)| *until <= now).count();
@@ -107,7 +110,7 @@ mod tests {
         for number in 0..MAX_PENDING - 1 {
             assert_eq!(pending.add(origin(2), number), None);
         }
-        // A stranger's own connections make room for it and for others.
+        // The connections of the busiest origin are evicted for that origin and for others.
         assert_eq!(pending.add(origin(2), 2000), Some(0));
         assert_eq!(pending.add(origin(3), 3000), Some(1));
         assert_eq!(pending.add(origin(1), 1001), Some(2));

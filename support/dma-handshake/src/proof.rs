@@ -1,30 +1,31 @@
-//! [`Proof`]: a side shows that it knows a secret.
+//! [`Proof`]: shows that a side knows a secret.
 
 use crate::mac::{self, MAC_LEN, Mac};
 
 /// Length of a proof in bytes.
 pub const PROOF_LEN: usize = MAC_LEN;
 
-/// The side of a connection.
+/// A side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The side that connects.
+    /// The side that connects to the other one.
     Caller,
-    /// The side that accepts.
+    /// The side that accepts the connection.
     Listener,
 }
 
-/// Proof that a side knows a secret, without telling it. Compares in constant time.
+/// A proof that a side knows a secret, which does not reveal the secret. Comparisons take constant time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(Mac);
 
 impl Proof {
-    /// Makes the proof of `side` over `parts`, which have fixed lengths. The proof is the HMAC-SHA-256 of the
-    /// side's number followed by the parts. The key is derived from `secret` for `context`, which is unique
-    /// to the protocol, so that a proof is worthless in another one.
+    /// Computes the proof of `side` over `parts`, which must have fixed lengths. The proof is the
+    /// HMAC-SHA-256 of the side's number followed by the parts. Its key is derived from `secret` and
+    /// `context`. The context must be unique to the protocol, so that a proof is not valid in another
+    /// protocol.
     ///
-    /// The parts contain random bytes of both sides that are new for each exchange, and all earlier messages.
-    /// Otherwise a proof could be replayed.
+    /// The parts must contain random bytes of both sides that are new for each exchange, and all earlier
+    /// messages. Otherwise a proof could be replayed.
     #[must_use]
     pub fn new(context: &str, secret: &[u8], side: Side, parts: &[&[u8]]) -> Self {
         let key = mac::derive_key(context, secret, &[]);
@@ -32,7 +33,7 @@ impl Proof {
         Self(Mac::new(&key, [&side[..]].iter().chain(parts)))
     }
 
-    /// Returns its bytes, to be sent.
+    /// Returns the bytes of the proof, to send them.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; PROOF_LEN] {
         self.0.as_bytes()

@@ -1,4 +1,4 @@
-//! [`Secret`] and what is derived from it.
+//! [`Secret`], and the keys that are derived from it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,19 +10,19 @@ use crate::proof::{Proof, Side};
 
 pub(crate) type Nonce = [u8; 32];
 
-/// Names of a protocol. Proofs and messages of one protocol are worthless in another one with the same
+/// Names of a protocol. Proofs and messages of one protocol are not valid in another protocol with the same
 /// secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// The first bytes that each side sends.
     pub magic: [u8; 8],
-    /// Context of the keys of proofs: a text that is unique to the protocol.
+    /// Context of the keys for proofs: a text that is unique to the protocol.
     pub proof: &'static str,
-    /// Context of the keys of the caller's messages.
+    /// Context of the keys for the caller's messages.
     pub to_listener: &'static str,
-    /// Context of the keys of the listener's messages.
+    /// Context of the keys for the listener's messages.
     pub to_caller: &'static str,
-    /// Name of the program, for errors.
+    /// Name of the program, for error messages.
     pub program: &'static str,
 }
 
@@ -45,8 +45,8 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, can be read by others than its owner, or has another length. The text names
-    /// the remedy.
+    /// The file cannot be read, users other than its owner can read it, or its length is out of range. The
+    /// error's text names the remedy.
     pub fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let file = File::open(path).map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
@@ -56,7 +56,7 @@ impl Secret {
         }
         if metadata.mode() & 0o077 != 0 {
             return Err(format!(
-                "--secret-file {shown} can be read by others than its owner, so it is no secret; chmod 600 {shown}"
+                "--secret-file {shown} can be read by others than its owner, so it is not secret; chmod 600 {shown}"
             ));
         }
         let mut secret = Vec::new();
@@ -65,7 +65,7 @@ impl Secret {
             .map_err(|e| format!("cannot read --secret-file {shown}: {e}"))?;
         if !(Self::MIN..=Self::MAX).contains(&(secret.len() as u64)) {
             return Err(format!(
-                "--secret-file {shown} has {} bytes, and a secret has {} to {}; make one with: head -c 32 /dev/urandom > {shown}",
+                "--secret-file {shown} has {} bytes, and a secret has {} to {}; create it with: head -c 32 /dev/urandom > {shown}",
                 secret.len(),
                 Self::MIN,
                 Self::MAX
@@ -89,7 +89,7 @@ impl Secret {
     }
 }
 
-/// MACs of the messages of one direction, in their order.
+/// Computes the MACs of the messages of one direction, in order.
 pub struct Macs {
     key: [u8; MAC_LEN],
     number: u64,
@@ -110,7 +110,7 @@ impl Macs {
     }
 }
 
-/// Returns an unpredictable number.
+/// Returns unpredictable bytes.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;

@@ -1,4 +1,5 @@
-//! The exchange against a man in the middle, and messages that were changed, dropped, repeated or reordered.
+//! Tests the exchange with a man in the middle, and messages that are changed, dropped, repeated or
+//! reordered.
 
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -18,7 +19,7 @@ const PROTOCOL: Protocol = Protocol {
     to_caller: "dma-handshake test 2026 to the caller",
     program: "test",
 };
-/// Lengths of a side's two messages in bytes: magic and nonce, proof.
+/// Lengths of a side's two messages in bytes: magic with nonce, and proof.
 const MESSAGES: [usize; 2] = [8 + 32, 32];
 
 fn secret(text: &str) -> Secret {
@@ -41,7 +42,8 @@ fn read_secret(text: &str, mode: u32) -> Result<Secret, String> {
 /// Results of the listener and the caller.
 type Results = (Result<(Macs, Macs), ErrorKind>, Result<(Macs, Macs), ErrorKind>);
 
-/// Connects a caller and a listener through `between`, which gets the caller's stream and the listener's.
+/// Connects a caller and a listener through `between`, which receives the caller's and the listener's
+/// streams.
 fn exchange(
     [listeners, callers]: [&Secret; 2],
     protocols: [&Protocol; 2],
@@ -69,8 +71,8 @@ fn exchange(
     })
 }
 
-/// Passes the four messages on, each byte combined with one of `changes` by exclusive or, in the order in
-/// which they are sent.
+/// Forwards the four messages. Combines each byte with an element of `changes` by exclusive or, in the
+/// order of sending.
 fn changing(changes: &[u8]) -> impl FnOnce(TcpStream, TcpStream) {
     move |mut caller, mut listener| {
         let mut changes = changes.iter();
@@ -88,7 +90,7 @@ fn changing(changes: &[u8]) -> impl FnOnce(TcpStream, TcpStream) {
             }
         }
         for stream in [caller, listener] {
-            // The other side may have closed it.
+            // The other side may have closed the connection.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -98,7 +100,7 @@ fn kinds((listener, caller): Results) -> [Result<(), ErrorKind>; 2] {
     [listener.map(drop), caller.map(drop)]
 }
 
-/// Sends messages from one side to the other, through `tamper`, which changes the stream of frames.
+/// Sends messages from one side to the other through `tamper`, which changes the stream of frames.
 fn sent(
     macs: (Option<Macs>, Option<Macs>),
     messages: &[Vec<u8>],
@@ -125,7 +127,7 @@ fn sent(
         .collect()
 }
 
-/// The MACs of the messages from the listener to the caller, for both sides.
+/// Returns both sides' MACs of the messages from the listener to the caller.
 fn session() -> (Option<Macs>, Option<Macs>) {
     let secret = secret("sixteen or more bytes");
     let (listener, caller) = exchange([&secret; 2], [&PROTOCOL; 2], changing(&[]));
@@ -189,7 +191,7 @@ fn a_recorded_caller_is_refused() {
     let (listener, _) = exchange([&secret; 2], [&PROTOCOL; 2], |caller, mut listener| {
         drop(caller);
         listener.write_all(&recorded.lock().unwrap()).unwrap();
-        // Until the listener has closed it.
+        // Wait until the listener has closed the connection.
         let _ = listener.read_to_end(&mut Vec::new());
     });
     assert_eq!(listener.map(drop), Err(ErrorKind::PermissionDenied));
@@ -198,7 +200,7 @@ fn a_recorded_caller_is_refused() {
 #[test]
 fn a_reflected_exchange_proves_nothing() {
     let secret = secret("sixteen or more bytes");
-    // The caller receives its own messages; the listener receives none.
+    // The caller receives its own messages, and the listener receives no messages.
     let (_, caller) = exchange([&secret; 2], [&PROTOCOL; 2], |mut caller, listener| {
         drop(listener);
         for len in MESSAGES {
@@ -227,10 +229,10 @@ proptest! {
         let mut changes = [0; 2 * (40 + 32)];
         changes[at] = 1_u8 << bit;
         let [listener, caller] = kinds(exchange([&secret; 2], [&PROTOCOL; 2], changing(&changes)));
-        // The last message is the listener's proof: the caller alone can see that it was changed.
+        // The last message is the listener's proof, so only the caller can detect its change.
         prop_assert_eq!(listener.is_ok(), at >= 40 + 40 + 32);
         prop_assert!(caller.is_err());
-        // Magic numbers are distinguished from secrets.
+        // A wrong magic number is reported differently from a wrong secret.
         if at < 8 {
             prop_assert_eq!(listener, Err(ErrorKind::InvalidData));
         }
@@ -252,7 +254,7 @@ proptest! {
             let before = frames.concat();
             match tampering {
                 0 => frames.swap(a, b),
-                // The rest moves up, so that the last one would be a frame short.
+                // The rest moves up, so the last frame would be too short.
                 1 => drop(frames.remove(a)),
                 2 => frames.insert(b, frames[a].clone()),
                 _ => {
@@ -260,14 +262,16 @@ proptest! {
                     frames[a][at] ^= 1;
                 }
             }
-            // A prefix is a connection that ended, which is its user's to notice.
+            // A prefix of the stream is a connection that ended, which the user of the connection must
+            // detect.
             unchanged = before.starts_with(&frames.concat());
         });
         prop_assert_eq!(received.is_ok(), unchanged, "{:?}", received);
     }
 }
 
-/// A connection that is closed for newer ones of its host gets that answer, and the next caller is served.
+/// A connection that is closed for newer connections of its host receives the busy response, and the
+/// next caller is served.
 #[test]
 fn a_full_listener_says_that_it_is_busy_and_serves_newcomers() {
     let secret = secret("sixteen or more bytes");

@@ -1,5 +1,5 @@
-//! Common configuration of the stand-in SDKs: TOML, from a file or from the environment, about devices of the
-//! [`model`](dma_sim::model).
+//! Common configuration of the stand-in SDKs. It describes devices of the [`model`](dma_sim::model) in TOML,
+//! and is read from a file or from an environment variable.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 pub use dma_core::configuration::Bytes;
 use dma_sim::model::{FaultPlan, Profile};
 
-/// A configuration that cannot be used.
+/// The error of an invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}: {problem}")]
 pub struct ConfigError {
@@ -21,8 +21,8 @@ pub struct ConfigError {
     pub problem: String,
 }
 
-/// Reads the configuration text from the file that the variable `file` names, or from the variable `inline`,
-/// and its source. Without either the text is empty.
+/// Returns the configuration's source and text, from the file that the variable `file` names, or from the
+/// variable `inline`. If neither variable is set, the text is empty.
 ///
 /// # Errors
 ///
@@ -53,22 +53,23 @@ pub fn from_environment(file: &str, inline: &str) -> Result<(String, String), Co
     }
 }
 
-/// The configuration of this process: a text that the program sets, or else that of the environment.
+/// The configuration of this process: a text that the program sets, or otherwise the text from the
+/// environment.
 #[derive(Debug)]
 pub struct ProcessConfig {
     text: OnceLock<String>,
-    /// The names of the environment variables, of a file and of the text.
+    /// Names of the environment variables with the file name and with the text.
     variables: [&'static str; 2],
 }
 
 impl ProcessConfig {
-    /// Makes the configuration, which is that of the variables `file` and `inline`.
+    /// Creates the configuration, which is read from the variables `file` and `inline`.
     #[must_use]
     pub const fn new(file: &'static str, inline: &'static str) -> Self {
         Self { text: OnceLock::new(), variables: [file, inline] }
     }
 
-    /// Sets the text, which `parse` accepts. Only the first call has an effect.
+    /// Sets the text, if `parse` accepts it. Only the first call has an effect.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl ProcessConfig {
     ///
     /// # Errors
     ///
-    /// See [`from_environment`]; or the text is not a valid configuration.
+    /// The errors of [`from_environment`], or the text is not a valid configuration.
     pub fn read<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
         let [file, inline] = self.variables;
         let (source_name, text) = match self.text.get() {
@@ -94,7 +95,7 @@ impl ProcessConfig {
     }
 }
 
-/// Takes the keys `known` out of `top`, and reads the settings that they make.
+/// Removes the keys `known` from `top`, and deserializes them.
 ///
 /// # Errors
 ///
@@ -104,13 +105,14 @@ pub fn settings<T: DeserializeOwned>(top: &mut toml::Table, known: &[&str]) -> R
     own.try_into().map_err(|error| one_line(&error))
 }
 
-/// Takes the tables `name` out of `top`, each an entry of `[[name]]`, or one empty table if there is none.
-/// Other keys in `top` are defaults for all tables. `known`: keys of the top level alone, which the caller
-/// took out before and which are named with an unknown key.
+/// Removes the tables `[[name]]` from `top`, and deserializes each of them; without such tables,
+/// deserializes one empty table. Other keys in `top` are defaults for all tables. `known` are the keys that
+/// only the top level may have. The caller has already removed them; the error for an unknown key also lists
+/// them.
 ///
 /// # Errors
 ///
-/// A message in one line, with the number of the table.
+/// A message of one line, with the number of the table.
 pub fn tables<T: DeserializeOwned>(
     mut top: toml::Table,
     name: &str,
@@ -130,7 +132,7 @@ pub fn tables<T: DeserializeOwned>(
             .try_into::<T>()
             .map_err(|error| match one_line(&error) {
                 unknown if unknown.starts_with("unknown field") => {
-                    format!("{unknown}; and, for all, `{}`", known.join("`, `"))
+                    format!("{unknown}; or, at the top level, `{}`", known.join("`, `"))
                 }
                 other => other,
             })
@@ -140,7 +142,7 @@ pub fn tables<T: DeserializeOwned>(
     tables.into_iter().zip(1..).map(read).collect()
 }
 
-/// Returns the message in one line, with its place.
+/// Returns the message in one line, with its position in the text.
 #[must_use]
 pub fn one_line(error: &toml::de::Error) -> String {
     error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
@@ -152,7 +154,7 @@ pub fn one_line(error: &toml::de::Error) -> String {
 pub enum Clock {
     /// The machine's clock.
     Real,
-    /// Time jumps to the next event when a call finds nothing.
+    /// A virtual clock, which jumps to the next event when a call finds no completion.
     Virtual,
 }
 
@@ -160,7 +162,7 @@ pub enum Clock {
 ///
 /// # Errors
 ///
-/// It is not a size.
+/// The value is not a size.
 pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Bytes::deserialize(from).map(|bytes| bytes.0)
 }
@@ -178,7 +180,7 @@ pub fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> 
 ///
 /// # Errors
 ///
-/// It is not a fault plan.
+/// The value is not a valid fault plan.
 pub fn faults<'de, D: Deserializer<'de>>(from: D) -> Result<FaultPlan, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }

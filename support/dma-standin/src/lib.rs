@@ -1,3 +1,3 @@
-//! Shared by the stand-in SDKs, DOCA's and SPDK's: reading their configuration.
+//! Code that the stand-in SDKs share: reads their configuration.
 
 pub mod config;
