@@ -10,34 +10,36 @@ use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{Access, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy};
 
-/// The most bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
+/// Maximum number of bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
 const MAX_TOTAL: usize = 32;
 
-/// Number of bytes that the copies of a batch have on average if the executor gets several in a call.
+/// Minimum average length, in bytes, of the copies of a batch that are passed to the executor several at a
+/// time.
 const LONG_COPY: usize = 4 << 10;
-/// Maximum number of copies in a call.
+/// Maximum number of copies in one call of the executor.
 const COPIES_IN_A_CALL: usize = 32;
 
-/// Number of rows that are prefetched, whose places the processor does not foresee.
+/// Number of rows that are prefetched, because the CPU cannot predict their addresses.
 const PREFETCHED_ROWS: usize = 16;
-/// Number of lines that are prefetched of a row that is read. The processor overlaps reads of later lines by
-/// itself.
+/// Number of cache lines that are prefetched of a row that is read. The CPU itself overlaps the reads of
+/// later lines.
 const READ_LINES: usize = 2;
-/// Number of lines that are prefetched of a row that is written. A write waits for its line.
+/// Number of cache lines that are prefetched of a row that is written. They are more, because a write waits
+/// for its line.
 const WRITTEN_LINES: usize = 8;
 
-/// A queue's [`InlineExecutor`]. Operations are checked before they reach it.
+/// A queue's [`InlineExecutor`]. Operations are checked before they are passed to the executor.
 ///
-/// Each method checks an operation as [`check`](super::check) does, and executes it. If the operation is not
-/// valid, has no bytes or too many, is of lists, or names memory that the CPU cannot reach, the method does
-/// nothing and returns `None`; then the planner takes the operation, or finds the reason for the refusal.
+/// Each method checks an operation as [`check`](super::check) does, and executes it. If the operation is
+/// invalid, empty, too long, has lists, or uses memory that the CPU cannot reach, the method returns `None`
+/// and has no effect. Then the planner accepts the operation, or finds the reason for the refusal.
 #[derive(Debug)]
 pub(crate) struct Inline {
     engine: EngineId,
     executor: Option<Arc<dyn InlineExecutor>>,
-    /// Longest operation in bytes; 0 if none may be executed now.
+    /// Maximum length of an operation, in bytes; 0 if no operation may be executed now.
     limit: usize,
-    /// The value of `limit` while operations may be executed.
+    /// The value of `limit` while operations may be executed; 0 without an executor.
     max_len: usize,
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct Executed {
     pub(crate) result: u64,
     /// Number of operations: more than 1 for a batch.
     pub(crate) operations: u64,
-    /// Number of bytes that were written, or read if none were written.
+    /// Number of bytes written, or read if the operation writes none.
     pub(crate) bytes: usize,
 }
 
@@ -65,7 +67,7 @@ impl Inline {
         Self { engine: raw.engine_id(), executor, limit: max_len, max_len }
     }
 
-    /// Makes one without an executor.
+    /// Makes an `Inline` without an executor.
     pub(crate) const fn none(engine: EngineId) -> Self {
         Self { engine, executor: None, limit: 0, max_len: 0 }
     }
@@ -76,7 +78,7 @@ impl Inline {
         self.limit = if allowed { self.max_len } else { 0 };
     }
 
-    /// Ends all use of the executor.
+    /// Drops the executor.
     pub(crate) fn end(&mut self) {
         (self.executor, self.limit, self.max_len) = (None, 0, 0);
     }
@@ -87,7 +89,7 @@ impl Inline {
         self.limit > 0
     }
 
-    /// Returns whether operations may ever be allowed.
+    /// Returns whether there is an executor.
     #[inline]
     pub(crate) const fn exists(&self) -> bool {
         self.max_len > 0
@@ -108,7 +110,7 @@ impl Inline {
         grants_cpu(self.engine, range, Access::WRITE)
     }
 
-    /// Returns whether a copy is valid and short enough. `unique` if no other operand can overlap the
+    /// Returns whether a copy is valid and short enough. `unique` is true if no other operand can overlap the
     /// destination.
     #[inline]
     fn takes_copy(&self, src: &Range, dst: &Range, unique: bool) -> bool {
@@ -120,11 +122,12 @@ impl Inline {
     ///
     /// # Safety
     ///
-    /// As [`InlineExecutor::execute`].
+    /// The requirements are those of [`InlineExecutor::execute`].
     #[inline]
     unsafe fn execute(&self, operation: &Operation<'_>) -> Option<u64> {
         let executor = self.executor.as_ref()?;
-        // SAFETY: this method and the executor's have the same requirements, which the caller meets.
+        // SAFETY: this method and the executor's method have the same requirements, and the caller meets
+        // them.
         Some(unsafe { executor.execute(operation) })
     }
 
@@ -139,13 +142,13 @@ impl Inline {
         }
         let executor = self.executor.as_ref()?;
         // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. Views lie
-        // inside their regions, which they keep registered. The caller has the operands, so no reference to
+        // inside their regions and keep them registered. The caller owns the operands, so no reference to
         // their bytes exists.
         unsafe { executor.copy(src.addr, dst.addr, dst.len) };
         Some(Executed::one(0, dst.len))
     }
 
-    /// Copies `len` bytes from byte `src_at` of one view to byte `dst_at` of another one.
+    /// Copies `len` bytes from byte `src_at` of one view to byte `dst_at` of another view.
     #[inline]
     pub(crate) fn copy_part(
         &self,
@@ -163,14 +166,14 @@ impl Inline {
             return None;
         }
         let executor = self.executor.as_ref()?;
-        // SAFETY: the engine, the rights and the overlap were checked, and that both ranges lie inside their
-        // views, which keep their regions registered. The caller has both views, so no reference to their
-        // bytes exists.
+        // SAFETY: the lines above have checked the engine, the rights and the overlap, and that both ranges
+        // lie inside their views. The views keep their regions registered. The caller has references to both
+        // windows, so no reference to their bytes exists.
         unsafe { executor.copy(src.addr.offset(src_at), dst.addr.offset(dst_at), len) };
         Some(Executed::one(0, len))
     }
 
-    /// Copies all `pairs`, or none.
+    /// Executes all copies of `pairs`, or none of them.
     #[inline]
     pub(crate) fn copy_all<S: Operand, D: Operand>(&self, pairs: &[(S, D)]) -> Option<Executed> {
         if !(S::SINGLE && D::SINGLE && self.is_allowed()) || pairs.is_empty() {
@@ -181,21 +184,22 @@ impl Inline {
         let mut bytes = 0_usize;
         for (src, dst) in pairs {
             let (src, dst) = (src.single(), dst.single());
-            // The sum does not overflow: both numbers are at most `max` here.
+            // The sum does not overflow, because it is at most `max`.
             if !self.takes_copy(src, dst, D::UNIQUE) || dst.len > max - bytes {
                 return None;
             }
             bytes += dst.len;
         }
-        // Each pair has a byte, so their number is at most `max`.
+        // The product does not overflow, because each pair has at least one byte.
         if bytes >= LONG_COPY * pairs.len() {
-            // SAFETY: as in `copy`, for each pair.
+            // SAFETY: the loop above has checked each pair as `copy` does. The operands are behind a shared
+            // reference, so they have not changed.
             unsafe { Self::copy_long(&**executor, pairs) };
         } else {
             for (src, dst) in pairs {
                 let (src, dst) = (src.single(), dst.single());
-                // SAFETY: as in `copy`, for each pair. The operands are behind a shared reference, so they
-                // are those that were checked.
+                // SAFETY: the loop above has checked every pair as `copy` does. The operands are behind a
+                // shared reference, so they have not changed.
                 unsafe { executor.copy(src.addr, dst.addr, dst.len) };
             }
         }
@@ -206,7 +210,7 @@ impl Inline {
     ///
     /// # Safety
     ///
-    /// As [`InlineExecutor::copy`], for each pair.
+    /// The requirements are those of [`InlineExecutor::copy`], for each pair.
     #[inline(never)]
     unsafe fn copy_long<S: Operand, D: Operand>(executor: &dyn InlineExecutor, pairs: &[(S, D)]) {
         let mut copies = [InlineCopy::default(); COPIES_IN_A_CALL];
@@ -216,13 +220,13 @@ impl Inline {
                 *copy = InlineCopy { src: src.addr, dst: dst.addr, len: dst.len };
             }
             // SAFETY: the caller meets the requirements for each pair. The operands are behind a shared
-            // reference, so they are those that it has checked.
+            // reference, so they have not changed since the caller checked them.
             unsafe { executor.copy_all(&copies[..pairs.len()]) };
         }
     }
 
-    /// Copies rows to one range, or one range to rows. The planner takes all other operands, and rows that
-    /// might name a written byte twice.
+    /// Copies rows to one range, or one range to rows. Returns `None` for other operands, and for rows that
+    /// might write a byte twice.
     #[inline]
     pub(crate) fn copy_rows<S: Operand, D: Operand>(&self, src: &S, dst: &D) -> Option<Executed> {
         match (src.rows(), dst.rows()) {
@@ -234,7 +238,7 @@ impl Inline {
                 }
                 self.each_row::<READ_LINES>(view, list, |executor, row, at, len| {
                     // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
-                    // view, and their lengths add up to that of the other range.
+                    // view, and the sum of their lengths is the length of the other range.
                     unsafe { executor.copy(view.addr.offset(row), flat.addr.offset(at), len) };
                 })
             }
@@ -246,7 +250,7 @@ impl Inline {
                 }
                 self.each_row::<WRITTEN_LINES>(view, list, |executor, row, at, len| {
                     // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
-                    // view, no two of them share a byte, and their lengths add up to that of the other range.
+                    // view and do not overlap, and the sum of their lengths is the length of the other range.
                     unsafe { executor.copy(flat.addr.offset(at), view.addr.offset(row), len) };
                 })
             }
@@ -254,8 +258,8 @@ impl Inline {
         }
     }
 
-    /// Returns whether a copy between the rows of `view` and `flat` is valid and short enough, given the
-    /// rights. `unique` if the types exclude that the views overlap.
+    /// Returns whether a copy between the rows of `view` and `flat` is valid and short enough. The rights are
+    /// already checked. `unique` is true if the types exclude that the views overlap.
     fn takes_rows(&self, view: &Range, list: &RowList, flat: &Range, unique: bool) -> bool {
         let fits = list.longest <= self.limit
             && list.len.wrapping_sub(1) < self.limit.saturating_mul(MAX_TOTAL)
@@ -263,8 +267,8 @@ impl Inline {
         fits && (unique || !overlap(view, flat))
     }
 
-    /// Calls `copy` for every row with the offset of the row, the sum of the lengths before it, and its
-    /// length, which is not 0.
+    /// Calls `copy` for every row that is not empty. The arguments are the offset of the row, the sum of the
+    /// lengths of the rows before it, and its length.
     #[inline]
     fn each_row<const LINES: usize>(
         &self,
@@ -306,7 +310,8 @@ impl Inline {
             return None;
         }
         let operation = Operation::CopyToBoth { src: src.segment(), dst: &[dst.segment(), also.segment()] };
-        // SAFETY: as in `copy`, for both destinations, which do not overlap.
+        // SAFETY: the lines above have checked the operands of both copies as `copy` does, and that the
+        // destinations do not overlap.
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, 2 * src.len))
     }
@@ -320,7 +325,8 @@ impl Inline {
         if !(self.writes(dst) && self.fits(dst.len)) {
             return None;
         }
-        // SAFETY: as in `copy`, without a source.
+        // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
+        // operand, which keeps its region registered, so no reference to its bytes exists.
         let result = unsafe { self.execute(&Operation::Fill { pattern, dst: &[dst.segment()] }) }?;
         Some(Executed::one(result, dst.len))
     }
@@ -334,7 +340,8 @@ impl Inline {
         if !(self.reads(a) & self.reads(b) & (a.len == b.len) & self.fits(a.len)) {
             return None;
         }
-        // SAFETY: as in `copy`, without a destination.
+        // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
+        // operands, which keep their regions registered, so nothing writes their bytes.
         let result = unsafe { self.execute(&Operation::Compare { a: a.segment(), b: b.segment() }) }?;
         Some(Executed::one(result, a.len))
     }
@@ -348,7 +355,8 @@ impl Inline {
         if !(self.reads(src) & self.fits(src.len)) {
             return None;
         }
-        // SAFETY: as in `copy`, without a destination.
+        // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
+        // operands, which keep their regions registered, so nothing writes their bytes.
         let result = unsafe { self.execute(&Operation::Crc32c { src: src.segment(), seed }) }?;
         Some(Executed::one(result, src.len))
     }
@@ -368,13 +376,14 @@ impl Inline {
             return None;
         }
         let operation = Operation::CopyCrc32c { src: src.segment(), dst: dst.segment(), seed };
-        // SAFETY: as in `copy`.
+        // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. The caller
+        // owns the operands, which keep their regions registered, so no reference to their bytes exists.
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, dst.len))
     }
 
-    /// Executes a copy or a fill of lists that [`check`](super::check) has checked. `is_cpu_visible`: the CPU
-    /// can reach all of its memory.
+    /// Executes a copy or a fill of lists that [`check`](super::check) has checked. `is_cpu_visible` is true
+    /// if the CPU can reach all of its memory.
     pub(crate) fn lists(&self, plan: &Plan, is_cpu_visible: bool) -> Option<Executed> {
         let are_short = |list: &[Segment]| list.iter().all(|segment| segment.len <= self.limit);
         let bytes = plan.len();
@@ -386,7 +395,7 @@ impl Inline {
         if !is_cpu_visible || bytes > self.limit.saturating_mul(MAX_TOTAL) {
             return None;
         }
-        // SAFETY: the plan was checked, and the CPU can reach its memory. The caller has the operands, so the
+        // SAFETY: the plan is checked, and the CPU can reach its memory. The caller owns the operands, so the
         // regions are registered and no reference to their bytes exists.
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, bytes))

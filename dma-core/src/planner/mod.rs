@@ -1,9 +1,10 @@
-//! The planner translates operations, which users count, into descriptors, which devices take.
+//! The planner translates operations, which programs submit, into descriptors, which devices accept.
 //!
-//! It owns the raw queue, defers operations that are more than one descriptor, submits descriptors in
-//! batches, and ends operations when their completions arrive. The layers above keep waiters and operands:
-//! the single-threaded [`Queue`](crate::Queue) and the lanes of [`SharedQueue`](crate::SharedQueue).
-#![expect(unsafe_code, reason = "hands checked descriptors to the raw queue")]
+//! The planner owns the raw queue. It submits descriptors in batches, defers operations that need more than
+//! one descriptor, and ends operations when their completions arrive. The layers above the planner keep
+//! waiters and operands. These layers are the single-threaded [`Queue`](crate::Queue) and the lanes of
+//! [`SharedQueue`](crate::SharedQueue).
+#![expect(unsafe_code, reason = "submits checked descriptors to the raw queue")]
 
 mod answer;
 mod batch;
@@ -47,28 +48,29 @@ use query::{QueryProgress, Step};
 pub use rows::Rows;
 use split::{Chunk, DeferredOp, Fence, OpKind};
 
-/// Memory that a planner allocates for each operation of its depth, in bytes.
+/// Memory that a planner allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
 
-/// Number of pending descriptors at which they are submitted without a flush.
+/// Number of pending descriptors that are submitted as a full batch, without waiting for a flush.
 const SUBMIT_BATCH: usize = 32;
-/// Maximum number of completions in one call of the engine, and of such calls in one poll.
+/// Maximum number of completions of one engine call.
 const MAX_COMPLETIONS: usize = 128;
+/// Maximum number of engine calls of one poll.
 const MAX_ROUNDS: usize = 8;
 
 /// The state of one operation or batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpState {
-    /// Submitted or pending descriptors that have not been reported.
+    /// Number of submitted or pending descriptors that have not been reported.
     descriptors: u32,
-    /// Deferred operations that have not been split completely.
+    /// Number of deferred operations that have not been split completely.
     deferred: u32,
     /// Number of operations: more than 1 for a batch.
     operations: u32,
     phase: Phase,
-    /// True if the layer above waits for the end.
+    /// True if the layer above must be told when the operation ends.
     pub(crate) has_waiter: bool,
-    /// The worst outcome of its descriptors so far.
+    /// The worst outcome of the descriptors so far.
     pub(crate) outcome: Outcome,
     /// True for an operation with a result.
     pub(crate) answers: bool,
@@ -79,7 +81,7 @@ pub(crate) struct OpState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Open with exactly one descriptor, as [`Planner::push_plain`] started it, and without a failure.
+    /// Open, with exactly one descriptor from [`Planner::push_plain`], and without a failure.
     Plain,
     /// Ended with `outcome`.
     Ended,
@@ -106,11 +108,11 @@ impl OpState {
     }
 }
 
-/// An event for the log. It is logged when nothing is borrowed or locked, because a log subscriber may panic
-/// or use the queue.
+/// A log event. It is logged later, without a borrow or a lock, because a log subscriber may panic or use the
+/// queue.
 #[derive(Debug)]
 pub(crate) enum LogEvent {
-    /// A descriptor was refused, or did not succeed.
+    /// A descriptor was refused or has failed.
     Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
     /// The device was abandoned with this many descriptors in flight.
     Abandoned { descriptors: usize },
@@ -127,9 +129,9 @@ impl LogEvent {
             Self::Abandoned { descriptors } => tracing::error!(
                 backend,
                 descriptors,
-                "device did not answer; its queue and the memory it may write are leaked"
+                "the device did not respond; its queue and the memory that it may write are leaked"
             ),
-            Self::Panicked => tracing::error!(backend, "an engine panicked; its queue is given up"),
+            Self::Panicked => tracing::error!(backend, "an engine panicked; its queue is abandoned"),
         }
     }
 }
@@ -153,7 +155,7 @@ const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
     (slot, 0)..=(slot, u32::MAX)
 }
 
-/// Memory for operations that the device lacks.
+/// Memory to emulate operations that the device lacks.
 struct BounceBuffer {
     buffer: BufferMut,
     used_for: ScratchUse,
@@ -162,11 +164,11 @@ struct BounceBuffer {
 /// The result of advancing a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Advance {
-    /// It waits for its descriptors, or for the CPU to compute its result.
+    /// The query waits for its descriptors, or for the CPU to compute its result.
     Waits,
-    /// The device has no room for its next descriptor.
+    /// The device has no room for the query's next descriptor.
     NoRoom,
-    /// It has ended, and was removed.
+    /// The query has ended, and was removed.
     Ended,
 }
 
@@ -180,32 +182,33 @@ enum ScratchUse {
 }
 
 pub(crate) struct Planner {
-    /// `None` once closed.
+    /// The raw queue; `None` after the close.
     raw: Option<Box<dyn RawQueue>>,
     pub(crate) engine: EngineId,
     pub(crate) backend: &'static str,
-    /// Executes short operations, allowed only while no operation is open.
+    /// Executes short operations. It is allowed only while no operation is open.
     inline: Inline,
     capabilities: Capabilities,
     max_transfer: usize,
     max_segments: usize,
     pub(crate) ops: Box<[OpState]>,
-    /// Failures, by slot and index in the batch.
+    /// Failures, by slot and by index in the batch.
     failures: BTreeMap<(u32, u32), Failure>,
-    /// Descriptors that are submitted unchanged. The first `submitted` of them have been submitted.
+    /// Descriptors that are submitted unchanged. The first `submitted` descriptors have been submitted.
     pending: Vec<Descriptor<'static>>,
     submitted: usize,
     /// Operations that are submitted in chunks, after all pending descriptors.
     deferred: VecDeque<DeferredOp>,
-    /// Operations with results that have begun and have more steps. Others are in flight beside them.
+    /// Operations with results that have begun and have more steps. Other operations are in flight at the
+    /// same time.
     queries: Vec<DeferredOp>,
-    /// True if a fence was submitted since nothing was in flight.
+    /// True if a fence was submitted, and something has been in flight since then.
     fence_in_flight: bool,
     chunk: Chunk,
     pub(crate) lists: Lists,
-    /// Descriptors that the device has.
+    /// Number of descriptors in flight.
     in_flight: usize,
-    /// True if the next operation carries a fence.
+    /// True if the next operation gets a fence.
     fence: bool,
     /// True if the device has descriptors without a doorbell.
     doorbell_pending: bool,
@@ -213,10 +216,10 @@ pub(crate) struct Planner {
     push: bool,
     /// The time since which operations have been waiting to share a doorbell.
     delayed_since: Option<Instant>,
-    /// True during a call into the engine. If it is true at the start of a call, the engine has panicked. Its
-    /// state is then unknown, and it is not called again.
+    /// True during a call into the engine. If it is true at the start of a method, the engine has panicked.
+    /// The engine's state is then unknown, so it is not called again.
     in_engine_call: bool,
-    /// True once the device was stopped, because the queue is closing.
+    /// True after the device was stopped, because the queue is closing.
     stopped: bool,
     bounce: Option<BounceBuffer>,
     /// Number of chunks that the CPU executed instead of the device.
@@ -240,8 +243,8 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// Makes a planner for `slots` operations on `raw`. `bounce` is memory for operations that the device
-    /// lacks; its length is a multiple of 8.
+    /// Makes a planner for `slots` operations on `raw`. `bounce` is the memory to emulate operations that the
+    /// device lacks. Its length must be a multiple of 8.
     pub(crate) fn new(
         raw: Box<dyn RawQueue>,
         info: &EngineInfo,
@@ -316,7 +319,7 @@ impl Planner {
         self.raw.is_none()
     }
 
-    /// Returns whether operations are open and the device has all of them.
+    /// Returns whether operations are open, and all of them are submitted to the device.
     pub(crate) fn is_at_device(&self) -> bool {
         let flushed = self.push || (self.submitted == self.pending.len() && self.deferred.is_empty());
         self.open_operations() > 0 && flushed && !self.doorbell_pending
@@ -334,11 +337,13 @@ impl Planner {
 
     /// Delays operations that are submitted after this call until all earlier ones have completed.
     pub(crate) fn fence(&mut self) {
-        // While operations may be executed inline, all earlier ones have completed.
+        // While operations may be executed inline, all earlier operations have completed, so no fence is
+        // needed.
         self.fence = !self.inline.is_allowed();
     }
 
-    /// Executes an operation in this call, if that is allowed now and `run` finds it valid and short.
+    /// Executes an operation in this call, if this is allowed now and `run` finds the operation valid and
+    /// short.
     #[inline]
     pub(crate) fn execute_inline(
         &mut self,
@@ -353,7 +358,7 @@ impl Planner {
         let Executed { result, operations, bytes } = executed?;
         self.counters.submitted += operations;
         self.counters.completed += operations;
-        // Saturate, because windows may name the same bytes repeatedly and exceed the size of memory.
+        // The sum saturates, because repeated windows may exceed the size of the address space.
         self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
         Some(result)
     }
@@ -366,14 +371,14 @@ impl Planner {
         }
     }
 
-    /// Removes the executor, for a layer above that uses it beside this planner.
+    /// Removes and returns the executor, for a layer above that calls it without this planner.
     pub(crate) fn take_inline(&mut self) -> Inline {
         let none = Inline::none(self.engine);
         std::mem::replace(&mut self.inline, none)
     }
 
-    /// Begins `operations` operations with `bytes` in total in `slot`, which was idle. The device sees none
-    /// of them before [`Admission::commit`] and [`pushed`](Self::pushed).
+    /// Begins `operations` operations with `bytes` in total in `slot`, which must be idle. They are not
+    /// submitted to the device before [`Admission::commit`] and [`pushed`](Self::pushed).
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -388,7 +393,7 @@ impl Planner {
         Admission { planner: self, slot, pending, deferred, fence }
     }
 
-    /// Returns whether a copy of one range to another can become a pending descriptor at once. If not,
+    /// Returns whether a copy of one range to another range can become a pending descriptor now. If not,
     /// pending descriptors must be [submitted](Self::submit_pending) first, or the copy must be deferred, or
     /// it is invalid.
     #[inline]
@@ -399,8 +404,8 @@ impl Planner {
             && !self.has_full_batch()
     }
 
-    /// Returns whether a copy of `len` bytes, at least 1, that passed all checks can become a pending
-    /// descriptor at once.
+    /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
+    /// `len` must be at least 1.
     #[inline]
     pub(crate) fn takes_checked(&self, len: usize) -> bool {
         len <= self.max_transfer && !self.fence && self.deferred.is_empty()
@@ -412,8 +417,8 @@ impl Planner {
         self.pending.len() - self.submitted >= SUBMIT_BATCH
     }
 
-    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, in `slot`, which was idle. The
-    /// caller must put the operands into a transfer before anything else can run.
+    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, in `slot`, which must be idle. The
+    /// caller must put the operands into a transfer before any other code can run.
     #[inline]
     pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
         self.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
@@ -422,7 +427,8 @@ impl Planner {
         self.counters.submitted += 1;
     }
 
-    /// Submits committed operations if a full batch is pending. The layer above already holds their operands.
+    /// Submits committed operations if a full batch is pending. The layer above must already hold their
+    /// operands.
     #[inline]
     pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
         self.end_if_over(slot, ended);
@@ -431,11 +437,11 @@ impl Planner {
         }
     }
 
-    /// Returns whether an operation of one segment on each side and `len` bytes can become a pending
+    /// Returns whether an operation with one segment on each side and `len` bytes can become a pending
     /// descriptor.
     #[inline]
     fn submits_at_once(&self, len: usize) -> bool {
-        // While a query has more chunks to submit, the device cannot observe a fence behind it.
+        // While a query has more chunks to submit, a fence after the query cannot be passed to the device.
         let fence = self.capabilities.contains(Capabilities::FENCE) && self.queries.is_empty();
         self.deferred.is_empty() && len <= self.max_transfer && (!self.fence || fence)
     }
@@ -472,14 +478,14 @@ impl Planner {
         while self.submitted < self.pending.len() {
             let Some(raw) = &mut self.raw else { return };
             self.in_engine_call = true;
-            // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and
-            // rights, and for overlap. A transfer owns its operands. It keeps them untouched and registered
-            // until the completion, or leaks them.
+            // SAFETY: every pending descriptor was checked for this engine, its regions' bounds and rights,
+            // and overlap. A transfer owns the operands. It keeps them registered, and the program cannot
+            // access them, until the completion; or it leaks them.
             let taken = unsafe { raw.submit(&self.pending[self.submitted..]) };
             self.in_engine_call = false;
             match taken {
                 Ok(0) => {
-                    // Remove submitted descriptors, so that they do not accumulate while the queue stays
+                    // Remove submitted descriptors, so that they do not accumulate while the queue remains
                     // full.
                     if self.submitted >= self.pending.len() / 2 {
                         self.pending.drain(..self.submitted);
@@ -525,7 +531,7 @@ impl Planner {
             let Some(front) = self.deferred.front_mut() else { break };
             let Some(raw) = &mut self.raw else { break };
             if front.fence != Fence::Clear && !self.queries.is_empty() {
-                // Not all chunks of earlier operations have been submitted.
+                // Some chunks of earlier operations have not been submitted.
                 break;
             }
             if front.fence == Fence::Drain && self.in_flight > 0 {
@@ -541,7 +547,8 @@ impl Planner {
                 && block.used_for != ScratchUse::Pattern(pattern)
             {
                 if self.in_flight > 0 || self.queries.iter_mut().any(DeferredOp::needs_bounce) {
-                    // A fill with another pattern may still be reading the bounce buffer, or a query uses it.
+                    // A fill with another pattern may still be reading the bounce buffer, or a query uses the
+                    // buffer.
                     break;
                 }
                 block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
@@ -551,9 +558,9 @@ impl Planner {
             let token = front.token;
             let descriptor = self.chunk.descriptor(token).with_fence(front.fence == Fence::Device);
             self.in_engine_call = true;
-            // SAFETY: the chunk lies within a checked operation, whose operands a transfer owns, and within
-            // the device's limits. The bounce buffer that fills read belongs to this planner and is written
-            // only while nothing is in flight.
+            // SAFETY: the chunk lies within a checked operation and within the device's limits, and a
+            // transfer owns the operands. The bounce buffer that fills read belongs to this planner, and is
+            // written only while nothing is in flight.
             let taken = unsafe { raw.submit(&[descriptor]) };
             self.in_engine_call = false;
             match taken {
@@ -582,14 +589,15 @@ impl Planner {
         }
     }
 
-    /// Begins the query at the front of the deferred operations. Returns false if it must wait: for its
-    /// fence, the bounce buffer, or room in the device.
+    /// Begins the query at the front of the deferred operations. Returns false if the query must wait for its
+    /// fence, for the bounce buffer, or for room in the device.
     #[cold]
     fn begin_query(&mut self, cpu_chunk: &mut bool, ended: &mut Vec<u32>) -> bool {
         let Some(front) = self.deferred.front_mut() else { return false };
         let (fence, slot, needs_bounce) = (front.fence, slot_of(front.token), front.needs_bounce());
         let Some(query) = front.as_query() else { return false };
-        // The CPU's work must also wait for the fence, and for one that the device has not passed yet.
+        // A query that the CPU executes must wait for its own fence, and for an earlier fence that the device
+        // has not passed yet.
         self.fence_in_flight &= self.in_flight > 0;
         if !query.is_native() && (fence == Fence::Device || self.fence_in_flight) && self.in_flight > 0 {
             return false;
@@ -612,8 +620,8 @@ impl Planner {
         advance != Advance::NoRoom
     }
 
-    /// Advances the query `at`, which has begun, as far as possible. `cpu_chunk` is true if the CPU may
-    /// execute one more chunk in this call, because one in each poll bounds the poll's time.
+    /// Advances the query with index `at`, which has begun, as far as possible. `cpu_chunk` is true if the
+    /// CPU may still execute a chunk in this call. One chunk in each poll bounds the poll's time.
     #[cold]
     fn advance_query(&mut self, at: usize, cpu_chunk: &mut bool, ended: &mut Vec<u32>) -> Advance {
         loop {
@@ -629,8 +637,8 @@ impl Planner {
                 Step::Submit(descriptor) => {
                     let fenced = fence == Fence::Device && query.is_native();
                     self.in_engine_call = true;
-                    // SAFETY: the chunk lies within a checked operation, whose operands a transfer owns, and
-                    // within the device's limits. The bounce buffer is used by this operation only.
+                    // SAFETY: the chunk lies within a checked operation and within the device's limits, and a
+                    // transfer owns the operands. Only this operation uses the bounce buffer.
                     let taken = unsafe { raw.submit(&[descriptor.with_fence(fenced)]) };
                     self.in_engine_call = false;
                     match taken {
@@ -645,7 +653,7 @@ impl Planner {
                             self.fence_in_flight |= fenced;
                         }
                         Err(error) => {
-                            // This drops the query.
+                            // `refused` drops the query.
                             self.refused(token, error);
                             self.pass_on_fence(fenced);
                             self.end_if_over(slot, ended);
@@ -660,7 +668,7 @@ impl Planner {
                         return Advance::Waits;
                     }
                     // SAFETY: no descriptor of the operation is in flight, and a transfer owns its operands.
-                    // Only the bounce buffer and operands that the CPU can reach are read.
+                    // `settle` reads only the bounce buffer and operands that the CPU can reach.
                     unsafe { query.settle(op.result, self.max_transfer, block) };
                     let over = query.is_over();
                     op.result = query.result;
@@ -694,7 +702,7 @@ impl Planner {
         }
     }
 
-    /// Passes the fence of a refused descriptor on to the next one.
+    /// Passes the fence of a refused descriptor to the next descriptor.
     fn pass_on_fence(&mut self, fence: bool) {
         if !fence {
         } else if let Some(next) = self.pending.get_mut(self.submitted) {
@@ -717,8 +725,8 @@ impl Planner {
         }
     }
 
-    /// Submits all accepted work and rings the doorbell. Later polls submit the rest when the device has
-    /// room.
+    /// Submits all accepted operations and rings the doorbell. If the device has no room for all of them,
+    /// later polls submit the rest.
     #[inline]
     pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
         if self.in_engine_call {
@@ -737,12 +745,13 @@ impl Planner {
         if self.capabilities.contains(Capabilities::CPU_COPIES) {
             return Duration::ZERO;
         }
-        // Operations that wait for a doorbell must not be mistaken for a stalled device.
+        // If operations waited longer for a doorbell, the device would count as stalled.
         options.doorbell_delay.min(options.stall_timeout / 2)
     }
 
-    /// Flushes if enough descriptors wait for a doorbell: at least the number in flight, [`SUBMIT_BATCH`] of
-    /// them, or one that has waited for `limit`. If none is in flight, `idle` decides.
+    /// Flushes if the number of descriptors that wait for a doorbell is at least the number in flight or
+    /// [`SUBMIT_BATCH`], or if a descriptor has waited for `limit`. If no descriptor is in flight, `idle`
+    /// decides.
     #[inline]
     pub(crate) fn flush_delayed(
         &mut self,
@@ -755,16 +764,16 @@ impl Planner {
             return;
         }
         let enough = if self.in_flight == 0 { idle() } else { gathered >= self.in_flight };
-        // With a pending doorbell, the device already has a full batch. With `push`, polls submit what finds
-        // room.
+        // If a doorbell is pending, a full batch was submitted already. If `push` is set, polls already
+        // submit operations without waiting.
         let due = enough || self.doorbell_pending || self.push || limit.is_zero();
         if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
             self.flush(ended);
         }
     }
 
-    /// Polls the device. Returns the number of reported descriptors, and adds the slots that ended and have a
-    /// waiter to `ended`.
+    /// Polls the device and returns the number of reported descriptors. Appends the slots that have ended and
+    /// have a waiter to `ended`.
     pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
         if self.in_engine_call {
             self.report_poisoned();
@@ -796,9 +805,9 @@ impl Planner {
         total + (self.cpu_chunks - cpu_chunks) as usize
     }
 
-    /// Flushes, and polls until the operation in `slot` has ended, or `polls` times. A wait for one operation
-    /// takes far fewer instructions this way than by [`flush`](Self::flush) and [`poll`](Self::poll), which
-    /// it calls if operations are deferred.
+    /// Flushes, and polls until the operation in `slot` has ended, but at most `polls` times. A wait for one
+    /// operation takes far fewer instructions with this method than with [`flush`](Self::flush) and
+    /// [`poll`](Self::poll), which are called only if operations are deferred.
     pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
         let is_plain = self.deferred.is_empty() && self.queries.is_empty() && !self.push;
         if !(is_plain && !self.in_engine_call && self.submit_at_once(ended)) {
@@ -827,7 +836,7 @@ impl Planner {
         self.resume_inline();
     }
 
-    /// Submits all pending descriptors in one call. Returns false if some are left.
+    /// Submits all pending descriptors in one call. Returns false if some of them are left.
     #[inline]
     fn submit_at_once(&mut self, ended: &mut Vec<u32>) -> bool {
         let Some(raw) = &mut self.raw else { return false };
@@ -836,9 +845,9 @@ impl Planner {
             return true;
         }
         self.in_engine_call = true;
-        // SAFETY: every pending descriptor was checked against this engine, its regions' bounds and rights,
-        // and for overlap. A transfer owns its operands. It keeps them untouched and registered until the
-        // completion, or leaks them.
+        // SAFETY: every pending descriptor was checked for this engine, its regions' bounds and rights, and
+        // overlap. A transfer owns the operands. It keeps them registered, and the program cannot access
+        // them, until the completion; or it leaks them.
         let taken = unsafe { raw.submit(left) };
         self.in_engine_call = false;
         let n = match taken {
@@ -860,12 +869,12 @@ impl Planner {
         true
     }
 
-    /// Takes the first `n` reports, which the engine has just written.
+    /// Processes the first `n` reports, which the engine has just written.
     #[inline]
     fn take_reports(&mut self, n: usize, ended: &mut Vec<u32>) {
         if n > self.in_flight.min(MAX_COMPLETIONS) {
             let has = self.in_flight;
-            self.miscounted(format_args!("{n} completions of {has} descriptors"));
+            self.miscounted(format_args!("{n} completions, but only {has} descriptors are in flight"));
         }
         self.in_flight -= n;
         let mut at = 0;
@@ -878,7 +887,7 @@ impl Planner {
             let slot = slot_of(token);
             let mut run = 1;
             if outcome == Outcome::Done {
-                // Count the completions of one batch first, so that its state is updated once.
+                // Count the consecutive completions of one batch, so that its state is updated only once.
                 let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
                 run = self.reports[at..n].iter().take_while(same).count();
             }
@@ -899,13 +908,13 @@ impl Planner {
         }
     }
 
-    /// Ends operations of one descriptor that are reported as done, up to the first other report. Returns
-    /// their number.
+    /// Ends operations of one descriptor that are reported as done, up to the first report of another type.
+    /// Returns the number of ended operations.
     #[inline]
     fn complete_singles(&mut self, reports: std::ops::Range<usize>, ended: &mut Vec<u32>) -> usize {
         let Self { ops, counters, .. } = self;
         let reports = &self.reports[reports];
-        // Local variables stay in registers, whereas sums in memory are written at each step.
+        // Local variables stay in registers, whereas fields would be written at each step.
         let (mut at, mut bytes) = (0, counters.bytes);
         for Completion { token, outcome, .. } in reports {
             let slot = slot_of(*token);
@@ -914,7 +923,7 @@ impl Planner {
                 break;
             }
             (op.descriptors, op.phase) = (0, Phase::Ended);
-            // Saturate, because windows may name the same bytes repeatedly and exceed the size of memory.
+            // The sum saturates, because repeated windows may exceed the size of the address space.
             bytes = bytes.saturating_add(op.bytes);
             at += 1;
             if op.has_waiter {
@@ -946,7 +955,7 @@ impl Planner {
         self.record_failure(token, Failure { index, outcome, native, refusal: None, closing });
     }
 
-    /// Records a failed part of an operation, and drops the parts that have not been submitted.
+    /// Records a failed part of an operation, and drops its parts that have not been submitted.
     fn record_failure(&mut self, token: u64, failure: Failure) {
         let slot = slot_of(token);
         let Failure { index, outcome, .. } = failure;
@@ -984,7 +993,7 @@ impl Planner {
         let operations = u64::from(op.operations);
         if op.outcome == Outcome::Done {
             self.counters.completed += operations;
-            // Saturate, because windows may name the same bytes repeatedly and exceed the size of memory.
+            // The sum saturates, because repeated windows may exceed the size of the address space.
             self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
         } else {
             let mut record_failed = 0;
@@ -1003,7 +1012,7 @@ impl Planner {
         self.resume_inline();
     }
 
-    /// Removes and returns the failures of an ended operation, by index.
+    /// Removes and returns the failures of an ended operation, sorted by index.
     pub(crate) fn take_failures(&mut self, slot: u32) -> Vec<Failure> {
         let mut failures = Vec::new();
         while let Some((&key, _)) = self.failures.range(of_slot(slot)).next() {
@@ -1012,7 +1021,7 @@ impl Planner {
         failures
     }
 
-    /// Stops the device. Pending and deferred work is aborted.
+    /// Stops the device. Pending and deferred operations are aborted.
     pub(crate) fn stop(&mut self, ended: &mut Vec<u32>) {
         if self.in_engine_call {
             return self.report_poisoned();
@@ -1036,12 +1045,13 @@ impl Planner {
         }
     }
 
-    /// Returns whether the engine has panicked. Then the layer above must [`abandon`](Self::abandon) it.
+    /// Returns whether the engine has panicked. If it has, the layer above must [`abandon`](Self::abandon)
+    /// the engine.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.in_engine_call
     }
 
-    /// Logs the panic once. The layer above then takes the log events.
+    /// Adds a log event for the panic, once. The layer above logs it.
     #[cold]
     fn report_poisoned(&mut self) {
         if !self.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {
@@ -1049,24 +1059,25 @@ impl Planner {
         }
     }
 
-    /// Abandons an engine that reported a descriptor twice, or one that it does not have. Some such reports
-    /// go unnoticed, because the slot may already serve another operation; therefore `RawQueue` is unsafe to
-    /// implement.
+    /// Panics, because the engine reported a descriptor twice or a descriptor that is not in flight. The
+    /// engine is not called again. Not all such reports are detected, because the slot may already belong to
+    /// another operation. Therefore `RawQueue` is unsafe to implement.
     #[cold]
     fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
         self.in_engine_call = true;
         panic!(
-            "engine `{}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is given up",
+            "engine `{}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is abandoned",
             self.backend
         );
     }
 
-    /// Abandons the device. Operations that have not ended never will, and their holders leak the operands.
+    /// Abandons the device. Operations that have not ended will never end, and their holders leak the
+    /// operands.
     pub(crate) fn abandon(&mut self) {
         self.inline.end();
         self.counters.abandoned += self.open_operations();
         let Some(raw) = self.raw.take() else { return };
-        // If the engine panics below, it must not be dropped.
+        // If the engine panics below, the raw queue must not be dropped.
         let raw = ManuallyDrop::new(raw);
         let idle = self.in_flight == 0 && !std::mem::take(&mut self.in_engine_call);
         if !idle {
@@ -1089,21 +1100,22 @@ impl Planner {
 
 /// An operation or batch whose descriptors are being added to a planner.
 ///
-/// If it is dropped without [`commit`](Self::commit), after a refusal or a panic, it removes these
-/// descriptors, because their operands may be freed.
+/// If an admission is dropped without [`commit`](Self::commit), after a refusal or a panic, it removes its
+/// descriptors from the planner, because their operands may be freed.
 #[derive(Debug)]
-#[must_use = "dropping an admission takes its descriptors back"]
+#[must_use = "dropping an admission removes its descriptors"]
 pub(crate) struct Admission<'a> {
     planner: &'a mut Planner,
     slot: u32,
-    /// The planner's previous state: number of pending descriptors, number of deferred operations, and fence.
+    /// The planner's state before this admission: number of pending descriptors, number of deferred
+    /// operations, and fence.
     pending: usize,
     deferred: usize,
     fence: bool,
 }
 
 impl Admission<'_> {
-    /// Adds the operation `index`.
+    /// Adds the operation with this index.
     #[inline]
     pub(crate) fn push(&mut self, index: u32, plan: Plan) {
         let token = token(self.slot, index);
@@ -1154,7 +1166,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Adds the copy `index` of a batch that [`check::batch`] has checked.
+    /// Adds the copy with this index of a batch that [`check::batch`] has checked.
     pub(crate) fn push_checked<S: Operand, D: Operand>(&mut self, index: u32, src: &S, dst: &D) {
         match check::copy(self.planner.engine, src, dst, &mut self.planner.lists) {
             Ok(plan) => self.push(index, plan),
@@ -1162,7 +1174,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Adds the copy `index`, of at least 1 byte.
+    /// Adds the copy with this index. It must have at least 1 byte.
     #[inline]
     pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
         let planner = &mut *self.planner;
@@ -1178,9 +1190,9 @@ impl Admission<'_> {
         }
     }
 
-    /// Adds copies of one range to another, from index 0 on, and their bytes, if all are plain
-    /// ([`check::is_plain`]) and nothing is deferred before them. Otherwise adds none and returns false. The
-    /// admission must have been made with 0 bytes and one operation for each copy.
+    /// Adds all copies and their bytes, if every copy is plain ([`check::is_plain`]) and no operation is
+    /// deferred before them. Otherwise adds no copy and returns false. The admission must have been made with
+    /// 0 bytes and one operation for each copy.
     #[inline]
     pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
         let Planner { engine, max_transfer, pending, deferred, fence, ops, .. } = &mut *self.planner;
@@ -1188,11 +1200,11 @@ impl Admission<'_> {
             return false;
         }
         let (engine, slot, count) = (*engine, self.slot, copies.len());
-        // This bound keeps the sum of the lengths from overflowing.
+        // With this bound, the sum of the lengths cannot overflow.
         let max = (*max_transfer).min(usize::MAX / count.max(1));
         pending.reserve(count);
         let (mut bytes, mut token) = (0, token(slot, 0));
-        // A loop keeps the sums in registers, whereas closures would keep them in memory.
+        // In a loop the sums stay in registers, whereas closures would keep them in memory.
         for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
             let (src, dst) = (src.single(), dst.single());
             if !check::is_plain::<D>(engine, src, dst, max) {
@@ -1201,15 +1213,15 @@ impl Admission<'_> {
             place.write(Descriptor::copy(token, src.segment(), dst.segment()));
             (bytes, token) = (bytes + dst.len, token + ONE_INDEX);
         }
-        // SAFETY: `reserve` made room for `count` more, and the loop has written them all.
+        // SAFETY: `reserve` made room for `count` more descriptors, and the loop has written all of them.
         unsafe { pending.set_len(pending.len() + count) };
         let op = &mut ops[slot as usize];
         (op.descriptors, op.bytes) = (op.operations, bytes as u64);
         true
     }
 
-    /// Passes the operations to the planner. The caller must put the operands into a transfer before anything
-    /// else can run.
+    /// Passes the operations to the planner. The caller must put the operands into a transfer before any
+    /// other code can run.
     #[inline]
     pub(crate) fn commit(self) {
         let mut admission = ManuallyDrop::new(self);

@@ -1,17 +1,16 @@
-//! Operations that both kinds of queue have.
+//! Operations that both queue types have.
 
-/// Defines the operations of a queue. Operands must also implement `$send`.
+/// Defines the operations of a queue type. Operands must also implement `$send`.
 macro_rules! operations {
     ($queue:ty, $result:ident $(, $send:ident)?) => {
         impl $queue {
-            /// Fills `dst` with repetitions of `pattern`, from its first byte on. `[x; 8]` sets every byte to
-            /// `x`. Does not block. If the device cannot fill, the queue copies from memory that holds the
-            /// pattern.
+            /// Fills `dst` with repetitions of `pattern`. The pattern `[x; 8]` sets every byte to `x`. Does
+            /// not block. If the device cannot fill, the queue copies from memory that contains the pattern.
             ///
             /// # Errors
             ///
-            /// With the operand: as [`copy`](Self::copy), and `Unsupported` if the engine can neither fill
-            /// nor allocate memory to copy from.
+            /// The errors of [`copy`](Self::copy), with the operand; `Unsupported` if the engine can neither
+            /// fill nor allocate memory to copy from.
             #[inline]
             pub fn fill<D: $crate::Destination $(+ $send)?>(&self, dst: D, pattern: [u8; 8]) -> $result<D> {
                 self.submit_checked(
@@ -22,12 +21,12 @@ macro_rules! operations {
                 )
             }
 
-            /// Copies `src` to `dst` and to `also`; all three have the same length, and none overlaps
-            /// another. Does not block. If the device lacks this operation, the queue copies twice.
+            /// Copies `src` to `dst` and to `also`. All three must have the same length and must not overlap.
+            /// Does not block. If the device lacks this operation, the queue submits two copies.
             ///
             /// # Errors
             ///
-            /// With the operands: as [`copy`](Self::copy).
+            /// The errors of [`copy`](Self::copy), with the operands.
             #[inline]
             pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> $result<(S, D, E)>
             where
@@ -45,9 +44,9 @@ macro_rules! operations {
                 )
             }
 
-            /// Compares `a` with `b`, which have the same length. The result is the offset of the first byte
-            /// that differs. Does not block. If the device cannot compare, the CPU compares during polls;
-            /// memory that the CPU cannot reach is copied first.
+            /// Compares `a` with `b`, which must have the same length. The result is the offset of the first
+            /// byte that differs. Does not block. If the device cannot compare, the CPU compares during
+            /// polls. Memory that the CPU cannot reach is copied first.
             ///
             /// ```
             /// # use dma_core::{Buffer, Queue, Result};
@@ -59,8 +58,8 @@ macro_rules! operations {
             ///
             /// # Errors
             ///
-            /// The errors of [`copy`](Self::copy), with the operands. They may overlap here. `Unsupported` if
-            /// neither the device nor the CPU can compare the operands.
+            /// The errors of [`copy`](Self::copy), with the operands, except that `a` and `b` may overlap;
+            /// `Unsupported` if neither the device nor the CPU can compare the operands.
             #[inline]
             pub fn compare<A, B>(&self, a: A, b: B) -> $result<(A, B), Option<usize>>
             where
@@ -79,12 +78,12 @@ macro_rules! operations {
             }
 
             /// Computes the CRC-32C of `src`, as defined for iSCSI and NVMe. `seed` is the CRC-32C of the
-            /// preceding bytes, or 0. Does not block. If the device cannot compute it, the CPU does during
-            /// polls; memory that the CPU cannot reach is copied first.
+            /// preceding bytes, or 0. Does not block. If the device cannot compute the CRC, the CPU computes
+            /// it during polls. Memory that the CPU cannot reach is copied first.
             ///
             /// # Errors
             ///
-            /// With the operand: as [`compare`](Self::compare).
+            /// The errors of [`compare`](Self::compare), with the operand.
             #[inline]
             pub fn crc32c<S: $crate::Source $(+ $send)?>(&self, src: S, seed: u32) -> $result<S, u32> {
                 self.submit_checked(
@@ -101,12 +100,13 @@ macro_rules! operations {
             /// Copies `src` to `dst` and computes the CRC-32C of the bytes. `seed` is the CRC-32C of the
             /// preceding bytes, or 0. Does not block. If the device lacks this operation, the CPU computes
             /// the CRC of each copied chunk, from the source if it can reach the source, otherwise from the
-            /// destination. If a peer writes a window at the same time, the CRC may differ from that of the
-            /// destination.
+            /// destination. If a peer writes a window at the same time, the result may differ from the CRC of
+            /// the destination.
             ///
             /// # Errors
             ///
-            /// With the operands: as [`copy`](Self::copy); `Unsupported` as [`compare`](Self::compare).
+            /// The errors of [`copy`](Self::copy), with the operands; `Unsupported` in the cases of
+            /// [`compare`](Self::compare).
             #[inline]
             pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> $result<(S, D), u32>
             where
@@ -124,25 +124,25 @@ macro_rules! operations {
                 )
             }
 
-            /// Copies the bytes of `src` to `dst`, which have the same length, and blocks until the copy is
+            /// Copies the bytes of `src` to `dst`, which must have the same length. Blocks until the copy is
             /// done.
             ///
-            /// The bytes need not be registered. On an engine whose copies the CPU makes
+            /// The bytes need not be registered. On an engine that copies by CPU
             /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), the calling thread copies them. Any other
             /// engine copies through buffers of `pool`, which must belong to the same engine. Up to 8 chunks
-            /// are in flight, each half as long as the pool's longest buffers. The device never accesses the
-            /// slices. Waits up to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for
-            /// buffers and queue places that others use, and for a device that completes nothing.
+            /// are in flight, each at most half as long as the pool's longest buffers. The device never
+            /// accesses the slices. Waits up to
+            /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for buffers and queue
+            /// slots that other operations use, and for a device that completes nothing.
             ///
             /// # Errors
             ///
-            /// Before any byte is written: `LengthMismatch`; `WrongEngine` for a pool of another engine;
-            /// `InvalidArgument` for a pool of buffers of 1 byte; `Closed`.
+            /// Before any byte of `dst` is written: `LengthMismatch`; `WrongEngine` for a pool of another
+            /// engine; `InvalidArgument` for a pool with buffers of only 1 byte; `Closed`.
             ///
-            /// Later, when a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no
-            /// buffer or slot becomes free in time; `TimedOut` if the device completes nothing, and then the
-            /// queue keeps the pool's buffers; a failure of the device, as in
-            /// [`Transfer::wait`](crate::Transfer::wait).
+            /// After a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no buffer or
+            /// slot becomes free in time; `TimedOut` if the device completes nothing, in which case the queue
+            /// keeps the pool's buffers; the device failures of [`Transfer::wait`](crate::Transfer::wait).
             pub fn copy_bytes(&self, pool: &$crate::BufferPool, src: &[u8], dst: &mut [u8]) -> $crate::Result<()> {
                 $crate::planner::copy_bytes::copy_bytes(self, pool, src, dst)
             }

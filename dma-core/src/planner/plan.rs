@@ -1,4 +1,4 @@
-//! [`Plan`]: a checked operation. [`QueueCaps`]: the capabilities with which a queue executes it.
+//! [`Plan`]: a checked operation. [`QueueCaps`]: the capabilities of a queue.
 
 use super::query::Query;
 use crate::{Capabilities, EngineId, Segment};
@@ -6,11 +6,11 @@ use crate::{Capabilities, EngineId, Segment};
 /// A checked operation.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// No bytes: it completes at once.
+    /// An operation of 0 bytes, which completes immediately.
     Empty,
-    /// One segment on each side.
+    /// A copy with one segment on each side.
     Flat(Segment, Segment),
-    /// Lists of segments.
+    /// A copy with lists of segments.
     Lists(Vec<Segment>, Vec<Segment>),
     /// A fill.
     Fill([u8; 8], Vec<Segment>),
@@ -21,8 +21,8 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// Returns the number of bytes that the operation writes, or reads if it writes none. It does not
-    /// overflow, because [`check`](super::check) refuses such lists.
+    /// Returns the number of bytes that the operation writes, or reads if it writes none. The sum does not
+    /// overflow, because [`check`](super::check) refuses lists that are too long.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Empty => 0,
@@ -33,7 +33,7 @@ impl Plan {
         }
     }
 
-    /// Passes the plan's lists to `keep`.
+    /// Passes the plan's lists to `keep`, for reuse.
     pub(crate) fn discard(self, mut keep: impl FnMut(Vec<Segment>)) {
         match self {
             Self::Empty | Self::Flat(..) => {}
@@ -54,7 +54,7 @@ impl Plan {
     }
 }
 
-/// The capabilities of a queue: those of the device, and its bounce buffer.
+/// The capabilities of a queue: the device's capabilities, and whether the queue has a bounce buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueCaps {
     pub(crate) engine: EngineId,

@@ -1,11 +1,12 @@
-//! Operations with a result. The device executes them if it can; otherwise the CPU does, with copies to or
-//! from memory that it can reach.
+//! Operations with a result. The device executes them if it can. Otherwise the CPU executes them, and the
+//! device makes the necessary copies.
 //!
-//! A query of one segment on each side, within the device's limits, is a descriptor as any other. Of a longer
-//! one, or one that the CPU executes, one chunk is in flight at a time, because a chunk needs the result of
-//! the previous one, and a comparison ends at the first difference. Other operations are in flight beside it.
-//! If the CPU cannot reach an operand, the device first copies the chunk to the bounce buffer.
-#![expect(unsafe_code, reason = "reads the operands of an operation under way")]
+//! A query with one segment on each side, within the device's limits, becomes one descriptor. A longer query,
+//! or a query that the CPU executes, is executed in chunks. One chunk is in flight at a time, because a chunk
+//! needs the result of the previous chunk, and a comparison ends at the first difference. Other operations
+//! are in flight at the same time. If the CPU cannot reach an operand, the device first copies the chunk to
+//! the bounce buffer.
+#![expect(unsafe_code, reason = "reads the operands of an operation in progress")]
 
 use super::cursor::Cursor;
 use crate::{Capabilities, Completion, Descriptor, Segment, racy_copy};
@@ -27,13 +28,13 @@ impl QueryKind {
     }
 }
 
-/// A checked operation with a result. Its lists contain no empty segment.
+/// A checked operation with a result. Its lists contain no empty segments.
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) kind: QueryKind,
-    /// The source; of a comparison, one side.
+    /// The source, or one side of a comparison.
     pub(crate) a: Vec<Segment>,
-    /// The destination; of a comparison, the other side; of a CRC, nothing.
+    /// The destination, or the other side of a comparison. Empty for a CRC.
     pub(crate) b: Vec<Segment>,
     pub(crate) seed: u32,
     /// For each side, true if the CPU can reach it.
@@ -55,12 +56,12 @@ impl Query {
         }
     }
 
-    /// Returns the result for no bytes.
+    /// Returns the result of a query of 0 bytes.
     pub(crate) fn initial(&self) -> u64 {
         if self.kind == QueryKind::Compare { Completion::EQUAL } else { self.seed.into() }
     }
 
-    /// Returns whether the CPU can execute it without copies to the bounce buffer.
+    /// Returns whether the CPU can execute the query without copies to the bounce buffer.
     pub(crate) const fn is_reachable(&self) -> bool {
         let [a, b] = self.cpu;
         match self.kind {
@@ -71,21 +72,22 @@ impl Query {
     }
 }
 
-/// The longest chunk that the CPU reads, in bytes. It takes about 20 us, which bounds a poll.
+/// Length of the longest chunk that the CPU reads, in bytes. A chunk takes about 20 us, which bounds the time
+/// of a poll.
 const CPU_CHUNK: usize = 256 << 10;
 
 /// A [`Query`] in progress.
 #[derive(Debug)]
 pub(crate) struct QueryProgress {
     kind: QueryKind,
-    /// True if the device executes it.
+    /// True if the device executes the query.
     native: bool,
     reachable: bool,
     cpu: [bool; 2],
     a: Cursor,
     b: Cursor,
     left: usize,
-    /// Number of bytes before this chunk.
+    /// Number of bytes before the current chunk.
     before: usize,
     /// The result so far.
     pub(crate) result: u64,
@@ -93,18 +95,18 @@ pub(crate) struct QueryProgress {
     submitted: usize,
 }
 
-/// A chunk: one segment of each side.
+/// A chunk of a query: one segment of each side.
 #[derive(Clone, Copy, Debug)]
 struct QueryChunk {
     a: Segment,
     b: Segment,
-    /// Segments that the CPU reads after the copies.
+    /// The segments that the CPU reads after the copies.
     read: [Segment; 2],
-    /// Copies that the device makes first.
+    /// The copies that the device makes first.
     copies: [Option<(Segment, Segment)>; 2],
 }
 
-/// The next step.
+/// The next step of a query.
 pub(crate) enum Step {
     /// Submit this descriptor, then call [`QueryProgress::record_submitted`].
     Submit(Descriptor<'static>),
@@ -132,7 +134,7 @@ impl QueryProgress {
         self.native
     }
 
-    /// Returns whether it copies to the bounce buffer.
+    /// Returns whether the query copies to the bounce buffer.
     pub(crate) const fn needs_bounce(&self) -> bool {
         !self.native && !self.reachable
     }
@@ -159,7 +161,7 @@ impl QueryProgress {
         }
     }
 
-    /// Returns the current chunk, which stays the same until it is settled.
+    /// Returns the current chunk, which does not change until [`settle`](Self::settle).
     fn chunk(&self, max_transfer: usize, bounce: Option<Segment>) -> QueryChunk {
         let copies = self.kind == QueryKind::CopyCrc32c;
         let half = bounce.map_or(usize::MAX, |bounce| bounce.len / 2);
@@ -199,14 +201,14 @@ impl QueryProgress {
         chunk
     }
 
-    /// Records that the device took the descriptor of [`next`](Self::next).
+    /// Records that the device accepted the descriptor of [`next`](Self::next).
     pub(crate) const fn record_submitted(&mut self) {
         self.submitted += 1;
     }
 
-    /// Combines the result of the current chunk with those before. All its descriptors must have been
-    /// reported as done, the last one with `answer`. The limit and the bounce buffer must be those of
-    /// [`next`](Self::next).
+    /// Combines the result of the current chunk with the results of the chunks before. All descriptors of the
+    /// chunk must have been reported as done. `answer` is the result of the last descriptor. The limit and
+    /// the bounce buffer must be the same as in [`next`](Self::next).
     ///
     /// # Safety
     ///
@@ -217,8 +219,8 @@ impl QueryProgress {
         self.submitted = 0;
         let answer = match (self.native, self.kind) {
             (true, _) => answer,
-            // SAFETY: the caller ensures that the operands are mapped and initialized and that no device
-            // writes the parts to read.
+            // SAFETY: the caller ensures that the operands are mapped and initialized, and that no device
+            // writes the bytes of this chunk.
             (false, QueryKind::Compare) => unsafe {
                 let [left, right] = read.map(|side| side.addr.as_ptr().cast_const());
                 racy_copy::first_difference(left, right, a.len)
@@ -226,8 +228,8 @@ impl QueryProgress {
             },
             (false, _) => {
                 let from = read[0].addr.as_ptr();
-                // SAFETY: the caller ensures that the operand is mapped and initialized and that no device
-                // writes the part to read.
+                // SAFETY: the caller ensures that the operand is mapped and initialized, and that no device
+                // writes the bytes of this chunk.
                 unsafe { racy_copy::crc32c(self.result as u32, from, a.len) }.into()
             }
         };

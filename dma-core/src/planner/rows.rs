@@ -1,4 +1,4 @@
-//! [`Rows`]: pieces of one view, as the source of a gather or the destination of a scatter.
+//! [`Rows`]: parts of one view, as the source of a gather or the destination of a scatter.
 
 use std::fmt;
 
@@ -8,19 +8,20 @@ use crate::memory::operand::sealed::{Operand, View};
 use crate::memory::region::Range;
 use crate::{Buffer, BufferMut, Destination, Error, ErrorKind, Source, Window};
 
-/// Pieces of one [`Buffer`], [`BufferMut`] or [`Window`], given by offsets and lengths: an operand that is
-/// read (a gather) or written (a scatter) piece by piece, in order. A list of views has the same effect, but
-/// needs a view, with a reference to its region, for each piece.
+/// Rows of one [`Buffer`], [`BufferMut`] or [`Window`]. Each row has an offset in the view and a length. The
+/// rows of a source (a gather) are read in order, and the rows of a destination (a scatter) are written in
+/// order. A list of views has the same effect, but needs a view, with a reference to its region, for each
+/// row.
 ///
-/// The rows are checked once, when this is made. An engine that takes lists of segments gets the rows as a
-/// list; for any other engine, the queue splits the operation. Rows of a source may overlap and repeat. Rows
-/// of a destination may not. Ascending rows are checked for that as they are made; any others are sorted for
-/// each operation that writes them.
+/// The bounds of the rows are checked once, by [`new`](Self::new). An engine that accepts lists of segments
+/// gets the rows as a list. For any other engine, the queue splits the operation. Rows of a source may
+/// overlap and repeat. Rows of a destination may not. `new` finds out whether the rows are ascending. If they
+/// are not, each operation that writes them sorts them to find overlaps.
 ///
 /// ```
 /// # use dma_core::{Buffer, BufferMut, Queue, Result, Rows};
 /// # fn demo(queue: &Queue, table: Buffer, batch: BufferMut) -> Result<()> {
-/// // Four rows of 64 bytes, the third one twice.
+/// // Four rows of 64 bytes. The last two are the same row.
 /// let rows = [7, 3, 12, 12].map(|row| (row * 64, 64)).to_vec();
 /// let rows = Rows::new(table, rows)?;
 /// let (rows, batch) = queue.copy(rows, batch)?.wait()?;
@@ -37,17 +38,17 @@ pub struct Rows<V> {
 type Parts<V> = (V, Vec<(usize, usize)>);
 
 impl<V: View> Rows<V> {
-    /// Makes an operand of the `rows` of `view`: pairs of an offset in the view and a length, in bytes. Does
-    /// not allocate: [`into_parts`](Self::into_parts) returns the list for reuse.
+    /// Makes an operand from the `rows` of `view`. A row is an offset in the view and a length, both in
+    /// bytes. Does not allocate. [`into_parts`](Self::into_parts) returns the list for reuse.
     ///
     /// # Errors
     ///
-    /// `OutOfRange`, with the view and the rows, for a row that does not lie inside the view.
+    /// `OutOfRange`, with the view and the rows, if a row does not lie inside the view.
     pub fn new(view: V, rows: Vec<(usize, usize)>) -> Result<Self, OpError<Parts<V>>> {
         let end = view.single().len;
         let (mut len, mut longest, mut last) = (0_usize, 0, 0);
         let (mut is_inside, mut is_ascending) = (true, true);
-        // Without branches, because rows are almost always valid.
+        // The loop has no branches, because rows are almost always valid.
         for &(at, row) in &rows {
             is_inside &= (at <= end) & (row <= end.wrapping_sub(at));
             is_ascending &= at >= last;
@@ -68,13 +69,13 @@ impl<V: View> Rows<V> {
         &self.view
     }
 
-    /// Returns the rows: offsets in the view and lengths, in bytes.
+    /// Returns the rows. A row is an offset in the view and a length, both in bytes.
     #[must_use]
     pub fn rows(&self) -> &[(usize, usize)] {
         &self.list.rows
     }
 
-    /// Returns the sum of the rows' lengths in bytes, or `usize::MAX` if it exceeds that.
+    /// Returns the sum of the rows' lengths in bytes, but at most `usize::MAX`.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.list.len
@@ -91,13 +92,16 @@ impl<V: View> Rows<V> {
 #[cold]
 fn outside(end: usize, rows: &[(usize, usize)]) -> Error {
     let is_outside = |&(at, len): &(usize, usize)| at > end || len > end - at;
-    let index = rows.iter().position(is_outside).expect("a row was found to be outside");
+    let index = rows.iter().position(is_outside).expect("one row is outside the view");
     let (at, len) = rows[index];
     let needed = (at as u64).saturating_add(len as u64);
-    Error::new(ErrorKind::OutOfRange, format!("row {index}, {len} bytes at {at}, of a view of {end} bytes"))
-        .with_operation("rows")
-        .with_numbers(needed, end as u64)
-        .with_hint("offsets and lengths are in bytes, and count from the start of the view")
+    Error::new(
+        ErrorKind::OutOfRange,
+        format!("row {index} of {len} bytes at offset {at} is not inside the view of {end} bytes"),
+    )
+    .with_operation("rows")
+    .with_numbers(needed, end as u64)
+    .with_hint("give offsets and lengths in bytes; offsets begin at the start of the view")
 }
 
 #[expect(private_interfaces, reason = "sealed")]
@@ -116,7 +120,7 @@ impl<V: View> Operand for Rows<V> {
     }
 
     fn single(&self) -> &Range {
-        unreachable!("rows are not single")
+        unreachable!("rows are not a single view")
     }
 
     fn is_disjoint(&self) -> bool {
@@ -153,7 +157,7 @@ mod tests {
     use crate::conformance::{ReferenceEngine, ReferenceOptions};
     use crate::{DmaEngineExt, QueueOptions, SharedQueueOptions};
 
-    /// Bytes of the memory that both operands are parts of, or that each has one of.
+    /// Length of a table, in bytes. Both operands are parts of one table, or of one table each.
     const LEN: usize = 200;
 
     fn engine(inline_limit: usize, max_segments: usize) -> ReferenceEngine {
@@ -174,9 +178,9 @@ mod tests {
         for (at, len) in [(0, LEN - 9), (last, 1), (last + 1, 0), (1, usize::MAX), (usize::MAX, 2)] {
             let view = table(&engine).split_to(last).freeze();
             let rows = vec![(0, 1), (last, 0), (at, len), (5, 5)];
-            let error = Rows::new(view, rows.clone()).expect_err("a row beyond the end");
+            let error = Rows::new(view, rows.clone()).expect_err("the last row is beyond the end");
             assert_eq!(error.kind(), ErrorKind::OutOfRange, "{error}");
-            assert!(error.to_string().contains("row 2"), "it names the row: {error}");
+            assert!(error.to_string().contains("row 2"), "the error names the row: {error}");
             let (view, returned) = error.into_operands().expect("they are returned");
             assert_eq!((view.len(), returned), (last, rows));
         }
@@ -195,8 +199,8 @@ mod tests {
     fn rows_of_more_bytes_than_are_counted_match_no_length() {
         let engine = engine(1 << 20, 4);
         let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
-        // Windows may name the same bytes repeatedly: 2^16 windows of 2^48 bytes would need memory that long,
-        // so the sum is made by hand.
+        // The sum of repeated rows can saturate. The test sets the sum directly, because such rows need
+        // memory of 2^48 bytes.
         let mut rows = Rows::new(table(&engine), vec![(0, LEN)]).expect("inside");
         rows.list.len = usize::MAX;
         let dst = engine.allocate(LEN + 1).expect("memory");
@@ -211,7 +215,7 @@ mod tests {
         Both,
     }
 
-    /// Places of up to 12 rows, most of them short, in ascending order or in any.
+    /// Offsets and lengths of up to 12 rows. Most of them are short. The order is ascending or arbitrary.
     fn places() -> impl Strategy<Value = Vec<(usize, usize)>> {
         let row = (any::<Index>(), prop_oneof![0_usize..8, 0_usize..60]);
         (prop::collection::vec(row, 0..12), any::<bool>()).prop_map(|(rows, is_sorted)| {
@@ -219,14 +223,14 @@ mod tests {
             let mut places: Vec<_> = rows.into_iter().map(place).collect();
             if is_sorted {
                 places.sort_unstable();
-                // Remove most overlaps, and keep some.
+                // Remove most overlaps, but keep some.
                 places.dedup_by(|next, last| next.0 < last.0 + last.1.min(50));
             }
             places
         })
     }
 
-    /// The bytes that a list names, by their positions.
+    /// The positions of the bytes of all rows.
     fn named(rows: &[(usize, usize)]) -> Vec<usize> {
         rows.iter().flat_map(|&(at, len)| at..at + len).collect()
     }
@@ -246,8 +250,8 @@ mod tests {
         ) {
             let engine = engine(inline_limit, max_segments);
             let (mut src_rows, mut dst_rows) = (src_rows, dst_rows);
-            // The range on the other side is as long as the rows. For rows on both sides, the longer ones are
-            // cut off.
+            // The range on the other side has the length of the rows. If both sides have rows, the longer
+            // side is cut off.
             let len = |rows: &[(usize, usize)]| rows.iter().map(|row| row.1).sum::<usize>();
             let cut = |rows: &mut Vec<(usize, usize)>, mut left: usize| {
                 rows.iter_mut().for_each(|row| {
@@ -269,7 +273,7 @@ mod tests {
             cut(&mut src_rows, total);
             cut(&mut dst_rows, total);
 
-            // Only windows can be parts of one table.
+            // Only windows can both be parts of one table.
             let in_one_table = in_one_table && is_window;
             let (src_table, dst_table) = (table(&engine), table(&engine));
             let (read, written) = (named(&src_rows), named(&dst_rows));
@@ -281,7 +285,7 @@ mod tests {
             let is_named_twice = written.iter().any(|&at| std::mem::replace(&mut seen[at], true))
                 || in_one_table && read.iter().any(|&at| seen[at]);
 
-            // Copies as `shape` says, and returns the bytes of the destination.
+            // Makes the copy that `shape` selects, and returns the bytes of the destination.
             macro_rules! run {
                 ($queue:expr, $src:expr, $dst:expr, $slice:expr, $bytes:expr) => {{
                     let (src, dst, slice, bytes) = ($src, $dst, $slice, $bytes);
@@ -323,10 +327,10 @@ mod tests {
                 let src = if in_one_table { dst.clone() } else { src_table.share() };
                 let slice = |window: Window, (at, len): (usize, usize)| window.slice(at..at + len);
                 let whole = dst.clone();
-                // The bytes beside the destination are compared, too.
+                // The returned bytes include the bytes outside the destination, so that they are compared.
                 on_a_queue!(src, dst, slice, |_: &Window| {
                     let mut bytes = vec![0; LEN];
-                    whole.read_at(0, &mut bytes).expect("the CPU reaches it");
+                    whole.read_at(0, &mut bytes).expect("the CPU can reach the table");
                     bytes
                 })
             } else {

@@ -1,12 +1,12 @@
-//! [`slow_path`]: calls a function without forcing a fast path's values into memory.
+//! [`slow_path`]: calls a function such that the values of a fast path can stay in registers.
 
 use std::mem::MaybeUninit;
 
-/// Returns `call(input)`. The call is out of line, for the rare case at the end of a fast path.
+/// Returns `call(input)`. The call is not inlined. It is for the rare case at the end of a fast path.
 ///
-/// A call writes its result to memory. If the fast path shared that memory for its own result, it would
-/// assemble a transfer there and then move it, with loads that span several recent stores (a dozen cycles
-/// each). The extra bytes in the result keep the compiler from sharing the memory.
+/// A call writes its result to memory. If the fast path used the same memory for its own result, it would
+/// build a transfer there and then move it, with loads that span several recent stores (a dozen cycles each).
+/// The additional bytes in the result prevent the compiler from sharing the memory.
 #[inline]
 pub(crate) fn slow_path<T, R>(input: T, call: impl FnOnce(T) -> R) -> R {
     #[cold]

@@ -4,13 +4,13 @@ use super::cursor::Cursor;
 use super::query::QueryProgress;
 use crate::{Descriptor, Segment};
 
-/// An operation that is submitted in chunks, because it is too long, has too many segments, or waits for its
-/// turn.
+/// An operation that is submitted in chunks, because it is too long, has too many segments, or waits for a
+/// fence or for earlier deferred operations.
 #[derive(Debug)]
 pub(crate) struct DeferredOp {
-    /// The token of the operation's descriptors: its slot, and its index in a batch.
+    /// The token of the operation's descriptors: the slot, and the index in a batch.
     pub(crate) token: u64,
-    /// The fence before its first chunk.
+    /// The fence before the first chunk.
     pub(crate) fence: Fence,
     kind: OpKind,
     dst: Cursor,
@@ -20,25 +20,25 @@ pub(crate) struct DeferredOp {
 /// The state of an operation's fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// No fence, or one that has been observed.
+    /// No fence, or a fence that was submitted.
     Clear,
-    /// The first descriptor carries it.
+    /// The first descriptor gets the fence.
     Device,
-    /// The device has no fences, so the operation is held back until nothing is in flight.
+    /// The device has no fences, so the planner holds the operation back until nothing is in flight.
     Drain,
 }
 
-/// The kind of operation, with its sources. No segment is empty.
+/// The type of operation, with its sources. No segment is empty.
 #[derive(Debug)]
 pub(crate) enum OpKind {
     Copy(Cursor),
-    /// A copy to two destinations: the source, and the second destination.
+    /// A copy to two destinations, with the source and the second destination.
     CopyToBoth(Cursor, Cursor),
-    /// An operation with a result. It splits itself into chunks, and owns all its lists.
+    /// An operation with a result. A query splits itself into chunks, and owns all its lists.
     Query(QueryProgress),
     Fill([u8; 8]),
-    /// A fill by copies from a block, whose length is a multiple of 8. Before the first chunk, the planner
-    /// fills the block with the pattern.
+    /// A fill by copies from a block of memory. The block's length is a multiple of 8. Before the first
+    /// chunk, the planner fills the block with the pattern.
     FillFrom {
         pattern: [u8; 8],
         block: Segment,
@@ -46,13 +46,13 @@ pub(crate) enum OpKind {
     },
 }
 
-/// The segments of one chunk. It is reused, so that splitting allocates nothing.
+/// The segments of one chunk. The value is reused, so that splitting does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     src: Vec<Segment>,
     dst: Vec<Segment>,
     pattern: Option<[u8; 8]>,
-    /// Both destinations, of a copy to two.
+    /// Both destinations of a copy to two destinations.
     both: Option<[Segment; 2]>,
     len: usize,
 }
@@ -78,7 +78,7 @@ impl DeferredOp {
         Self { token, fence, kind, dst: Cursor::new(dst), left }
     }
 
-    /// Returns the query, if this is an operation with a result.
+    /// Returns the query if this is an operation with a result.
     pub(crate) const fn as_query(&mut self) -> Option<&mut QueryProgress> {
         match &mut self.kind {
             OpKind::Query(running) => Some(running),
@@ -94,7 +94,7 @@ impl DeferredOp {
         }
     }
 
-    /// Returns the pattern that the block must hold, for a fill by copies.
+    /// For a fill by copies, returns the pattern that the block must contain.
     pub(crate) const fn block_pattern(&self) -> Option<[u8; 8]> {
         match self.kind {
             OpKind::FillFrom { pattern, .. } => Some(pattern),
@@ -102,13 +102,13 @@ impl DeferredOp {
         }
     }
 
-    /// Returns whether every byte has been submitted.
+    /// Returns whether all bytes have been submitted.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.left == 0
     }
 
-    /// Writes the next chunk to `chunk`: the longest one within the limits and the segments of both sides.
-    /// The position changes only in [`advance`](Self::advance).
+    /// Writes the next chunk to `chunk`. It is as long as the limits and the segments of both sides permit.
+    /// Only [`advance`](Self::advance) changes the position.
     pub(crate) fn next_chunk(&self, max_transfer: usize, max_segments: usize, chunk: &mut Chunk) {
         chunk.src.clear();
         chunk.dst.clear();
@@ -126,8 +126,8 @@ impl DeferredOp {
             }
             OpKind::Query(_) => unreachable!("queries split themselves"),
             OpKind::Fill(pattern) => {
-                // Unless it is the last, a chunk ends with a whole pattern if possible; otherwise `advance`
-                // rotates the pattern.
+                // If possible, a chunk that is not the last one ends with a complete pattern. Otherwise
+                // `advance` rotates the pattern.
                 if len < self.left && len > 8 {
                     len -= len % 8;
                 }
@@ -142,7 +142,7 @@ impl DeferredOp {
         chunk.len = len;
     }
 
-    /// Moves past `chunk`, which the device took.
+    /// Moves the position past `chunk`, which the device has accepted.
     pub(crate) fn advance(&mut self, chunk: &Chunk) {
         match &mut self.kind {
             OpKind::Copy(src) => src.advance(chunk.len),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::{DeviceAddr, Operation, RegionKey};
 
-    /// Makes segments of these lengths in one region, far enough apart not to touch.
+    /// Makes segments of these lengths in one region. The segments are not adjacent.
     fn segments(key: usize, lens: &[usize]) -> Vec<Segment> {
         let mut at = 1 << 20;
         lens.iter()
@@ -257,7 +257,7 @@ mod tests {
                         prop_assert!(by_copy && addresses(dst).len() <= max_transfer);
                         let start = block.addr.0;
                         let bytes = addresses(src).into_iter().map(|a| {
-                            assert!((start..start + block.len as u64).contains(&a), "inside of the block");
+                            assert!((start..start + block.len as u64).contains(&a), "a chunk of a fill reads only bytes inside the block");
                             pattern[(a - start) as usize % 8]
                         });
                         written.extend(addresses(dst).into_iter().zip(bytes));

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Measures the time for which a device has had work and completed none of it.
+/// Measures the time during which a device has had operations and completed none of them.
 ///
-/// Only time during which the device was polled counts. Otherwise a pause of the program would look like a
-/// stall, and so would a software device that could not run or that waits for a poll.
+/// Only time during which the device was polled counts. Otherwise the detector would report a stall if the
+/// program paused, if a software device could not run, or if a device waited for a poll.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     limit: Duration,
@@ -14,9 +14,9 @@ pub(crate) struct StallDetector {
 
 #[derive(Debug)]
 struct Wait {
-    /// The device's number of completions when the wait began.
+    /// Number of completions when the wait began.
     completed: u64,
-    /// Number of polls before the wait began (`first`), and up to the last observation (`polls`).
+    /// Number of polls when the wait began (`first`), and at the last observation (`polls`).
     first: u64,
     polls: u64,
     last: Instant,
@@ -24,15 +24,15 @@ struct Wait {
 }
 
 impl StallDetector {
-    /// A stall takes at least this many polls, each of which counts for at most this fraction of the limit.
+    /// Minimum number of polls before a stall is reported. Each poll counts for at most `limit / MIN_POLLS`.
     const MIN_POLLS: u32 = 64;
 
     pub(crate) const fn new(limit: Duration) -> Self {
         Self { limit, wait: None }
     }
 
-    /// Records the device's completions and polls so far, while the device has work. Returns the time without
-    /// a completion once it exceeds the limit.
+    /// Records the numbers of completions and polls so far, while the device has operations. If the time
+    /// without a completion exceeds the limit, returns it.
     pub(crate) fn observe(&mut self, completed: u64, polls: u64, now: Instant) -> Option<Duration> {
         let Some(wait) = self.wait.as_mut().filter(|wait| wait.completed == completed) else {
             self.wait = Some(Wait { completed, first: polls, polls, last: now, watched: Duration::ZERO });
@@ -46,7 +46,7 @@ impl StallDetector {
         enough.then_some(wait.watched)
     }
 
-    /// Ends the measurement, because the device has no work.
+    /// Ends the measurement, because the device has no operations.
     pub(crate) fn reset(&mut self) {
         self.wait = None;
     }
@@ -70,7 +70,7 @@ mod tests {
             Self { detector: StallDetector::new(limit), now: Instant::now(), polls: 0 }
         }
 
-        /// Advances the clock by `time` and the polls by `polls`, and observes.
+        /// Advances the clock by `time` and the number of polls by `polls`, and calls `observe`.
         fn ask(&mut self, completed: u64, time: Duration, polls: u64) -> Option<Duration> {
             self.now += time;
             self.polls += polls;
@@ -83,7 +83,7 @@ mod tests {
         let mut rig = Rig::new(LIMIT);
         let told = (0..1_000).map(|_| rig.ask(3, MS, 1)).position(|told| told.is_some());
         assert_eq!(told, Some(640));
-        assert_eq!(rig.ask(3, MS, 1), Some(LIMIT + MS), "and again, for longer");
+        assert_eq!(rig.ask(3, MS, 1), Some(LIMIT + MS), "the second stall is longer");
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         let mut rig = Rig::new(LIMIT);
         for _ in 0..10 {
             assert_eq!(rig.ask(0, 3600 * 1000 * MS, 0), None);
-            // The program was stopped, and so were software devices.
+            // The program did not run for some time, and neither did software devices.
             assert_eq!(rig.ask(0, 3600 * 1000 * MS, 1), None);
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn limits_of_any_length() {
         let mut rig = Rig::new(Duration::ZERO);
-        (0..64).for_each(|_| assert_eq!(rig.ask(0, MS, 1), None, "it is looked at a few times"));
+        (0..64).for_each(|_| assert_eq!(rig.ask(0, MS, 1), None, "a few polls are not enough for a stall"));
         assert!(rig.ask(0, MS, 1).is_some());
         let mut rig = Rig::new(Duration::MAX);
         (0..1_000).for_each(|_| assert_eq!(rig.ask(0, 3600 * 1000 * MS, u64::from(u32::MAX)), None));

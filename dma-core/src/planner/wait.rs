@@ -1,4 +1,4 @@
-//! Back-off for waiting loops: spins first, then yields, then reads the clock.
+//! Back-off for waiting loops. A loop spins first, then yields the CPU, then reads the clock.
 
 use std::time::Instant;
 
@@ -11,10 +11,11 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Idle polls before yielding (`SPIN_POLLS`), and polls between readings of the clock (`CLOCK_EVERY`).
+    /// Number of idle polls before yielding (`SPIN_POLLS`), and number of polls between readings of the clock
+    /// (`CLOCK_EVERY`).
     const SPIN_POLLS: u32 = 64;
     const CLOCK_EVERY: u32 = 16;
-    /// Idle polls after which a wait may sleep, and after which it reads the clock at each poll.
+    /// Number of idle polls after which a wait may sleep and reads the clock at each poll.
     const SLEEP_AFTER: u32 = 2_000;
 
     pub(crate) const fn new() -> Self {
@@ -26,14 +27,14 @@ impl Backoff {
         self.idle > Self::SLEEP_AFTER
     }
 
-    /// Backs off after a poll that reported `progress` descriptors. Returns whether the deadline has passed,
-    /// which it checks only at some polls.
+    /// Backs off after a poll that reported `progress` descriptors. Returns whether the deadline has passed.
+    /// The deadline is checked only at some polls.
     pub(crate) fn idle(&mut self, progress: usize, deadline: impl FnOnce() -> Instant) -> bool {
         self.polls = self.polls.wrapping_add(1);
         if progress > 0 {
             self.idle = 0;
-            // Check the deadline even during progress, because a long operation or those of others may
-            // continue for long.
+            // Check the deadline even during progress, because a long operation or the operations of other
+            // tasks may continue for a long time.
             return self.polls.is_multiple_of(Self::CLOCK_EVERY) && Instant::now() >= deadline();
         }
         self.pause();

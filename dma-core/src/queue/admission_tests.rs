@@ -1,5 +1,5 @@
-//! Tests that a panic during submission leaves no part of the operation in the queue, because its operands
-//! are then dropped.
+//! Tests that a panic during submission leaves no part of the operation in the queue, because the panic drops
+//! the operands.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,13 @@ use crate::{
 };
 
 thread_local! {
-    /// Counts down to the access at which an operand panics; 0 for no panic.
+    /// Number of accesses until an operand panics, plus 1; 0 for no panic.
     static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
 fn look() {
     LOOKS.set(LOOKS.get().saturating_sub(1));
-    assert!(LOOKS.get() != 1, "the look was told to");
+    assert!(LOOKS.get() != 1, "this access panics");
 }
 
 /// A window that panics when it is accessed.
@@ -41,11 +41,11 @@ impl<const SINGLE: bool> Operand for Bomb<SINGLE> {
 impl<const SINGLE: bool> Source for Bomb<SINGLE> {}
 impl<const SINGLE: bool> Destination for Bomb<SINGLE> {}
 
-/// Copies in a batch.
+/// Number of copies in a batch.
 const COPIES: usize = 5;
 const LEN: usize = 100;
 
-/// Makes an engine, the copies' destination, and their source.
+/// Makes an engine, and windows for the sources and the destinations of the copies.
 fn memory(max_transfer: u64) -> (ReferenceEngine, Window, Window) {
     let engine = ReferenceEngine::new(ReferenceOptions { max_transfer, ..ReferenceOptions::default() });
     let window = || engine.allocate_window(&MemoryRequest::new(COPIES * LEN)).expect("memory");
@@ -59,8 +59,9 @@ fn batch<const SINGLE: bool>(src: &Window, dst: &Window) -> Batch<Bomb<SINGLE>, 
     (0..COPIES).map(|i| (part(src, i), part(dst, i))).collect()
 }
 
-/// Submits repeatedly, with a panic at the first access to an operand, then at the second, and so on until
-/// none panics. Calls `check` after each. Returns the number of accesses.
+/// Submits repeatedly. The first submission panics at the first access to an operand, the second one at the
+/// second access, and so on, until a submission does not panic. Calls `check` after each panic. Returns the
+/// number of accesses.
 fn panic_at_each_look(submit: impl Fn() -> bool, check: impl Fn()) -> u32 {
     for nth in 1.. {
         LOOKS.set(nth + 1);
@@ -69,7 +70,10 @@ fn panic_at_each_look(submit: impl Fn() -> bool, check: impl Fn()) -> u32 {
         match submitted {
             Err(_) => check(),
             Ok(submitted) => {
-                assert!(submitted && left > 1, "of {nth} looks, the last one panics");
+                assert!(
+                    submitted && left > 1,
+                    "the submission makes fewer than {nth} accesses, so it succeeds"
+                );
                 return nth - 1;
             }
         }
@@ -83,7 +87,7 @@ fn is_untouched(dst: &Window) -> bool {
     bytes == [0; COPIES * LEN]
 }
 
-/// Covers all shapes of operands, with and without a fence, whole and split.
+/// Checks that a batch that panics at any access is not copied, in part or as a whole.
 fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32) {
     let (engine, src, dst) = memory(max_transfer);
     let queue: Queue = engine.open_queue(&QueueOptions::new().with_depth(64)).expect("a queue");
@@ -98,7 +102,7 @@ fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32
     let looks = panic_at_each_look(submit, || {
         queue.flush();
         while queue.poll() > 0 {}
-        assert!(is_untouched(&dst), "the device got copies of a batch whose operands are gone");
+        assert!(is_untouched(&dst), "the device executed copies of a batch whose operands were dropped");
         let counters = queue.counters();
         assert_eq!(
             (queue.available(), counters.submitted, counters.descriptors),
@@ -107,15 +111,15 @@ fn leaves_nothing<const SINGLE: bool>(max_transfer: u64, fence: bool, least: u32
         );
     });
     assert!(looks >= least, "{looks} looks");
-    assert!(!is_untouched(&dst), "what did not panic was copied");
+    assert!(!is_untouched(&dst), "the batch that did not panic was copied");
     assert_eq!(queue.counters().completed, COPIES as u64);
 }
 
 #[test]
 fn a_batch_that_panics_leaves_no_descriptor() {
-    // A plain batch accesses each operand once.
+    // Submitting a plain batch accesses each operand once.
     leaves_nothing::<true>(1 << 20, false, 10);
-    // A batch that is not plain is checked before it is added.
+    // Submitting any other batch accesses the operands twice, because the batch is checked first.
     leaves_nothing::<true>(1 << 20, true, 20);
     leaves_nothing::<true>(30, false, 22);
     leaves_nothing::<false>(1 << 20, false, 20);
@@ -137,5 +141,5 @@ fn a_shared_batch_that_panics_leaves_no_descriptor() {
         assert_eq!((queue.available(), counters.submitted, counters.descriptors), (4, 0, 0), "{counters:?}");
     });
     assert!(looks >= 20, "{looks} looks");
-    assert!(!is_untouched(&dst), "what did not panic was copied");
+    assert!(!is_untouched(&dst), "the batch that did not panic was copied");
 }

@@ -1,5 +1,5 @@
-//! Tests of queues on a device that injects faults: it refuses, fails, delays, repeats or never reports
-//! descriptors.
+//! Tests of queues on a device that injects faults: it refuses descriptors, fails them, delays them, reports
+//! them twice, or never reports them.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::cell::RefCell;
@@ -19,17 +19,17 @@ use crate::{
     QueueStats, RawQueue, Result, Retry,
 };
 
-/// The faults to inject, and the observed calls. A descriptor is identified by its length, which a test uses
-/// once.
+/// The faults to inject, and the observed calls. A descriptor is identified by its length, so each test uses
+/// a length only once.
 #[derive(Debug, Default)]
 struct Script {
-    /// Lengths that are refused once.
+    /// Lengths of descriptors that are refused once.
     refuse: Vec<usize>,
     /// Outcomes to report, by length.
     fail: HashMap<usize, (Outcome, i32)>,
-    /// Lengths of which one completion is lost.
+    /// Lengths of descriptors whose next completion is lost.
     lose: Vec<usize>,
-    /// Lengths that are always refused.
+    /// True if every descriptor is refused.
     refuse_all: bool,
     /// True if the device accepts nothing.
     full: bool,
@@ -37,13 +37,13 @@ struct Script {
     mute: bool,
     /// Number of calls of `poll`.
     polls: u64,
-    /// Number of polls that report nothing; each later poll reports one descriptor.
+    /// Number of polls that report nothing. Each later poll reports one descriptor.
     silent: Option<u64>,
-    /// Durations of the polls that report nothing after the stop, the last one first.
+    /// Durations of the polls after the stop that report nothing, in reverse order.
     stops_late: Vec<Duration>,
-    /// True if the device panics after it accepted a descriptor.
+    /// True if the device panics after it has accepted a descriptor.
     panics: bool,
-    /// Reports the first descriptor again, in addition to the others or instead of the last one.
+    /// If set, the first descriptor is reported again, in addition to the others or instead of the last one.
     again: Option<Again>,
     /// Lengths and fences of the accepted descriptors.
     taken: Vec<(usize, bool)>,
@@ -68,7 +68,7 @@ struct Odd {
     /// Tokens whose next completion is lost.
     lost: Vec<u64>,
     stopped: bool,
-    /// Never becomes readable.
+    /// The event fd, which never becomes readable.
     event: PipeReader,
     _writer: PipeWriter,
 }
@@ -80,11 +80,11 @@ impl Drop for Odd {
 }
 
 fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
-    script.lock().expect("no test fails while it has it")
+    script.lock().expect("no thread panics while it holds the lock")
 }
 
-// SAFETY: every call goes to the inner queue. The faults only withhold descriptors or change outcomes, and
-// these tests do not rely on the bytes of those.
+// SAFETY: every call goes to the inner queue. The faults only withhold descriptors or change their outcomes,
+// and these tests do not rely on the bytes of such descriptors.
 unsafe impl RawQueue for Odd {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -104,8 +104,8 @@ unsafe impl RawQueue for Odd {
             return Err(Error::new(ErrorKind::OutOfRange, "told to"));
         }
         let batch = &batch[..refused.unwrap_or(batch.len())];
-        // SAFETY: the caller meets the requirements for every descriptor of the batch, of which this is the
-        // beginning.
+        // SAFETY: the caller meets the requirements for every descriptor of the batch, and this slice is the
+        // beginning of the batch.
         let n = unsafe { self.inner.submit(batch) }?;
         for descriptor in &batch[..n] {
             script.taken.push((descriptor.len(), descriptor.fence()));
@@ -119,7 +119,7 @@ unsafe impl RawQueue for Odd {
         }
         let panics = script.panics;
         drop(script);
-        assert!(!panics, "the engine was told to");
+        assert!(!panics, "this test makes the engine panic");
         Ok(n)
     }
     fn flush(&mut self) {
@@ -207,7 +207,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Makes a queue on a device that observes fences itself and accepts descriptors of up to 64 bytes.
+    /// Makes a queue on a device that has native fences and accepts descriptors of up to 64 bytes.
     fn new() -> Self {
         Self::with(QueueOptions::new().with_depth(64).with_stall_timeout(Duration::from_secs(5)))
     }
@@ -244,8 +244,8 @@ impl Rig {
         self.queue.copy(src, dst).expect("room")
     }
 
-    /// Runs copies of these lengths; a negative length stands for a fence before the copy. Returns their
-    /// results, and the lengths that the device accepted.
+    /// Runs copies of these lengths. A negative length means a fence before the copy. Returns the results of
+    /// the copies, and the lengths and fences of the accepted descriptors.
     fn run(&self, lens: &[isize]) -> (Vec<Option<ErrorKind>>, Vec<(usize, bool)>) {
         lock(&self.script).taken.clear();
         let transfers: Vec<_> = lens
@@ -272,7 +272,7 @@ impl Rig {
         lock(&self.script).refuse.push(len);
     }
 
-    /// A copy to memory that reports its release.
+    /// Submits a copy to memory that counts its release.
     fn copy_to_owned(&self, len: usize) -> (Pair, Arc<Mutex<u32>>) {
         let given_back = Arc::<Mutex<u32>>::default();
         let owner = Owner(vec![0; len], Arc::clone(&given_back));
@@ -297,12 +297,12 @@ fn poll(transfer: &mut Pair, waker: &Waker) -> Poll<std::result::Result<(), Erro
     end.map(|end| end.map(drop).map_err(|e| e.kind()))
 }
 
-/// True if the call panics.
+/// Returns whether the call panics.
 fn panics(act: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err()
 }
 
-/// The slot's next operation is not affected.
+/// An end that was reported already does not end the next operation of the same slot.
 #[test]
 fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
     let rig = Rig::new();
@@ -312,23 +312,23 @@ fn an_end_that_was_seen_already_is_not_the_end_of_what_has_the_slot_next() {
     lock(&rig.script).full = false;
     lock(&rig.script).mute = true;
     rig.refuse(33);
-    // The next copy submits the 32 before it, of which the first is refused.
+    // The last copy submits the 32 copies before it. The first of them is refused.
     let others: Vec<_> = (0..32).map(|_| rig.copy(10)).collect();
     assert_eq!(poll(&mut refused, Waker::noop()), Poll::Ready(Err(ErrorKind::OutOfRange)));
     let (transfer, given_back) = rig.copy_to_owned(44);
     drop(transfer);
     rig.queue.flush();
     assert!(rig.took(44));
-    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert_eq!(count(&given_back), 0, "the memory was freed while the device may access it");
     lock(&rig.script).mute = false;
     others.into_iter().for_each(|other| drop(other.wait().expect("done")));
     while count(&given_back) == 0 {
         rig.queue.poll();
     }
-    assert_eq!(rig.queue.available(), 64, "every slot is free, once");
+    assert_eq!(rig.queue.available(), 64, "every slot is free, and no slot is free twice");
 }
 
-/// A task that a submission wakes does not wait for the next poll.
+/// If a submission ends an operation, its task is woken without waiting for the next poll.
 #[test]
 fn a_refusal_while_submitting_wakes_who_awaits() {
     struct Flag(AtomicBool);
@@ -351,7 +351,7 @@ fn a_refusal_while_submitting_wakes_who_awaits() {
 }
 
 thread_local! {
-    /// The values that [`Dropper`]'s wakers drop.
+    /// The transfers that [`Dropper`]'s wakers drop.
     static HELD: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -393,13 +393,19 @@ fn wakers_may_use_the_queue_whenever_they_run() {
     let mut awaited = rig.copy(11);
     let waker = Dropper::waker();
     assert!(!panics(|| assert!(poll(&mut awaited, &waker).is_pending())));
-    assert!(!panics(|| assert!(poll(&mut awaited, Waker::noop()).is_pending())), "the old one is dropped");
+    assert!(
+        !panics(|| assert!(poll(&mut awaited, Waker::noop()).is_pending())),
+        "replacing a waker drops the old waker"
+    );
     assert!(!panics(|| assert!(poll(&mut awaited, &waker).is_pending())));
     assert!(!panics(|| drop(awaited)));
     rig.queue.flush();
     let dropped = 20 - HELD.with(|all| all.borrow().len());
-    assert!(dropped >= 6, "each of them ran: {dropped}");
-    assert!(rig.took(44) && counts.iter().all(|given_back| count(given_back) == 0), "freed under the device");
+    assert!(dropped >= 6, "every waker function ran: {dropped} transfers were dropped");
+    assert!(
+        rig.took(44) && counts.iter().all(|given_back| count(given_back) == 0),
+        "the memory was freed while the device may access it"
+    );
     lock(&rig.script).mute = false;
     HELD.with(|all| all.borrow_mut().clear());
     while counts.iter().any(|given_back| count(given_back) == 0) {
@@ -432,8 +438,8 @@ pub(crate) fn with_log<R>(
     event: impl Fn(&tracing::Event<'_>) + Send + Sync + 'static,
     act: impl FnOnce() -> R,
 ) -> R {
-    // A second subscriber exists, because with only one, `tracing` may cache that no thread wants an event if
-    // another thread reaches it first (`tracing-core` 0.1.36, `Dispatchers::has_just_one`).
+    // Set a second subscriber. If there is only one, and another thread logs an event first, `tracing` may
+    // cache that no subscriber wants the event (`tracing-core` 0.1.36, `Dispatchers::has_just_one`).
     static GLOBAL: std::sync::Once = std::sync::Once::new();
     GLOBAL.call_once(|| {
         tracing::subscriber::set_global_default(Log(|_: &tracing::Event<'_>| ())).expect("the only one")
@@ -451,9 +457,9 @@ fn a_panic_of_the_log_frees_nothing_that_a_silent_device_has() {
     let full = |event: &tracing::Event<'_>| {
         assert!(*event.metadata().level() != tracing::Level::ERROR, "the log is full");
     };
-    assert!(with_log(full, || panics(|| drop(queue))), "it is told of what is leaked");
-    assert_eq!(count(&given_back), 0, "freed under the device");
-    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+    assert!(with_log(full, || panics(|| drop(queue))), "the leak is logged, so the subscriber panics");
+    assert_eq!(count(&given_back), 0, "the memory was freed while the device may access it");
+    assert!(!lock(&script).dropped, "the device's queue is not dropped");
 }
 
 #[test]
@@ -477,7 +483,7 @@ fn a_panic_of_the_log_hides_no_failure_of_a_batch() {
     lock(&rig.script).full = false;
     rig.refuse(33);
     assert!(with_log(|_| panic!("the log is full"), || panics(|| rig.queue.flush())));
-    let e = batch.wait().expect_err("its first copy was refused");
+    let e = batch.wait().expect_err("the batch's first copy was refused");
     assert_eq!(e.failures().len(), 1);
 }
 
@@ -504,37 +510,37 @@ fn the_log_may_use_the_queue() {
     drop(LOGGED.take());
 }
 
-/// The deadline holds even if the device reports much in the meantime.
+/// A wait ends at its deadline, even if the device continues to report descriptors.
 #[test]
 fn deadlines_hold_while_the_device_makes_progress() {
     const LONG: usize = 1 << 20;
     let rig = Rig::new();
     let mut long = rig.copy(LONG);
-    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    long.wait_for(Duration::ZERO).expect_err("the copy needs thousands of descriptors");
     let counters = rig.queue.close(Duration::ZERO);
     assert_eq!((counters.aborted, counters.in_flight), (1, 0));
-    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Closed);
+    assert_eq!(long.wait().expect_err("the close stopped the device").kind(), ErrorKind::Closed);
 }
 
-/// A software device may not run for some time, especially on a busy machine.
+/// On a busy machine, a software device may not run for some time.
 #[test]
 fn a_device_that_takes_its_time_to_stop_is_not_dead() {
     let rig = Rig::new();
-    // The wait reads the clock after some of the polls.
+    // The wait reads the clock only after some of the polls.
     lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
     let long = rig.copy(1 << 20);
     let counters = rig.queue.close(Duration::ZERO);
     assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
-    assert_eq!(lock(&rig.script).stops_late, [], "it was asked until it answered");
-    let e = long.wait().expect_err("it was stopped");
+    assert_eq!(lock(&rig.script).stops_late, [], "the device was polled until it reported the copy");
+    let e = long.wait().expect_err("the close stopped the device");
     assert_eq!(
         (e.kind(), e.error().retry(), e.error().hint()),
         (ErrorKind::Closed, Retry::Never, "open another queue")
     );
-    assert!(e.into_operands().is_some(), "they come back");
+    assert!(e.into_operands().is_some(), "the operands are returned");
 }
 
-/// The device continues while a waiting thread does not run.
+/// The device may complete an operation while the waiting thread does not run.
 #[test]
 fn a_wait_does_not_time_out_at_a_poll_that_reports() {
     let wait = |silent: Option<u64>| {
@@ -547,21 +553,21 @@ fn a_wait_does_not_time_out_at_a_poll_that_reports() {
         (done, polls)
     };
     let (done, polls) = wait(Some(u64::MAX));
-    assert!(!done, "the device is silent");
-    // The last poll reports the other copy.
-    assert!(wait(Some(polls - 1)).0, "the device has just completed something");
-    assert!(!wait(Some(polls)).0, "this is the number of polls");
+    assert!(!done, "the device reports nothing");
+    // The last poll before the timeout reports the first copy.
+    assert!(wait(Some(polls - 1)).0, "a completion at the last poll restarts the timeout");
+    assert!(!wait(Some(polls)).0, "the wait makes exactly this number of polls");
 }
 
-/// A nap on the event takes some milliseconds.
+/// A wait reads the clock after each sleep on the event, because a sleep takes some milliseconds.
 #[test]
 fn a_wait_that_sleeps_looks_at_the_clock_after_each_nap() {
     let rig = Rig::new();
     lock(&rig.script).mute = true;
     let mut transfer = rig.copy(11);
-    transfer.wait_for(Duration::from_millis(10)).expect_err("the device is silent");
+    transfer.wait_for(Duration::from_millis(10)).expect_err("the device reports nothing");
     let naps = lock(&rig.script).arms;
-    assert!(naps <= 6, "{naps} naps of 2 ms in 10 ms");
+    assert!(naps <= 6, "a wait of 10 ms made {naps} sleeps of 2 ms");
     lock(&rig.script).mute = false;
 }
 
@@ -571,9 +577,9 @@ fn nothing_is_left_to_wait_for_once_the_queue_was_closed() {
     lock(&rig.script).mute = true;
     let mut transfer = rig.copy(11);
     let _ = rig.queue.close(Duration::ZERO);
-    assert!(transfer.is_done(), "a caller that repeats it would never end");
-    transfer.wait_for(Duration::ZERO).expect("likewise");
-    assert_eq!(transfer.wait().expect_err("the device never answers").kind(), ErrorKind::DeviceLost);
+    assert!(transfer.is_done(), "otherwise a caller that loops until this is true would never end");
+    transfer.wait_for(Duration::ZERO).expect("a wait for a transfer of a closed queue returns at once");
+    assert_eq!(transfer.wait().expect_err("the device never reports the copy").kind(), ErrorKind::DeviceLost);
 }
 
 #[test]
@@ -583,19 +589,19 @@ fn nothing_is_left_to_wait_for_once_a_transfer_was_ready() {
     rig.queue.flush();
     let mut context = Context::from_waker(Waker::noop());
     while Pin::new(&mut spent).poll(&mut context).is_pending() {}
-    // The slot now serves another operation, which does not end.
+    // The slot now belongs to another operation, which does not end.
     lock(&rig.script).mute = true;
     let _other = rig.copy(12);
     assert!(spent.is_done());
-    spent.wait_for(Duration::ZERO).expect("it has ended");
+    spent.wait_for(Duration::ZERO).expect("a spent transfer has ended");
     let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| spent.wait()))
-        .expect_err("the operands are gone");
+        .expect_err("the operands have been returned already");
     assert!(again.downcast_ref::<&str>().is_some_and(|said| said.contains("after it was ready")));
     lock(&rig.script).mute = false;
 }
 
-/// It is unknown which descriptors the engine accepted before it panicked. If they were submitted again, the
-/// device could write to memory that was returned.
+/// After a panic of the engine, it is unknown which descriptors the engine has accepted. If they were
+/// submitted again, the device could write to memory that was returned.
 #[test]
 fn an_engine_that_panics_is_given_up() {
     let rig = Rig::new();
@@ -608,13 +614,13 @@ fn an_engine_that_panics_is_given_up() {
     rig.queue.flush();
     rig.queue.poll();
     let taken: Vec<_> = lock(&rig.script).taken.iter().map(|(len, _)| *len).collect();
-    assert_eq!(taken, [44, 11], "each of them once");
-    assert_eq!(held.wait().expect_err("the device never answers").kind(), ErrorKind::DeviceLost);
+    assert_eq!(taken, [44, 11], "each descriptor is submitted once");
+    assert_eq!(held.wait().expect_err("the device never reports the copy").kind(), ErrorKind::DeviceLost);
     let (src, dst) = rig.pair(12);
-    assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+    assert_eq!(rig.queue.copy(src, dst).expect_err("the engine is abandoned").kind(), ErrorKind::Closed);
     let Rig { queue, script, .. } = rig;
     assert_eq!(queue.close(Duration::ZERO).abandoned, 2);
-    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert_eq!(count(&given_back), 0, "the memory was freed while the device may access it");
     assert!(!lock(&script).dropped);
 }
 
@@ -630,7 +636,10 @@ fn an_engine_that_reports_twice_is_given_up() {
             rig.queue.flush();
             rig.queue.poll();
         }));
-        let said = panicked.expect_err("it cannot be relied on").downcast::<String>().expect("a message");
+        let said = panicked
+            .expect_err("the planner panics, because the engine broke the contract")
+            .downcast::<String>()
+            .expect("a message");
         assert!(
             said.contains("breaks the contract of `RawQueue`, to report every descriptor once"),
             "{said}"
@@ -640,11 +649,11 @@ fn an_engine_that_reports_twice_is_given_up() {
         let end = held.wait().map_err(|e| e.kind()).err();
         assert!(matches!(end, None | Some(ErrorKind::DeviceLost)), "{end:?}");
         let (src, dst) = rig.pair(12);
-        assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+        assert_eq!(rig.queue.copy(src, dst).expect_err("the engine is abandoned").kind(), ErrorKind::Closed);
         let Rig { queue, script, .. } = rig;
         drop(queue);
         assert!(count(&given_back) <= 1);
-        assert!(!lock(&script).dropped, "nothing knows what the device still does");
+        assert!(!lock(&script).dropped, "the device's queue is not dropped, because its state is unknown");
     }
 }
 
@@ -656,7 +665,8 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     let refused = rig.copy(33);
     let others: Vec<_> = (0..31).map(|_| rig.copy(10)).collect();
     let given_back = Arc::<Mutex<u32>>::default();
-    // The planner has a list before the other copies are submitted.
+    // The lists of this copy reach the planner before the pending copies are submitted, whose refusal is
+    // logged.
     let panicked = with_log(
         |_| panic!("the log is full"),
         || {
@@ -670,12 +680,12 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     assert!(panicked);
     rig.queue.flush();
     assert!(rig.took(44));
-    assert_eq!(count(&given_back), 0, "freed under the device");
+    assert_eq!(count(&given_back), 0, "the memory was freed while the device may access it");
     lock(&rig.script).mute = false;
     drop((refused, others));
 }
 
-/// A queue that cannot be closed, because a waker borrows it.
+/// The queue is not closed properly, because a waker panics during the close.
 #[test]
 fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
     struct Bad;
@@ -698,8 +708,8 @@ fn a_panic_while_closing_gives_nothing_back_that_the_device_has() {
     assert!(panics(|| drop(queue)));
     drop(refused);
     assert!(lock(&script).taken.iter().any(|taken| taken.0 == 44));
-    assert_eq!(count(&given_back), 0, "freed under the device");
-    assert!(!lock(&script).dropped, "nor is the device's queue taken apart");
+    assert_eq!(count(&given_back), 0, "the memory was freed while the device may access it");
+    assert!(!lock(&script).dropped, "the device's queue is not dropped");
 }
 
 #[test]
@@ -745,7 +755,7 @@ fn a_panicking_destructor_or_waker_costs_nobody_else_the_wake() {
         lock(&rig.script).mute = close;
         let Rig { queue, .. } = rig;
         assert!(panics(|| if close { drop(queue) } else { _ = queue.poll() }));
-        assert!(woken.0.load(Ordering::Relaxed), "it would sleep without end");
+        assert!(woken.0.load(Ordering::Relaxed), "the task is woken, otherwise it would sleep forever");
     }
 }
 
@@ -773,17 +783,18 @@ fn a_time_longer_than_the_clock_counts_is_for_ever() {
     assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
 }
 
-/// A driver's owner that waits for one transfer long enough to sleep is still woken for the others.
+/// If a driver's owner waits for one transfer long enough to sleep, the event stays armed for the other
+/// transfers.
 #[test]
 fn waiting_leaves_the_event_to_the_driver() {
     let rig = Rig::new();
     lock(&rig.script).mute = true;
     let mut transfer = rig.copy(11);
-    transfer.wait_for(Duration::from_millis(50)).expect_err("the device is silent");
-    assert!(!lock(&rig.script).armed, "without a driver, nothing is left behind");
-    let driver = rig.queue.driver().expect("there is an event");
+    transfer.wait_for(Duration::from_millis(50)).expect_err("the device reports nothing");
+    assert!(!lock(&rig.script).armed, "without a driver, a wait leaves the event unarmed");
+    let driver = rig.queue.driver().expect("the device has an event");
     driver.run().expect("armed");
-    transfer.wait_for(Duration::from_millis(50)).expect_err("the device is silent");
+    transfer.wait_for(Duration::from_millis(50)).expect_err("the device reports nothing");
     assert!(lock(&rig.script).armed);
     lock(&rig.script).mute = false;
     transfer.wait().expect("done");
@@ -816,7 +827,7 @@ fn a_refused_descriptor_fails_its_own_operation_and_no_other() {
         expected[at] = refused;
         assert_eq!(rig.run(&[11, 12, 13]).0, expected);
     }
-    // The refused chunk is the first or the last of a split operation.
+    // Refuse the first chunk of a split operation, then the last chunk.
     rig.refuse(64);
     assert_eq!(rig.run(&[11, 100, 13]).0, [None, refused, None]);
     rig.refuse(36);
@@ -837,27 +848,28 @@ fn a_refusal_says_what_the_engine_said() {
 #[test]
 fn a_fence_outlives_the_refusal_of_what_carries_it() {
     let refused = Some(ErrorKind::OutOfRange);
-    // The fence passes to the next waiting operation,
+    // The fence passes to the next waiting operation.
     let rig = Rig::new();
     rig.refuse(12);
     let (ends, taken) = rig.run(&[11, -12, 13]);
     assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
-    // to a split operation, whose first chunk carries it,
+    // The fence passes to the first chunk of a split operation.
     rig.refuse(12);
     let (ends, taken) = rig.run(&[11, -12, 100]);
     assert_eq!(ends, [None, refused, None]);
     assert_eq!(taken, [(11, false), (64, true), (36, false)]);
-    // from a split operation,
+    // The fence of a split operation passes to the next operation.
     rig.refuse(64);
     let (ends, taken) = rig.run(&[11, -100, 13]);
     assert_eq!((&ends[..], &taken[..]), (&[None, refused, None][..], &[(11, false), (13, true)][..]));
-    // and, if none waits, to the next submitted operation.
+    // If no operation waits, the fence passes to the next submitted operation.
     for len in [12, 100] {
         rig.refuse(if len == 12 { 12 } else { 64 });
         assert_eq!(rig.run(&[-len]), (vec![refused], vec![]));
         assert_eq!(rig.run(&[14]), (vec![None], vec![(14, true)]));
     }
-    // The same for an operation with a result, of one descriptor or of several.
+    // The fence of an operation with a result passes to the next operation, whether it has one descriptor or
+    // several.
     for (len, behind) in [(12, 13), (100, 13), (12, 100), (100, 100)] {
         rig.refuse(if len == 12 { 12 } else { 64 });
         lock(&rig.script).taken.clear();
@@ -866,7 +878,7 @@ fn a_fence_outlives_the_refusal_of_what_carries_it() {
         let crc = rig.queue.crc32c(rig.pair(len).0, 0).expect("room");
         rig.queue.flush();
         let last = rig.copy(behind);
-        crc.wait().expect_err("it is refused");
+        crc.wait().expect_err("the CRC is refused");
         first.wait().expect("done");
         last.wait().expect("done");
         let taken = lock(&rig.script).taken.clone();
@@ -891,7 +903,7 @@ fn nothing_overtakes_a_fence_that_waits() {
     let taken = lock(&rig.script).taken.clone();
     assert_eq!(taken[..2], [(64, true), (36, false)], "{taken:?}");
     assert_eq!(taken.len(), 5);
-    // In a batch, the first submitted copy carries the fence.
+    // The first submitted copy of a batch carries the fence.
     lock(&rig.script).taken.clear();
     rig.queue.fence();
     let batch: Batch<_, _> = [15, 16].map(|len| rig.pair(len)).into_iter().collect();
@@ -905,7 +917,7 @@ fn every_failure_of_a_batch_is_told_with_its_place() {
     let fault = Outcome::Failed(ErrorKind::DeviceFault);
     lock(&rig.script).fail = HashMap::from([(22, (Outcome::Aborted, 5)), (24, (fault, 7)), (26, (fault, 9))]);
     let batch: Batch<_, _> = (20..28).map(|len| rig.pair(len)).collect();
-    let e = rig.queue.submit(batch).expect("room").wait().expect_err("three of them failed");
+    let e = rig.queue.submit(batch).expect("room").wait().expect_err("three copies of the batch failed");
     let told: Vec<_> = e
         .failures()
         .iter()
@@ -913,10 +925,10 @@ fn every_failure_of_a_batch_is_told_with_its_place() {
         .collect();
     let (aborted, fault) = (ErrorKind::Aborted, ErrorKind::DeviceFault);
     assert_eq!(told, [(2, aborted, 5), (4, fault, 7), (6, fault, 9)]);
-    assert_eq!(e.kind(), fault, "a failure says more than an abort");
+    assert_eq!(e.kind(), fault, "a failure has priority over an abort");
     let counters = rig.queue.counters();
     assert_eq!((counters.completed, counters.failed, counters.aborted), (5, 2, 1));
-    for (src, dst) in e.into_operands().expect("they come back").drain() {
+    for (src, dst) in e.into_operands().expect("the operands are returned").drain() {
         assert!(dst[..] == src[..]);
     }
 }
@@ -942,7 +954,7 @@ fn closing_aborts_unsubmitted_operations() {
     let counters = queue.close(Duration::from_millis(20));
     assert_eq!((counters.aborted, counters.failed, counters.abandoned, counters.in_flight), (3, 0, 0, 0));
     for transfer in transfers {
-        assert_eq!(transfer.wait().expect_err("it never ran").kind(), ErrorKind::Closed);
+        assert_eq!(transfer.wait().expect_err("the copy was not submitted").kind(), ErrorKind::Closed);
     }
     assert!(lock(&script).dropped);
 }
@@ -955,9 +967,9 @@ fn a_device_that_does_not_answer_is_never_taken_apart() {
     let Rig { queue, script, .. } = rig;
     let counters = queue.close(Duration::from_millis(20));
     assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
-    let e = transfer.wait().expect_err("the device never answers");
+    let e = transfer.wait().expect_err("the device never reports the copy");
     assert_eq!(e.kind(), ErrorKind::DeviceLost);
-    assert!(e.into_operands().is_none(), "the device may still be at them");
+    assert!(e.into_operands().is_none(), "the device may still access the operands");
     assert!(!lock(&script).dropped);
 }
 
@@ -986,12 +998,12 @@ fn a_batch_with_one_bad_copy_is_refused_whole() {
         ((whole.slice(12..), whole.slice(..20)), ErrorKind::Overlap),
     ] {
         let batch: Batch<_, _> = [(both(), both()), bad, (both(), both())].into_iter().collect();
-        let e = rig.queue.submit(batch).expect_err("one of them is bad");
+        let e = rig.queue.submit(batch).expect_err("one copy of the batch is invalid");
         assert_eq!(e.kind(), kind);
-        assert_eq!(e.into_operands().expect("they come back").len(), 3);
+        assert_eq!(e.into_operands().expect("the operands are returned").len(), 3);
     }
     rig.queue.flush();
-    assert_eq!(lock(&rig.script).taken, [], "nothing of them went out");
+    assert_eq!(lock(&rig.script).taken, [], "no copy of a refused batch was submitted");
     // Adjacent ranges do not overlap.
     let batch: Batch<_, _> = [(whole.slice(..16), whole.slice(16..)), (both(), both())].into_iter().collect();
     rig.queue.submit(batch).expect("room").wait().expect("done");
@@ -1015,7 +1027,7 @@ fn copies_of_a_batch_are_cut_and_left_out_like_others() {
     }
 }
 
-/// Memory that reports its release.
+/// Memory that counts its release.
 struct Owner(Vec<u8>, Arc<Mutex<u32>>);
 
 impl AsMut<[u8]> for Owner {
@@ -1067,11 +1079,11 @@ fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
     let mut head = make();
     let mut middle = head.split_off(10);
     let tail = middle.split_off(10);
-    let tail = head.unsplit(tail).expect_err("there is something between them");
-    let head = middle.unsplit(head).expect_err("it comes before");
-    middle.unsplit(tail).expect("they were one");
+    let tail = head.unsplit(tail).expect_err("the ranges are not adjacent");
+    let head = middle.unsplit(head).expect_err("the second range is before the first");
+    middle.unsplit(tail).expect("the ranges are adjacent");
     assert_eq!((head.len(), middle.len()), (10, 90));
-    // The ranges are adjacent but in two regions.
+    // The ranges are adjacent, but in two regions.
     let mut memory = vec![0_u8; 64];
     let half = |at: usize, memory: &mut [u8]| {
         let pointer = std::ptr::NonNull::from(&mut memory[at..at + 32]).cast();
@@ -1079,13 +1091,13 @@ fn views_stay_within_their_memory_and_are_joined_only_where_they_were_split() {
         engine.register(unsafe { HostMemory::from_raw(pointer, 32, ()) }).expect("registered")
     };
     let (mut first, second) = (half(0, &mut memory), half(32, &mut memory));
-    drop(first.unsplit(second).expect_err("of another region"));
+    drop(first.unsplit(second).expect_err("the range is in another region"));
     drop(first);
-    // A window with other views does not become a buffer. An empty range can be exported, but not without
+    // A window with other views cannot become a buffer. An empty range can be exported, but not without
     // rights.
     let window = make().share();
     let other = window.clone();
-    let window = window.try_into_mut().expect_err("there is another");
+    let window = window.try_into_mut().expect_err("another view exists");
     drop(other);
     assert!(window.slice(3..3).export(Access::READ).expect("no bytes").descriptor().is_empty());
     assert_eq!(window.export(Access::empty()).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -1114,13 +1126,13 @@ fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
     let (rig, last) = hung();
     rig.queue.flush();
     for round in 0..64 {
-        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it was looked at {round} times");
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "{round} polls are not enough for a stall");
         rig.queue.poll();
     }
     for refusal in [refusal(&rig), refusal(&rig)] {
         assert_eq!(refusal.kind(), ErrorKind::TimedOut);
         assert!(refusal.error().hint().contains("open another"), "{refusal}");
-        assert!(refusal.into_operands().is_some(), "they come back");
+        assert!(refusal.into_operands().is_some(), "the operands are returned");
     }
     assert_eq!(rig.queue.counters().full, 66);
     lock(&rig.script).mute = false;
@@ -1128,7 +1140,11 @@ fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
     lock(&rig.script).mute = true;
     (0..7).for_each(|len| drop(rig.copy(20 + len)));
     rig.queue.flush();
-    assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it has completed something");
+    assert_eq!(
+        refusal(&rig).kind(),
+        ErrorKind::QueueFull,
+        "the device has completed operations since the stall"
+    );
     assert!(last.wait().is_ok());
 }
 
@@ -1137,29 +1153,29 @@ fn a_full_queue_does_not_blame_a_device_that_nobody_polls_or_flushes() {
     let (rig, last) = hung();
     for _ in 0..200 {
         rig.queue.poll();
-        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it has no work yet");
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "no operation was submitted to the device");
     }
     rig.queue.flush();
     for _ in 0..200 {
-        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "it was not looked at");
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "the device was not polled");
     }
     lock(&rig.script).mute = false;
     rig.queue.poll();
     assert!(last.is_done());
-    // Seven slots are free, and one operation holds the last.
+    // Seven slots are free, and a transfer still holds the last slot.
     let held: Vec<_> = (0..7).map(|len| rig.copy(30 + len)).collect();
     rig.queue.flush();
     while rig.queue.poll() > 0 {}
     for _ in 0..200 {
         rig.queue.poll();
-        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "the device has done all of it");
+        assert_eq!(refusal(&rig).kind(), ErrorKind::QueueFull, "the device has completed all operations");
     }
     held.into_iter().chain([last]).for_each(|transfer| _ = transfer.wait().expect("done"));
 }
 
 #[test]
 fn a_lost_result_delays_nothing_else() {
-    // One descriptor, and more than one.
+    // The lost operation has one descriptor, then several descriptors.
     for len in [30, 200] {
         let rig = Rig::new();
         lock(&rig.script).lose.push(len.min(64));
@@ -1167,19 +1183,19 @@ fn a_lost_result_delays_nothing_else() {
         let mut lost = rig.queue.crc32c(lost, 0).expect("room");
         let (src, expected) = (rig.pair(20).0, crc32c::crc32c(&[20; 20]));
         let (_, crc) =
-            rig.queue.crc32c(src, 0).expect("room").wait().expect("it does not wait for the lost one");
+            rig.queue.crc32c(src, 0).expect("room").wait().expect("a CRC does not wait for the lost one");
         assert_eq!(crc, expected);
         let ((a, b), difference) =
             rig.queue.compare(rig.pair(150).0, rig.pair(150).0).expect("room").wait().expect("done");
         assert_eq!((a.len(), b.len(), difference), (150, 150, None));
         rig.copy(10).wait().expect("done");
-        assert!(!lost.is_done(), "its completion is lost");
-        lost.wait_for(Duration::from_millis(1)).expect_err("its completion is lost");
-        // A fence waits for it.
+        assert!(!lost.is_done(), "the completion of the first CRC is lost");
+        lost.wait_for(Duration::from_millis(1)).expect_err("the completion of the first CRC is lost");
+        // A fence waits for the lost operation.
         rig.queue.fence();
         let mut behind = rig.copy(11);
         if behind.wait_for(Duration::from_millis(1)).is_ok() {
-            assert_eq!(len, 30, "the device observes it");
+            assert_eq!(len, 30, "with one descriptor, the device itself executes the fence");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Random programs on one window: what is behind a fence sees all that is before it, also on a device that
-//! has no room at times, refuses descriptors, and lacks operations.
+//! Random programs on one window. They test that an operation behind a fence sees the effects of all
+//! operations before the fence. The device is full at times, refuses descriptors, and lacks operations.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{
     Result, Window,
 };
 
-/// A device that takes a random number of descriptors, and refuses some.
+/// A device that accepts a random number of descriptors, and refuses some of them.
 #[derive(Debug)]
 struct Moody {
     inner: Box<dyn RawQueue>,
@@ -32,7 +32,7 @@ impl Moody {
     }
 }
 
-// SAFETY: every call goes to the inner queue, except for descriptors that are not taken.
+// SAFETY: every call goes to the inner queue, except for descriptors that are not accepted.
 unsafe impl RawQueue for Moody {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -45,8 +45,8 @@ unsafe impl RawQueue for Moody {
             return Err(Error::new(ErrorKind::OutOfResources, "told to"));
         }
         let n = self.roll(batch.len() + 2).min(batch.len());
-        // SAFETY: the caller meets the requirements for every descriptor of the batch, of which this is the
-        // beginning.
+        // SAFETY: the caller meets the requirements for every descriptor of the batch, and this slice is the
+        // beginning of the batch.
         unsafe { self.inner.submit(&batch[..n]) }
     }
     fn flush(&mut self) {
@@ -75,7 +75,7 @@ unsafe impl RawQueue for Moody {
 #[derive(Clone, Copy, Debug)]
 struct Device {
     native: bool,
-    /// Capabilities that it lacks, if it is native.
+    /// Bits of the capabilities that the device lacks, if `native` is true.
     lacks: u32,
     per_poll: usize,
     max_segments: usize,
@@ -90,7 +90,7 @@ struct Device {
 enum Op {
     Write(Write),
     Read(Read),
-    /// An operation on other memory of this length.
+    /// An operation on memory of this length outside the window.
     Other(Other, usize),
 }
 
@@ -148,8 +148,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The end of an operation: given the window's byte, if it is known, waits and checks. Returns whether the
-/// operation was done.
+/// Waits for an operation and checks its result. The argument is the byte that fills the window, if known.
+/// Returns whether the operation was done.
 type End = Box<dyn FnOnce(Option<u8>) -> bool>;
 
 struct Program {
@@ -224,14 +224,14 @@ impl Program {
                 let transfer = queue.copy_crc32c(src, window, 0).expect("room");
                 Box::new(move |_| {
                     let Some((_, crc)) = done(transfer.wait()) else { return false };
-                    assert_eq!(crc, crc32c::crc32c(&vec![byte; len]), "of the source");
+                    assert_eq!(crc, crc32c::crc32c(&vec![byte; len]), "the CRC is the CRC of the source");
                     true
                 })
             }
         }
     }
 
-    /// Submits an operation that reads the window, to which `byte` was written last.
+    /// Submits an operation that reads the window. `byte` was written to the window last.
     fn read(&self, op: Read, byte: u8) -> End {
         let (queue, window, len) = (&self.queue, self.window.clone(), self.window.len());
         let expected = move |byte: u8| crc32c::crc32c(&vec![byte; len]);
@@ -276,7 +276,10 @@ impl Program {
                 let transfer = queue.crc32c(window, 0).expect("room");
                 Box::new(move |byte| {
                     let Some((_, crc)) = done(transfer.wait()) else { return false };
-                    assert!(byte.is_none_or(|byte| crc == expected(byte)), "CRC of other bytes");
+                    assert!(
+                        byte.is_none_or(|byte| crc == expected(byte)),
+                        "the CRC is not the CRC of the window's bytes"
+                    );
                     true
                 })
             }
@@ -285,14 +288,17 @@ impl Program {
                 Box::new(move |byte| {
                     let Some(((_, dst), crc)) = done(transfer.wait()) else { return false };
                     assert!(byte.is_none_or(|byte| dst.iter().all(|b| *b == byte)), "{dst:?} for {byte:?}");
-                    assert!(byte.is_none_or(|byte| crc == expected(byte)), "CRC of other bytes");
+                    assert!(
+                        byte.is_none_or(|byte| crc == expected(byte)),
+                        "the CRC is not the CRC of the window's bytes"
+                    );
                     true
                 })
             }
         }
     }
 
-    /// Submits an operation on memory that no other uses.
+    /// Submits an operation on memory that no other operation uses.
     fn other(&self, op: Other, len: usize) -> End {
         let (queue, byte) = (&self.queue, len as u8);
         let src = self.buffer(len, byte);
@@ -347,7 +353,7 @@ fn done<T, O>(end: Result<T, OpError<O>>) -> Option<T> {
 }
 
 proptest! {
-    // Many cases, because only few lead to each fault.
+    // Run many cases, because only a few cases find each fault.
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
@@ -357,7 +363,8 @@ proptest! {
         ops in prop::collection::vec((op(), any::<bool>(), 0_usize..4), 1..40),
     ) {
         let program = Program::new(device, len);
-        // What happened to the window since the last fence, and the byte that was written last.
+        // These are true if the window was read or written since the last fence. `last` is the byte that was
+        // written last.
         let (mut read, mut written, mut last) = (false, true, 0);
         let mut ends: Vec<(Op, u8, End)> = Vec::new();
         for ((op, fence, polls), number) in ops.into_iter().zip(1_u8..) {
@@ -389,7 +396,7 @@ proptest! {
                 program.queue.poll();
             }
         }
-        // The byte in all of the window, if it is known.
+        // The byte that fills the window, if known.
         let mut byte = None;
         for (op, number, end) in ends {
             let is_done = end(byte);

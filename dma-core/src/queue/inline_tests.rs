@@ -1,5 +1,5 @@
-//! Tests of short operations that an executor takes, on both kinds of queue.
-#![expect(unsafe_code, reason = "implements an engine that observes its executor")]
+//! Tests of short operations that an executor executes, on both queue types.
+#![expect(unsafe_code, reason = "implements an engine that counts the calls of its executor")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -16,22 +16,22 @@ use crate::{
     RegionInfo, Result, Rows, SharedQueue, SharedQueueOptions, Window,
 };
 
-/// Longest operation of the executor.
+/// Length of the longest operation of the executor, in bytes.
 pub(super) const LIMIT: usize = 100;
 const SOON: Duration = Duration::from_secs(5);
 
-/// What the engine observes, and faults to inject.
+/// Counts of the calls that the engine gets, and faults to inject.
 #[derive(Debug, Default)]
 struct Script {
-    /// Number of operations that the executor got.
+    /// Number of operations that the executor has executed.
     executed: AtomicUsize,
-    /// Number of calls with several copies.
+    /// Number of executor calls with several copies.
     calls_with_several: AtomicUsize,
-    /// Number of descriptors that the queue got.
+    /// Number of descriptors that were submitted to the queue.
     submitted: AtomicUsize,
     /// True if the next operation of the executor panics.
     executor_panics: AtomicBool,
-    /// True if the queue panics when it gets a descriptor or is polled.
+    /// True if the queue panics at a submission or a poll.
     queue_panics: AtomicBool,
 }
 
@@ -41,15 +41,14 @@ impl Script {
     }
 }
 
-/// The reference engine with an executor that is observed. Imported memory is memory that the CPU cannot
-/// reach.
+/// The reference engine, with an executor whose calls are counted. The CPU cannot reach imported memory.
 #[derive(Debug)]
 pub(super) struct Spy {
     inner: ReferenceEngine,
     script: Arc<Script>,
 }
 
-// SAFETY: every call goes to the inner engine. The memory of imports is the inner engine's.
+// SAFETY: every call goes to the inner engine. Imported memory is memory of the inner engine.
 unsafe impl DmaEngine for Spy {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
@@ -65,7 +64,7 @@ unsafe impl DmaEngine for Spy {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.inner.register_raw(memory, request) }
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
@@ -85,13 +84,13 @@ struct Hidden {
     memory: Box<dyn RawRegion>,
 }
 
-// SAFETY: the memory is that of the inner region, which lives as long.
+// SAFETY: the memory belongs to the inner region, which lives as long as this value.
 unsafe impl RawRegion for Hidden {
     fn info(&self) -> &RegionInfo {
         &self.info
     }
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.memory.export(offset, len, rights) }
     }
 }
@@ -111,16 +110,16 @@ unsafe impl RawQueue for SpyQueue {
         self.inner.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        assert!(!self.script.queue_panics.load(Ordering::Relaxed), "the queue was told to");
+        assert!(!self.script.queue_panics.load(Ordering::Relaxed), "this test makes the queue panic");
         self.script.submitted.fetch_add(batch.len(), Ordering::Relaxed);
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.inner.submit(batch) }
     }
     fn flush(&mut self) {
         self.inner.flush();
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        assert!(!self.script.queue_panics.load(Ordering::Relaxed), "the queue was told to");
+        assert!(!self.script.queue_panics.load(Ordering::Relaxed), "this test makes the queue panic");
         self.inner.poll(completions)
     }
     fn explain(&self, native: i32) -> NativeError {
@@ -136,7 +135,7 @@ unsafe impl RawQueue for SpyQueue {
         None
     }
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
-        let inner = self.inner.inline_executor().expect("the options have a limit");
+        let inner = self.inner.inline_executor().expect("the engine's options set an inline limit");
         Some(Arc::new(SpyExecutor { inner, script: Arc::clone(&self.script) }))
     }
 }
@@ -150,7 +149,7 @@ struct SpyExecutor {
 impl SpyExecutor {
     fn count(&self) {
         self.script.executed.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.script.executor_panics.load(Ordering::Relaxed), "the executor was told to");
+        assert!(!self.script.executor_panics.load(Ordering::Relaxed), "this test makes the executor panic");
     }
 }
 
@@ -161,18 +160,18 @@ unsafe impl InlineExecutor for SpyExecutor {
     }
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
         self.count();
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.inner.execute(operation) }
     }
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
         self.count();
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.inner.copy(src, dst, len) }
     }
     unsafe fn copy_all(&self, copies: &[InlineCopy]) {
         self.script.calls_with_several.fetch_add(1, Ordering::Relaxed);
         copies.iter().for_each(|_| self.count());
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.inner.copy_all(copies) }
     }
 }
@@ -205,7 +204,7 @@ impl Spy {
         self.allocate_window(&MemoryRequest::new(LIMIT).with_access(access)).expect("memory")
     }
 
-    /// Memory that the CPU cannot reach.
+    /// Makes a window of memory that the CPU cannot reach.
     pub(super) fn hidden(&self, len: usize) -> Window {
         let rights = Access::READ | Access::WRITE;
         let descriptor = ExportDescriptor::new("spy", rights, len as u64, b"any").expect("well formed");
@@ -236,7 +235,7 @@ const OPS: [Op; 9] =
     [Op::Copy, Op::Batch, Op::Lists, Op::FillOfList, Op::Fill, Op::Both, Op::Compare, Op::Crc, Op::CopyCrc];
 
 impl Op {
-    /// Returns for each of the operands whether it is read, written, or unused.
+    /// Returns, for each operand, whether it is read, written or unused.
     fn uses(self) -> [Option<Access>; 3] {
         let (read, write) = (Some(Access::READ), Some(Access::WRITE));
         match self {
@@ -249,7 +248,7 @@ impl Op {
     }
 }
 
-/// A queue of either kind.
+/// A `Queue` or a `SharedQueue`.
 trait Run {
     /// Runs an operation, and returns its result as a number.
     fn run(&self, op: Op, operands: [&Window; 3]) -> Result<u64, ErrorKind>;
@@ -267,7 +266,7 @@ macro_rules! run {
                     };
                 }
                 let [a, b, c] = operands.map(Window::clone);
-                // Lists have a part of 1 byte, if the operand has that many.
+                // The first part of a list has 1 byte, if the operand is not empty.
                 let parts = |of: &Window| (of.slice(..of.len().min(1)), of.slice(of.len().min(1)..));
                 match op {
                     Op::Copy => _ = end!(self.copy(a, b)),
@@ -299,16 +298,16 @@ run!(SharedQueue);
 
 fn bytes(window: &Window) -> Vec<u8> {
     let mut bytes = vec![0; window.len()];
-    window.read_at(0, &mut bytes).expect("the CPU reaches it");
+    window.read_at(0, &mut bytes).expect("the CPU can reach the window");
     bytes
 }
 
 fn write(window: &Window, seed: u8) {
     let bytes: Vec<u8> = (0..window.len()).map(|i| (i as u8).wrapping_mul(7) ^ seed).collect();
-    window.write_at(0, &bytes).expect("the CPU reaches it");
+    window.write_at(0, &bytes).expect("the CPU can reach the window");
 }
 
-/// Runs `check` on a queue of each kind.
+/// Runs `check` on a `Queue` and on a `SharedQueue`.
 fn on_both(check: impl Fn(&Spy, &dyn Run)) {
     let (of_queue, of_shared) = (spy(), spy());
     check(&of_queue, &of_queue.queue());
@@ -353,7 +352,11 @@ fn every_short_operation_is_executed_in_the_call() {
             assert_eq!(after.bytes, before.1.bytes + bytes as u64, "{op:?}");
             assert_eq!((after.descriptors, after.in_flight), (0, 0), "{op:?}");
         }
-        assert_eq!(engine.script.submitted.load(Ordering::Relaxed), 0, "the queue sees none");
+        assert_eq!(
+            engine.script.submitted.load(Ordering::Relaxed),
+            0,
+            "no descriptor is submitted to the queue"
+        );
     });
 }
 
@@ -382,9 +385,10 @@ fn an_invalid_operation_reaches_no_executor() {
                     with(&engine.window(LIMIT - 1), ErrorKind::LengthMismatch);
                 }
             }
-            // Overlaps of each written operand with the others.
+            // Each written operand overlaps with each other operand.
             let whole = engine.window(2 * LIMIT);
-            // The copies of a batch are of 1 byte and of the rest, and are checked one by one.
+            // A batch has one copy of 1 byte and one of the remaining bytes, and each copy is checked
+            // separately.
             let distance = if op == Op::Batch { LIMIT - 2 } else { LIMIT - 1 };
             let (low, high) = (whole.slice(..LIMIT), whole.slice(distance..distance + LIMIT));
             let uses = op.uses();
@@ -413,14 +417,14 @@ fn other_operations_go_to_the_queue() {
                 let mut operands = [&a, &b, &c];
                 operands[at] = &hidden;
                 let before = executed();
-                queue.run(op, operands).expect("the device reaches it");
+                queue.run(op, operands).expect("the device can reach the memory");
                 assert_eq!(executed(), before, "{op:?} of memory that the CPU cannot reach");
             }
-            // One byte more than the limit, in each part of a list or a batch.
+            // One part of each operation is longer than the limit.
             let factor = if matches!(op, Op::Batch | Op::Lists | Op::FillOfList) { 3 } else { 1 };
             let [a, b, c] = [(); 3].map(|()| engine.window(factor * LIMIT + 1));
             let before = executed();
-            queue.run(op, [&a, &b, &c]).expect("the queue takes it");
+            queue.run(op, [&a, &b, &c]).expect("the queue accepts the operation");
             assert_eq!(executed(), before, "{op:?} beyond the limit");
         }
         let before = executed();
@@ -428,7 +432,7 @@ fn other_operations_go_to_the_queue() {
             let none = engine.window(0);
             queue.run(op, [&none, &none, &none]).expect("valid");
         }
-        assert_eq!(executed(), before, "operations of no bytes");
+        assert_eq!(executed(), before, "operations of zero bytes are not passed to the executor");
     });
 }
 
@@ -438,11 +442,15 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
     let queue = engine.queue();
     let mut batch: Batch<_, _> = (0..32).map(|_| engine.pair(LIMIT)).collect();
     batch = queue.submit(batch).expect("valid").wait().expect("done");
-    assert_eq!(engine.script.executed(), 32, "32 times the limit");
+    assert_eq!(engine.script.executed(), 32, "a batch of 32 times the limit is executed inline");
     assert!(batch.iter().all(|(src, dst)| src[..] == dst[..]));
     batch.push(engine.allocate(1).expect("memory"), engine.allocate(1).expect("memory"));
     batch = queue.submit(batch).expect("valid").wait().expect("done");
-    assert_eq!(engine.script.executed(), 32, "one byte more than 32 times the limit");
+    assert_eq!(
+        engine.script.executed(),
+        32,
+        "a batch of one byte more than 32 times the limit is not executed inline"
+    );
     let pieces = |n: usize| (0..n).map(|_| engine.allocate(LIMIT).expect("memory")).collect::<Vec<_>>();
     for (n, executed) in [(32, 33), (33, 33)] {
         let dst = engine.allocate(n * LIMIT).expect("memory");
@@ -452,9 +460,9 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
     batch.drain().for_each(drop);
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(8).expect("memory"));
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(9).expect("memory"));
-    let refused = queue.submit(batch).expect_err("the second one is invalid");
+    let refused = queue.submit(batch).expect_err("the second copy is invalid");
     assert!(refused.to_string().contains("copy 1"), "{refused}");
-    assert_eq!(engine.script.executed(), 33, "the first one is not executed either");
+    assert_eq!(engine.script.executed(), 33, "the first copy is not executed either");
 }
 
 #[test]
@@ -470,7 +478,7 @@ fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
         expected[to..to + len].copy_from_slice(&bytes(&a)[from..from + len]);
         assert_eq!(bytes(&b), expected);
     }
-    // Of one window, as long as the pieces do not overlap.
+    // Both ranges may be in one window if they do not overlap.
     assert!(queue.copy_at_once((&b, 0), (&b, 9), 9) && queue.copy_at_once((&b, 9), (&b, 0), 9));
     expected.copy_within(0..9, 9);
     let counters = queue.counters();
@@ -506,7 +514,7 @@ fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
     assert!(!queue.submit_at_once(&mut batch));
     assert_eq!((bytes(&b), engine.script.executed()), (expected, 6));
 
-    // While an operation is in flight, the order would not be that of the queue.
+    // While an operation is in flight, nothing is executed at once, because it would overtake that operation.
     let (src, dst) = engine.pair(LIMIT + 1);
     let long = queue.copy(src, dst).expect("room");
     assert!(!queue.copy_at_once((&a, 0), (&b, 0), 9));
@@ -594,14 +602,18 @@ fn nothing_is_executed_while_operations_of_the_queue_are_in_flight() {
         queue.poll();
     }
     let short = queue.copy(src, dst).expect("room");
-    assert_eq!(engine.script.executed(), 1, "once nothing is in flight, operations are executed again");
+    assert_eq!(
+        engine.script.executed(),
+        1,
+        "when nothing is in flight, operations are executed inline again"
+    );
     drop(short);
     let long = queue.fill(engine.allocate(LIMIT + 1).expect("memory"), [1; 8]).expect("room");
     let (src, dst) = engine.pair(10);
     queue.copy(src, dst).expect("room").wait().expect("done");
-    assert_eq!(engine.script.executed(), 1, "the fill is in flight");
+    assert_eq!(engine.script.executed(), 1, "nothing is executed inline while the fill is in flight");
     long.wait().expect("done");
-    // A refused operation, and one of no bytes, leave nothing in flight.
+    // A refused operation and an operation of zero bytes are not in flight.
     queue
         .copy(engine.allocate(1).expect("memory"), engine.allocate(2).expect("memory"))
         .expect_err("invalid");
@@ -627,7 +639,7 @@ fn a_closed_queue_executes_nothing() {
         assert_eq!(shared.run(op, [&a, &b, &c]), Err(ErrorKind::Closed), "{op:?}");
     }
     assert_eq!(engine.script.executed(), 1);
-    held.wait().expect("it was done before");
+    held.wait().expect("the transfer was done before the close");
 }
 
 #[test]
@@ -645,7 +657,7 @@ fn a_done_transfer_outlives_its_queue_and_does_not_keep_it() {
     let held = shared.copy(src, dst).expect("room");
     let hub = shared.downgrade();
     drop(shared);
-    assert!(hub.upgrade().is_none(), "only queues and operations in flight keep it open");
+    assert!(hub.upgrade().is_none(), "a transfer that is done does not keep the queue open");
     let (src, dst) = held.wait().expect("done");
     assert_eq!(src[..], dst[..]);
 }
@@ -680,7 +692,7 @@ fn a_dropped_transfer_frees_its_operands_at_once_and_once() {
     assert_eq!(freed.load(Ordering::Relaxed), 2);
     let (_, dst) = queue.copy(engine.pair(10).0, owned()).expect("room").wait().expect("done");
     drop(queue);
-    assert_eq!(freed.load(Ordering::Relaxed), 2, "it was returned");
+    assert_eq!(freed.load(Ordering::Relaxed), 2, "a returned operand is not freed");
     drop(dst);
     assert_eq!(freed.load(Ordering::Relaxed), 3);
 }
@@ -692,16 +704,16 @@ fn a_panic_of_the_queue_ends_the_executor() {
     engine.script.queue_panics.store(true, Ordering::Relaxed);
     let (src, dst) = engine.pair(LIMIT + 1);
     let long = queue.copy(src, dst).expect("room");
-    catch_unwind(AssertUnwindSafe(|| queue.flush())).expect_err("it was told to");
+    catch_unwind(AssertUnwindSafe(|| queue.flush())).expect_err("the injected panic");
     let window = engine.window(LIMIT);
     for op in OPS {
         let refused = queue.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
         assert!(refused.is_err(), "{op:?}: {refused:?}");
     }
     std::mem::forget(long);
-    // The same while nothing is in flight.
+    // The queue also panics while nothing is in flight.
     let idle = engine.queue();
-    catch_unwind(AssertUnwindSafe(|| idle.poll())).expect_err("it was told to");
+    catch_unwind(AssertUnwindSafe(|| idle.poll())).expect_err("the injected panic");
     for op in [OPS, OPS].concat() {
         let refused = idle.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
         assert!(refused.is_err(), "{op:?}: {refused:?}");
@@ -710,7 +722,7 @@ fn a_panic_of_the_queue_ends_the_executor() {
     let shared = engine.shared();
     let (src, dst) = engine.pair(LIMIT + 1);
     let long = shared.copy(src, dst).expect("room");
-    // This thread's poll or that of the lane's thread panics.
+    // Either this thread's poll or the lane thread's poll panics.
     let ended = catch_unwind(AssertUnwindSafe(|| long.wait().map(drop).map_err(drop)));
     assert!(ended.is_err() || ended.is_ok_and(|ended| ended.is_err()));
     let refused = shared.run(Op::Crc, [&window; 3]);
@@ -725,17 +737,20 @@ fn a_panic_of_the_executor_ends_it() {
     engine.script.executor_panics.store(true, Ordering::Relaxed);
     let window = engine.window(LIMIT);
     for queue in [&queue as &dyn Run, &shared] {
-        catch_unwind(AssertUnwindSafe(|| queue.run(Op::Crc, [&window; 3]))).expect_err("it was told to");
+        catch_unwind(AssertUnwindSafe(|| queue.run(Op::Crc, [&window; 3]))).expect_err("the injected panic");
     }
     engine.script.executor_panics.store(false, Ordering::Relaxed);
     for queue in [&queue as &dyn Run, &shared] {
-        assert!(queue.run(Op::Crc, [&window; 3]).is_err(), "the engine's state is unknown");
+        assert!(
+            queue.run(Op::Crc, [&window; 3]).is_err(),
+            "the queue refuses operations, because the engine's state is unknown"
+        );
     }
     assert_eq!(engine.script.executed(), 2);
     assert_eq!(shared.close(SOON).completed, 0);
 }
 
-/// Counts its wakes.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -764,8 +779,12 @@ fn a_task_yields_once_in_64_transfers_that_are_done() {
         };
         if !poll() {
             pending.push(n);
-            assert_eq!(woken.0.load(Ordering::Relaxed), pending.len(), "it asks to be polled again");
-            assert!(poll(), "it yields once");
+            assert_eq!(
+                woken.0.load(Ordering::Relaxed),
+                pending.len(),
+                "a transfer that yields wakes its task"
+            );
+            assert!(poll(), "a transfer yields only once");
         }
     }
     assert_eq!(pending.len(), 10);
@@ -781,8 +800,9 @@ fn a_done_transfer_is_polled_to_its_end_once() {
     while Pin::new(&mut transfer).poll(&mut context).is_pending() {}
     assert!(transfer.is_done());
     let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut transfer).poll(&mut context).is_ready()));
-    again.expect_err("its operands were returned");
-    catch_unwind(AssertUnwindSafe(|| transfer.wait().map(drop).map_err(drop))).expect_err("as before");
+    again.expect_err("the operands have been returned already");
+    catch_unwind(AssertUnwindSafe(|| transfer.wait().map(drop).map_err(drop)))
+        .expect_err("a wait panics too");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! [`Queue`]: one thread's path to a device.
+//! [`Queue`]: one thread's submission and completion path to a device.
 
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
@@ -39,10 +39,10 @@ use crate::{
 };
 
 /// Grace period for a device to stop. When it expires, memory that the device may still write is leaked. It
-/// covers software devices on a busy machine.
+/// is long enough for software devices on a busy machine.
 const STOP: Duration = Duration::from_secs(1);
 
-/// Memory that a queue allocates for each operation of its depth, in bytes.
+/// Memory that a queue allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = planner::SLOT_BYTES + size_of::<Waiter>() + size_of::<u32>();
 
 /// A transfer, or an error that returns the operands.
@@ -50,7 +50,7 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 
 /// One thread's submission and completion path to a device.
 ///
-/// Operations take their operands by value and return them when they are done:
+/// Operations take their operands by value, and return the operands when they are done:
 ///
 /// ```
 /// # use dma_core::{Buffer, BufferMut, Queue, Result};
@@ -62,17 +62,17 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 ///
 /// - Submitting never blocks: a full queue returns the operands with an error ([`ErrorKind::QueueFull`], or
 ///   [`ErrorKind::TimedOut`] if the device is stalled). An operation counts against the depth until its
-///   [`Transfer`] is taken or dropped.
-/// - While nothing is in flight, an engine whose copies the CPU makes may execute a short operation in the
-///   call that submits it ([`InlineExecutor`](crate::InlineExecutor)). It was then never in flight: it has no
-///   descriptor, and its transfer, which is done, does not count against the depth, even while it is held.
-/// - Operations are collected until [`flush`](Self::flush), a wait, or an await, which rings one doorbell for
+///   [`Transfer`] has returned the operands or is dropped.
+/// - While nothing is in flight, an engine that copies by CPU may execute a short operation in the call that
+///   submits it ([`InlineExecutor`](crate::InlineExecutor)). Such an operation is never in flight and has no
+///   descriptor. Its transfer is done and does not count against the depth.
+/// - Operations are collected until a [`flush`](Self::flush), a wait or an await. It rings one doorbell for
 ///   all of them.
-/// - Order between operations is not promised, except across a [`fence`](Self::fence).
+/// - Operations may be executed in any order. Use a [`fence`](Self::fence) to order them.
 /// - Operations beyond the device's length and segment limits are split into several descriptors.
-/// - A queue belongs to the thread that opened it. [`SharedQueue`](crate::SharedQueue) is for many threads,
-///   and for futures that move between them.
-/// - Dropping it closes it as [`close`](Self::close) does, within [`QueueOptions::drop_timeout`].
+/// - A queue belongs to the thread that opened it. For several threads, and for futures that move between
+///   threads, use a [`SharedQueue`](crate::SharedQueue).
+/// - Dropping the queue closes it, like [`close`](Self::close) with [`QueueOptions::drop_timeout`].
 pub struct Queue {
     shared: Rc<RefCell<QueueState>>,
     drop_timeout: Duration,
@@ -83,23 +83,23 @@ struct QueueState {
     planner: Planner,
     free: Vec<u32>,
     waiters: Vec<Waiter>,
-    /// Slots that have just ended and have a waiter (reused between polls).
+    /// Slots that have just ended and have a waiter. The list is reused between polls.
     ended: Vec<u32>,
-    /// Tokens of transfers that have ended, which the caller has not taken yet.
+    /// Tokens of ended transfers that the caller has not read yet.
     tokens: Vec<u64>,
-    /// Number of tokens of transfers that have not ended.
+    /// Number of transfers with a token that have not ended.
     awaited_tokens: usize,
     recycled: DeferredCallbacks,
     stall_timeout: Duration,
-    /// Longest time for which awaited operations wait to share a doorbell; 0 if they do not.
+    /// Maximum time that awaited operations wait to share a doorbell; 0 if they do not wait.
     doorbell_delay: Duration,
-    /// Consulted when the queue is full.
+    /// Detects whether the device has stalled, when the queue is full.
     stall_detector: StallDetector,
-    /// True without a [`Driver`]. Then an awaiting transfer asks to be polled again.
+    /// True without a [`Driver`]. In that case an awaited transfer wakes its own task, to be polled again.
     cooperative: bool,
 }
 
-/// The task that waits for an operation, its token, or the operands of a transfer dropped early.
+/// The waiter of an operation: a task, a token, or the operands of a transfer that was dropped early.
 #[derive(Default)]
 struct Waiter {
     waker: Option<Waker>,
@@ -107,7 +107,7 @@ struct Waiter {
     parked: Option<Box<dyn Any>>,
 }
 
-/// User callbacks to run once the state is no longer borrowed.
+/// User callbacks to run when the state is no longer borrowed.
 #[derive(Default)]
 struct DeferredCallbacks {
     log_events: Vec<LogEvent>,
@@ -117,8 +117,8 @@ struct DeferredCallbacks {
 }
 
 impl DeferredCallbacks {
-    /// Runs all callbacks and keeps the emptied lists for reuse. If one panics, resumes the panic after the
-    /// last one.
+    /// Runs all callbacks and keeps the emptied lists for reuse. If a callback panics, resumes the panic
+    /// after the last callback.
     fn run(mut self, shared: &RefCell<QueueState>) {
         let mut others = PanicCollector::default();
         self.log_events.drain(..).for_each(|event| others.run(|| event.emit(self.backend)));
@@ -129,7 +129,7 @@ impl DeferredCallbacks {
     }
 }
 
-/// Runs user callbacks and collects their panics, so that each of them runs.
+/// Runs user callbacks and collects their panics, so that a panic does not prevent the next callback.
 #[derive(Default)]
 struct PanicCollector {
     /// The last panic.
@@ -152,13 +152,13 @@ impl PanicCollector {
 }
 
 impl QueueState {
-    /// Returns whether an awaited operation should let other tasks submit theirs first.
+    /// Returns whether an awaited operation should first let other tasks submit their operations.
     fn delays_doorbell(&self) -> bool {
         self.cooperative && !self.doorbell_delay.is_zero() && self.planner.open_operations() > 1
     }
 
-    /// Flushes for a task and polls the device. The caller runs the callbacks. With a driver, the doorbell is
-    /// not delayed, because the device wakes the driver.
+    /// Flushes for a task and polls the device. The caller must run the callbacks. With a driver, the
+    /// doorbell is not delayed, because the device wakes the driver.
     fn drive(&mut self) -> Option<DeferredCallbacks> {
         let limit = if self.cooperative { self.doorbell_delay } else { Duration::ZERO };
         self.planner.flush_delayed(|| true, limit, &mut self.ended);
@@ -166,7 +166,7 @@ impl QueueState {
         self.drain()
     }
 
-    /// Polls the device. The caller runs the callbacks.
+    /// Polls the device. The caller must run the callbacks.
     fn poll(&mut self) -> (usize, Option<DeferredCallbacks>) {
         let reported = self.planner.poll(&mut self.ended);
         (reported, self.drain())
@@ -184,7 +184,8 @@ impl QueueState {
         }
     }
 
-    /// Reports the tokens of slots that have just ended. Slots without another waiter need no callback.
+    /// Reports the tokens of slots that have just ended, and removes slots that have no other waiter from the
+    /// list.
     fn report_tokens(&mut self) {
         let Self { ended, waiters, planner, tokens, awaited_tokens, .. } = self;
         ended.retain(|slot| {
@@ -197,7 +198,7 @@ impl QueueState {
         });
     }
 
-    /// Collects the events for the log.
+    /// Collects the log events.
     fn callbacks(&mut self) -> DeferredCallbacks {
         let mut callbacks = std::mem::take(&mut self.recycled);
         callbacks.backend = self.planner.backend;
@@ -215,8 +216,8 @@ impl QueueState {
         };
         for slot in self.ended.drain(..) {
             let op = &mut self.planner.ops[slot as usize];
-            // The holder may have taken the result already, and the slot may serve an operation that has not
-            // ended.
+            // The transfer may have returned the result already, and the slot may belong to an operation that
+            // has not ended.
             if !op.has_ended() || !op.has_waiter {
                 continue;
             }
@@ -237,8 +238,8 @@ impl QueueState {
         self.drain()
     }
 
-    /// Returns the time for which the device has had work and completed none of it, if that exceeds the stall
-    /// timeout.
+    /// Returns the time for which the device has had operations and completed none of them, if this time
+    /// exceeds the stall timeout.
     fn stalled(&mut self) -> Option<Duration> {
         if !self.planner.is_at_device() {
             self.stall_detector.reset();
@@ -247,7 +248,7 @@ impl QueueState {
         self.stall_detector.observe(self.planner.reported(), self.planner.polls(), Instant::now())
     }
 
-    /// Wakes every task that waits.
+    /// Returns the callbacks that wake every waiting task.
     fn wake_all(&mut self) -> DeferredCallbacks {
         let mut callbacks = self.callbacks();
         callbacks.wake.extend(self.waiters.iter_mut().filter_map(|a| a.waker.take()));
@@ -263,7 +264,7 @@ impl QueueState {
         // Leak the operands first, because the engine may panic.
         self.waiters.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
         self.planner.abandon();
-        // Without free slots, submitting fails with `Closed`.
+        // Without free slots, submissions fail with `Closed`.
         self.free.clear();
     }
 }
@@ -275,13 +276,13 @@ impl Drop for QueueState {
             self.abandon();
             let (mut others, backend) = (PanicCollector::default(), self.planner.backend);
             self.planner.log_events.drain(..).for_each(|event| others.run(|| event.emit(backend)));
-            // Do not resume their panics, because the thread may already be panicking.
+            // Do not resume the panics of subscribers, because this thread may already be panicking.
             std::mem::forget(others);
         }
     }
 }
 
-/// Runs callbacks, if any. The state must not be borrowed.
+/// Runs the callbacks, if there are any. The state must not be borrowed.
 fn run(callbacks: Option<DeferredCallbacks>, shared: &RefCell<QueueState>) {
     if let Some(callbacks) = callbacks {
         callbacks.run(shared);
@@ -312,7 +313,7 @@ impl Queue {
         let planner = Planner::new(raw, info, depth, fill_block);
         Self {
             shared: Rc::new(RefCell::new(QueueState {
-                // Slots are taken from the end, so low numbers come first.
+                // Slots are taken from the end of the list, so slots with low numbers are used first.
                 free: (0..slots).rev().collect(),
                 waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
                 ended: Vec::new(),
@@ -329,18 +330,19 @@ impl Queue {
         }
     }
 
-    /// Copies `src` to `dst`, which have the same length and do not overlap.
+    /// Copies `src` to `dst`. They must have the same length and must not overlap.
     ///
-    /// Does not block. The copy may start only at [`flush`](Self::flush). A copy of no bytes is done at once.
+    /// Does not block. The copy may not start before a [`flush`](Self::flush). A copy of 0 bytes is done
+    /// immediately.
     ///
     /// # Errors
     ///
-    /// With the operands, before the device sees the copy: `QueueFull`; `TimedOut` if the queue is full and
-    /// the device has completed nothing in [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`;
-    /// `Overlap`; `AccessDenied` if a region lacks the right; `WrongEngine` for memory of another engine;
-    /// `Closed`.
-    // A call costs as much as the copy of a short range, and the compiler does not inline it by itself in a
-    // program that copies in several places.
+    /// All errors are detected before the copy reaches the device, and return the operands: `QueueFull`;
+    /// `TimedOut` if the queue is full and the device has completed nothing in
+    /// [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`; `Overlap`; `AccessDenied` if a region
+    /// lacks the right; `WrongEngine` for memory of another engine; `Closed`.
+    // Always inline, because a call takes about the same time as the copy of a short range. The compiler
+    // would not inline this function in a program that calls it in several places.
     #[inline(always)]
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
         if !(S::SINGLE && D::SINGLE) {
@@ -351,7 +353,8 @@ impl Queue {
                 |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
             );
         }
-        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
+        // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves them
+        // only once.
         let operands = ManuallyDrop::new((src, dst));
         if let Ok(mut guard) = self.shared.try_borrow_mut() {
             let state = &mut *guard;
@@ -368,7 +371,7 @@ impl Queue {
                     let shared = Rc::clone(&self.shared);
                     state.planner.push_plain(slot, from.segment(), to.segment(), false);
                     drop(guard);
-                    // No other code runs after this, so the transfer can be made in place.
+                    // No other code runs after this, so the compiler can build the transfer in place.
                     let operands = ManuallyDrop::into_inner(operands);
                     let ticket = Ticket::new(shared, slot, TransferFlags::new(Operation::Copy));
                     return Ok(Transfer::new(ticket, operands));
@@ -390,11 +393,11 @@ impl Queue {
     }
 
     /// Copies `len` bytes from byte `src_at` of `src` to byte `dst_at` of `dst` within this call, if the
-    /// engine can do that now (see [`Queue`]). Returns false, without a copy, if not, or if the copy is not
-    /// valid: then [`copy`](Self::copy) submits it, or tells the reason.
+    /// engine can do so now (see [`Queue`]). Otherwise, or if the copy is invalid, returns false and copies
+    /// nothing. In that case call [`copy`](Self::copy), which submits the copy or returns the reason.
     ///
-    /// The operands stay with the caller, and there is no transfer. So this costs less than `copy` where
-    /// pieces of the same windows are copied again and again.
+    /// The caller keeps the operands, and no transfer is made. Therefore this costs less than `copy` if
+    /// ranges of the same windows are copied repeatedly.
     ///
     /// ```
     /// # use dma_core::{Queue, Result, Window};
@@ -405,7 +408,7 @@ impl Queue {
     /// # Ok(()) }
     /// ```
     #[inline]
-    #[must_use = "if it is false, nothing was copied"]
+    #[must_use = "if the result is false, nothing was copied"]
     pub fn copy_at_once(
         &self,
         (src, src_at): (&Window, usize),
@@ -415,16 +418,17 @@ impl Queue {
         self.execute(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len))
     }
 
-    /// Executes the copies of `batch` within this call, if the engine can do that now (see [`Queue`]).
-    /// Returns false, without a copy, if not, or if a copy is not valid: then [`submit`](Self::submit)
-    /// submits the batch, or tells the reason.
-    // The unique reference excludes references to bytes of the batch's buffers.
-    #[must_use = "if it is false, nothing was copied"]
+    /// Executes the copies of `batch` within this call, if the engine can do so now (see [`Queue`]).
+    /// Otherwise, or if a copy is invalid, returns false and copies nothing. In that case call
+    /// [`submit`](Self::submit), which submits the batch or returns the reason.
+    // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
+    #[must_use = "if the result is false, nothing was copied"]
     pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
         self.execute(|inline| inline.copy_all(&batch.pairs))
     }
 
-    /// Executes an operation within this call, if that is allowed now and `run` finds it valid and short.
+    /// Executes an operation within this call, if this is allowed now and `run` finds the operation valid and
+    /// short.
     #[inline]
     fn execute(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> bool {
         let state = self.shared.try_borrow_mut();
@@ -441,7 +445,7 @@ impl Queue {
         run(callbacks, &self.shared);
     }
 
-    /// Checks an operation, and executes it by `inline` or submits its plan.
+    /// Checks an operation, and executes it with `inline` or submits its plan.
     #[inline]
     fn submit_checked<T: 'static, R: Answer>(
         &self,
@@ -450,7 +454,8 @@ impl Queue {
         inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SubmitResult<T, R> {
-        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
+        // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves them
+        // only once.
         let operands = ManuallyDrop::new(operands);
         if let Ok(mut state) = self.shared.try_borrow_mut()
             && let Some(result) = state.planner.execute_inline(|executor, _| inline(executor, &operands))
@@ -464,7 +469,7 @@ impl Queue {
         })
     }
 
-    /// Checks an operation, and executes it inline if it is of lists, or submits its plan.
+    /// Checks an operation, and executes it inline if it has lists, or submits its plan.
     fn submit_planned<T: 'static, R: Answer>(
         &self,
         operation: Operation,
@@ -492,16 +497,16 @@ impl Queue {
         Ok(self.pushed(guard, slot, operation, operands))
     }
 
-    /// Submits every copy of `batch` and flushes. The batch counts as one operation of the queue's depth and
-    /// completes as a whole.
+    /// Submits all copies of `batch` and flushes. The batch counts as one operation of the queue's depth, and
+    /// completes when all its copies have completed.
     ///
-    /// All copies are checked before any is submitted. Copies of one batch are unordered. No other copy of
-    /// the batch may name a destination's bytes. Buffers cannot overlap; if windows do, their bytes are
-    /// undefined.
+    /// All copies are checked before the first one is submitted. Copies of one batch are executed in any
+    /// order. The destination of a copy must not overlap the operands of the other copies of the batch.
+    /// Buffers cannot overlap. If windows overlap, the resulting bytes are undefined.
     ///
     /// # Errors
     ///
-    /// With the batch: as [`copy`](Self::copy), naming the first copy that is refused.
+    /// The errors of [`copy`](Self::copy), with the batch. The message names the first copy that is refused.
     pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
@@ -512,7 +517,7 @@ impl Queue {
             Ok(operations) => operations,
             Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
         };
-        // A batch of plain copies is checked and passed to the planner in one loop.
+        // One loop checks a batch of plain copies and passes them to the planner.
         let mut admitted = None;
         if S::SINGLE
             && D::SINGLE
@@ -548,8 +553,8 @@ impl Queue {
         Ok(transfer)
     }
 
-    /// Makes the transfer of a committed operation. Nothing before it may panic, because the transfer
-    /// protects the operands that the device uses.
+    /// Makes the transfer of a committed operation. No code between the commit and this line may panic,
+    /// because the transfer protects the operands that the device uses.
     #[inline]
     fn pushed<T: 'static, R: Answer>(
         &self,
@@ -562,7 +567,7 @@ impl Queue {
         let transfer = Transfer::new(ticket, operands);
         let QueueState { planner, free, ended, .. } = &mut *state;
         let taken = free.pop();
-        debug_assert_eq!(taken, Some(slot), "the one that was admitted");
+        debug_assert_eq!(taken, Some(slot), "the slot of the admitted operation");
         planner.pushed(slot, ended);
         let callbacks = state.drain();
         drop(state);
@@ -601,25 +606,25 @@ impl Queue {
         flush(&self.shared);
     }
 
-    /// Makes progress without blocking and wakes the tasks of transfers that ended. Returns the number of
-    /// descriptors that the device reported.
-    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
+    /// Polls the device without blocking, and wakes the tasks of transfers that have ended. Returns the
+    /// number of descriptors that the device reported.
+    #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
     pub fn poll(&self) -> usize {
         poll(&self.shared)
     }
 
-    /// Sets the token by which [`poll_tokens`](Self::poll_tokens) and [`wait_tokens`](Self::wait_tokens)
-    /// report that the operation of `transfer` has ended, once. It replaces the token that was set before,
-    /// unless that one is already due to be reported. Tokens need not be unique. A transfer that is dropped
-    /// before its operation has ended is not reported. A transfer in flight on another queue is reported by
-    /// that queue.
+    /// Sets the token of `transfer`. When its operation has ended, [`poll_tokens`](Self::poll_tokens) or
+    /// [`wait_tokens`](Self::wait_tokens) reports the token once. The new token replaces an earlier one,
+    /// unless the operation has already ended and the earlier token is to be reported. Tokens need not be
+    /// unique. A transfer that is dropped before its operation has ended is not reported. The token of a
+    /// transfer in flight on another queue is reported by that queue.
     pub fn set_token<T: 'static, R: Answer>(&self, transfer: &Transfer<T, R>, token: u64) {
         transfer.set_token(&self.shared, token);
     }
 
-    /// Polls as [`poll`](Self::poll) does, and appends the tokens of transfers that have ended
-    /// ([`set_token`](Self::set_token)) to `tokens`, each once. Returns the number of tokens appended.
-    /// Waiting for such a transfer then returns at once.
+    /// Polls as [`poll`](Self::poll) does, and appends the tokens ([`set_token`](Self::set_token)) of
+    /// transfers that have ended to `tokens`, each once. Returns the number of appended tokens. A wait for
+    /// such a transfer returns immediately.
     ///
     /// ```
     /// # use dma_core::{Buffer, BufferMut, Queue, Result};
@@ -647,8 +652,8 @@ impl Queue {
         self.take_tokens(tokens)
     }
 
-    /// Appends tokens as [`poll_tokens`](Self::poll_tokens) does, without polling: those of operations that
-    /// ended in earlier polls, such as of [`Driver::run`].
+    /// Appends tokens as [`poll_tokens`](Self::poll_tokens) does, but does not poll. The tokens are from
+    /// operations that ended in earlier polls, such as in [`Driver::run`].
     pub fn take_tokens(&self, tokens: &mut Vec<u64>) -> usize {
         let ended = &mut self.shared.borrow_mut().tokens;
         let count = ended.len();
@@ -657,13 +662,12 @@ impl Queue {
     }
 
     /// Flushes, and blocks until at least one transfer with a token ([`set_token`](Self::set_token)) has
-    /// ended. Appends the tokens of all that have ended to `tokens` and returns their number. Returns 0 if no
-    /// token is in flight.
+    /// ended. Appends the tokens of all ended transfers to `tokens`, and returns their number. Returns 0 if
+    /// no token is in flight.
     ///
     /// # Errors
     ///
-    /// `TimedOut` once `deadline` has passed: the operations are still in flight, and can be waited for
-    /// again.
+    /// `TimedOut` if `deadline` has passed. The operations are still in flight, and can be waited for again.
     pub fn wait_tokens(&self, tokens: &mut Vec<u64>, deadline: Instant) -> Result<usize> {
         let is_over = |state: &QueueState| !state.tokens.is_empty() || state.awaited_tokens == 0;
         if transfer::block(&self.shared, is_over, Some(deadline), Duration::MAX) {
@@ -691,21 +695,22 @@ impl Queue {
         self.shared.borrow().free.len()
     }
 
-    /// Makes a driver, which takes over waking: only [`poll`](Self::poll) and [`Driver::run`] wake awaiting
-    /// transfers. The caller calls `run` when the [`Driver`]'s file descriptor is readable. Without a driver,
-    /// an awaiting transfer polls the device whenever its task runs, and asks to run again at once.
+    /// Makes a driver. With a driver, only [`poll`](Self::poll) and [`Driver::run`] wake the tasks of awaited
+    /// transfers. The caller must call `run` when the [`Driver`]'s file descriptor is readable. Without a
+    /// driver, an awaited transfer polls the device whenever its task runs, and wakes the task again
+    /// immediately.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the engine has no event fd; `OutOfResources`, `PermissionDenied` or `Os` if the
-    /// system refuses one.
+    /// system refuses a file descriptor.
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
         let Some(events) = state.planner.events() else {
             return Err(Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
                 .with_operation("drive queue")
                 .with_backend(state.planner.backend)
-                .with_hint("await transfers without a driver: they poll the device by themselves"));
+                .with_hint("await transfers without a driver: they poll the device themselves"));
         };
         let cloned = events.fd()?.try_clone_to_owned();
         let fd = cloned.map_err(|e| Error::of_system_call("fcntl(F_DUPFD_CLOEXEC)", e))?;
@@ -714,15 +719,15 @@ impl Queue {
         Ok(Driver { shared: Rc::clone(&self.shared), fd })
     }
 
-    /// Flushes, waits up to `timeout` for operations in flight, aborts the rest, and closes the queue.
-    /// Operations that the device does not end within one more second are abandoned; their memory is never
-    /// reused.
+    /// Flushes, waits up to `timeout` for operations in flight, aborts the remaining operations, and closes
+    /// the queue. Operations that the device does not end within 1 s after the abort are abandoned, and their
+    /// memory is never reused.
     ///
-    /// Transfers that are still held return their outcome as usual. Returns the final counters.
+    /// The program's transfers return their outcomes as usual. Returns the final counters.
     #[must_use = "the counters tell whether every operation completed"]
     pub fn close(self, timeout: Duration) -> Counters {
         let counters = self.close_by(timeout);
-        // A closed queue has nothing in flight.
+        // Dropping a closed queue does not wait, because nothing is in flight.
         drop(self);
         counters
     }
@@ -734,7 +739,7 @@ impl Queue {
         let mut backoff = wait::Backoff::new();
         while open() && !backoff.idle(poll(&self.shared), || deadline) {}
         if open() {
-            tracing::warn!(timeout = ?timeout, "queue did not drain in time; stopping the device");
+            tracing::warn!(timeout = ?timeout, "operations did not end within the timeout; the queue stops the device");
             let callbacks = {
                 let mut guard = self.shared.borrow_mut();
                 let state = &mut *guard;
@@ -784,7 +789,7 @@ impl Copier for Queue {
     fn make_room(&self) -> Option<usize> {
         self.flush();
         let reported = self.poll();
-        // The caller holds the transfers that have ended, and waits for this call.
+        // Ended transfers do not free their slots now, because the caller that holds them waits in this call.
         (self.available() > 0 || self.counters().in_flight > 0).then_some(reported)
     }
 }
@@ -805,22 +810,22 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Wakes a queue's awaiting transfers from an event loop: wait until its file descriptor is readable, call
-/// [`run`](Self::run), and repeat. Made by [`Queue::driver`].
+/// Wakes the tasks of a queue's awaited transfers from an event loop. Wait until the driver's file descriptor
+/// is readable, call [`run`](Self::run), and repeat. [`Queue::driver`] makes a driver.
 ///
-/// When it is dropped, transfers poll the device themselves again.
+/// After the driver is dropped, awaited transfers poll the device themselves again.
 pub struct Driver {
     shared: Rc<RefCell<QueueState>>,
     fd: std::os::fd::OwnedFd,
 }
 
 impl Driver {
-    /// Polls the device until it has nothing to report, and arms the file descriptor. Call it before the
-    /// first sleep and after every wake. Does not block.
+    /// Polls the device until it has nothing to report, and arms the file descriptor. Call this before the
+    /// first sleep and after every wake-up. Does not block.
     ///
     /// # Errors
     ///
-    /// `Os` and other errors of arming the event; `Closed` once the queue is closed.
+    /// `Os` and other errors of arming the event; `Closed` if the queue is closed.
     pub fn run(&self) -> Result<()> {
         loop {
             if let Some(events) = self.shared.borrow_mut().planner.events() {

@@ -1,5 +1,5 @@
 //! [`Transfer`]: an operation in flight, with its operands.
-#![expect(unsafe_code, reason = "takes operands out of a value that has a destructor")]
+#![expect(unsafe_code, reason = "moves operands out of a value that has a destructor")]
 
 use std::cell::RefCell;
 use std::fmt;
@@ -23,12 +23,13 @@ use crate::planner::{Answer, OpError, OpState, error};
 use crate::{Error, ErrorKind, Outcome, Result};
 
 transfer! {
-    /// An operation in flight. It owns the operands (`T`) until the operation is done, and then returns them,
-    /// with the result ([`R`](Answer)) if the operation has one.
+    /// The handle of an operation. It owns the operands (`T`) until the operation is done. Then it returns
+    /// the operands, and the result ([`R`](Answer)) if the operation has one.
     ///
-    /// Wait for it, poll it, or await it on any executor. Waiting flushes first. If it is dropped, the
-    /// operation continues, and its operands are freed when the device is done with them. If it is forgotten,
-    /// they leak. In every case, the memory stays inaccessible while the device owns it.
+    /// Wait for a transfer, poll it, or await it on any async executor. A wait flushes first. If a transfer
+    /// is dropped, the operation continues, and the operands are dropped when the operation has ended. If a
+    /// transfer is forgotten, the operands are leaked. In every case, the program cannot access the memory
+    /// while the device uses it.
     Transfer<T>, Rc<RefCell<QueueState>>
 }
 
@@ -38,7 +39,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
     }
 
-    /// Polls the device once, without blocking. Returns whether the operation has ended, or the queue is
+    /// Polls the device once, without blocking. Returns whether the operation has ended or the queue is
     /// closed.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -54,7 +55,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         over
     }
 
-    /// Frees the slot of an operation that is done, and returns its result.
+    /// If the operation is done, frees its slot and returns its result.
     #[inline]
     fn release_if_done(&self) -> Option<u64> {
         let slot = self.ticket.slot();
@@ -69,8 +70,8 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         Some(result)
     }
 
-    /// Flushes, and polls the device a few times, unless callbacks are to run. Frees the slot of an operation
-    /// that is done then, and returns its result.
+    /// Flushes, and polls the device a few times. If the operation is done and no callbacks are to run, frees
+    /// its slot and returns its result.
     #[inline]
     fn complete(&self) -> Option<u64> {
         complete(self.ticket.queue()?, self.ticket.slot())
@@ -89,12 +90,12 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         block(queue, |state| Self::is_over(state, self.ticket.slot()), until, stall)
     }
 
-    /// Sets the token for [`Queue::set_token`](super::Queue::set_token), on `queue` if the operation was done
-    /// when it was submitted.
+    /// Sets the token for [`Queue::set_token`](super::Queue::set_token). If the operation was done when it
+    /// was submitted, `queue` reports the token; otherwise the transfer's own queue does.
     pub(super) fn set_token(&self, queue: &RefCell<QueueState>, token: u64) {
         let (queue, slot) = (self.ticket.queue().map_or(queue, |own| own), self.ticket.slot());
         let state = &mut *queue.borrow_mut();
-        // The slot number is invalid if the transfer has no slot.
+        // A transfer without a slot has an invalid slot number, and counts as over.
         if Self::is_over(state, slot) {
             state.tokens.push(token);
         } else {
@@ -110,11 +111,12 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             return Ok(done);
         }
         let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
-        let queue = self.ticket.queue().expect("only an operation that was done when submitted has none");
+        let queue =
+            self.ticket.queue().expect("an operation that was not done when it was submitted has a queue");
         let mut state = queue.borrow_mut();
         let op = state.planner.ops[slot as usize];
         if !op.has_ended() {
-            // The device may still write to them, so leak them.
+            // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
             return Err(error::never_answered(self.ticket.flags().operation(), state.planner.backend));
         }
@@ -130,10 +132,10 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     }
 }
 
-/// See [`Transfer::complete`]. Out of line, and the same for all operands.
+/// See [`Transfer::complete`]. This function is not generic and not inlined, so all operand types share it.
 #[inline(never)]
 fn complete(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
-    /// Number of polls before the wait takes the path that backs off and reads the clock.
+    /// Number of polls before the wait backs off and reads the clock.
     const POLLS: u32 = 8;
     let mut guard = queue.try_borrow_mut().ok()?;
     let state = &mut *guard;
@@ -153,8 +155,8 @@ fn complete(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
     Some(op.result)
 }
 
-/// Polls until `is_over` returns true (then returns true), `until` has passed, or nothing has completed for
-/// `stall`.
+/// Polls until `is_over` returns true, and returns true then. Returns false if `until` has passed, or without
+/// `until`, if nothing has completed for `stall`.
 pub(super) fn block(
     queue: &RefCell<QueueState>,
     is_over: impl Fn(&QueueState) -> bool,
@@ -193,12 +195,12 @@ pub(super) fn block(
     }
 }
 
-/// Sleeps briefly on the event fd, if there is one. The caller reads the clock afterwards.
+/// Sleeps briefly on the event fd, if the queue has an event. The caller reads the clock afterwards.
 fn sleep(queue: &RefCell<QueueState>) {
     let fd = {
         let mut state = queue.borrow_mut();
         if !state.cooperative {
-            // The event belongs to the driver, which has armed it.
+            // The driver has armed the event, so do not change its state.
             drop(state);
             std::thread::sleep(Duration::from_micros(50));
             return;
@@ -212,7 +214,7 @@ fn sleep(queue: &RefCell<QueueState>) {
     if let Some(fd) = fd {
         let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
         let fd = fd.as_fd();
-        // Errors are ignored, because the caller polls again in any case.
+        // Ignore errors, because the caller polls again in any case.
         let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
     }
     if let Some(events) = queue.borrow_mut().planner.events() {
@@ -242,7 +244,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
         let yields = !self.ticket.flags().has_yielded() && state.delays_doorbell();
         if yields {
-            // `register_waker` below asks for another poll, after the other tasks have run.
+            // `register_waker` below wakes the task again, after the other tasks have run.
             drop(state);
         } else {
             let callbacks = state.drive();
@@ -256,13 +258,13 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         pending
     }
 
-    /// Drops the operands of a transfer that is not spent, and was not done when it was submitted.
+    /// Drops the operands of a transfer that is not spent and that was not done when it was submitted.
     fn drop_held(&mut self) {
         let Some(queue) = self.ticket.queue() else { return };
         let queue = Rc::clone(queue);
         let Ok(mut state) = queue.try_borrow_mut() else {
-            // The queue is borrowed, because a panic unwinds through it or its callback drops transfers. The
-            // operands are leaked, because the device may be using them.
+            // The queue is borrowed, because a panic unwinds through the queue or one of its callbacks drops
+            // transfers. Leak the operands, because the device may be using them.
             return;
         };
         let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
@@ -272,7 +274,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             drop(state);
             drop(operands);
         } else if state.planner.is_closed() {
-            // The device may still write to them, so leak them.
+            // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
         } else {
             state.planner.ops[slot as usize].has_waiter = true;
@@ -286,7 +288,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
     }
 
-    /// Returns whether the operation has ended or never will.
+    /// Returns whether the operation has ended, or will never end because the queue is closed.
     fn is_over(state: &QueueState, slot: u32) -> bool {
         Self::has_ended(state, slot) || state.planner.is_closed()
     }
@@ -298,8 +300,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if !Self::is_over(&state, slot)
             && !state.waiters[slot as usize].waker.as_ref().is_some_and(|known| known.will_wake(waker))
         {
-            // Nothing may be borrowed here, because cloning and dropping wakers may run user code that uses
-            // the queue.
+            // Release the borrow, because cloning and dropping wakers may run user code that uses the queue.
             drop(state);
             new = Some(waker.clone());
             state = queue.borrow_mut();

@@ -1,4 +1,4 @@
-//! [`DeferredCallback`]: user code that runs after an operation has ended, when no lock is held.
+//! [`DeferredCallback`]: user code that runs after an operation has ended, while no lock is held.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,13 +6,13 @@ use std::task::Waker;
 
 use crate::planner::LogEvent;
 
-/// A user callback to run when no lock is held. It may block, panic, or use the queue.
+/// A user callback that runs while no lock is held. It may block, panic, or use the queue.
 pub(super) enum DeferredCallback {
-    /// Wakes the task that waits.
+    /// Wakes the waiting task.
     Wake(Waker),
-    /// Drops the operands of a transfer that was dropped early. The slot is free.
+    /// Drops the operands of a transfer that was dropped early. The slot is already free.
     Drop(Box<dyn Any + Send>),
-    /// Logs an event of this backend.
+    /// Logs an event of a queue of this backend.
     Emit(LogEvent, &'static str),
 }
 
@@ -27,7 +27,7 @@ impl DeferredCallback {
     }
 }
 
-/// Runs a user callback; returns `None` if it panicked.
+/// Runs a user callback. Returns `None` if it panicked.
 pub(super) fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => Some(result),
@@ -40,7 +40,7 @@ pub(super) fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
 
 #[cold]
 fn report(what: &str, panic: Box<dyn Any + Send>) {
-    // The log subscriber may also panic, and so may the payload when it is dropped.
+    // The log subscriber and the drop of the payload may also panic.
     let reported = catch_unwind(AssertUnwindSafe(move || {
         let message = panic
             .downcast_ref::<&str>()

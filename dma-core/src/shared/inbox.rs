@@ -1,18 +1,18 @@
-//! [`Inbox`] and [`FreeSlots`]: lock-free hand-over of slots between threads.
+//! [`Inbox`] and [`FreeSlots`]: pass slots between threads without locks.
 
 use crate::memory::sync::{AtomicU32, AtomicU64, Ordering, in_order};
 
-/// No slot.
+/// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// A list of slots with requests for the lane. Any thread can push a slot, and the lane takes all slots, each
-/// with one atomic operation.
+/// A list of slots with requests for the lane. Any thread can push a slot, and the lane takes all slots. Each
+/// of the two needs one atomic operation.
 #[derive(Debug)]
 pub(super) struct Inbox {
     newest: AtomicU32,
 }
 
-/// For each slot, the one that was pushed before it.
+/// For each slot, the slot that was pushed before it.
 #[derive(Debug)]
 pub(super) struct Links(Box<[AtomicU32]>);
 
@@ -27,8 +27,8 @@ impl Inbox {
         Self { newest: AtomicU32::new(NONE) }
     }
 
-    /// Adds a slot, which must be in no inbox. Publishes the caller's writes to the lane (release).
-    /// Sequentially consistent with [`is_empty`](Self::is_empty).
+    /// Adds a slot, which must not be in an inbox. The lane then sees the caller's writes (release ordering).
+    /// The operation is sequentially consistent with [`is_empty`](Self::is_empty).
     #[inline]
     pub(super) fn push(&self, links: &Links, slot: u32) {
         let mut newest = self.newest.load(Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Inbox {
         }
     }
 
-    /// Appends all slots to `out`, those of one thread in the order in which it pushed them.
+    /// Moves all slots to the end of `out`. The slots of one thread are in the order in which it pushed them.
     pub(super) fn take(&self, links: &Links, out: &mut Vec<u32>) {
         if self.newest.load(Ordering::Relaxed) == NONE {
             return;
@@ -50,7 +50,7 @@ impl Inbox {
         let mut slot = self.newest.swap(NONE, Ordering::Acquire);
         while slot != NONE {
             out.push(slot);
-            // The slot is not pushed again before the lane has completed it.
+            // No thread pushes the slot again before the lane has completed its request.
             slot = links.0[slot as usize].load(Ordering::Relaxed);
         }
         out[first..].reverse();
@@ -61,12 +61,12 @@ impl Inbox {
     }
 }
 
-/// The set of free slots. Each is one bit, and the words are in separate cache lines, so that threads with
+/// The set of free slots. Each slot is one bit. The words are in separate cache lines, so that threads with
 /// different submitter ids do not contend.
 #[derive(Debug)]
 pub(super) struct FreeSlots {
     words: Box<[Word]>,
-    /// The word at which a submitter starts is its id modulo the number of words; this is the mask for that.
+    /// A submitter starts at the word with the index `id & mask`.
     mask: usize,
 }
 
@@ -86,7 +86,7 @@ impl FreeSlots {
         Self { words, mask }
     }
 
-    /// Takes a free slot, starting at the submitter's word. Returns `None` if no slot is free.
+    /// Takes a free slot. The search starts at the submitter's word. Returns `None` if no slot is free.
     #[inline]
     pub(super) fn take(&self, submitter_id: usize) -> Option<u32> {
         let (before, after) = self.words.split_at_checked(submitter_id & self.mask)?;
@@ -95,7 +95,7 @@ impl FreeSlots {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let lowest = bits & bits.wrapping_neg();
-                // Acquire makes the writes of the slot's previous user visible.
+                // The acquire ordering makes the writes of the slot's previous user visible.
                 match word.compare_exchange_weak(bits, bits & !lowest, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Some(at as u32 * 64 + lowest.trailing_zeros()),
                     Err(now) => bits = now,
@@ -105,8 +105,8 @@ impl FreeSlots {
         None
     }
 
-    /// Returns a slot to the set. Sequentially consistent with [`any`](Self::any): either the caller sees a
-    /// waiting task, or that task sees the slot.
+    /// Returns a slot to the set. The operation is sequentially consistent with [`any`](Self::any): either
+    /// the caller sees a waiting task, or the task sees the slot.
     pub(super) fn give(&self, slot: u32) {
         self.words[slot as usize / 64].0.fetch_or(1 << (slot % 64), Ordering::SeqCst);
         in_order();
@@ -118,7 +118,7 @@ impl FreeSlots {
         self.words.iter().any(|word| word.0.load(Ordering::SeqCst) != 0)
     }
 
-    /// Returns whether at least two of `slots` slots are taken. The result may be outdated, because other
+    /// Returns whether at least two of the `slots` slots are taken. The result may be outdated, because other
     /// threads take and return slots.
     pub(super) fn are_shared(&self, slots: usize) -> bool {
         let mut taken = 0;
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(free.are_shared(slots), slots > 1);
             let [last, others @ ..] = &taken.iter().copied().collect::<Vec<_>>()[..] else { unreachable!() };
             others.iter().for_each(|slot| free.give(*slot));
-            assert!(!free.are_shared(slots), "one of {slots} is taken");
+            assert!(!free.are_shared(slots), "only one of {slots} slots is taken");
             free.give(*last);
             assert!(!free.are_shared(slots));
             assert_eq!(free.count(), slots);
