@@ -1,4 +1,4 @@
-/* What a C program does to copy in batches of 32: the other side of `instructions.rs`. Its argument is the number of batches. */
+/* Copies in batches of 32, as C programs do. `instructions.rs` compares its instructions with the engine's. The argument is the number of batches. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
-//! stand-in: 64 bytes, batches of 32. The limit is 1.10 times the instructions of SPDK.
+//! Instructions per copy through `Box<dyn RawQueue>`, compared with a C program that makes the same copies on
+//! the same stand-in: 64 bytes, in batches of 32. The limit is 1.10 times the instructions of the C program.
 //!
 //! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 
@@ -14,7 +14,7 @@ use dma_core::DmaEngineExt;
 use dma_ioat::{HugePages, IoatEngine, IoatOptions};
 
 const ROUNDS: [u64; 2] = [100, 1100];
-/// Most instructions, in those of the C program.
+/// Maximum ratio of instructions to those of the C program.
 const BOUND: f64 = 1.10;
 
 fn main() -> ExitCode {
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             copy(Path::new(&dir), &way, rounds);
             ExitCode::SUCCESS
         }
-        // For `cargo test --benches` it only has to run.
+        // `cargo test --benches` only checks that the program starts.
         Some("--test") => ExitCode::SUCCESS,
         _ => compare(),
     }

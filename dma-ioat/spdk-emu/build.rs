@@ -1,4 +1,4 @@
-//! Compiles the functions with any number of arguments, which Rust cannot define.
+//! Compiles the variadic functions, which stable Rust cannot define.
 
 fn main() {
     println!("cargo::rerun-if-changed=src/variadic.c");

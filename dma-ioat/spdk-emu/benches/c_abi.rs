@@ -1,7 +1,7 @@
 //! Copies of 64 bytes per second through the C interface, in CPU time of one core: one at a time, and in
 //! batches with one doorbell.
 //!
-//! `cargo bench -p dma-spdk-emu --bench c_abi`, with `-- --test` for a short run.
+//! `cargo bench -p dma-spdk-emu --bench c_abi`, runs it. With `-- --test`, it runs for a short time.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 use std::ffi::c_void;
@@ -16,7 +16,7 @@ const LEN: usize = 64;
 const MOST: usize = 256;
 
 unsafe extern "C" fn on_probe(channel: *mut c_void, _: *mut c::spdk_pci_device) -> bool {
-    // SAFETY: the context that `main` gave.
+    // SAFETY: `main` passed a pointer to its channel variable as the context.
     unsafe { channel.cast::<*mut c::spdk_ioat_chan>().read() }.is_null()
 }
 
@@ -25,12 +25,12 @@ unsafe extern "C" fn on_attach(
     _: *mut c::spdk_pci_device,
     channel: *mut c::spdk_ioat_chan,
 ) {
-    // SAFETY: the context that `main` gave.
+    // SAFETY: `main` passed a pointer to its channel variable as the context.
     unsafe { slot.cast::<*mut c::spdk_ioat_chan>().write(channel) }
 }
 
 unsafe extern "C" fn on_end(ended: *mut c_void) {
-    // SAFETY: the counter of `copy`.
+    // SAFETY: `copy` passed a pointer to its counter, which outlives the copies.
     unsafe { *ended.cast::<u64>() += 1 }
 }
 
@@ -42,7 +42,7 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
     for _ in 0..times / batch as u64 {
         for i in 0..batch {
             let (dst, src) = (memory.wrapping_add(2 * i * LEN), memory.wrapping_add((2 * i + 1) * LEN));
-            // SAFETY: the memory stays, and the counter outlives the copies.
+            // SAFETY: the memory and the counter outlive the copies.
             let result = unsafe {
                 c::spdk_ioat_build_copy(
                     black_box(channel),
@@ -61,7 +61,7 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
         assert_eq!(unsafe { c::spdk_ioat_process_events(black_box(channel)) }, batch as i32);
     }
     let spent = cpu_time() - begun;
-    // SAFETY: only callbacks wrote it, and all of them have returned.
+    // SAFETY: only callbacks write the counter, and all of them have returned.
     assert_eq!(unsafe { counter.read() }, times / batch as u64 * batch as u64);
     spent / times as f64
 }
@@ -75,10 +75,10 @@ fn main() {
     let times = if std::env::args().any(|arg| arg == "--test") { 10_240 } else { 10_240_000 };
     spdk_emu::use_config("").expect("the default configuration");
     let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
-    // SAFETY: all bits zero are valid for the struct.
+    // SAFETY: all zeros are a valid value of the struct.
     let opts = unsafe { opts.assume_init_mut() };
     opts.opts_size = size_of::<c::spdk_env_opts>();
-    // SAFETY: a struct of that size.
+    // SAFETY: the struct has the size that `opts_size` states.
     unsafe { c::spdk_env_opts_init(opts) };
     // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
     assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
@@ -86,7 +86,7 @@ fn main() {
     // SAFETY: the context lives as long as the call.
     unsafe { c::spdk_ioat_probe((&raw mut channel).cast(), Some(on_probe), Some(on_attach)) };
     assert!(!channel.is_null());
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers that must be valid.
     let memory = unsafe { c::spdk_dma_zmalloc(2 * MOST * LEN, LEN, ptr::null_mut()) }.cast::<u8>();
     assert!(!memory.is_null());
     for batch in [1, 8, 32, 128, 256] {

@@ -6,13 +6,14 @@
 //!
 //! # Safety
 //!
-//! Every exported function that takes a pointer is an `unsafe extern "C" fn`. Its caller keeps to the
+//! Every exported function that takes a pointer is an `unsafe extern "C" fn`. Its caller obeys the
 //! requirements of SPDK's headers: an object is NULL, or came from this library and was not freed; other
-//! pointers are NULL or valid for reads and writes of the declared type as long as the call, or what it
-//! registers, needs them; strings end in NUL. Safe code cannot make a `Ptr` or a `Text` of an address, so
-//! reading and writing one value through them rests on that promise. The type has no length, and a `void *`
-//! has no type: the methods that take a length or a type are unsafe. An [`Addr`] alone is a number.
-#![expect(unsafe_code, reason = "pointers from C are followed here, and almost only here")]
+//! pointers are NULL or valid for reads and writes of the declared type, as long as the call or a
+//! registered callback needs them; strings end in NUL. Safe code cannot make a `Ptr` or a `Text` from an
+//! address, so reading and writing one value through them relies on this promise. The pointer types do not
+//! contain a length, and a `void *` does not contain a type, so the methods that take a length or a type
+//! are unsafe. An [`Addr`] is only a number.
+#![expect(unsafe_code, reason = "pointers from C are dereferenced here, and almost nowhere else")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -24,7 +25,7 @@ pub(crate) type Errno = c_int;
 /// Result of internal functions.
 pub(crate) type Outcome<T = ()> = Result<T, Errno>;
 
-/// Exports functions under their C names, all `unsafe extern "C"`. rustfmt skips them.
+/// Exports functions under their C names, all `unsafe extern "C"`. rustfmt does not format them.
 macro_rules! c_calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
         $(
@@ -50,7 +51,7 @@ pub(crate) fn answer(outcome: Outcome) -> c_int {
 #[repr(transparent)]
 pub(crate) struct Addr(*mut c_void);
 
-// SAFETY: an address; dereferencing it is unsafe.
+// SAFETY: this is only an address. Dereferencing it is unsafe.
 unsafe impl Send for Addr {}
 // SAFETY: comparing and copying a shared address accesses no memory.
 unsafe impl Sync for Addr {}
@@ -83,7 +84,7 @@ impl Addr {
         self.0.is_null()
     }
 
-    /// A pointer to values of a type.
+    /// Converts it to a pointer to values of a type.
     ///
     /// # Safety
     ///
@@ -129,9 +130,10 @@ impl<T> Clone for Ptr<T> {
 
 impl<T> Copy for Ptr<T> {}
 
-// SAFETY: an address; `new` makes its caller responsible for every use.
+// SAFETY: this is an address. The caller of `new` is responsible for every use, on any thread.
 unsafe impl<T> Send for Ptr<T> {}
-// SAFETY: sharing the address accesses no memory; `new` makes its caller responsible for every use.
+// SAFETY: sharing the address accesses no memory. The caller of `new` is responsible for every use, on any
+// thread.
 unsafe impl<T> Sync for Ptr<T> {}
 
 impl<T> Ptr<T> {
@@ -147,11 +149,11 @@ impl<T> Ptr<T> {
         Self(ptr)
     }
 
-    /// The pointer to pass to C for an object that stays where it is.
+    /// Returns the pointer to pass to C for an object, which must not move.
     ///
     /// # Safety
     ///
-    /// C writes through it only where the object permits that.
+    /// C writes through the pointer only to parts of the object that permit it.
     pub(crate) unsafe fn of(object: &T) -> Self {
         Self(std::ptr::from_ref(object).cast_mut())
     }
@@ -179,7 +181,7 @@ impl<T> Ptr<T> {
     /// The object, unless C passed NULL.
     #[inline]
     pub(crate) fn get<'a>(self) -> Option<&'a T> {
-        // SAFETY: NULL or valid, as the caller of `new` promised.
+        // SAFETY: the pointer is NULL or valid, as the caller of `new` promised.
         unsafe { self.0.as_ref() }
     }
 
@@ -187,7 +189,7 @@ impl<T> Ptr<T> {
     #[inline]
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: valid, as the caller of `new` promised.
+            // SAFETY: the pointer is not NULL, and valid as the caller of `new` promised.
             unsafe { self.0.write(value) }
         }
     }
@@ -199,8 +201,8 @@ impl<T> Ptr<T> {
     /// The pointer is from `give`, or NULL, and the object is not used any more.
     pub(crate) unsafe fn take(self) -> Option<Box<T>> {
         let object = NonNull::new(self.0)?;
-        // SAFETY: a pointer that is not NULL is from `give`, which leaked a box. Nobody uses the object any
-        // more.
+        // SAFETY: a pointer that is not NULL is from `give`, which leaked a box. The caller promises that
+        // the object is not used any more.
         Some(unsafe { Box::from_raw(object.as_ptr()) })
     }
 }
@@ -249,7 +251,7 @@ impl<T: Copy> Ptr<T> {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
-    /// Wraps a string of a struct.
+    /// Wraps a string that is a field of a struct.
     ///
     /// # Safety
     ///
@@ -259,7 +261,7 @@ impl Text {
     }
 
     pub(crate) fn get<'a>(self) -> Option<&'a CStr> {
-        // SAFETY: a string, as the caller of `new` promised.
+        // SAFETY: the pointer is to a string, as the caller of `new` promised.
         NonNull::new(self.0.cast_mut()).map(|ptr| unsafe { CStr::from_ptr(ptr.as_ptr()) })
     }
 
@@ -280,7 +282,7 @@ pub(crate) unsafe fn put_text(to: Ptr<c_char>, room: usize, text: &str) -> bool 
     }
     let kept = text.len().min(room - 1);
     for (i, byte) in text.bytes().take(kept).chain([0]).enumerate() {
-        // SAFETY: the access lies within the room, as the caller promises.
+        // SAFETY: `i` is less than `room`, and the caller promises `room` bytes.
         unsafe { to.write(i, byte as c_char) };
     }
     kept == text.len()

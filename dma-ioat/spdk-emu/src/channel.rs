@@ -1,5 +1,5 @@
 //! A channel and its descriptor ring.
-#![expect(unsafe_code, reason = "calls back into the program; a channel goes from thread to thread")]
+#![expect(unsafe_code, reason = "calls back into the program; a channel moves between threads")]
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -23,7 +23,7 @@ pub(crate) type Callback = Option<unsafe extern "C" fn(*mut c_void)>;
 const EVENTS_PER_CALL: u32 = 4_096;
 /// Maximum number of consecutive refusals while the ring is empty.
 const REFUSALS_OF_EMPTY: u32 = 64;
-/// Virtual time of a call that finds nothing, in nanoseconds.
+/// Virtual time that a call takes if it finds nothing, in nanoseconds.
 const IDLE_CALL: u64 = 10;
 
 /// A descriptor in the ring.
@@ -48,27 +48,29 @@ pub(crate) struct Channel {
     name: String,
     engine: Arc<SocketDevice>,
     id: ChannelId,
-    /// Descriptors go to the device when they are built, because it may refuse them; otherwise at the
-    /// doorbell.
+    /// Set if faults are configured: descriptors then go to the device when they are built, because it may
+    /// refuse them. Otherwise they go to it at the doorbell.
     eager: bool,
     attached: Cell<bool>,
     slots: Box<[Cell<RingEntry>]>,
-    /// Descriptors built, submitted to the device, ended and reported so far, modulo 2^32.
+    /// Number of descriptors built (`head`), submitted to the device (`given`), ended and reported (`tail`)
+    /// so far, modulo 2^32.
     head: Cell<u32>,
     given: Cell<u32>,
     ended: Cell<u32>,
     tail: Cell<u32>,
-    /// Callbacks are running.
+    /// Set while callbacks run.
     calling: Cell<bool>,
-    /// Number of attaches and detaches: a callback may do both.
+    /// Number of attaches and detaches, to detect those that a callback does.
     changes: Cell<u32>,
     halt_logged: Cell<bool>,
 }
 
-// SAFETY: one thread at a time uses a channel, as the C interface requires. The device, which threads share,
-// is behind a lock.
+// SAFETY: one thread at a time uses a channel, as the C interface requires. Threads share only the device,
+// which is behind a lock.
 unsafe impl Send for Channel {}
-// SAFETY: a shared channel's cells are used by the one thread that the C interface allows at a time.
+// SAFETY: the C interface allows only one thread at a time to use a channel, so its cells are never used
+// concurrently.
 unsafe impl Sync for Channel {}
 
 /// An operation.
@@ -110,7 +112,7 @@ impl Channel {
         let mut device = self.engine.device();
         device.restart(self.id)?;
         drop(device);
-        // The driver's start descriptor has been used.
+        // Begin at 1, because a driver uses one descriptor to start the channel.
         for count in [&self.head, &self.given, &self.ended, &self.tail] {
             count.set(1);
         }
@@ -120,19 +122,19 @@ impl Channel {
         Ok(())
     }
 
-    /// Drops everything in flight, without callbacks.
+    /// Drops all descriptors in flight, without callbacks.
     pub(crate) fn detach(&self) {
         self.attached.set(false);
         self.changes.set(self.changes.get().wrapping_add(1));
         let mut device = self.engine.device();
-        // An error is impossible: the device has a channel of this number.
+        // This cannot fail, because the device has a channel of this number.
         let _ = device.stop(self.id);
         while device.poll(self.id).is_some() {}
     }
 
-    /// Drops everything in flight, which touches no memory any more. Callable from any thread.
+    /// Drops all descriptors in flight. Afterwards, they access no memory. Any thread may call this.
     pub(crate) fn reset(&self) {
-        // An error is impossible: the device has a channel of this number.
+        // This cannot fail, because the device has a channel of this number.
         let _ = self.engine.device().stop(self.id);
     }
 
@@ -149,7 +151,7 @@ impl Channel {
         &self.slots[index as usize & (self.slots.len() - 1)]
     }
 
-    /// Number of free descriptors, of which one is never used.
+    /// Number of free descriptors. One descriptor is never used.
     #[inline]
     fn room(&self) -> u32 {
         self.slots.len() as u32 - 1 - self.head.get().wrapping_sub(self.tail.get())
@@ -170,8 +172,8 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// `-ENOMEM`: the ring has no room; no descriptor was built. `-EINVAL`: the device does not reach some of
-    /// the memory; descriptors of the pieces before it stay.
+    /// `-ENOMEM`: the ring has no room. No descriptor was built. `-EINVAL`: the device cannot access some of
+    /// the memory. Descriptors of earlier pieces stay in the ring.
     ///
     /// # Safety
     ///
@@ -207,7 +209,8 @@ impl Channel {
                 ChannelOp::Fill { pattern } => (pattern, true),
             };
             if left == 0 {
-                // A copy of 0 bytes is a null descriptor. No descriptor fills 0 bytes.
+                // A copy of 0 bytes is a null descriptor. A fill of 0 bytes is an error, because no
+                // descriptor can express it.
                 let null = RingEntry {
                     callback,
                     arg,
@@ -234,7 +237,7 @@ impl Channel {
     }
 
     /// Submits the descriptors from `first` on to a device that may refuse them. A refusal is reported as a
-    /// full ring, so while the ring is empty, it is retried.
+    /// full ring. While the ring is empty, the submission is retried instead.
     #[cold]
     fn give_eagerly(&self, first: u32) -> Outcome {
         let mut device = self.engine.device();
@@ -253,7 +256,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Submits the next descriptor to the device. A device that is down accepts it and never executes it.
+    /// Submits the next descriptor to the device. If the device is halted or gone, the descriptor is never
+    /// executed.
     #[inline]
     fn give_next(&self, device: &mut Device) -> Result<(), Refused> {
         let index = self.given.get();
@@ -272,15 +276,15 @@ impl Channel {
     pub(crate) fn flush(&self) {
         let mut device = self.engine.device();
         while self.given.get() != self.head.get() {
-            // Only a device that is down refuses here.
+            // Only a device that is halted or gone refuses descriptors here.
             let _ = self.give_next(&mut device);
             self.given.set(self.given.get().wrapping_add(1));
         }
-        // An error is impossible: the device has a channel of this number.
+        // This cannot fail, because the device has a channel of this number.
         let _ = device.doorbell(self.id);
     }
 
-    /// Runs the callbacks of ended descriptors, and returns their number. `None`: the channel is halted.
+    /// Runs the callbacks of ended descriptors, and returns their number. `None` if the channel is halted.
     #[inline]
     pub(crate) fn process(&self) -> Option<u32> {
         if self.calling.get() || self.head.get() == self.tail.get() {
@@ -298,7 +302,7 @@ impl Channel {
         while index != last {
             let RingEntry { callback, arg, .. } = self.slot(index).get();
             if let Some(callback) = callback {
-                // SAFETY: the program's own function, with the argument that it gave.
+                // SAFETY: the program passed this function together with this argument.
                 unsafe { callback(arg.raw()) };
             }
             index = index.wrapping_add(1);
@@ -314,7 +318,7 @@ impl Channel {
         Some(last.wrapping_sub(first))
     }
 
-    /// Polls the device. False: the channel is halted.
+    /// Polls the device. Returns false if the channel is halted.
     #[inline]
     fn collect(&self) -> bool {
         let mut device = self.engine.device();
@@ -327,7 +331,8 @@ impl Channel {
         }
         match device.state(self.id) {
             Some(ChannelState::Running) => {
-                // In order: earlier descriptors have ended too, reported or not.
+                // Descriptors end in order, so all earlier ones have ended too, even if they were not
+                // reported.
                 if let Some(last) = last {
                     self.ended.set(last.wrapping_add(1));
                 }
@@ -343,7 +348,7 @@ impl Channel {
         }
     }
 
-    /// Advances virtual time until a descriptor ends, if any will.
+    /// Advances the virtual time until a descriptor ends, or until no event is left.
     #[inline]
     fn pass_time(&self, device: &mut Device) {
         for _ in 0..EVENTS_PER_CALL {
@@ -367,7 +372,7 @@ impl Channel {
     }
 }
 
-/// Number of bytes, up to `len`, that the device reaches by one descriptor.
+/// Number of bytes, up to `len`, that the device can access with one descriptor.
 #[inline]
 fn reach(addr: u64, len: u64) -> Outcome<u64> {
     match map::to_bus(addr, len) {

@@ -21,13 +21,13 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Machine {
-    /// There are huge pages.
+    /// If true, the machine has huge pages.
     pub(crate) hugepages: bool,
-    /// Memory of the environment in bytes, unless the program sets it.
+    /// Maximum memory of the environment in bytes, unless the program sets it.
     #[serde(deserialize_with = "bytes")]
     pub(crate) memory: u64,
     pub(crate) iova: Iova,
-    /// Cores from this number on do not exist.
+    /// Number of cores.
     pub(crate) cores: u32,
     pub(crate) reattach: Reattach,
 }
@@ -51,14 +51,14 @@ pub(crate) enum Iova {
     Va,
 }
 
-/// Condition for offering a function again.
+/// Condition on which a function is offered again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reattach {
-    /// It was detached or declined.
+    /// The function was detached or declined.
     Easy,
-    /// `spdk_pci_device_detach` released it, and two seconds have passed since a probe first saw it again:
-    /// SPDK's behaviour.
+    /// SPDK's behaviour: `spdk_pci_device_detach` released the function, and two seconds have passed since
+    /// a probe first saw it again.
     Spdk,
 }
 
@@ -73,13 +73,13 @@ pub(crate) struct SocketConfig {
     pub(crate) seed: u64,
     #[serde(deserialize_with = "faults")]
     pub(crate) faults: FaultPlan,
-    /// The largest transfer of one descriptor, in bytes.
+    /// Maximum transfer length of one descriptor, in bytes.
     #[serde(deserialize_with = "bytes")]
     pub(crate) xfercap: u64,
     pub(crate) fill: bool,
-    /// Descriptors of a ring.
+    /// Number of descriptors of a ring.
     pub(crate) ring: u32,
-    /// The version register of the channels, 0x30 for 3.0.
+    /// The value of the channels' version register: 0x30 for 3.0.
     pub(crate) cbver: u8,
     pub(crate) function: Vec<FunctionConfig>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct FunctionConfig {
     pub(crate) device: u16,
     #[serde(default)]
     pub(crate) driver: KernelDriver,
-    /// Another process has it, so that no probe gets it.
+    /// If true, another process has the function, so no probe gets it.
     #[serde(default)]
     pub(crate) taken: bool,
 }
@@ -148,7 +148,7 @@ fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {
 impl Config {
     /// Reads the text of a configuration.
     ///
-    /// Keys of sockets at the top level are the defaults of all sockets.
+    /// Keys of sockets at the top level are defaults of all sockets.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut top: toml::Table = text.parse().map_err(|error: toml::de::Error| one_line(&error))?;
         let machine: Machine = settings(&mut top, &MACHINE)?;
@@ -172,7 +172,7 @@ impl Config {
         }
     }
 
-    /// The configuration of [`use_config`], or else of the environment variables.
+    /// The configuration of [`use_config`]. Without one, the configuration of the environment variables.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
         IN_USE.read(Self::parse)
     }

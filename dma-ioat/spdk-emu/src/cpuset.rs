@@ -76,7 +76,7 @@ c_calls! {
     fn spdk_cpuset_alloc() -> Ptr<spdk_cpuset> { Ptr::give(Box::new(empty())) }
 
     fn spdk_cpuset_free(set: Ptr<spdk_cpuset>) {
-        // SAFETY: from `spdk_cpuset_alloc`, and freed once, as C promises.
+        // SAFETY: C promises that the set is from `spdk_cpuset_alloc`, and is freed once.
         drop(unsafe { set.take() });
     }
 
@@ -103,7 +103,7 @@ c_calls! {
         ctx: Addr,
     ) {
         if let Some(each) = each {
-            // SAFETY: the program's own function, with the context that it gave.
+            // SAFETY: the program passed this function together with this context.
             cores(set).for_each(|core| unsafe { each(ctx.raw(), core) });
         }
     }
@@ -115,9 +115,9 @@ c_calls! {
     fn spdk_cpuset_fmt(set: Ptr<spdk_cpuset>) -> Ptr<c_char> {
         let digits: String = bytes(set).iter().rev().map(|byte| format!("{byte:02x}")).collect();
         let digits = digits.trim_start_matches('0');
-        // SAFETY: the struct begins with the text, of this length.
+        // SAFETY: the struct begins with the text.
         let text = unsafe { set.void().to::<c_char>() };
-        // SAFETY: the struct begins with room for a digit for each of its 4 bits, and a zero.
+        // SAFETY: the text has room for a digit per 4 cores, and a NUL.
         unsafe { put_text(text, SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits }) };
         text
     }

@@ -1,4 +1,4 @@
-//! Set-up of the environment, once per process.
+//! Setting up the environment, once per process.
 #![expect(unsafe_code, reason = "the names are C's")]
 
 use std::ffi::{c_char, c_int};
@@ -18,10 +18,10 @@ const NAME: &std::ffi::CStr = c"spdk";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InitState {
-    /// Nothing was set up.
+    /// The environment was not set up yet.
     New,
     Ready,
-    /// Set-up failed, which is final in this process, or the environment was taken down.
+    /// Setting up has failed, which is final in this process, or the environment was shut down.
     Over,
 }
 
@@ -42,7 +42,7 @@ fn refuse<T>(errno: Errno, problem: impl Into<String>) -> Result<T, Refusal> {
 }
 
 c_calls! {
-    /// Clears the struct up to the size that the program states.
+    /// Sets the struct to the defaults, up to the size that the program states.
     fn spdk_env_opts_init(opts: Ptr<spdk_env_opts>) {
         let Some(&spdk_env_opts { opts_size, .. }) = opts.get() else { return };
         let whole = opts_size >= size_of::<spdk_env_opts>();
@@ -81,10 +81,10 @@ c_calls! {
         let outcome = match (*state, opts.get()) {
             (InitState::New, None) => refuse(-libc::EINVAL, "spdk_env_init needs options the first time"),
             (InitState::New, Some(opts)) => {
-                // SAFETY: C filled the options by `spdk_env_opts_init`, and its pointers in them are valid or
-                // null.
+                // SAFETY: C filled the options with `spdk_env_opts_init`, and the pointers that it stored in
+                // them are valid or null.
                 let outcome = unsafe { init(opts) };
-                // After invalid options nothing was set up, so the program may try again.
+                // With invalid options, nothing was set up, so the program may try again.
                 *state = match &outcome {
                     Ok(()) => InitState::Ready,
                     Err(Refusal { errno, .. }) if *errno == -libc::EINVAL => InitState::New,
@@ -94,7 +94,7 @@ c_calls! {
             }
             (_, Some(_)) => refuse(
                 -libc::EINVAL,
-                "the environment was set up in this process before; NULL as options sets it up again with the same",
+                "the environment was set up in this process before; pass NULL to set it up again with the same options",
             ),
             (_, None) => {
                 *state = InitState::Ready;
@@ -159,14 +159,14 @@ impl<'a> Requested<'a> {
         if let Some(unknown) = iova.filter(|mode| !["pa", "va"].contains(mode)) {
             return refuse(-libc::EINVAL, format!("iova_mode is `{unknown}`; set `pa` or `va`"));
         }
-        // A program that cleared the struct passes 0.
+        // A program that zeroed the struct passes 0 without meaning core 0.
         let main_core = u32::try_from(opts.main_core).ok().filter(|core| *core > 0).unwrap_or(cores[0]);
         let memory = u64::try_from(opts.mem_size).ok().filter(|mib| *mib > 0).map(|mib| mib << 20);
         Ok(Self { cores, main_core, no_huge, memory, iova })
     }
 }
 
-/// Reads `0,2-4`, or DPDK's `0@3,1@(4-5)`, of which only the numbers before the `@` are used.
+/// Reads `0,2-4`, or DPDK's format `0@3,1@(4-5)`, of which only the numbers before `@` are used.
 fn parse_lcore_map(map: &str) -> Option<Vec<u32>> {
     let mut kept = String::new();
     let (mut depth, mut skipping) = (0, false);
@@ -193,8 +193,8 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     if opts.opts_size < offset_of!(spdk_env_opts, opts_size) + size_of::<usize>() {
         complain(&format!("opts_size is {}, too small; set it to the size of the struct", opts.opts_size));
     }
-    // SAFETY: each pointer in the options is null or points to what SPDK's header says, as the caller
-    // guarantees.
+    // SAFETY: the caller guarantees that each pointer in the options is null, or valid as SPDK's header
+    // requires.
     let requested = unsafe { Requested::of(opts) }?;
     let config = match Config::in_use() {
         Ok(config) => config,
@@ -217,7 +217,7 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
         );
     }
     if requested.memory.is_some_and(|requested| requested > limit) {
-        return refuse(-libc::ENOMEM, format!("mem_size is more than the {} MiB there are", limit >> 20));
+        return refuse(-libc::ENOMEM, format!("mem_size is more than the available {} MiB", limit >> 20));
     }
     let virtual_addresses = match requested.iova {
         Some(mode) => mode == "va",
@@ -227,9 +227,9 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     memory::set_limit(requested.memory.unwrap_or(limit));
     time::use_virtual(config.sockets.iter().any(|socket| socket.clock == Some(Clock::Virtual)));
     let addresses = |ptr: *mut c::spdk_pci_addr| {
-        // SAFETY: the pointer is that of the options' addresses, which the caller has promised to be valid.
+        // SAFETY: the caller promises that the options' pointers to addresses are valid.
         let addresses = unsafe { Ptr::new(ptr) };
-        // SAFETY: the options state their number.
+        // SAFETY: the options state the number of addresses, and the caller promises that it is right.
         unsafe { addresses.slice(opts.num_pci_addr) }
     };
     let (blocked, allowed) = (addresses(opts.pci_blocked), addresses(opts.pci_allowed));
@@ -256,7 +256,7 @@ c_calls! {
         }
     }
 
-    /// Always true: each process has an environment of its own.
+    /// Always returns true, because each process has its own environment.
     fn spdk_process_is_primary() -> bool { true }
 }
 

@@ -11,7 +11,7 @@ use crate::pci_addr;
 type Probe = Option<unsafe extern "C" fn(*mut c_void, *mut c::spdk_pci_device) -> bool>;
 type Attach = Option<unsafe extern "C" fn(*mut c_void, *mut c::spdk_pci_device, *mut Channel)>;
 
-/// The channel behind the pointer, if it is attached.
+/// Returns the channel behind the pointer if it is attached; otherwise `-EINVAL`.
 #[inline]
 fn attached<'a>(channel: Ptr<Channel>) -> Outcome<&'a Channel> {
     channel.get().filter(|channel| channel.is_attached()).ok_or(-libc::EINVAL)
@@ -22,7 +22,7 @@ c_calls! {
         let (Some(probe), Some(attach)) = (probe, attach) else { return -libc::EINVAL };
         let whole = walk(|function: &'static Function| {
             let device = function.handle().raw();
-            // SAFETY: the program's own function, with the context that it gave.
+            // SAFETY: the program passed this function together with this context.
             if !unsafe { probe(cb_ctx.raw(), device) } {
                     return function.declined();
             }
@@ -31,7 +31,8 @@ c_calls! {
                 crate::log::error(&format!("{} cannot be attached: {error}", pci_addr::format(&function.config.pci)));
                 return Taken::Stop;
             }
-            // SAFETY: C passed this callback with its context. The device and the channel are never freed.
+            // SAFETY: the program passed this callback together with its context. The device and the
+            // channel are never freed.
             unsafe { attach(cb_ctx.raw(), device, std::ptr::from_ref(channel).cast_mut()) };
             Taken::Yes
         });
@@ -74,7 +75,7 @@ unsafe fn build(
 ) -> c_int {
     let built = attached(channel).and_then(|channel| {
         if matches!(work, ChannelOp::Fill { .. }) && !channel.config().fill {
-            crate::log::error("the channel has no fill");
+            crate::log::error("the channel cannot fill");
             return Err(-1);
         }
         // SAFETY: C's buffers have `len` bytes and stay valid until the callback, and the callback may be
@@ -88,7 +89,7 @@ unsafe fn build(
     answer(built)
 }
 
-/// Exports a call that builds an operation of its fifth argument.
+/// Exports calls that build an operation. The fifth argument is the source or the pattern.
 macro_rules! builders {
     ($($name:ident($operand:ident: $type:ty) $work:expr, $flush:literal;)*) => { c_calls! { $(
         fn $name(channel: Ptr<Channel>, arg: Addr, f: Callback, dst: Addr, $operand: $type, len: u64) -> c_int {

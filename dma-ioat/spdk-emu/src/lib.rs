@@ -1,8 +1,10 @@
-//! A stand-in for SPDK's env and I/OAT libraries, without the hardware: the C interface of `spdk/env.h` and
-//! `spdk/ioat.h` on the device model of `dma-sim`, and the engine's registers for drivers that map them.
+//! A stand-in for SPDK's env and I/OAT libraries, without the hardware: it has the C interface of
+//! `spdk/env.h` and `spdk/ioat.h` on the device model of `dma-sim`, and the engine's registers for drivers
+//! that map them.
 //!
-//! The `install` script beside this crate lays it out as SPDK's libraries; its README has the configuration.
-//! This crate's own interface is [`use_config`]; everything else is C, declared by `spdk_sys::bindings`.
+//! The `install` script of this crate lays it out as SPDK's libraries. The README describes the
+//! configuration. The crate's only Rust function is [`use_config`]. All others are C functions, which
+//! `spdk_sys::bindings` declares.
 //!
 //! # Supported
 //!
@@ -11,45 +13,47 @@
 //!   ticks; `spdk_vtophys`, registration of the program's pages, `spdk_mem_map`.
 //! - *PCI*: enumeration for the I/OAT driver and for drivers that the program registers; attaching and
 //!   detaching; configuration space (identity, command, serial number, CHANERR_INT); BAR 0.
-//! - *Channels*: probe, attach, detach; copies and fills, built or submitted, split at the largest transfer
-//!   and where memory is not contiguous for devices; rings and their back-pressure; doorbells; halted
-//!   channels.
+//! - *Channels*: probe, attach, detach; copies and fills, built or submitted, which are split at the maximum
+//!   transfer length and where memory is not contiguous for devices; rings with back-pressure; doorbells;
+//!   halted channels.
 //! - *The engine*: CHANCNT, XFERCAP, CBVER, DMACAPABILITY, CHANCMD (suspend, reset), DMACOUNT, CHANSTS,
 //!   CHAINADDR, CHANCMP, CHANERR; copy, fill and null descriptors; completion updates; errors of source,
 //!   destination, chain, completion address, length and control. SPDK's own driver, `lib/ioat/ioat.c`, runs
 //!   on it, as do `examples/ioat/perf` and `verify`. Linux's `ioatdma` runs on `examples/pci_proxy`.
-//! - *Log, strings, arithmetic*: the calls that programs for I/OAT use of `log.h`, `string.h`, `util.h`,
-//!   `cpuset.h`.
+//! - *Log, strings, arithmetic*: those calls of `log.h`, `string.h`, `util.h` and `cpuset.h` that programs
+//!   for I/OAT use.
 //!
 //! # Rejected
 //!
-//! - Interrupts (`-ENOTSUP`): SPDK polls. The interrupt bit of a descriptor does nothing.
-//! - XOR, PQ and DIF descriptors: the engine halts with a control error. The capabilities do not name them.
-//! - Several processes with one environment (`shm_id`): each process has channels of its own.
-//! - The rest of SPDK: threads, event framework, accel, block devices, what of `string.h` and `fd.h` only
-//!   these use, and DPDK's own figures of its heap.
+//! - Interrupts (`-ENOTSUP`), because SPDK polls. The interrupt bit of a descriptor has no effect.
+//! - XOR, PQ and DIF descriptors: the engine halts with a control error. The capability register does not
+//!   have them.
+//! - Several processes with one environment (`shm_id`), because each process has its own channels.
+//! - The rest of SPDK: threads, event framework, accel, block devices, the calls of `string.h` and `fd.h`
+//!   that only these use, and DPDK's statistics of its heap.
 //!
 //! # Divergences
 //!
 //! - *Attaching again.* A function that was detached, or declined by a probe, is offered by the next probe.
-//!   SPDK 23.05 to 26.x counts every function that a probe saw as attached, and offers it again only after
-//!   `spdk_pci_device_detach` and two seconds after the next probe: `reattach = "spdk"` does the same.
-//! - *Cores that the machine lacks* are accepted, and share those that it has.
+//!   SPDK 23.05 to 26.x treats every function that a probe saw as attached. It offers such a function again
+//!   only after `spdk_pci_device_detach`, and two seconds after the next probe. `reattach = "spdk"` does the
+//!   same.
+//! - *Cores that the machine lacks* are accepted, and share the cores that it has.
 //! - *Registered memory* must be mapped (otherwise `-EFAULT`), in whole pages of 2 MiB, or of 4 KiB in
 //!   releases from 26.05 on.
-//! - *Detaching with work in flight* drops the work. SPDK frees the ring under the engine.
+//! - *Detaching with work in flight* drops the work. SPDK frees the ring while the engine may still use it.
 //! - Calls on *a detached channel's handle* return `-EINVAL`. In SPDK the handle is freed memory.
-//! - *`process_events` within a callback* answers 0. SPDK's runs the same callback again, without end.
+//! - *`process_events` within a callback* returns 0. In SPDK, it runs the same callback again, endlessly.
 //! - *Delays sleep*: `spdk_delay_us` yields the CPU, because the engine is a thread that may need it.
-//! - *CHANERR*: writing ones clears bits if the written value differs from the register's. Writing the value
-//!   that was read is invisible in plain memory, and takes effect at the next reset. A driver that reads
-//!   before that sees the bits still set.
-//! - *Ordering of register accesses*: registers are plain memory, seen in order on x86-64. A driver on
-//!   AArch64 needs barriers, as for a device mapped without the device attribute.
-//! - *The engine takes no time*: profiles apply to `ioat.h` only. It reacts to its registers within some ten
+//! - *CHANERR*: writing ones clears bits only if the written value differs from the register's. Writing the
+//!   same value cannot be detected in plain memory, so these bits stay set until the next reset.
+//! - *Ordering of register accesses*: registers are plain memory. On x86-64, accesses to them are seen in
+//!   order. On AArch64, a driver needs barriers, as for a device that is mapped without the device
+//!   attribute.
+//! - *The engine takes no time*: profiles apply to `ioat.h` only. It reacts to its registers within tens of
 //!   microseconds.
-//! - *Fill patterns* begin at the first byte of each piece, whatever its alignment.
-//! - *Log lines* have the local time.
+//! - *Fill patterns* begin at the first byte of each piece, independent of its alignment.
+//! - *Log lines* contain the local time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

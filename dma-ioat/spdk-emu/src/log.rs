@@ -10,7 +10,7 @@ use crate::c_abi::{Ptr, Text, c, c_calls};
 use crate::lock;
 use c::spdk_log_flag as Flag;
 
-/// Levels of the system's log and of stderr.
+/// Most verbose level that goes to the system log. `PRINT_LEVEL` is the same for stderr.
 static LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
 static PRINT_LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
 static TIMESTAMPS: AtomicBool = AtomicBool::new(true);
@@ -20,12 +20,12 @@ unsafe extern "C" {
     static stderr: *mut libc::FILE;
 }
 
-/// Writes to a stream of C, which keeps the order with the output of the program.
+/// Writes to a `FILE` of C, so that the text keeps its order with the program's own output.
 pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
     if !file.is_null() {
-        // SAFETY: `text` has this many bytes, and the stream is open, as C guarantees.
+        // SAFETY: `text` has `text.len()` bytes, and C guarantees that the stream is open.
         unsafe { libc::fwrite(text.as_ptr().cast::<c_void>(), 1, text.len(), file.raw()) };
-        // SAFETY: the stream is open, as C guarantees to functions that print to it.
+        // SAFETY: C guarantees that a stream that is passed for printing is open.
         unsafe { libc::fflush(file.raw()) };
     }
 }
@@ -34,7 +34,7 @@ pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
 pub(crate) fn error(problem: &str) {
     let line = CString::new(format!("spdk-emu: {problem}\n")).unwrap_or_default();
     let none = std::ptr::null();
-    // SAFETY: the format takes one string, which is one.
+    // SAFETY: the format takes one string, and `line` ends in NUL.
     unsafe { c::spdk_log(c::SPDK_LOG_ERROR, none, -1, none, c"%s".as_ptr(), line.as_ptr()) };
 }
 
@@ -45,7 +45,7 @@ fn stamp() -> String {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = libc::time_t::try_from(now.as_secs()).unwrap_or_default();
-    // SAFETY: numbers, and a pointer, which may be null.
+    // SAFETY: the struct has numbers, and a pointer, which may be null.
     let mut at: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to local variables.
     unsafe { libc::localtime_r(&raw const seconds, &raw mut at) };
@@ -79,24 +79,24 @@ fn line(level: Option<c_int>, file: Text, number: c_int, function: Text, message
 }
 
 c_calls! {
-    /// True if a message of this level has a sink.
+    /// Returns true if a message of this level is written anywhere.
     fn spdk_emu_log_shown(level: c_int) -> bool {
         level <= LEVEL.load(Relaxed).max(PRINT_LEVEL.load(Relaxed)) && level > c::SPDK_LOG_DISABLED
     }
 
-    /// Writes a formatted message to stderr and the system's log.
+    /// Writes a formatted message to stderr and to the system log.
     fn spdk_emu_log(level: c_int, file: Text, number: c_int, function: Text, message: Text) {
         let message = message.get().unwrap_or_default().to_string_lossy();
         let line = line(Some(level), file, number, function, &message);
         if level <= PRINT_LEVEL.load(Relaxed) {
-            // SAFETY: the C library has set it up.
+            // SAFETY: the C library sets this variable before any code of this library runs.
             let to = unsafe { Ptr::new(stderr) };
             write_to(to, &format!("{}{line}", stamp()));
         }
         if level <= LEVEL.load(Relaxed)
             && let Ok(line) = CString::new(line)
         {
-            // SAFETY: the format takes one string, which is one.
+            // SAFETY: the format takes one string, and `line` ends in NUL.
             unsafe { libc::syslog(syslog_level(level), c"%s".as_ptr(), line.as_ptr()) };
         }
     }
@@ -134,7 +134,7 @@ c_calls! {
 }
 
 fn flag_name(flag: &Flag) -> &CStr {
-    // SAFETY: the program's flags have names for good.
+    // SAFETY: the program never frees the names of its flags.
     unsafe { Text::new(flag.name) }.get().unwrap_or_default()
 }
 
@@ -156,11 +156,12 @@ c_calls! {
     }
 }
 
-/// True if the pattern, `all` or with the wildcards `*` and `?`, matches the flag.
+/// Returns true if the pattern matches the flag. The pattern is `all`, or may have the wildcards
+/// `*` and `?`.
 fn matches(pattern: &CStr, flag: &Flag) -> bool {
     let name = CString::new(flag_name(flag).to_bytes().to_ascii_lowercase()).unwrap_or_default();
     let pattern = CString::new(pattern.to_bytes().to_ascii_lowercase()).unwrap_or_default();
-    // SAFETY: both are strings.
+    // SAFETY: both pointers are to strings that end in NUL.
     pattern.as_c_str() == c"all" || unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), 0) } == 0
 }
 

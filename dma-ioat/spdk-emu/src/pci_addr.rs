@@ -7,8 +7,8 @@ use std::ffi::{c_char, c_int};
 use crate::c_abi::{Ptr, Text, c, c_calls, put_text};
 use c::spdk_pci_addr;
 
-/// Reads `DDDD:BB:DD.F`, `DDDD:BB:DD`, `BB:DD.F` or `BB:DD`. All forms but the second also with dots instead
-/// of colons.
+/// Reads `DDDD:BB:DD.F`, `DDDD:BB:DD`, `BB:DD.F` or `BB:DD`. All forms except the second may also have dots
+/// instead of colons.
 pub(crate) fn parse(text: &str) -> Option<spdk_pci_addr> {
     let parts: Vec<_> = text.split([':', '.']).collect();
     let separators: String = text.chars().filter(|c| matches!(c, ':' | '.')).collect();
@@ -53,7 +53,7 @@ c_calls! {
 
     fn spdk_pci_addr_fmt(bdf: Ptr<c_char>, size: usize, addr: Ptr<spdk_pci_addr>) -> c_int {
         match addr.get() {
-            // SAFETY: C has room for `size` bytes.
+            // SAFETY: C promises room for `size` bytes.
             Some(addr) if unsafe { put_text(bdf, size, &format(addr)) } => 0,
             _ => -1,
         }

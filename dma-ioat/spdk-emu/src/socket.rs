@@ -1,5 +1,5 @@
-//! A socket: the device of the model that its channels share.
-#![expect(unsafe_code, reason = "gives the device all of the program's memory")]
+//! A socket: the modelled device that its channels share.
+#![expect(unsafe_code, reason = "registers all of the program's memory with the device")]
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ use crate::lock;
 pub(crate) struct Socket {
     pub(crate) config: SocketConfig,
     pub(crate) clock: Clock,
-    /// The device of all channels; `None` if each has its own.
+    /// The device that all channels share; `None` if each channel has its own.
     shared: Option<Arc<SocketDevice>>,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct Socket {
 pub(crate) struct SocketDevice {
     device: Mutex<Device>,
     clock: Clock,
-    /// The program's whole address space.
+    /// Key of the region that spans the program's whole address space.
     pub(crate) region: RegionKey,
-    /// By the function's number.
+    /// The identifier of each channel, by the function's number.
     channels: Vec<ChannelId>,
 }
 
@@ -43,7 +43,7 @@ impl Socket {
         Self { config, clock, shared }
     }
 
-    /// The device of a function's channel, and the channel's identifier there.
+    /// Returns the device of a function's channel, and the channel's identifier on that device.
     pub(crate) fn engine(&self, number: u32) -> (Arc<SocketDevice>, ChannelId) {
         match &self.shared {
             Some(shared) => (Arc::clone(shared), shared.channels[number as usize]),
@@ -65,7 +65,7 @@ impl SocketDevice {
         profile.fill = true;
         profile.depth = config.ring - 1;
         profile.channels = channels.max(1) as u32;
-        // I/OAT behaves so in all profiles.
+        // These are properties of I/OAT, with every profile.
         profile.in_order = true;
         profile.on_failure = OnFailure::Halt;
         profile.zero_length = ZeroLength::Completes;

@@ -1,4 +1,4 @@
-//! A function of the stand-in, through SPDK's interface, as a PCI device.
+//! A function of the stand-in, which is used through SPDK's interface, as a PCI device.
 #![expect(unsafe_code, reason = "calls C functions, and accesses registers")]
 
 use std::ffi::{c_int, c_void};
@@ -13,14 +13,14 @@ use spdk_sys::bindings as c;
 
 use crate::memory;
 
-/// Bytes of a conventional device's configuration space.
+/// Size of a conventional device's configuration space, in bytes.
 const CONFIG: usize = 256;
 const BAR0: usize = 0x10;
 const COMMAND: std::ops::Range<usize> = 0x04..0x06;
 const INTERRUPT_LINE: usize = 0x3c;
 const INTERRUPT_PIN: usize = 0x3d;
 
-/// Registers whose stores are followed by a wait.
+/// Registers after whose stores the proxy waits.
 const CHANCMD: usize = 0x84;
 const DMACOUNT: usize = 0x86;
 const CHANSTS: usize = 0x88;
@@ -36,7 +36,7 @@ const UNUSED_ERROR: u32 = 1 << 31;
 /// Byte offset of the next descriptor's address in a descriptor.
 const NEXT: u64 = 24;
 
-/// The wait for an engine that hangs ends after this time.
+/// Time limit of the wait for an engine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A function with its registers.
@@ -45,32 +45,33 @@ pub(crate) struct Function {
     slot: String,
     bar: *mut u8,
     size: u64,
-    /// The descriptors that the driver has submitted since the reset, and the address of the next.
+    /// Number of descriptors that the driver has submitted since the reset, and the address of the next
+    /// descriptor.
     count: u16,
     next: Option<u64>,
 }
 
-// SAFETY: the registers are a mapping, which every thread may access.
+// SAFETY: the registers are mapped memory, which every thread may access.
 unsafe impl Send for Function {}
 
 unsafe extern "C" fn take(functions: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
-    // SAFETY: the context that `take_all` gave.
+    // SAFETY: `take_all` passed a pointer to its vector as the context.
     unsafe { &mut *functions.cast::<Vec<*mut c::spdk_pci_device>>() }.push(device);
     0
 }
 
-/// Sets the environment up, and takes all functions of the configuration.
+/// Sets up the environment, and takes all functions of the configuration.
 ///
 /// # Errors
 ///
-/// The configuration is wrong; the stand-in has said so on stderr.
+/// The configuration is wrong. The stand-in has printed the mistake on stderr.
 pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     let wrong = || io::Error::other("the stand-in cannot be set up: see SPDK_EMU");
     let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
-    // SAFETY: all bits zero are valid for the struct.
+    // SAFETY: all zeros are a valid value of the struct.
     let opts = unsafe { opts.assume_init_mut() };
     opts.opts_size = size_of::<c::spdk_env_opts>();
-    // SAFETY: a struct of that size.
+    // SAFETY: the struct has the size that `opts_size` states.
     unsafe { c::spdk_env_opts_init(opts) };
     // Bus addresses are this program's virtual addresses.
     opts.iova_mode = c"va".as_ptr();
@@ -78,7 +79,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     if unsafe { c::spdk_env_init(opts) } != 0 {
         return Err(wrong());
     }
-    // The command that is run must not share one core with this.
+    // Unpin this thread, so that the command does not have to share its core.
     // SAFETY: the call takes no arguments.
     unsafe { c::spdk_unaffinitize_thread() };
     let mut devices = Vec::<*mut c::spdk_pci_device>::new();
@@ -92,7 +93,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     devices.into_iter().map(Function::new).collect()
 }
 
-/// Waits until a condition holds, or the engine appears to hang.
+/// Waits until a condition holds, at most for the time limit.
 fn wait_until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() && start.elapsed() < PATIENCE {
@@ -102,27 +103,28 @@ fn wait_until(mut done: impl FnMut() -> bool) {
 
 impl Function {
     fn new(device: *mut c::spdk_pci_device) -> io::Result<Self> {
-        // SAFETY: a device that was handed out.
+        // SAFETY: the library returned this device.
         let addr = unsafe { c::spdk_pci_device_get_addr(device) };
         let mut config = [0; CONFIG];
-        // SAFETY: a device that was handed out, and a buffer of `CONFIG` bytes.
+        // SAFETY: the library returned this device, and the buffer has `CONFIG` bytes.
         let read =
             unsafe { c::spdk_pci_device_cfg_read(device, config.as_mut_ptr().cast(), CONFIG as u32, 0) };
         let (mut bar, mut phys, mut size) = (ptr::null_mut(), 0, 0);
-        // SAFETY: a device that was handed out, and pointers to local variables for the results.
+        // SAFETY: the library returned this device, and the pointers are to local variables.
         let mapped =
             unsafe { c::spdk_pci_device_map_bar(device, 0, &raw mut bar, &raw mut phys, &raw mut size) };
         if read != 0 || mapped != 0 {
             return Err(io::Error::other("the registers of a function cannot be mapped"));
         }
-        // QEMU's proxy takes a BAR of 32 bits only, and a pin stands for the interrupts that never come.
+        // QEMU's proxy accepts only a 32-bit BAR. The driver requires an interrupt pin, though no interrupts
+        // are raised.
         config[BAR0..BAR0 + 4].fill(0);
         config[INTERRUPT_PIN] = 1;
         let slot = format!("{:x}.{:x}", addr.dev, addr.func);
         Ok(Self { config, slot, bar: bar.cast(), size, count: 0, next: None })
     }
 
-    /// Its place on the bus, as QEMU's options have it.
+    /// Its device and function number, in the format of QEMU's options.
     pub(crate) fn slot(&self) -> &str {
         &self.slot
     }
@@ -132,7 +134,7 @@ impl Function {
         (0..len.min(8)).map(|i| u64::from(byte(i)) << (8 * i)).sum()
     }
 
-    /// Writes the writable ones of these bytes.
+    /// Writes those of these bytes that are writable.
     pub(crate) fn write_config(&mut self, at: u32, len: u32, value: u32) {
         for (at, byte) in (at as usize..).zip(value.to_le_bytes()).take(len as usize) {
             let changes = COMMAND.contains(&at) || at == INTERRUPT_LINE || (BAR0..BAR0 + 4).contains(&at);
@@ -140,7 +142,7 @@ impl Function {
                 self.config[at] = byte;
             }
         }
-        // The bits below the size are constant.
+        // The BAR's bits below its size are always 0.
         let bar = self.long(BAR0) & !(self.size as u32 - 1);
         self.config[BAR0..BAR0 + 4].copy_from_slice(&bar.to_le_bytes());
     }
@@ -162,7 +164,7 @@ impl Function {
     /// The register at an offset, as an atomic integer.
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset.is_multiple_of(align_of::<T>()) && (offset + size_of::<T>()) as u64 <= self.size);
-        // SAFETY: the address lies within the mapping, which is never removed. `T` is an atomic integer, for
+        // SAFETY: the address is within the mapping, which is never removed. `T` is an atomic integer, for
         // which any bits are valid.
         unsafe { &*self.bar.wrapping_add(offset).cast::<T>() }
     }
@@ -177,12 +179,12 @@ impl Function {
         }
     }
 
-    /// Stores to a register, and waits until the engine has done what that commands, so that no result
-    /// depends on how quickly the engine's thread runs.
+    /// Stores to a register, and waits until the engine has executed the resulting command. So results do
+    /// not depend on the speed of the engine's thread.
     pub(crate) fn write(&mut self, at: u64, len: u32, value: u64) {
         let Some(offset) = self.offset(at, len) else { return };
-        // Writing a one clears an error bit. The engine sees the write only if the value differs from the
-        // register's.
+        // Writing a one clears an error bit. The engine can only detect the write if it changes the
+        // register's value.
         let value = if offset == CHANERR { value | u64::from(UNUSED_ERROR) } else { value };
         match len {
             1 => self.at::<AtomicU8>(offset).store(value as u8, Ordering::Release),
@@ -217,7 +219,7 @@ impl Function {
         }
         wait_until(|| {
             let status = self.at::<AtomicU64>(CHANSTS).load(Ordering::Acquire);
-            // After a reset a channel is halted without an error, until it starts.
+            // After a reset, a channel is halted without an error until it starts.
             let failed =
                 status & STATES == HALTED && self.at::<AtomicU32>(CHANERR).load(Ordering::Acquire) != 0;
             failed || last.is_none_or(|last| status & !STATES == last)

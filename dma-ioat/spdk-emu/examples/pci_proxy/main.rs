@@ -5,11 +5,11 @@
 //! ```
 //!
 //! Runs the command, which starts QEMU with the machine `q35` and shared memory (`memory-backend-memfd`,
-//! `share=on`). An argument `{}` becomes QEMU's options for the devices, one for each function of the
-//! configuration (`SPDK_EMU`), at its device number. Ends with the command's exit status.
+//! `share=on`). An argument `{}` is replaced by QEMU's options for the devices, one device for each function
+//! of the configuration (`SPDK_EMU`), with its device number. Exits with the command's status.
 //!
 //! Devices reach the guest's memory below 4 GiB, except the first 2 MiB, which the guest's kernel must not
-//! use for DMA: `memmap=1M$1M`. Interrupts are not modelled: Linux's `ioatdma` then completes by its own
+//! use for DMA: `memmap=1M$1M`. Interrupts are not modelled, so Linux's `ioatdma` detects completions by its
 //! timer.
 
 mod function;
@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-/// The proxy's end of a device's socket, and QEMU's, which children inherit.
+/// Makes the two ends of a device's socket: the proxy's, and QEMU's, which child processes inherit.
 fn connection() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC)?;
@@ -45,7 +45,7 @@ fn run(command: &str, arguments: &[String]) -> io::Result<ExitCode> {
     let options = options.join(" ");
     let arguments = arguments.iter().map(|argument| if argument == "{}" { &options } else { argument });
     let mut child = Command::new(command).args(arguments).spawn()?;
-    // Each connection ends when the last process of the command ends.
+    // Close QEMU's ends here, so that each connection ends when the last process of the command ends.
     drop(ends);
     let served = std::thread::scope(|scope| {
         let serve = |(function, stream)| scope.spawn(move || wire::serve(function, &stream));

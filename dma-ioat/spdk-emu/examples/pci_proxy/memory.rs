@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use spdk_sys::bindings as c;
 
-/// Size of the pages that devices reach. Programs cannot map the first one.
+/// Size of the pages that devices can access. A program cannot map the first page.
 const PAGE: u64 = 2 << 20;
-/// From here on, addresses are the program's own.
+/// Addresses from here on belong to this program.
 const END: u64 = 1 << 32;
 
 /// A mapped section.
@@ -27,12 +27,12 @@ struct Section {
 
 static MAPPED: Mutex<Vec<Section>> = Mutex::new(Vec::new());
 
-/// Maps the whole pages of a section of the guest's memory. Each device gets messages about the same
-/// sections.
+/// Maps the whole pages of a section of the guest's memory. Does nothing if the section is already mapped,
+/// because each device gets messages about the same sections.
 ///
 /// # Errors
 ///
-/// The guest's memory has changed: other memory is mapped there.
+/// Other memory is mapped at these addresses, because the guest's memory has changed.
 pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Result<()> {
     let first = start.next_multiple_of(PAGE).max(PAGE);
     let end = start.saturating_add(len).min(END) & !(PAGE - 1);
@@ -49,12 +49,12 @@ pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Resu
     let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(first as usize);
     let (protection, flags) =
         (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED_NOREPLACE);
-    // SAFETY: the flag `FIXED_NOREPLACE` makes the call fail rather than replace a mapping.
+    // SAFETY: with `FIXED_NOREPLACE`, the call fails instead of replacing a mapping.
     let place = unsafe { mmap(wanted, (end - first) as usize, protection, flags, file, offset) }.map_err(
         |error| io::Error::other(format!("the guest's memory from {first:#x} to {end:#x}: {error}")),
     )?;
-    // Kernels before 4.17 take the address as a hint.
-    // SAFETY: the mapping of the call above, which is never unmapped.
+    // Kernels before 4.17 treat the address as a hint.
+    // SAFETY: the call above made this mapping, which is never unmapped.
     if place != wanted || unsafe { c::spdk_mem_register(place, (end - first) as usize) } != 0 {
         return Err(io::Error::other(format!(
             "devices cannot reach the guest's memory from {first:#x} to {end:#x}"
@@ -64,12 +64,13 @@ pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Reads a word of the guest's memory; `None` where devices reach none.
+/// Reads a word of the guest's memory. `None` if devices cannot access it.
 pub(crate) fn read(at: u64) -> Option<u64> {
     let mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     let holds = |section: &Section| (section.start..section.end).contains(&at) && at.is_multiple_of(8);
     mapped.iter().find(|section| holds(section))?;
-    // SAFETY: an aligned word of a mapping that stays; the guest stores to it at any time.
+    // SAFETY: the word is aligned, and in a mapping that is never removed. The guest may store to it at any
+    // time, so it is accessed atomically.
     let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at as usize)) };
     Some(word.load(Ordering::Acquire))
 }

@@ -10,11 +10,11 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use crate::function::Function;
 use crate::memory;
 
-/// Bytes of a header: the command, padding, the size of what follows.
+/// Size of a header in bytes: the command, padding, and the size of the content.
 const HEADER: usize = 16;
-/// Sections of memory in a message, each with its file.
+/// Maximum number of memory sections in a message, each with its file.
 const SECTIONS: usize = 8;
-/// Bytes of the longest message: address, size and offset for each section.
+/// Maximum size of the content in bytes: address, size and offset for each section.
 const LONGEST: usize = SECTIONS * 3 * 8;
 
 const SYNC_SYSMEM: i32 = 0;
@@ -39,7 +39,7 @@ impl Content {
     }
 }
 
-/// Reads a header and the files that come with it. `None`: QEMU has ended.
+/// Reads a header and the files that come with it. `None` if QEMU has ended.
 fn header(mut stream: &UnixStream) -> io::Result<Option<(i32, usize, Vec<OwnedFd>)>> {
     let mut bytes = [0; HEADER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SECTIONS))];

@@ -12,7 +12,7 @@ use crate::channel::Channel;
 use crate::config::SocketConfig;
 use crate::env::map;
 
-/// A descriptor's size and alignment.
+/// Size and alignment of a descriptor, in bytes.
 const DESCRIPTOR: u64 = 64;
 /// Bits of its control word.
 const COMPLETION_UPDATE: u32 = 1 << 3;
@@ -20,7 +20,7 @@ const NULL: u32 = 1 << 5;
 /// Operations, in its top byte.
 const COPY: u32 = 0x00;
 const FILL: u32 = 0x01;
-/// Descriptors per step, between polls for commands.
+/// Maximum number of descriptors per step. Commands are polled between steps.
 const BATCH: u32 = 64;
 
 /// The common first fields of descriptors, in their memory layout.
@@ -40,7 +40,7 @@ pub(super) struct Chain {
     channel: Box<dyn Fn() -> Option<&'static Channel> + Send>,
     registers: Arc<Registers>,
     faults: FaultInjector,
-    /// The function's number, which is the channel of the faults.
+    /// The function's number, which is the channel number in fault rules.
     number: u32,
     /// Number of descriptors fetched.
     fetched: u64,
@@ -54,7 +54,7 @@ pub(super) struct Chain {
     /// Bus address of the last completed descriptor.
     completed: u64,
     errors: u32,
-    /// The engine hangs: `stuck` until a reset, `gone` permanently.
+    /// Set while the engine hangs: `stuck` until a reset, `gone` permanently.
     stuck: bool,
     gone: bool,
 }
@@ -113,7 +113,7 @@ impl Chain {
         some
     }
 
-    /// True if the driver starts a channel that was reset.
+    /// Returns true if the driver starts a channel that was reset.
     fn starts(&self) -> bool {
         self.state == ChannelState::Halted
             && self.errors == 0
@@ -124,7 +124,7 @@ impl Chain {
     fn command(&mut self, command: u8) {
         if command & RESET != 0 {
             (self.done, self.next, self.completed, self.errors, self.stuck) = (0, None, 0, 0, false);
-            // `ioat.h` drives the same engine.
+            // The calls of `ioat.h` use the same engine, so reset their channel too.
             if let Some(channel) = (self.channel)() {
                 channel.reset();
             }
@@ -152,7 +152,7 @@ impl Chain {
         self.registers.set_status(self.completed, state);
     }
 
-    /// Executes the next descriptor. False: the channel halted or hangs.
+    /// Executes the next descriptor. Returns false if the channel halted or hangs.
     fn advance(&mut self) -> bool {
         if self.state != ChannelState::Active {
             self.set_state(ChannelState::Active);
@@ -199,8 +199,8 @@ impl Chain {
 
     fn fetch(&self, at: u64) -> Option<Descriptor> {
         let (addr, _) = map::from_bus(at).filter(|_| at.is_multiple_of(DESCRIPTOR))?;
-        // SAFETY: aligned, so within one page that devices reach, which is mapped. A faulty driver may change
-        // it in the meantime, hence volatile.
+        // SAFETY: the descriptor is aligned, so it is within one page. Pages that devices can access are
+        // mapped. The read is volatile, because a faulty driver may change the descriptor at the same time.
         Some(unsafe { Addr::at(addr).raw().cast::<Descriptor>().read_volatile() })
     }
 
@@ -225,12 +225,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Writes the completion word. False: its address is invalid.
+    /// Writes the completion word. Returns false if its address is invalid.
     fn tell(&self, state: ChannelState) -> bool {
         let at = self.registers.completion();
         match map::from_bus(at) {
             Some((addr, _)) if at.is_multiple_of(8) => {
-                // SAFETY: aligned, so within one page that devices reach, which is mapped.
+                // SAFETY: the word is aligned, so it is within one page. Pages that devices can access are
+                // mapped.
                 let word = unsafe { AtomicU64::from_ptr(Addr::at(addr).raw().cast()) };
                 word.store(self.completed | state as u64, Ordering::Release);
                 true
@@ -243,14 +244,14 @@ impl Chain {
     fn halt(&mut self, error: Error) -> bool {
         self.errors |= error as u32;
         self.registers.set_errors(self.errors);
-        // The completion address may be invalid; the registers have the state too.
+        // Ignore an invalid completion address, because the registers have the state too.
         self.tell(ChannelState::Halted);
         self.set_state(ChannelState::Halted);
         false
     }
 }
 
-/// A range of bus addresses, all of which are mapped.
+/// A range of bus addresses. All of them are mapped.
 #[derive(Clone, Copy)]
 struct Span {
     bus: u64,
@@ -267,7 +268,8 @@ impl Span {
         Some(Self { bus, len })
     }
 
-    /// The program's address of a byte, and the number of bytes contiguous for the program from there.
+    /// The program's address of a byte, and the number of bytes from there that are contiguous for the
+    /// program.
     fn at(self, offset: u64) -> (u64, u64) {
         let (addr, row) = map::from_bus(self.bus + offset).unwrap_or((0, 0));
         (addr, row.min(self.len - offset))
@@ -280,10 +282,11 @@ fn copy(from: Span, to: Span) {
         let ((src, src_row), (dst, dst_row)) = (from.at(done), to.at(done));
         let len = src_row.min(dst_row);
         if len == 0 {
-            // The program unregistered it in the meantime.
+            // The program has unregistered the memory during the copy.
             return;
         }
-        // SAFETY: memory that devices reach, which is mapped. The driver excludes other uses.
+        // SAFETY: both ranges are memory that devices can access, which is mapped. The driver does not use
+        // them during the copy.
         unsafe { Addr::at(src).copy_to(Addr::at(dst), len as usize) };
         done += len;
     }
@@ -299,8 +302,8 @@ fn fill(to: Span, pattern: u64) {
         }
         for i in 0..row {
             let at = Addr::at(dst + i).raw().cast::<u8>();
-            // SAFETY: `i` is within the mapped row at `dst`, and the program lends the destination to the
-            // engine until the completion.
+            // SAFETY: `i` is within the mapped row at `dst`, and the driver does not use the destination
+            // until the completion.
             unsafe { at.write(bytes[((done + i) % 8) as usize]) };
         }
         done += row;
@@ -313,8 +316,7 @@ fn flip_bit(descriptor: &Descriptor) {
         && let Some((addr, _)) = map::from_bus(descriptor.dst)
     {
         let byte = Addr::at(addr).raw().cast::<u8>();
-        // SAFETY: the address is mapped, and the program lends the destination to the engine until the
-        // completion.
+        // SAFETY: the address is mapped, and the driver does not use the destination until the completion.
         unsafe { *byte ^= 1 };
     }
 }

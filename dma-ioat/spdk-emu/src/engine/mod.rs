@@ -1,6 +1,6 @@
 //! The engine behind a function's registers: a thread that polls them, and executes commands and descriptors.
 //!
-//! Engine and driver share memory only: the registers are a mapped page that the driver loads from and stores
+//! Engine and driver share only memory. The registers are a mapped page that the driver loads from and stores
 //! to. Descriptors and completions are in the driver's memory, at bus addresses.
 
 mod chain;
@@ -17,7 +17,8 @@ use crate::config::SocketConfig;
 use chain::Chain;
 use registers::Registers;
 
-/// The engine polls idle registers without a pause for `AWAKE`, then every `PAUSE`.
+/// While idle, the engine polls the registers without a pause for the time `AWAKE`, and then once every
+/// `PAUSE`.
 const AWAKE: Duration = Duration::from_micros(200);
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -34,7 +35,7 @@ impl RegisterEngine {
     ///
     /// # Errors
     ///
-    /// `-ENOMEM`, `-EAGAIN`.
+    /// `-ENOMEM` if memory is short, `-EAGAIN` if no thread can be started.
     pub(crate) fn start(
         config: &SocketConfig,
         number: u32,
@@ -64,7 +65,7 @@ impl Drop for RegisterEngine {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic, and a panic would leave nothing to clean up.
+            // The thread does not panic. After a panic, nothing would have to be cleaned up.
             let _ = thread.join();
         }
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::c_abi::Addr;
 use crate::config::SocketConfig;
 
-/// Register offsets in BAR 0, in bytes: the public register description of Intel QuickData Technology, as in
-/// `spdk/ioat_spec.h`.
+/// Register offsets in BAR 0, in bytes, from the public register description of Intel QuickData Technology,
+/// as in `spdk/ioat_spec.h`.
 const CHANCNT: usize = 0x00;
 const XFERCAP: usize = 0x01;
 const CBVER: usize = 0x08;
@@ -61,14 +61,14 @@ impl Registers {
     pub(super) fn new(size: usize, config: &SocketConfig) -> Option<Self> {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: maps new memory.
+        // SAFETY: the kernel chooses a free address, so no existing mapping changes.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return None;
         }
         let registers = Self { start: Addr::new(start), size };
         registers.byte(CHANCNT).store(1, Ordering::Relaxed);
-        // 32, for 4 GiB, does not fit in its bits and is written as 0.
+        // The exponent 32, for 4 GiB, does not fit into the register's bits, and is written as 0.
         registers.byte(XFERCAP).store((config.xfercap.ilog2() & 0x1f) as u8, Ordering::Relaxed);
         registers.byte(CBVER).store(config.cbver, Ordering::Relaxed);
         let fill = if config.fill { CAN_FILL } else { 0 };
@@ -85,9 +85,9 @@ impl Registers {
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.size);
         let place = self.start.raw().cast::<u8>().wrapping_add(offset).cast::<T>();
-        // SAFETY: within the mapping, which lives as long as this; `T` is one of the atomic integers below,
-        // for which any bits are valid. The driver stores whole registers, so its stores do not race with
-        // these loads.
+        // SAFETY: the register is within the mapping, which lives as long as this value. `T` is one of the
+        // atomic integers below, for which any bits are valid. The driver stores whole registers, so its
+        // stores do not race with these loads.
         unsafe { &*place }
     }
 
@@ -112,7 +112,7 @@ impl Registers {
         self.byte(CHANCMD).load(Ordering::Acquire)
     }
 
-    /// Clears executed commands.
+    /// Clears commands that were executed.
     pub(super) fn done(&self, command: u8) {
         self.byte(CHANCMD).fetch_and(!command, Ordering::Release);
     }
@@ -149,7 +149,7 @@ impl Registers {
         self.long(CHANERR).store(errors, Ordering::Release);
     }
 
-    /// Sets all registers to ones, as they read after a removal.
+    /// Sets all registers to ones, as registers of a removed device read.
     pub(super) fn vanish(&self) {
         for offset in (0..self.size).step_by(8) {
             self.quad(offset).store(u64::MAX, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Registers {
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; a driver gives the mapping back after its last use.
+        // SAFETY: `new` made the mapping, and a driver unmaps its registers only after their last use.
         unsafe { libc::munmap(self.start.raw(), self.size) };
     }
 }

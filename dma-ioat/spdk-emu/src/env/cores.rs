@@ -57,7 +57,7 @@ impl Worker {
             let mut work = waited.unwrap_or_else(PoisonError::into_inner);
             if let CoreWork::Given(Some(start), arg) = std::mem::replace(&mut *work, CoreWork::Running) {
                 drop(work);
-                // SAFETY: the program's own function, with the argument that it gave.
+                // SAFETY: the program passed this function together with this argument.
                 unsafe { start(arg.raw()) };
             } else {
                 drop(work);
@@ -68,7 +68,7 @@ impl Worker {
     }
 }
 
-/// Pins this thread to a core. Cores that the machine lacks share those that it has.
+/// Pins this thread to a core. Cores that the machine lacks share the cores that it has.
 fn bind(core: u32) {
     let there = thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();
@@ -76,7 +76,7 @@ fn bind(core: u32) {
     if sched_setaffinity(None, &set).is_err() {
         let mut set = CpuSet::new();
         set.set(core as usize % there);
-        // Best effort.
+        // If this fails, the thread runs on any core.
         let _ = sched_setaffinity(None, &set);
     }
 }
@@ -85,15 +85,15 @@ fn bind(core: u32) {
 pub(crate) fn unbind() {
     let mut everywhere = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|core| everywhere.set(core));
-    // Best effort: the thread also runs where it is.
+    // If this fails, the thread keeps its present cores.
     let _ = sched_setaffinity(None, &everywhere);
 }
 
-/// Starts a pinned thread for each core but the main one, which gets this thread.
+/// Starts a pinned thread for each core except the main core, to which this thread is pinned.
 ///
 /// # Errors
 ///
-/// `-EINVAL`: the main core is not among them. `-EAGAIN`: a thread could not be started.
+/// `-EINVAL`: the main core is not in `all`. `-EAGAIN`: a thread could not be started.
 pub(crate) fn start(all: Vec<u32>, main: u32) -> Outcome {
     if !all.contains(&main) {
         return Err(-libc::EINVAL);
@@ -127,7 +127,7 @@ fn last_numa_id() -> i32 {
     all().iter().map(|core| numa_id(*core)).max().unwrap_or(0)
 }
 
-/// Unpins this thread, until `spdk_call_unaffinitized` restores its cores.
+/// Unpins this thread. `spdk_call_unaffinitized` restores its cores afterwards.
 fn unpin() {
     if !EVERYWHERE.replace(true) {
         unbind();
@@ -189,7 +189,7 @@ c_calls! {
 
     fn spdk_env_thread_wait_all() {
         for worker in CORES.get().iter().flat_map(|cores| &cores.workers) {
-            // A thread that waited for itself would deadlock.
+            // Skip this thread's own core, because waiting for itself would deadlock.
             if worker.core != CURRENT.get() {
                 let busy = |work: &mut CoreWork| !matches!(work, CoreWork::None);
                 drop(worker.changed.wait_while(lock(&worker.work), busy));
@@ -206,10 +206,10 @@ c_calls! {
         let Some(call) = call else { return Addr::NULL };
         let before = sched_getaffinity(None).ok().filter(|_| !EVERYWHERE.get());
         unpin();
-        // SAFETY: the program's own function, with the argument that it gave.
+        // SAFETY: the program passed this function together with this argument.
         let result = unsafe { call(arg.raw()) };
         if let Some(before) = before {
-            // Best effort.
+            // If this fails, the thread stays unpinned.
             let _ = sched_setaffinity(None, &before);
             EVERYWHERE.set(false);
         }

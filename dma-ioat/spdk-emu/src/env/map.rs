@@ -1,4 +1,4 @@
-//! Memory that devices reach: registration, and translation to bus addresses.
+//! Memory that devices can access: registration, and translation to bus addresses.
 #![expect(unsafe_code, reason = "the names are C's")]
 
 use std::collections::BTreeMap;
@@ -10,21 +10,21 @@ use super::translation::{ADDRESS_BITS, PAGE, SHIFT, SPDK_ADDRESS_BITS, Table};
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c_calls};
 use crate::lock;
 
-/// Bus addresses by page of the program, with [`KNOWN`] set.
+/// The bus address of each page of the program, combined with [`KNOWN`].
 static TO_BUS: Table = Table::new();
-/// The program's addresses by page of the bus, with [`KNOWN`] set.
+/// The program's address of each page of the bus, combined with [`KNOWN`].
 static FROM_BUS: Table = Table::new();
 
 /// Marks an entry as present, because an address can be 0.
 const KNOWN: u64 = 1;
-/// Answer of `spdk_vtophys` for addresses without a translation.
+/// Result of `spdk_vtophys` for addresses without a translation.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
-/// Bus addresses are the program's addresses.
+/// Set if bus addresses are the program's addresses.
 static VIRTUAL: AtomicBool = AtomicBool::new(false);
 /// Number of pages that got physical bus addresses.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
-/// Above the machine's first 4 GiB.
+/// The first physical bus address: above the machine's first 4 GiB.
 const FIRST_BUS: u64 = 1 << 32;
 
 /// Called when memory was registered, and before it is unregistered. Set by the first `spdk_mem_map_alloc`.
@@ -62,7 +62,8 @@ fn pages(addr: u64, len: u64) -> impl Iterator<Item = u64> {
 ///
 /// # Errors
 ///
-/// `-EINVAL`: not whole pages, or beyond the address space; `-EBUSY`: some are registered.
+/// `-EINVAL`: the range is not whole pages, or exceeds the address space; `-EBUSY`: some of the pages are
+/// registered.
 pub(crate) fn register(addr: u64, len: u64, own: bool) -> Outcome {
     check(addr, len)?;
     if len == 0 {
@@ -86,8 +87,8 @@ pub(crate) fn register(addr: u64, len: u64, own: bool) -> Outcome {
 ///
 /// # Errors
 ///
-/// `-EINVAL`: not whole pages, or some are not registered, or are the environment's own; `-ERANGE`: the ends
-/// are inside of registered ranges.
+/// `-EINVAL`: the range is not whole pages, or some pages are not registered or belong to the environment;
+/// `-ERANGE`: a registered range is only partly within it.
 pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
     check(addr, len)?;
     if len == 0 {
@@ -118,7 +119,7 @@ pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
     Ok(())
 }
 
-/// Fails with `-EINVAL` unless these are whole pages in the address space.
+/// Returns `-EINVAL` unless the range consists of whole pages in the address space.
 pub(super) fn check(addr: u64, len: u64) -> Outcome {
     let end = addr.checked_add(len).filter(|end| *end <= 1 << ADDRESS_BITS);
     if !(addr | len).is_multiple_of(PAGE) || end.is_none() { Err(-libc::EINVAL) } else { Ok(()) }
@@ -136,13 +137,13 @@ fn notify(addr: u64, len: u64, registered: bool) {
     }
 }
 
-/// Calls `each` with the registered ranges, until it returns false. Returns true if it never did.
+/// Calls `each` with the registered ranges until it returns false. Returns true if it never returned false.
 pub(crate) fn for_each(mut each: impl FnMut(u64, u64) -> bool) -> bool {
     lock(&RANGES).iter().all(|(addr, range)| each(*addr, range.len))
 }
 
 /// The bus address of a byte, and the number of bytes, up to `most`, that are contiguous for devices from
-/// there. Without a translation: [`NOWHERE`], and the number of bytes up to the end of the page.
+/// there. Without a translation, returns [`NOWHERE`] and the number of bytes up to the end of the page.
 #[inline]
 pub(crate) fn to_bus(addr: u64, most: u64) -> (u64, u64) {
     let entry = TO_BUS.get(addr);
@@ -179,7 +180,7 @@ pub(super) fn translates(addr: u64) -> bool {
 c_calls! {
     fn spdk_vtophys(buf: Addr, size: Ptr<u64>) -> u64 {
         let (bus, len) = to_bus(buf.addr(), size.get().copied().unwrap_or(0));
-        // SPDK writes the size also after a failure, and also if it was 0.
+        // SPDK writes the size even after a failure, and even if it was 0.
         if translates(buf.addr()) {
             size.put(len);
         }
@@ -189,10 +190,10 @@ c_calls! {
     fn spdk_iommu_is_enabled() -> bool { is_virtual() }
 }
 
-/// True if all pages are mapped.
+/// Returns true if all pages are mapped.
 fn is_mapped(addr: u64, len: u64) -> bool {
     let mut seen = vec![0_u8; (len >> 12) as usize];
-    // SAFETY: the vector has a byte for each page of 4 KiB; the call checks the range.
+    // SAFETY: the vector has a byte for each page of 4 KiB. The call checks the range itself.
     let result = unsafe { libc::mincore(Addr::at(addr).raw(), len as usize, seen.as_mut_ptr()) };
     result == 0
 }
@@ -212,7 +213,7 @@ c_calls! {
         answer(unregister(vaddr.addr(), len as u64, false))
     }
 
-    /// Checks that the pages can be registered later; there is nothing to prepare.
+    /// Checks that the pages can be registered later. Does not prepare anything.
     fn spdk_mem_reserve(vaddr: Addr, len: usize) -> c_int {
         let (addr, len) = (vaddr.addr(), len as u64);
         let free = || if pages(addr, len).any(|page| TO_BUS.get(page) != 0) { Err(-libc::EBUSY) } else { Ok(()) };
@@ -231,6 +232,6 @@ c_calls! {
         node
     }
 
-    /// The environment's memory has no file here.
+    /// The stand-in's environment has no files for its memory.
     fn spdk_mem_get_fd_and_offset(_vaddr: Addr, _offset: Ptr<u64>) -> c_int { -libc::ENOTSUP }
 }

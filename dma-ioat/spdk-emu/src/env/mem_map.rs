@@ -1,5 +1,5 @@
-//! Memory maps that the program makes (`spdk_mem_map`). Each is told when memory is registered or
-//! unregistered.
+//! Memory maps that the program makes (`spdk_mem_map`). Each map's callback is called when memory
+//! is registered or unregistered.
 #![expect(unsafe_code, reason = "the names are C's; calls back into the program")]
 
 use std::collections::BTreeMap;
@@ -16,22 +16,22 @@ pub(crate) struct MemMap {
     default: u64,
     ops: c::spdk_mem_map_ops,
     context: Addr,
-    /// By page of 2 MiB.
+    /// The translation of each page of 2 MiB.
     translations: Mutex<BTreeMap<u64, u64>>,
 }
 
-/// Maps with a callback for registrations.
+/// Maps that have a callback for registrations.
 static LISTENING: Mutex<Vec<Ptr<MemMap>>> = Mutex::new(Vec::new());
 
 fn notify(map: Ptr<MemMap>, addr: u64, len: u64, registered: bool) -> c_int {
     let Some(MemMap { ops, context, .. }) = map.get() else { return 0 };
     let Some(call) = ops.notify_cb else { return 0 };
     let action = if registered { c::SPDK_MEM_MAP_NOTIFY_REGISTER } else { c::SPDK_MEM_MAP_NOTIFY_UNREGISTER };
-    // SAFETY: the program's own function, with the map and the context that it gave.
+    // SAFETY: the program passed this function together with this context, and the map is valid.
     unsafe { call(context.raw(), map.raw().cast(), action, Addr::at(addr).raw(), len as usize) }
 }
 
-/// Memory was registered, or will be unregistered.
+/// Calls all callbacks, after memory was registered or before it is unregistered.
 fn changed(addr: u64, len: u64, registered: bool) {
     for map in lock(&LISTENING).iter() {
         notify(*map, addr, len, registered);
@@ -46,7 +46,7 @@ c_calls! {
         let given = Ptr::give(Box::new(MemMap { default, ops, context: cb_ctx, translations }));
         if ops.notify_cb.is_some() {
             if !map::for_each(|addr, len| notify(given, addr, len, true) == 0) {
-                // SAFETY: created above, and not passed to C yet.
+                // SAFETY: the map was created above, and is not passed to C.
                 drop(unsafe { given.take() });
                 return Ptr::NULL;
             }
@@ -63,7 +63,7 @@ c_calls! {
             notify(given, addr, len, false);
             true
         });
-        // SAFETY: from `spdk_mem_map_alloc`, and freed once, as C promises.
+        // SAFETY: C promises that the map is from `spdk_mem_map_alloc`, and is freed once.
         drop(unsafe { given.take() });
         pmap.put(Ptr::NULL);
     }
@@ -107,7 +107,7 @@ c_calls! {
         while len < most && first != map.default {
             let next = at((vaddr + len) >> SHIFT);
             let joined = match map.ops.are_contiguous {
-                // SAFETY: the program's own function.
+                // SAFETY: the program passed this function for translations of its map.
                 Some(joined) => unsafe { joined(last, next) != 0 },
                 None => false,
             };

@@ -1,4 +1,4 @@
-//! The environment's heap: memory that devices reach.
+//! The environment's heap: memory that devices can access.
 #![expect(unsafe_code, reason = "the names are C's; maps memory")]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const LINE: u64 = 64;
 const STEP: u64 = 64 << 20;
 
 struct Heap {
-    /// Lengths by first address.
+    /// Lengths of free ranges by first address. `used` is the same for allocations.
     free: BTreeMap<u64, u64>,
     used: BTreeMap<u64, u64>,
     total: u64,
@@ -95,7 +95,7 @@ fn map_pages(len: u64) -> Option<u64> {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     let all = usize::try_from(len.checked_add(PAGE)?).ok()?;
-    // SAFETY: maps new memory.
+    // SAFETY: the kernel chooses a free address, so no existing mapping changes.
     let mapped = unsafe { libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return None;
@@ -107,16 +107,16 @@ fn map_pages(len: u64) -> Option<u64> {
     Some(start)
 }
 
-/// Unmaps the excess of [`map_pages`].
+/// Unmaps the unaligned excess of [`map_pages`].
 fn unmap(addr: u64, len: u64) {
     if len > 0 {
-        // SAFETY: mapped by the caller, and not in use.
+        // SAFETY: the caller mapped these bytes, and they are not in use.
         unsafe { libc::munmap(Addr::at(addr).raw(), len as usize) };
     }
 }
 
-/// Allocates memory. Returns `None` if memory is short, the size is 0, or the alignment is not a power of
-/// two.
+/// Allocates memory. Returns `None` if memory is short, if the size is 0, or if the alignment is not a
+/// power of two.
 pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
     lock(&HEAP).allocate(size as u64, (align as u64).max(LINE)).map(Addr::at)
 }
@@ -124,12 +124,12 @@ pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
 /// Allocates zeroed memory.
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> Option<Addr> {
     let memory = allocate(size, align)?;
-    // SAFETY: allocated above, with this size.
+    // SAFETY: the memory was allocated above, with this size.
     unsafe { memory.zero(size) };
     Some(memory)
 }
 
-/// Frees an allocation; an invalid address is reported on stderr.
+/// Frees an allocation. An invalid address is reported on stderr.
 pub(crate) fn free(memory: Addr) {
     if memory.is_null() {
         return;
@@ -170,7 +170,7 @@ c_calls! {
             return Addr::NULL;
         }
         let (Some(old), Some(new)) = (old, allocate(size, align)) else { return Addr::NULL };
-        // SAFETY: both are allocated, with at least this size.
+        // SAFETY: both allocations have at least this size.
         unsafe { buf.copy_to(new, size.min(old as usize)) };
         free(buf);
         new
@@ -179,22 +179,22 @@ c_calls! {
     fn spdk_free(buf: Addr) { free(buf); }
 
     fn spdk_dma_malloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
-        // SAFETY: the arguments are passed on, and the two calls require the same of them.
+        // SAFETY: both calls have the same requirements, and the arguments are passed on.
         unsafe { spdk_malloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_malloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
-        // SAFETY: the arguments are passed on, and the two calls require the same of them.
+        // SAFETY: both calls have the same requirements, and the arguments are passed on.
         unsafe { spdk_malloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_zmalloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
-        // SAFETY: the arguments are passed on, and the two calls require the same of them.
+        // SAFETY: both calls have the same requirements, and the arguments are passed on.
         unsafe { spdk_zmalloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_zmalloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
-        // SAFETY: the arguments are passed on, and the two calls require the same of them.
+        // SAFETY: both calls have the same requirements, and the arguments are passed on.
         unsafe { spdk_zmalloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
     }
 

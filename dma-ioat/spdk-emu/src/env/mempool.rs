@@ -16,7 +16,7 @@ pub(crate) struct Pool {
     name: CString,
     first: Addr,
     count: usize,
-    /// Distance of elements in bytes.
+    /// Distance between elements, in bytes.
     step: usize,
     free: Mutex<Vec<Addr>>,
 }
@@ -41,7 +41,7 @@ impl Pool {
         let step = size.max(1).checked_next_multiple_of(64)?;
         let first = memory::allocate(step.checked_mul(count)?, 64)?;
         let pool = Self { name: name.to_owned(), first, count, step, free: Mutex::default() };
-        // A stack with the first element on top.
+        // Reversed, so that the first element is on top of the stack.
         *lock(&pool.free) = (0..count).rev().map(|i| pool.element(i)).collect();
         Some(pool)
     }
@@ -55,7 +55,7 @@ c_calls! {
         cache_size: usize,
         numa_id: c_int,
     ) -> Ptr<Pool> {
-        // SAFETY: the arguments are passed on, without a constructor to call.
+        // SAFETY: the arguments are passed on, and there is no constructor to call.
         unsafe { spdk_mempool_create_ctor(name, count, ele_size, cache_size, numa_id, None, Addr::NULL) }
     }
 
@@ -85,7 +85,7 @@ c_calls! {
 
     fn spdk_mempool_free(pool: Ptr<Pool>) {
         lock(&POOLS).retain(|known| known.raw() != pool.raw());
-        // SAFETY: from `spdk_mempool_create`, and freed once, as C promises.
+        // SAFETY: C promises that the pool is from `spdk_mempool_create`, and is freed once.
         if let Some(pool) = unsafe { pool.take() } {
             memory::free(pool.first);
         }
@@ -100,7 +100,7 @@ c_calls! {
         let mut free = lock(&pool.free);
         let Some(left) = free.len().checked_sub(count) else { return -libc::ENOENT };
         for (i, element) in free.drain(left..).rev().enumerate() {
-            // SAFETY: C has room for `count` of them.
+            // SAFETY: C promises room for `count` elements.
             unsafe { elements.write(i, element) };
         }
         0
@@ -124,7 +124,7 @@ c_calls! {
     fn spdk_mempool_obj_iter(handle: Ptr<Pool>, each: EachObject, arg: Addr) -> u32 {
         let (Some(pool), Some(each)) = (handle.get(), each) else { return 0 };
         for i in 0..pool.count {
-            // SAFETY: the program's own function, with the argument that it gave.
+            // SAFETY: the program passed this function together with this argument.
             unsafe { each(handle.raw(), arg.raw(), pool.element(i).raw(), i as c_uint) };
         }
         pool.count as u32
@@ -136,7 +136,8 @@ c_calls! {
         let mut parts = 0;
         while at < end {
             let (bus, len) = map::to_bus(at, end - at);
-            // SAFETY: C passed this callback with its argument. The range lies within the pool's memory.
+            // SAFETY: the program passed this callback together with its argument. The range is within
+            // the pool's memory.
             unsafe { each(handle.raw(), arg.raw(), Addr::at(at).raw(), bus, len as usize, parts) };
             parts += 1;
             at += len.max(1);

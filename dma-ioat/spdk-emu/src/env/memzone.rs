@@ -1,4 +1,4 @@
-//! Named memory.
+//! Named memory zones.
 #![expect(unsafe_code, reason = "the names are C's")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ static ZONES: Mutex<BTreeMap<CString, (Addr, usize)>> = Mutex::new(BTreeMap::new
 
 c_calls! {
     fn spdk_memzone_reserve(name: Text, len: usize, numa_id: c_int, flags: c_uint) -> Addr {
-        // SAFETY: the arguments are passed on, and the two calls require the same of them.
+        // SAFETY: both calls have the same requirements, and the arguments are passed on.
         unsafe { spdk_memzone_reserve_aligned(name, len, numa_id, flags, 64) }
     }
 

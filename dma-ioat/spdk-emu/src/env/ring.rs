@@ -23,13 +23,13 @@ c_calls! {
     }
 
     fn spdk_ring_free(ring: Ptr<Ring>) {
-        // SAFETY: from `spdk_ring_create`, and freed once, as C promises.
+        // SAFETY: C promises that the ring is from `spdk_ring_create`, and is freed once.
         drop(unsafe { ring.take() });
     }
 
     fn spdk_ring_count(ring: Ptr<Ring>) -> usize { ring.get().map_or(0, |ring| lock(&ring.objects).len()) }
 
-    /// Enqueues all objects or none.
+    /// Enqueues either all objects or none.
     fn spdk_ring_enqueue(ring: Ptr<Ring>, objs: Ptr<Addr>, count: usize, free_space: Ptr<usize>) -> usize {
         let Some(ring) = ring.get() else { return 0 };
         let mut objects = lock(&ring.objects);
@@ -49,7 +49,7 @@ c_calls! {
         let mut objects = lock(&ring.objects);
         let taken = count.min(objects.len());
         for (i, object) in objects.drain(..taken).enumerate() {
-            // SAFETY: C has room for `count` of them.
+            // SAFETY: C promises room for `count` objects.
             unsafe { objs.write(i, object) };
         }
         taken

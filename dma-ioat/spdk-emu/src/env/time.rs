@@ -1,4 +1,4 @@
-//! Time: real, or virtual as advanced by the model.
+//! Time: either real, or virtual and advanced by the model.
 #![expect(unsafe_code, reason = "the names are C's")]
 
 use std::sync::LazyLock;
@@ -11,11 +11,12 @@ use crate::c_abi::c_calls;
 
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// True if the clock of a socket is virtual.
+/// Set if the clock of a socket is virtual.
 static VIRTUAL: AtomicBool = AtomicBool::new(false);
 /// Virtual time, in nanoseconds.
 static NOW: AtomicU64 = AtomicU64::new(0);
-/// Virtual time of reading the clock, in nanoseconds, so that loops that wait for a time end.
+/// Virtual time that reading the clock takes, in nanoseconds. Without it, loops that wait for a
+/// time would not end.
 const LOOK: u64 = 10;
 
 /// Sets the kind of time that `spdk_get_ticks` returns.
@@ -29,13 +30,13 @@ pub(crate) fn virtual_now() -> Time {
     Time::from_ns(NOW.load(Ordering::Relaxed))
 }
 
-/// Advances virtual time to `time` at least.
+/// Advances the virtual time to at least `time`.
 #[inline]
 pub(crate) fn reach(time: Time) {
     NOW.fetch_max(time.as_ps().div_ceil(1_000), Ordering::Relaxed);
 }
 
-/// Advances virtual time.
+/// Advances the virtual time by `ns`.
 #[inline]
 pub(crate) fn pass(ns: u64) {
     NOW.fetch_add(ns, Ordering::Relaxed);
@@ -48,7 +49,7 @@ pub(crate) fn real_now() -> Time {
 }
 
 c_calls! {
-    /// Nanoseconds.
+    /// Returns nanoseconds.
     fn spdk_get_ticks() -> u64 {
         if VIRTUAL.load(Ordering::Relaxed) {
             return NOW.fetch_add(LOOK, Ordering::Relaxed);
@@ -63,7 +64,8 @@ c_calls! {
         if VIRTUAL.load(Ordering::Relaxed) {
             pass(u64::from(us) * 1_000);
         }
-        // Sleeps, because the program may wait for a device that is a thread and needs the CPU.
+        // Sleep even with virtual time, because the program may wait for an engine that is a thread
+        // and needs the CPU.
         std::thread::sleep(Duration::from_micros(us.into()));
     }
 

@@ -3,22 +3,22 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits of an address within a page.
+/// Number of address bits within a page.
 pub(crate) const SHIFT: u32 = 21;
-/// A page's size.
+/// Size of a page, in bytes.
 pub(crate) const PAGE: u64 = 1 << SHIFT;
-/// Bits of the addresses that programs have.
+/// Number of bits of a program's addresses.
 pub(crate) const ADDRESS_BITS: u32 = 47;
-/// Range of the addresses that devices are given. Nothing is at 0.
+/// Range of the addresses that devices use. Address 0 is never used.
 pub(crate) const ADDRESSES: std::ops::Range<u64> = 4096..1 << ADDRESS_BITS;
-/// Bits of the addresses that SPDK's maps look up (`SHIFT_256TB`).
+/// Number of bits of the addresses that SPDK's maps support (`SHIFT_256TB`).
 pub(crate) const SPDK_ADDRESS_BITS: u32 = 48;
 
-/// Pages of a leaf: 1 GiB.
+/// Number of pages of a leaf, which covers 1 GiB.
 const LEAF: usize = 1 << 9;
 const LEAVES: usize = 1 << (ADDRESS_BITS - SHIFT - 9);
 
-/// A number for each page of the address space; 0 where there is none.
+/// A number for each page of the address space; 0 stands for no number.
 pub(crate) struct Table {
     leaves: [OnceLock<Box<[AtomicU64; LEAF]>>; LEAVES],
 }
@@ -38,7 +38,8 @@ impl Table {
         }
     }
 
-    /// Sets the number of the page that holds an address, which must be one of a program.
+    /// Sets the number of the page that holds an address. The address must have at most
+    /// [`ADDRESS_BITS`] bits.
     pub(crate) fn set(&self, addr: u64, number: u64) {
         let page = (addr >> SHIFT) as usize;
         let leaf = self.leaves[page / LEAF].get_or_init(|| Box::new([const { AtomicU64::new(0) }; LEAF]));

@@ -31,28 +31,29 @@ c_calls! {
         let drivers = lock(&DRIVERS);
         let registered = drivers.iter().copied();
         let found = registered.chain([ioat()]).find(|driver| driver.name == name);
-        // SAFETY: nothing writes to a driver.
+        // SAFETY: C has no access to the fields of a driver, and so does not write to it.
         found.map_or(Ptr::NULL, |driver| unsafe { Ptr::of(driver) })
     }
 
     fn spdk_pci_ioat_get_driver() -> Ptr<PciDriver> {
-        // SAFETY: nothing writes to a driver.
+        // SAFETY: C has no access to the fields of a driver, and so does not write to it.
         unsafe { Ptr::of(ioat()) }
     }
 
-    /// A vendor 0 ends the table.
+    /// Registers a driver. An entry with the vendor 0 ends its table.
     fn spdk_pci_driver_register(name: Text, id_table: Ptr<spdk_pci_id>, _flags: u32) {
         let (Some(name), false) = (name.get(), id_table.is_null()) else { return };
-        // SAFETY: the access lies within the table, as C promises.
+        // SAFETY: C promises that the table ends with the vendor 0, so all entries up to it exist.
         let ids = (0..).map(|i| unsafe { id_table.read(i) }).take_while(|id| id.vendor_id != 0).collect();
-        // Drivers are never freed: the program's constructors register them, once each.
+        // Drivers are never freed, because each is registered only once, by a constructor of the
+        // program.
         let name = Box::leak(name.to_owned().into_boxed_c_str());
         lock(&DRIVERS).push(Box::leak(Box::new(PciDriver { name, ids })));
     }
 }
 
 impl PciDriver {
-    /// True for a driver of I/OAT functions; there are no others.
+    /// Returns true for a driver of I/OAT functions. The stand-in has no other functions.
     fn fits(&self) -> bool {
         let any = c::SPDK_PCI_ANY_ID as u16;
         let fits = |id: &spdk_pci_id| {
@@ -85,7 +86,7 @@ c_calls! {
         if !driver.fits() {
             return -1;
         }
-        // SAFETY: `address` is not NULL, since `get` returned a value.
+        // SAFETY: `address` is not NULL, because `get` returned a value.
         unsafe { spdk_pci_device_allow(address) };
         // SAFETY: C passes a callback that may be called with `ctx`.
         let (whole, last) = unsafe { walk_c(call, ctx, Some(allowed)) };
@@ -98,7 +99,7 @@ c_calls! {
     ) {
         let Some(call) = call else { return };
         for function in functions().iter().filter(|function| function.is_seen()) {
-            // SAFETY: the program's own function, with the context that it gave.
+            // SAFETY: the program passed this function together with this context.
             unsafe { call(ctx.raw(), function.handle().raw()) };
         }
     }
@@ -118,7 +119,7 @@ c_calls! {
         0
     }
 
-    /// Each process has functions of its own, so only the configuration makes this fail.
+    /// Each process has its own functions, so this fails only if the configuration requires it.
     fn spdk_pci_device_claim(device: Ptr<spdk_pci_device>) -> c_int {
         match Function::of(device) {
             Some(function) if function.config.taken => -libc::EACCES,
@@ -163,10 +164,10 @@ c_calls! {
         let Some(function) = Function::of(device).filter(|_| !value.is_null()) else { return -1 };
         let space = lock(&function.space);
         let Some(bytes) = space.read(offset as usize, len as usize) else { return -1 };
-        // SAFETY: C has room for `len` bytes.
+        // SAFETY: C promises room for `len` bytes.
         let value = unsafe { value.to::<u8>() };
         for (i, byte) in bytes.iter().enumerate() {
-            // SAFETY: `i` is below `len`, and C has room for `len` bytes.
+            // SAFETY: `i` is less than `len`, and C promises room for `len` bytes.
             unsafe { value.write(i, *byte) };
         }
         0
@@ -189,12 +190,12 @@ c_calls! {
 macro_rules! cfg_accesses {
     ($($read:ident $write:ident $type:ty;)*) => { c_calls! { $(
         fn $read(device: Ptr<spdk_pci_device>, value: Ptr<$type>, offset: u32) -> c_int {
-            // SAFETY: the value has that many bytes.
+            // SAFETY: C passes a pointer to a value of this size.
             unsafe { spdk_pci_device_cfg_read(device, value.void(), size_of::<$type>() as u32, offset) }
         }
         fn $write(device: Ptr<spdk_pci_device>, value: $type, offset: u32) -> c_int {
             let bytes = Addr::new((&raw const value).cast_mut().cast());
-            // SAFETY: the value has that many bytes.
+            // SAFETY: `value` has this size, and does not change during the call.
             unsafe { spdk_pci_device_cfg_write(device, bytes, size_of::<$type>() as u32, offset) }
         }
     )* } };
@@ -206,7 +207,7 @@ cfg_accesses! {
     spdk_pci_device_cfg_read32 spdk_pci_device_cfg_write32 u32;
 }
 
-/// A field of the device, or `none` for NULL.
+/// Returns a field of the device, or `none` for NULL.
 fn field<T>(device: Ptr<spdk_pci_device>, get: impl FnOnce(&spdk_pci_device) -> T, none: T) -> T {
     device.get().map_or(none, get)
 }
@@ -243,7 +244,7 @@ c_calls! {
     }
 
     fn spdk_pci_device_get_socket_id(device: Ptr<spdk_pci_device>) -> c_int {
-        // SAFETY: `device` is passed on, and the two calls require the same of it.
+        // SAFETY: both calls have the same requirements, and `device` is passed on.
         unsafe { spdk_pci_device_get_numa_id(device) }
     }
 
@@ -260,7 +261,7 @@ c_calls! {
         let space = lock(&function.space);
         let Some(bytes) = space.read(0x104, 8) else { return -1 };
         let serial: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
-        // SAFETY: C has room for `room` bytes, which are at least 17.
+        // SAFETY: C promises `room` bytes.
         unsafe { put_text(text, room, &serial) };
         0
     }

@@ -5,12 +5,12 @@ use crate::c_abi::c::{spdk_pci_addr, spdk_pci_id};
 /// Size in bytes.
 pub(super) const SIZE: usize = 4096;
 
-/// Byte offset of the extended capabilities, which are a serial number.
+/// Byte offset of the extended capabilities. The only one is the serial number.
 const EXTENDED: usize = 0x100;
-/// CHANERR_INT of I/OAT: errors, cleared by writing ones.
+/// Byte offset of I/OAT's error register CHANERR_INT. Writing ones clears its bits.
 const CHANERR_INT: usize = 0x180;
 
-/// The bytes; programs can write few of them.
+/// The bytes of the space. Programs can write only a few of them.
 #[derive(Debug)]
 pub(super) struct Space(Box<[u8; SIZE]>);
 
@@ -19,14 +19,14 @@ impl Space {
         let mut space = Self(Box::new([0; SIZE]));
         space.set(0x00, &id.vendor_id.to_le_bytes());
         space.set(0x02, &id.device_id.to_le_bytes());
-        // Memory space enabled.
+        // The memory space is enabled.
         space.set(0x04, &0x0002_u16.to_le_bytes());
         space.set(0x09, &id.class_id.to_le_bytes()[..3]);
-        // A 64-bit BAR of memory.
+        // BAR 0 is a 64-bit memory BAR.
         space.set(0x10, &0x4_u32.to_le_bytes());
         space.set(0x2c, &id.subvendor_id.to_le_bytes());
         space.set(0x2e, &id.subdevice_id.to_le_bytes());
-        // Device serial number, version 1, the last capability.
+        // Capability "device serial number", version 1. It is the last one.
         space.set(EXTENDED, &0x0001_0003_u32.to_le_bytes());
         let place = u32::from(addr.bus) << 8 | u32::from(addr.dev) << 3 | u32::from(addr.func);
         space.set(EXTENDED + 4, &place.to_le_bytes());
@@ -38,12 +38,12 @@ impl Space {
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// The `len` bytes at an offset; `None` beyond the end.
+    /// The `len` bytes at an offset; `None` if they exceed the space.
     pub(super) fn read(&self, at: usize, len: usize) -> Option<&[u8]> {
         self.0.get(at..at.checked_add(len)?)
     }
 
-    /// Writes the writable ones of these bytes; `None` beyond the end.
+    /// Writes those of these bytes that are writable; `None` if they exceed the space.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> Option<()> {
         self.read(at, bytes.len())?;
         for (at, byte) in (at..).zip(bytes) {

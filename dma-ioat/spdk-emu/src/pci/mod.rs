@@ -21,9 +21,9 @@ use crate::pci_addr;
 use crate::socket::Socket;
 use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
 
-/// Bytes of BAR 0.
+/// Size of BAR 0, in bytes.
 const BAR_LEN: usize = 0x4000;
-/// Time between the first probe that sees a plugged-in function and its first offer by SPDK.
+/// Minimum time between the first probe that sees a plugged-in function and SPDK's first offer of it.
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// A PCI function. C knows it by the address of its first field.
@@ -32,51 +32,51 @@ pub(crate) struct Function {
     pub(crate) device: spdk_pci_device,
     pub(crate) config: FunctionConfig,
     pub(crate) socket: Arc<Socket>,
-    /// Index on its socket.
+    /// The function's index on its socket.
     pub(crate) number: u32,
-    /// Created when it is first attached.
+    /// The channel, created when the function is first attached.
     channel: OnceLock<Box<Channel>>,
     reattach: Reattach,
-    /// A driver owns it.
+    /// Set if a driver owns the function.
     attached: AtomicBool,
     settling: Mutex<Settling>,
     /// Number of mappings of its registers.
     mapped: AtomicU32,
-    /// The engine behind BAR 0, while that is mapped.
+    /// The engine behind BAR 0, while BAR 0 is mapped.
     bar: Mutex<Option<RegisterEngine>>,
     space: Mutex<config_space::Space>,
     allowed: AtomicBool,
 }
 
-/// SPDK waits a while before it offers a function that was plugged in.
+/// State of a plugged-in function. SPDK waits before it offers such a function.
 #[derive(Clone, Copy, Debug, Default)]
 enum Settling {
     #[default]
     Settled,
-    /// Plugged in since the last probe.
+    /// The function was plugged in after the last probe.
     Unseen,
-    /// First seen by a probe at this time.
+    /// A probe first saw the function at this time.
     Since(Instant),
 }
 
-// SAFETY: the pointers in the device are never dereferenced; mutable fields are atomic or behind a lock.
+// SAFETY: the pointers in the device are never dereferenced. All mutable fields are atomic or behind a lock.
 unsafe impl Send for Function {}
-// SAFETY: shared access is to immutable fields, atomics and what is behind a lock.
+// SAFETY: all fields are immutable, atomic or behind a lock.
 unsafe impl Sync for Function {}
 
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
 /// Serializes enumerations.
 static WALK: Mutex<()> = Mutex::new(());
 
-/// False before the environment is set up, and after it was taken down.
+/// False before the environment is set up, and after it was shut down.
 static READY: AtomicBool = AtomicBool::new(false);
 
-/// Makes functions visible, or hides all.
+/// Makes the functions visible, or hides all of them.
 pub(crate) fn set_ready(ready: bool) {
     READY.store(ready, Relaxed);
 }
 
-/// Plugs in the functions of a configuration. The program allows some of them.
+/// Plugs in the functions of a configuration. `allows` returns true for those that the program allows.
 pub(crate) fn start(config: Config, allows: impl Fn(&spdk_pci_addr) -> bool) {
     FUNCTIONS.get_or_init(|| {
         let reattach = config.machine.reattach;
@@ -127,30 +127,30 @@ impl Function {
         }
     }
 
-    /// The function of a channel.
+    /// Returns the function of a channel.
     pub(crate) fn of_channel(channel: &Channel) -> Option<&'static Self> {
         let has = |function: &&Self| function.channel.get().is_some_and(|own| std::ptr::eq(&**own, channel));
         functions().iter().find(has)
     }
 
-    /// The function behind the pointer.
+    /// Returns the function behind the pointer.
     pub(crate) fn of(device: Ptr<spdk_pci_device>) -> Option<&'static Self> {
         functions().iter().find(|function| std::ptr::eq(&raw const function.device, device.raw()))
     }
 
     pub(crate) fn handle(&self) -> Ptr<spdk_pci_device> {
-        // SAFETY: the struct begins with the device, which C only reads. `of` finds the function by the
-        // address.
+        // SAFETY: the struct begins with the device. C only reads the device, and this crate only compares
+        // its address.
         unsafe { Addr::new(from_ref(self).cast_mut().cast()).to() }
     }
 
-    /// The channel, whose log lines name the address.
+    /// Returns the function's channel. Log lines of the channel contain the PCI address.
     pub(crate) fn channel(&self) -> &Channel {
         let name = || pci_addr::format(&self.config.pci);
         self.channel.get_or_init(|| Box::new(Channel::new(&self.socket, self.number, name())))
     }
 
-    /// Maps BAR 0 once more. The first mapping starts the engine.
+    /// Adds a mapping of BAR 0. The first mapping starts the engine.
     fn map_bar(&'static self) -> Outcome<(Addr, u64)> {
         let mut bar = lock(&self.bar);
         let engine = match &mut *bar {
@@ -173,7 +173,8 @@ impl Function {
         }
         if self.mapped.fetch_sub(1, Relaxed) == 1 {
             *bar = None;
-            // The owner of the channel may map and unmap its registers too.
+            // If the channel is attached, its owner keeps the function. It may map and unmap the registers
+            // too.
             if !self.channel.get().is_some_and(|channel| channel.is_attached()) {
                 self.release(false);
             }
@@ -199,7 +200,7 @@ impl Function {
         matches!(*settling, Settling::Settled)
     }
 
-    /// The outcome of an offer that the program declined: SPDK counts the function as attached.
+    /// Returns the outcome of an offer that the program declined. SPDK treats the function as attached.
     pub(crate) fn declined(&self) -> Taken {
         match self.reattach {
             Reattach::Easy => Taken::No,
@@ -207,7 +208,7 @@ impl Function {
         }
     }
 
-    /// Ends the ownership of a driver; with `unplug`, SPDK offers the function again.
+    /// Ends a driver's ownership of the function. With `unplug`, SPDK offers the function again.
     pub(crate) fn release(&self, unplug: bool) {
         if unplug || self.reattach == Reattach::Easy {
             self.attached.store(false, Relaxed);
@@ -249,16 +250,16 @@ pub(crate) fn functions() -> &'static [Function] {
     FUNCTIONS.get().map_or(&[], Vec::as_slice)
 }
 
-/// A driver's answer to an offered function.
+/// A driver's response to an offered function.
 pub(crate) enum Taken {
     Yes,
     No,
-    /// The driver failed: the enumeration ends.
+    /// The driver failed, so the enumeration ends.
     Stop,
 }
 
 thread_local! {
-    /// This thread is in `walk`, or in a callback of it.
+    /// Set while this thread is in `walk`, or in a callback of `walk`.
     static WALKING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -269,7 +270,7 @@ pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Taken) -> bool {
         return false;
     }
     if WALKING.replace(true) {
-        crate::log::error("a callback of a probe or an enumeration begins another");
+        crate::log::error("a callback of a probe or of an enumeration started another one");
         return false;
     }
     let whole = walk_alone(offer);
@@ -314,12 +315,12 @@ unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_ad
         if only.is_some_and(|only| pci_addr::compare(only, &function.config.pci) != Ordering::Equal) {
             return Taken::No;
         }
-        // SAFETY: C passed this callback with its context, and `walk_c`'s caller guarantees that both are
-        // valid.
+        // SAFETY: the caller of `walk_c` guarantees that the driver's function can be called with the
+        // context.
         last = unsafe { call(ctx.raw(), function.handle().raw()) };
         match last {
-            // Some drivers return 0 for every function. A driver that has accepted it has mapped its
-            // registers.
+            // Some drivers return 0 for every function. Only a driver that has mapped the registers has
+            // accepted the function.
             0 if function.reattach == Reattach::Easy && function.mapped.load(Relaxed) == 0 => Taken::No,
             0 => Taken::Yes,
             1.. => Taken::No,
