@@ -1,7 +1,7 @@
-//! The native export descriptor: the exporter's address, and the secret that names the export.
+//! The backend's export descriptor: the exporter's address, and the secret that identifies the export.
 //!
-//! Little-endian, fixed size. Range and rights are in the exporter's own table only, so that altering a
-//! descriptor gains nothing.
+//! It has a fixed size and is little-endian. Range and rights are only in the exporter's table, so a peer
+//! gains nothing by altering a descriptor.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use super::{BLOB_LEN, RemoteError};
 const MAGIC: [u8; 4] = *b"DMRX";
 const VERSION: u16 = 1;
 
-/// Names one export of one process. Knowing it allows importing.
+/// Identifies one export of one process. A process that knows the token may import.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Token(pub(super) [u8; 16]);
 
-// A secret stays out of logs.
+// Hides the token, because secrets must not appear in logs.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -24,16 +24,16 @@ impl fmt::Debug for Token {
 /// The parsed descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blob {
-    /// The exporting process, in its own numbering.
+    /// The exporting process's id, in its own PID namespace.
     pub(super) pid: u32,
-    /// Its effective user id, in its own numbering.
+    /// The exporting process's effective user id, in its own user namespace.
     pub(super) uid: u32,
-    /// Its start in clock ticks since boot, which distinguishes it from a later process with the same id. 0:
-    /// unknown.
+    /// The process's start in clock ticks since boot, which distinguishes it from a later process with
+    /// the same id; 0 if unknown.
     pub(super) started: u64,
-    /// Name of its socket.
+    /// Name of the process's socket.
     pub(super) socket: [u8; 16],
-    /// Its export.
+    /// The token of the export.
     pub(super) token: Token,
 }
 
@@ -54,21 +54,20 @@ impl Blob {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, RemoteError> {
         let malformed = |what| RemoteError::MalformedBlob { what };
         if !bytes.starts_with(&MAGIC) {
-            return Err(malformed("it does not start with the mark of one"));
+            return Err(malformed("it does not start with a descriptor's magic number"));
         }
-        let version = bytes.get(4..6).ok_or(malformed("it is cut short"))?;
+        let version = bytes.get(4..6).ok_or(malformed("it is truncated"))?;
         let found = u16::from_le_bytes(take(version, 0));
         if found != VERSION {
             return Err(RemoteError::VersionMismatch { found, spoken: VERSION });
         }
-        let bytes: &[u8; BLOB_LEN] =
-            bytes.try_into().map_err(|_| malformed("its length is not that of a descriptor"))?;
+        let bytes: &[u8; BLOB_LEN] = bytes.try_into().map_err(|_| malformed("its length is wrong"))?;
         if take::<2>(bytes, 6) != (BLOB_LEN as u16).to_le_bytes() {
-            return Err(malformed("the length it states is not its own"));
+            return Err(malformed("its length field is wrong"));
         }
         let pid = u32::from_le_bytes(take(bytes, 8));
         if pid == 0 {
-            return Err(malformed("it names no process"));
+            return Err(malformed("its process id is 0"));
         }
         Ok(Self {
             pid,
@@ -80,7 +79,7 @@ impl Blob {
     }
 }
 
-/// Returns `N` bytes from offset `at`. The callers checked the length.
+/// Returns `N` bytes from offset `at`. The callers have checked the length.
 pub(super) fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use dma_core::{Access, Error, ErrorKind};
 
-/// Why an operation on shared memory failed. Every message names the input and the remedy.
+/// The reason why an operation on shared memory failed. Every message names the input and the remedy.
 ///
-/// `pid` is a process id in the caller's own numbering if the kernel knows it there, else in the exporting
-/// process's.
+/// `pid` is a process id in the caller's PID namespace if it is visible there, otherwise in the exporting
+/// process's namespace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RemoteError {
     /// The bytes given to [`Import::open`](super::Import::open) are not an export descriptor of this module.
-    #[error("malformed export descriptor: {what}; pass on the bytes of `Export::blob` whole and unchanged")]
+    #[error("malformed export descriptor: {what}; pass on all bytes of `Export::blob` unchanged")]
     MalformedBlob { what: &'static str },
 
-    /// The descriptor is of a version of this library that speaks another protocol.
+    /// The descriptor is from a version of this library that uses another protocol.
     #[error(
         "the export descriptor is of version {found}, and this library speaks version {spoken}; run both \
          processes with the same version of it"
     )]
     VersionMismatch { found: u16, spoken: u16 },
 
-    /// The exporting process runs, but does not export this memory (any more).
+    /// The exporting process runs, but does not export this memory, or no longer.
     #[error(
         "process {pid} does not export this memory any more: the export was revoked or dropped (or the \
          process is in another network namespace); export again and pass on the new descriptor"
@@ -42,8 +42,8 @@ pub enum RemoteError {
     )]
     PeerGone { pid: u32 },
 
-    /// The grant does not include the rights that an access needs, or memory was not allocated for those of
-    /// an export.
+    /// The grant lacks rights that an access needs, or the memory was not allocated for the rights of an
+    /// export.
     #[error("the rights {} were requested, but {} are granted; allocate or export with more", names(*requested), names(*granted))]
     Permission { requested: Access, granted: Access },
 
@@ -54,14 +54,14 @@ pub enum RemoteError {
     )]
     OutOfRange { offset: u64, len: u64, available: u64 },
 
-    /// The exporter grants another number of bytes than its descriptor promised.
+    /// The exporter grants a number of bytes that differs from the expected length.
     #[error(
         "process {pid} grants {granted} bytes, and {expected} were expected; have it export the memory again, and pass \
          its descriptor on unchanged"
     )]
     OtherLength { pid: u32, expected: u64, granted: u64 },
 
-    /// Memory to be exported is not mapped, or not with the protection that the rights need.
+    /// Memory to export is not mapped, or its protection does not allow the rights.
     #[error(
         "the {len} bytes at {address:#x} are not all mapped in this process {}; export memory that is \
          allocated, and writable if peers are to write it",
@@ -69,8 +69,8 @@ pub enum RemoteError {
     )]
     NotMapped { address: u64, len: u64, writable: bool },
 
-    /// The exporter freed or unmapped memory that it exports, without revoking first. `offset` is that of the
-    /// first byte that could not be reached.
+    /// The exporter freed or unmapped exported memory without revoking the export first. `offset` is the
+    /// position of the first byte that could not be accessed.
     #[error(
         "process {pid} unmapped memory that it exports, at offset {offset}; let it revoke the export before it \
          frees the memory"
@@ -81,11 +81,11 @@ pub enum RemoteError {
     #[error("memory cannot be aligned to {align} bytes; ask for a power of two")]
     Misaligned { align: usize },
 
-    /// Nothing can be allocated, exported or granted with no bytes or no rights.
+    /// An allocation, export or grant has no bytes or no rights.
     #[error("{what} must not be empty; ask for at least one")]
     Empty { what: &'static str },
 
-    /// The process on the other side runs as user `uid`, and this one effectively as `own`.
+    /// The process on the other side runs as user `uid`, and this process has the effective user id `own`.
     #[error(
         "process {pid} runs as user {uid}, this one as user {own}; memory is shared only between processes \
          of one user, or with root: run both as the same user"
@@ -96,11 +96,11 @@ pub enum RemoteError {
     #[error("this export of process {pid} already has {max} imports; drop one, or export the range again")]
     TooManyImports { pid: u32, max: u32 },
 
-    /// The import has [`MAX_LEASES`](super::MAX_LEASES) leases, so leases are being forgotten.
-    #[error("this import already has {max} leases; leases end when dropped, so drop them")]
+    /// The import has [`MAX_LEASES`](super::MAX_LEASES) leases. Probably the program forgets to drop leases.
+    #[error("this import already has {max} leases; drop leases when they are no longer needed")]
     TooManyLeases { max: u32 },
 
-    /// Importers still copied when the time to wait was over. `pids` has one entry for each import. The
+    /// Importers were still copying when the waiting time expired. `pids` has one entry for each import. The
     /// grant is withdrawn, but the memory **must not be reused** until a later call of
     /// [`Export::revoke`](super::Export::revoke) succeeds.
     #[error(
@@ -109,25 +109,27 @@ pub enum RemoteError {
     )]
     StillInUse { pids: Vec<u32>, waited: Duration },
 
-    /// The process on the other side did not answer in time.
+    /// The process on the other side did not respond in time.
     #[error(
         "process {pid} did not answer within {waited:?} while {operation}; is it stopped, or overloaded?"
     )]
     Timeout { operation: &'static str, pid: u32, waited: Duration },
 
-    /// The exporting process closed the connection to make room for others.
+    /// The exporting process closed the connection to admit others.
     #[error(
         "process {pid} is busy: too many connections to it send no request; try again, and see which program \
          opens them (`ss -xp`)"
     )]
     Busy { pid: u32 },
 
-    /// The process on the other side said something that this version does not understand.
-    #[error("process {pid} broke the protocol: {what}; run both processes with the same version")]
+    /// The process on the other side sent a message that this version does not understand.
+    #[error("process {pid} violated the protocol: {what}; run both processes with the same version")]
     Protocol { pid: u32, what: &'static str },
 
-    /// More bytes, rounded up to whole pages, were asked for than the system reports as available.
-    #[error("{requested} bytes requested, but the machine has {available} left; ask for less or free some")]
+    /// The requested bytes, rounded up to whole pages, exceed the available memory.
+    #[error(
+        "{requested} bytes requested, but the machine has {available} left; request less, or free memory"
+    )]
     OutOfMemory { requested: u64, available: u64 },
 
     /// The limit of threads of this user, or of the container, is reached.
@@ -141,7 +143,7 @@ pub enum RemoteError {
     #[error("{operation}: {source}{}", of_system(source).1)]
     Os { operation: &'static str, source: io::Error },
 
-    /// The platform has no such memory.
+    /// The platform does not support this operation or memory.
     #[error("{what} is not supported here: {remedy}")]
     Unsupported { what: &'static str, remedy: &'static str },
 }
@@ -185,7 +187,7 @@ impl RemoteError {
     }
 }
 
-/// The contract's error, with this one as its source.
+/// Converts into the contract's error, with this error as its source.
 impl From<RemoteError> for Error {
     fn from(error: RemoteError) -> Self {
         let wrapped = Self::new(error.kind(), error.to_string());
@@ -201,7 +203,7 @@ impl From<RemoteError> for Error {
     }
 }
 
-/// Returns the category of an error of the system, and the remedy for users, if they have one.
+/// Returns the category of a system error, and the remedy, if the user has one.
 fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
     use rustix::io::Errno;
     match Errno::from_io_error(source) {
@@ -214,7 +216,7 @@ fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
         }
         Some(Errno::NOMEM | Errno::NOSPC) => (
             ErrorKind::OutOfMemory,
-            "; not enough memory: ask for less, or for huge pages reserve some in vm.nr_hugepages",
+            "; not enough memory: request less, or reserve huge pages in vm.nr_hugepages",
         ),
         Some(Errno::PERM | Errno::ACCESS) => (ErrorKind::PermissionDenied, ""),
         Some(Errno::NOENT) => (ErrorKind::Os, "; is /proc mounted?"),
@@ -223,7 +225,7 @@ fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
 }
 
 impl RemoteError {
-    /// `operation` was refused with `errno`.
+    /// The error of an `operation` that failed with `errno`.
     pub(super) fn os(operation: &'static str, errno: rustix::io::Errno) -> Self {
         Self::Os { operation, source: errno.into() }
     }

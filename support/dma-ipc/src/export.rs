@@ -1,6 +1,6 @@
-//! The exporting side.
+//! The exporter's side.
 
-#![expect(unsafe_code, reason = "exporting memory of any kind is a promise of the caller's")]
+#![expect(unsafe_code, reason = "the caller of `of_process_memory` makes promises about the memory")]
 
 use std::fmt;
 use std::ops::Range;
@@ -18,22 +18,22 @@ use super::service::{Link, Service, random};
 use super::wire::{FileKind, Granted};
 use super::{BLOB_LEN, Grant, RemoteError, SharedMemory};
 
-/// Longest wait of a dropped export for importers to finish their copies.
+/// Maximum time that a dropped export waits until importers have finished their copies.
 const DROP_WAITS: Duration = Duration::from_secs(1);
 
 /// A range of this process's memory that other processes can import, until it is revoked or dropped.
 ///
-/// Any process with its [`blob`](Self::blob) that runs as the same user, or as root, can
-/// [import](super::Import) it, up to [`MAX_IMPORTS`](super::MAX_IMPORTS) times at once. Keeps a
-/// [`SharedMemory`] alive. Dropping it revokes it, which waits up to a second for copies to end. If they do
-/// not end, such memory is never freed, and a `tracing` warning says so.
+/// Any process that has the export's [`blob`](Self::blob), and runs as the same user or as root, can
+/// [import](super::Import) it, up to [`MAX_IMPORTS`](super::MAX_IMPORTS) times at once. The export keeps a
+/// [`SharedMemory`] alive. Dropping the export revokes it, and waits up to a second for copies to end. If
+/// they do not end, the `SharedMemory` is never freed, and a `tracing` warning says so.
 pub struct Export {
-    /// None: memory of another owner.
+    /// `None` for memory of another owner.
     memory: Option<SharedMemory>,
     grant: Grant,
     blob: [u8; BLOB_LEN],
     token: Token,
-    /// `None` until the export is revoked, and then the importers that may still hold leases.
+    /// `None` until the export is revoked; afterwards the importers that may still hold leases.
     revoked: Mutex<Option<Vec<Arc<Link>>>>,
     service: Arc<Service>,
 }
@@ -41,14 +41,14 @@ pub struct Export {
 impl Export {
     /// Exports the bytes `range` of `memory` with `rights`. Does not block.
     ///
-    /// A peer cannot get more than that from this library. See [the
-    /// abilities of a peer of the same user](super#abilities-of-a-peer-of-the-same-user).
+    /// Through this library, a peer cannot get access to more. See [the abilities of a peer of the same
+    /// user](super#abilities-of-a-peer-of-the-same-user).
     ///
     /// # Errors
     ///
     /// [`RemoteError::Permission`] for rights that the memory was not [allocated
     /// for](SharedMemory::allocate_for), [`RemoteError::Empty`] for no bytes or no rights,
-    /// [`RemoteError::OutOfRange`], and [`RemoteError::Os`] when there are no descriptors or threads left, or
+    /// [`RemoteError::OutOfRange`], and [`RemoteError::Os`] if no file descriptors or threads are left, or
     /// `/proc` is not mounted.
     pub fn new(memory: &SharedMemory, range: Range<usize>, rights: Access) -> Result<Self, RemoteError> {
         let available = memory.len() as u64;
@@ -73,29 +73,29 @@ impl Export {
         Self::offer(granted, file, Some(memory.clone()))
     }
 
-    /// Exports `len` bytes from `ptr` of this process's memory, of any kind, with `rights`. Does not block.
+    /// Exports `len` bytes at `ptr` with `rights`. This may be memory of any kind of this process. Does not
+    /// block.
     ///
-    /// Importers have no pointer to such memory: they copy it by [`Import::read_at`](super::Import::read_at)
-    /// and [`Import::write_at`](super::Import::write_at), each a system call. They need no right to trace
-    /// this process, and no special permissions.
+    /// Importers have no pointer to such memory. They copy it by [`Import::read_at`](super::Import::read_at)
+    /// and [`Import::write_at`](super::Import::write_at), which make system calls. They need no special
+    /// permissions, such as the right to trace this process.
     ///
-    /// A peer cannot get more than that from this library. But it receives the whole address space, with
-    /// these rights: trust it with all of that. See [the
-    /// abilities of a peer of the same user](super#abilities-of-a-peer-of-the-same-user).
+    /// Through this library, a peer cannot get access to more. However, the peer receives a file descriptor
+    /// for the whole address space with these rights, so export only to peers that you trust with it. See
+    /// [the abilities of a peer of the same user](super#abilities-of-a-peer-of-the-same-user).
     ///
     /// # Errors
     ///
-    /// [`RemoteError::Empty`] for no bytes or no rights; [`RemoteError::NotMapped`] when the memory is not
-    /// mapped, or is read-only and `rights` include writing; [`RemoteError::Os`] when there are no
-    /// descriptors or threads left, `/proc` is not mounted, or the process cannot be dumped
-    /// (proc_pid_mem(5)).
+    /// [`RemoteError::Empty`] for no bytes or no rights; [`RemoteError::NotMapped`] if the memory is not
+    /// mapped, or is read-only and `rights` include writing; [`RemoteError::Os`] if no file descriptors or
+    /// threads are left, `/proc` is not mounted, or the process is not dumpable (proc_pid_mem(5)).
     ///
     /// # Safety
     ///
-    /// From now until [`revoke`](Self::revoke) returns `Ok`, peers may read the bytes, and write them if
-    /// `rights` include that, at any time and not atomically. Meanwhile, use no Rust references to them,
-    /// except shared ones if peers only read, and do not free or reuse the memory. If the revocation fails,
-    /// also when the export is dropped, this holds until the importers are gone.
+    /// Until [`revoke`](Self::revoke) returns `Ok`, peers may read the bytes at any time, not atomically, and
+    /// write them if `rights` include writing. During this time, do not free or reuse the memory, and use no
+    /// Rust references to the bytes, except shared references if peers only read. If the revocation fails,
+    /// also when the export is dropped, these conditions hold until the importers have ended.
     pub unsafe fn of_process_memory(
         ptr: NonNull<u8>,
         len: usize,
@@ -125,16 +125,16 @@ impl Export {
         Ok(Self { memory, grant, blob: blob.encode(), token, revoked: Mutex::new(None), service })
     }
 
-    /// The descriptor to pass on to the importer, by any channel: [`BLOB_LEN`] bytes.
+    /// Returns the descriptor, [`BLOB_LEN`] bytes. Pass it to the importer by any channel.
     ///
-    /// It is a secret: it lets every process of the same user on this machine import. It is invalid after the
-    /// export is revoked or the process ends.
+    /// The descriptor is a secret: every process of the same user on this machine that has it can import. It
+    /// is invalid after the export is revoked or the process ends.
     #[must_use]
     pub fn blob(&self) -> &[u8] {
         &self.blob
     }
 
-    /// Returns the grant of importers.
+    /// Returns the grant that importers get.
     #[must_use]
     pub fn grant(&self) -> Grant {
         self.grant
@@ -146,23 +146,23 @@ impl Export {
         self.memory.as_ref()
     }
 
-    /// Withdraws the grant at once, and waits up to `within` until each importer has released its leases,
-    /// or is gone.
+    /// Withdraws the grant at once, and waits up to `within` until each importer has released its leases or
+    /// has ended.
     ///
-    /// After success no importer touches the bytes, and the importers' writes are visible to the caller. May
-    /// be called again, by any thread, to wait for the rest.
+    /// After success, no importer accesses the bytes, and the importers' writes are visible to the caller.
+    /// After an error, any thread may call this again to wait for the remaining importers.
     ///
-    /// A lease in this process counts as well: do not wait here on a thread that holds one.
+    /// Leases of this process also count, so do not call this on a thread that holds a lease.
     ///
     /// # Errors
     ///
-    /// [`RemoteError::StillInUse`] when importers still copy after `within`; the memory must not be reused
-    /// then. [`RemoteError::Unsupported`] in a forked child, for an export of its parent.
+    /// [`RemoteError::StillInUse`] if importers still copy after `within`: then the memory must not be
+    /// reused. [`RemoteError::Unsupported`] in a forked child, for an export of its parent.
     pub fn revoke(&self, within: Duration) -> Result<(), RemoteError> {
         if !self.service.is_ours() {
             return Err(RemoteError::Unsupported {
                 what: "revoking an export of the parent process after a fork",
-                remedy: "revoke it in the process that made it",
+                remedy: "revoke the export in the process that made it",
             });
         }
         let begun = Instant::now();
@@ -188,7 +188,7 @@ impl Export {
     }
 }
 
-/// Returns the known rights among `rights`, unless nothing is granted.
+/// Returns the known rights among `rights`. Fails if no bytes or no rights would be granted.
 fn checked(len: usize, rights: Access) -> Result<Access, RemoteError> {
     let rights = rights & Access::all();
     if len == 0 {
@@ -200,7 +200,7 @@ fn checked(len: usize, rights: Access) -> Result<Access, RemoteError> {
     Ok(rights)
 }
 
-// Without the descriptor, which is a secret.
+// Omits the descriptor, because it is a secret.
 impl fmt::Debug for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { memory, grant, .. } = self;
@@ -210,7 +210,7 @@ impl fmt::Debug for Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // In a forked child the export is the parent's.
+        // In a forked child, the export belongs to the parent.
         if !self.service.is_ours() {
             return;
         }

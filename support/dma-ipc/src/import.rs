@@ -1,4 +1,4 @@
-//! The importing side.
+//! The importer's side.
 
 use std::fmt;
 use std::fs;
@@ -28,30 +28,32 @@ use super::service::{Service, address, may_share, new_socket, wake};
 use super::wire::{FileKind, Granted, REPLY_LEN, Reply, encode_hello};
 use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
 
-/// Longest wait of [`Import::open`] for the exporter.
+/// Maximum time that [`Import::open`] waits for the exporter.
 const OPEN_WAITS: Duration = Duration::from_secs(5);
-/// Limit of the time that callers may ask to wait.
+/// Maximum waiting time that a caller can request.
 const MOST_WAITS: Duration = Duration::from_secs(86_400);
-/// Pause before a busy exporter is asked again.
+/// Pause before another request to a busy exporter.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A range of another process's memory, or of this one's.
+/// A range of memory of another process, or of this process.
 ///
-/// It is mapped into this process if it is of a [`SharedMemory`](super::SharedMemory); then it has a
-/// [pointer](Self::ptr). [Memory of another kind](super::Export::of_process_memory) is not, and reached by
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) only.
+/// Memory of a [`SharedMemory`](super::SharedMemory) is mapped into this process, and has a
+/// [pointer](Self::ptr). [Memory of another kind](super::Export::of_process_memory) is not mapped: only
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) access it.
 ///
-/// The bytes may change at any time, so they are reached by copy, and only under a [lease](Self::lease). The
-/// exporter gets its memory back once no lease is left, and none can be taken afterwards.
+/// The bytes may change at any time, so they may only be copied, and only under a [lease](Self::lease). A
+/// revocation refuses new leases, and completes when no lease is left.
 ///
-/// When the exporter revokes, or its process ends, leases are refused. Mapped memory stays mapped until the
-/// import is dropped, so a copy with a lease never faults, and never meets bytes of another process.
+/// After the exporter has revoked the export or has ended, leases are refused. Mapped memory stays mapped
+/// until the import is dropped, so a copy under a lease never faults, and never accesses bytes of another
+/// process.
 pub struct Import {
     control: Arc<Mapping>,
     data: Data,
     grant: Grant,
     pid: u32,
-    // After `data`: the exporter sees the importer leave only when it has unmapped the bytes.
+    // This field is dropped after `data`, so that the connection to the exporter ends only after the bytes
+    // are unmapped.
     _watch: Watch,
 }
 
@@ -59,13 +61,13 @@ pub struct Import {
 enum Data {
     Mapped {
         mapping: Mapping,
-        /// Start of the grant in the mapping. The bytes around the grant only fill the pages.
+        /// Offset of the grant in the mapping. Other bytes of the mapping only fill its pages.
         skip: usize,
     },
     Process(ProcessMemory),
 }
 
-/// Notices the end of the exporter; the connection ends with it.
+/// Watches for the end of the exporter. Dropping it closes the connection.
 struct Watch {
     service: Arc<Service>,
     key: u64,
@@ -73,7 +75,7 @@ struct Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // In a forked child the connection is the parent's.
+        // In a forked child, the connection belongs to the parent.
         if self.service.is_ours() {
             self.service.unwatch(self.key);
         }
@@ -84,11 +86,11 @@ impl Data {
     fn map(granted: Granted, file: OwnedFd, pid: u32) -> Result<Self, RemoteError> {
         let Granted { grant, offset, page_size, .. } = granted;
         let broke = |what| RemoteError::Protocol { pid, what };
-        // Parsing checked that these numbers can be added and rounded.
+        // `Reply::parse` has checked that these sums do not overflow.
         let begin = offset & !(page_size - 1);
         let end = (offset + grant.len).next_multiple_of(page_size);
         if !cannot_shrink(file.as_fd(), end) {
-            return Err(broke("the memory it sent could vanish while it is in use"));
+            return Err(broke("the memory that it sent can shrink during use"));
         }
         let too_long = broke("it granted more than this process can map");
         let Ok(len) = usize::try_from(end - begin) else { return Err(too_long) };
@@ -101,24 +103,24 @@ impl Data {
 
 impl Import {
     /// Imports the memory of `blob`, the bytes of [`Export::blob`](super::Export::blob). Blocks until the
-    /// exporter answered, 5 seconds at most.
+    /// exporter has responded, at most 5 seconds.
     ///
-    /// The exporter states range and rights, not the descriptor: see [`grant`](Self::grant). A program that
-    /// knows the length passes it to [`open_expecting`](Self::open_expecting).
+    /// Range and rights come from the exporter, not from the descriptor: see [`grant`](Self::grant). A
+    /// program that knows the length can have it checked by [`open_expecting`](Self::open_expecting).
     ///
     /// # Errors
     ///
-    /// [`RemoteError::MalformedBlob`]; [`RemoteError::UnknownExport`] if it was revoked,
-    /// [`RemoteError::PeerGone`] if the process ended; [`RemoteError::ForeignUser`],
+    /// [`RemoteError::MalformedBlob`]; [`RemoteError::UnknownExport`] if the export was revoked,
+    /// [`RemoteError::PeerGone`] if the exporter has ended; [`RemoteError::ForeignUser`],
     /// [`RemoteError::TooManyImports`], [`RemoteError::Busy`], [`RemoteError::Timeout`],
-    /// [`RemoteError::Protocol`]; [`RemoteError::Os`] when this process or the exporter has no descriptors or
-    /// memory left.
+    /// [`RemoteError::Protocol`]; [`RemoteError::Os`] if this process or the exporter has no file descriptors
+    /// or memory left.
     pub fn open(blob: &[u8]) -> Result<Self, RemoteError> {
         Self::open_within(blob, OPEN_WAITS)
     }
 
-    /// Does what [`open`](Self::open) does, but only if exactly `len` bytes are granted. Nothing is mapped
-    /// otherwise.
+    /// Imports as [`open`](Self::open) does, but fails if the exporter does not grant exactly `len` bytes.
+    /// Then no memory is mapped.
     ///
     /// # Errors
     ///
@@ -127,7 +129,7 @@ impl Import {
         Self::open_checked(blob, OPEN_WAITS, Some(len))
     }
 
-    /// Does what [`open`](Self::open) does, but waits for the exporter no longer than `within`.
+    /// Imports as [`open`](Self::open) does, but waits at most `within` for the exporter.
     ///
     /// # Errors
     ///
@@ -158,7 +160,7 @@ impl Import {
 
         let word_page = rustix::param::page_size();
         if !cannot_shrink(control.as_fd(), word_page as u64) {
-            return Err(broke("the page that it sent could vanish while it is in use"));
+            return Err(broke("the page that it sent can shrink during use"));
         }
         let failed = |errno| RemoteError::os("mapping imported memory", errno);
         let control = Arc::new(Mapping::of_peer(control.as_fd(), 0, word_page, true).map_err(failed)?);
@@ -167,7 +169,7 @@ impl Import {
             FileKind::Shared => Data::map(granted, data, pid)?,
             FileKind::Process => ProcessMemory::new(data, grant.address)
                 .map(Data::Process)
-                .ok_or(broke("it sent something else than its memory"))?,
+                .ok_or(broke("it sent a file that is not its address space"))?,
         };
 
         let service = Service::get()?;
@@ -182,17 +184,17 @@ impl Import {
         self.grant
     }
 
-    /// Returns the exporting process.
+    /// Returns the id of the exporting process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns the first granted byte, valid until the import is dropped. None if the memory is of a kind
-    /// that is not mapped here.
+    /// Returns a pointer to the first granted byte, valid until the import is dropped. Returns `None` if the
+    /// memory is not mapped into this process.
     ///
-    /// Touch it and the [`len`](Self::len) bytes from it only under a [lease](Self::lease), only as the
-    /// rights of the grant allow (writing without the right ends in a signal), and make no references to it.
+    /// Access these [`len`](Self::len) bytes only under a [lease](Self::lease), and only with the granted
+    /// rights: a write without the right raises a signal. Make no references to them.
     #[must_use]
     pub fn ptr(&self) -> Option<NonNull<u8>> {
         match &self.data {
@@ -205,26 +207,26 @@ impl Import {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
-        // It fits into `usize`, because the memory is mapped.
+        // The length fits `usize`, because the memory is mapped.
         self.grant.len as usize
     }
 
-    /// Returns the byte at `offset` of the grant, if `len` bytes from there are granted with the rights
-    /// `needs`.
+    /// Returns a pointer to the byte at `offset` of the grant, if `len` bytes from there on are granted with
+    /// the rights `needs`.
     ///
-    /// The pointer is as that of [`ptr`](Self::ptr).
+    /// The conditions of [`ptr`](Self::ptr) hold for this pointer.
     ///
     /// # Errors
     ///
     /// [`RemoteError::Permission`], [`RemoteError::OutOfRange`]; [`RemoteError::Unsupported`] if the memory
-    /// is of a kind that is not mapped here.
+    /// is not mapped into this process.
     pub fn span(&self, offset: u64, len: u64, needs: Access) -> Result<NonNull<u8>, RemoteError> {
         self.check_span(offset, len, needs)?;
         match &self.data {
             Data::Mapped { mapping, skip } => Ok(mapping.at(skip + offset as usize)),
             Data::Process(_) => Err(RemoteError::Unsupported {
-                what: "a pointer to memory that the exporter did not allocate to be shared",
-                remedy: "copy it with read_at and write_at",
+                what: "a pointer to memory that is not a `SharedMemory` of the exporter",
+                remedy: "copy it by read_at and write_at",
             }),
         }
     }
@@ -240,9 +242,9 @@ impl Import {
         }
     }
 
-    /// Takes the right to touch the bytes, until the lease is dropped. Never blocks. Revoking waits for
-    /// leases, so take one for each copy, or for a run of small copies. Taking and dropping it are one atomic
-    /// addition each, some 20 ns together.
+    /// Takes a lease, which is the right to access the bytes until the lease is dropped. Never blocks. A
+    /// revocation waits for leases, so take a lease for each copy, or for a series of small copies. Taking
+    /// and dropping a lease are one atomic addition each, together about 20 ns.
     ///
     /// # Errors
     ///
@@ -263,7 +265,8 @@ impl Import {
         Lease::new(Arc::clone(self))
     }
 
-    /// Succeeds while leases can be taken. Takes none, and so may be outdated when it returns.
+    /// Succeeds if a lease could be taken now. It takes no lease, so the result may be outdated when it
+    /// returns.
     ///
     /// # Errors
     ///
@@ -272,14 +275,14 @@ impl Import {
         lease::closed(self.control.word()).map_or(Ok(()), |closed| Err(self.refused(closed)))
     }
 
-    /// Copies the bytes from `offset` of the grant to `to`, under leases of its own: one, or one per MiB of
-    /// memory that is not mapped here.
+    /// Copies the bytes from `offset` of the grant to `to`. Takes a lease for the copy, or one for each MiB
+    /// of memory that is not mapped into this process.
     ///
     /// # Errors
     ///
-    /// See [`span`](Self::span) and [`lease`](Self::lease); `to` is then unchanged. For memory that is not
-    /// mapped here also [`RemoteError::Vanished`] when the exporter unmapped it, and [`RemoteError::Os`]; and
-    /// then some of `to` may have been written when the copy fails.
+    /// The errors of [`span`](Self::span) and [`lease`](Self::lease), after which `to` is unchanged. For
+    /// memory that is not mapped into this process also [`RemoteError::Vanished`] if the exporter unmapped
+    /// it, and [`RemoteError::Os`]; such a copy may have written a part of `to` before any error.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), RemoteError> {
         self.check_span(offset, to.len() as u64, Access::READ)?;
         match &self.data {
@@ -297,12 +300,12 @@ impl Import {
         }
     }
 
-    /// Copies `from` to the bytes from `offset` of the grant, under leases of its own: one, or one per MiB of
-    /// memory that is not mapped here.
+    /// Copies `from` to the bytes from `offset` of the grant on. Takes a lease for the copy, or one for each
+    /// MiB of memory that is not mapped into this process.
     ///
     /// # Errors
     ///
-    /// See [`read_at`](Self::read_at), but some of the exporter's bytes may have been written.
+    /// The errors of [`read_at`](Self::read_at). A part of the exporter's bytes may have been written.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), RemoteError> {
         self.check_span(offset, from.len() as u64, Access::WRITE)?;
         match &self.data {
@@ -351,14 +354,14 @@ impl fmt::Debug for Import {
     }
 }
 
-/// The right to touch the bytes of an [`Import`]. It delays revocation.
+/// The right to access the bytes of an [`Import`]. A revocation waits for it.
 ///
-/// Forgetting one (`mem::forget`) blocks revocation until the import is dropped.
+/// A forgotten lease (`mem::forget`) blocks the revocation until the import is dropped.
 #[derive(Debug)]
 #[must_use = "the right ends when the lease is dropped"]
 pub struct Lease<I: Deref<Target = Import>>(I);
 
-/// A [`Lease`] that keeps its [`Import`] alive, for copies that outlast the call that starts them.
+/// A [`Lease`] that keeps its [`Import`] alive, for copies that end after the call that started them.
 pub type OwnedLease = Lease<Arc<Import>>;
 
 impl<I: Deref<Target = Import>> Lease<I> {
@@ -385,7 +388,7 @@ impl<I: Deref<Target = Import>> Drop for Lease<I> {
     }
 }
 
-/// A connection before the request.
+/// A connection to the exporter, before the request.
 struct Exporter<'a> {
     blob: &'a Blob,
     socket: OwnedFd,
@@ -408,19 +411,19 @@ impl<'a> Exporter<'a> {
             exporter.pid = peer.pid;
         }
         let own = rustix::process::geteuid().as_raw();
-        // The name is free for any user to take when the exporter has ended.
+        // After the exporter has ended, any user could listen under its name.
         if !may_share(peer.uid, own) && peer.uid != blob.uid {
             return Err(RemoteError::ForeignUser { pid: exporter.pid, uid: peer.uid, own });
         }
         Ok(exporter)
     }
 
-    /// Requests the export. Returns the grant, with the memory and the page of the lease word.
+    /// Requests the export. Returns the grant, with the files of the memory and of the lease word's page.
     fn ask(&self) -> Result<(Granted, Option<[OwnedFd; 2]>), RemoteError> {
         self.limit(Timeout::Send)?;
         let hello = encode_hello(self.blob.token);
         match retry_on_intr(|| send(&self.socket, &hello, SendFlags::NOSIGNAL)) {
-            // The exporter closed the connection, and may have said why.
+            // The exporter closed the connection, but it may have sent the reason before.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(self.error(errno)),
         }
@@ -434,8 +437,8 @@ impl<'a> Exporter<'a> {
             let buffer = &mut [IoSliceMut::new(&mut reply)];
             match recvmsg(&self.socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
-                // The kernel reports once, before the answer, that the exporter closed without reading the
-                // request.
+                // If the exporter closed the connection without reading the request, the kernel reports this
+                // once, before the answer.
                 Err(Errno::CONNRESET) if !is_reset => is_reset = true,
                 other => break other.map_err(|errno| self.error(errno))?,
             }
@@ -450,7 +453,7 @@ impl<'a> Exporter<'a> {
             return Err(self.absent());
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
-            // It sent more than two, or this process has no descriptor left for them.
+            // The exporter sent more than two file descriptors, or this process has none left for them.
             return Err(RemoteError::os("receiving the descriptors of imported memory", Errno::MFILE));
         }
         let own = rustix::process::geteuid().as_raw();
@@ -467,18 +470,18 @@ impl<'a> Exporter<'a> {
                 operation: "granting an import, in the exporting process",
                 source: std::io::Error::from_raw_os_error(errno),
             }),
-            None => Err(broke("its answer makes no sense")),
+            None => Err(broke("its answer is not valid")),
         }
     }
 
-    /// Bounds the next wait by the remaining time.
+    /// Limits the next wait to the remaining time.
     fn limit(&self, side: Timeout) -> Result<(), RemoteError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(self.error(Errno::AGAIN));
         }
         set_socket_timeout(&self.socket, side, Some(left.max(Duration::from_millis(1))))
-            .map_err(|errno| RemoteError::os("bounding the wait for the exporting process", errno))
+            .map_err(|errno| RemoteError::os("limiting the wait for the exporting process", errno))
     }
 
     fn error(&self, errno: Errno) -> RemoteError {
@@ -490,7 +493,8 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    /// The error for a missing answer: the process ended, or lives and exports no more.
+    /// Returns the error for a missing answer: the process has ended, or it still runs but no longer exports
+    /// the memory.
     fn absent(&self) -> RemoteError {
         let alive = self.blob.started != 0 && started(self.blob.pid) == Some(self.blob.started);
         if alive {
@@ -501,12 +505,13 @@ impl<'a> Exporter<'a> {
     }
 }
 
-/// Returns the start of the process in clock ticks since boot. None if there is none, or it has ended.
+/// Returns the start of the process in clock ticks since boot. Returns `None` if the process does not exist
+/// or has ended.
 ///
-/// Fields 3 and 22 of `/proc/PID/stat`, see proc_pid_stat(5).
+/// Uses fields 3 and 22 of `/proc/PID/stat`, see proc_pid_stat(5).
 pub(super) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, field 2, may hold anything. No later field has a parenthesis.
+    // The name in field 2 may contain any characters. No later field contains a parenthesis.
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X" | "x") {
@@ -535,13 +540,13 @@ mod tests {
         assert_eq!(started(u32::MAX), None);
     }
 
-    /// Imports from an exporter that answers with `reply` and `files`, right or wrong.
+    /// Imports from an exporter that answers with `reply` and `files`, which may be wrong.
     fn import_from(reply: Reply, files: &[&OwnedFd]) -> Result<Import, RemoteError> {
         import_by(Import::open, reply, files).map(|(import, _)| import)
     }
 
-    /// Also returns the exporter's end of the connection. When it is dropped, the exporter has hung up, and
-    /// accesses fail from then on.
+    /// Also returns the exporter's end of the connection. Dropping it closes the connection, and accesses
+    /// fail from then on.
     fn import_by(
         open: impl FnOnce(&[u8]) -> Result<Import, RemoteError> + Send,
         reply: Reply,
@@ -581,7 +586,7 @@ mod tests {
     fn memory_that_could_fault_is_refused() {
         let page = rustix::param::page_size() as u64;
         let good = granted(page, Access::READ);
-        // The length is known even after the exporter has hung up.
+        // The length is known even after the exporter has closed the connection.
         assert_eq!(import_from(good, &[&sealed(), &sealed()]).unwrap().len() as u64, page);
         let refused = |reply, files: &[&OwnedFd]| {
             let error = import_from(reply, files).unwrap_err();
@@ -600,7 +605,7 @@ mod tests {
         refused(nothing, &[&sealed(), &sealed()]);
     }
 
-    /// A sealed file of `len` bytes that takes up no memory yet.
+    /// Returns a sealed file of `len` bytes that does not use memory yet.
     fn sparse(len: u64) -> OwnedFd {
         let file = memfd_create("sparse", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, len).unwrap();
@@ -617,7 +622,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let file = sparse(3 << 30);
         for len in [3 << 30, MIB + 1, MIB - 1] {
-            // Without any file: the lengths are compared before files are looked at.
+            // No file is sent, because the lengths are compared before the files are used.
             for files in [&[&file, &sealed()][..], &[]] {
                 let expecting = |blob: &[u8]| Import::open_expecting(blob, MIB);
                 let error = import_by(expecting, granted(len, Access::all()), files).unwrap_err();
@@ -633,7 +638,7 @@ mod tests {
         assert_eq!(import.len() as u64, MIB);
     }
 
-    /// Granted memory that is never touched takes no memory.
+    /// Granted pages that are never accessed use no memory.
     #[test]
     fn importing_takes_no_memory() {
         let file = sparse(3 << 30);

@@ -1,16 +1,16 @@
-//! The word that exporter and importer share: the number of leases, and flags that refuse new ones.
+//! The word that exporter and importer share: the number of leases, and flags that refuse new leases.
 //!
-//! One atomic word holds both, so that all leases and the closing of the word have one order. A lease before
-//! the closing is in the count that the exporter waits for. A lease after it sees the flag and takes itself
-//! back.
+//! One atomic word contains both, so that taking leases and closing the word have one total order. A
+//! lease taken before the closing is in the count for which the exporter waits. An attempt after the
+//! closing sees the flag and undoes its increment.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::MAX_LEASES;
 
-/// Set by the exporter: it wants its memory back.
+/// Set by the exporter to revoke the grant.
 pub(super) const REVOKED: u32 = 1 << 31;
-/// Set when the process on the other side is gone.
+/// Set after the process on the other side has ended.
 pub(super) const GONE: u32 = 1 << 30;
 
 const COUNT: u32 = GONE - 1;
@@ -55,14 +55,15 @@ word!(loom::sync::atomic::AtomicU32);
 pub(super) enum Closed {
     Revoked,
     Gone,
-    /// Too many leases already.
+    /// The maximum number of leases is reached.
     Full,
 }
 
-/// Takes a lease. Give back every success with [`release`].
+/// Takes a lease. Every success must be followed by [`release`].
 #[inline]
 pub(super) fn acquire(word: &impl Word) -> Result<(), Closed> {
-    // Loading first bounds the effect of endless attempts on the count that the exporter waits for.
+    // The load comes first, so that failing attempts change the count for which the exporter waits only
+    // rarely.
     let seen = word.load(Ordering::Relaxed);
     if seen >= MAX_LEASES {
         return Err(why(seen));
@@ -92,11 +93,12 @@ fn why(seen: u32) -> Closed {
     }
 }
 
-/// Gives a lease back. Returns true if the word is closed, so that the exporter may be waiting for it.
+/// Releases a lease. Returns true if the word is closed, because then the exporter may be waiting for
+/// the release.
 #[inline]
 #[must_use]
 pub(super) fn release(word: &impl Word) -> bool {
-    // Release: a thread that sees the lease gone sees the copied bytes.
+    // Release: a thread that sees the lower count also sees the copied bytes.
     word.fetch_sub(1, Ordering::Release) & (REVOKED | GONE) != 0
 }
 
@@ -105,14 +107,14 @@ pub(super) fn close(word: &impl Word, reason: u32) {
     word.fetch_or(reason, Ordering::AcqRel);
 }
 
-/// Returns the number of leases, and the word itself to wait for a change of.
+/// Returns the number of leases, and the whole word, for a wait until the word changes.
 pub(super) fn leases(word: &impl Word) -> (u32, u32) {
     // Acquire: pairs with `release`.
     let seen = word.load(Ordering::Acquire);
     (seen & COUNT, seen)
 }
 
-/// Returns why no lease can be taken now, if so.
+/// Returns the reason why no lease can be taken now, or `None`.
 pub(super) fn closed(word: &impl Word) -> Option<Closed> {
     let seen = word.load(Ordering::Acquire);
     (seen & (REVOKED | GONE) != 0).then(|| why(seen))
@@ -170,7 +172,7 @@ mod loom_tests {
         bytes: UnsafeCell<u32>,
     }
 
-    /// One importer that writes the bytes while it holds a lease, `times` over.
+    /// Runs an importer that takes a lease and writes the bytes, `times` times.
     fn importer(shared: &Shared, times: usize) -> u32 {
         let mut copies = 0;
         for _ in 0..times {
@@ -184,7 +186,7 @@ mod loom_tests {
         copies
     }
 
-    /// Revokes, waits, and then has the bytes for itself.
+    /// Revokes, waits for the leases, and then accesses the bytes exclusively.
     fn exporter(shared: &Shared) -> u32 {
         close(&shared.word, REVOKED);
         while leases(&shared.word).0 != 0 {
@@ -193,13 +195,13 @@ mod loom_tests {
         shared.bytes.with_mut(read_and_spoil)
     }
 
-    #[expect(unsafe_code, reason = "loom hands out the pointer of its checked cell")]
+    #[expect(unsafe_code, reason = "loom passes a raw pointer to its checked cell")]
     fn write_once(bytes: *mut u32) {
         // SAFETY: loom keeps the cell alive, and checks that no other thread accesses it.
         unsafe { *bytes += 1 };
     }
 
-    #[expect(unsafe_code, reason = "loom hands out the pointer of its checked cell")]
+    #[expect(unsafe_code, reason = "loom passes a raw pointer to its checked cell")]
     fn read_and_spoil(bytes: *mut u32) -> u32 {
         // SAFETY: loom keeps the cell alive, and checks that no other thread accesses it.
         unsafe { bytes.replace(1000) }
@@ -243,7 +245,7 @@ mod loom_tests {
         });
     }
 
-    // Two threads copy through one import. They only read the cell, as they may overlap with each other.
+    // Two threads copy through one import. They only read the cell, because their copies may overlap in time.
     #[test]
     fn threads_share_an_import() {
         loom::model(|| {

@@ -1,6 +1,6 @@
-//! The one place that maps shared memory and follows pointers into it.
+//! Maps shared memory, and dereferences pointers into it. No other module does this.
 
-#![expect(unsafe_code, reason = "maps files, and copies from and to what it mapped")]
+#![expect(unsafe_code, reason = "maps files, and copies from and to the mapped memory")]
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -11,32 +11,32 @@ use dma_core::racy_copy;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Pages of a file that cannot shrink, mapped shared, for as long as the value lives.
+/// Pages of a file that cannot shrink, mapped shared until the value is dropped.
 ///
-/// No reference to the bytes is handed out because another process may change them at any time. They are
-/// copied in and out. Only the atomic word at the start is referenced.
+/// No reference to the bytes exists, because another process may change them at any time. They are only
+/// copied in and out. Only the atomic word at the start is accessed by reference.
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     writable: bool,
-    /// All that is unmapped in the end: more than the pages if an alignment needed room.
+    /// Address and length to unmap. They cover more than the pages if an alignment needed a reservation.
     whole: (NonNull<u8>, usize),
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread.
+// SAFETY: the mapping belongs to the process, not to a thread, so any thread may use and drop it.
 unsafe impl Send for Mapping {}
 // SAFETY: the methods that take `&self` only copy the bytes, which may change at any time, and read the word
 // atomically.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of `file` from `offset` at a multiple of `align`, and fills the page tables, so that
-    /// no copy waits for that. Only for this process's own memory: a peer's file would take as much memory as
-    /// the peer states.
+    /// Maps `len` bytes of `file` from `offset` on at a multiple of `align`, and populates the page tables,
+    /// so that copies cause no page faults. Use this only for this process's own files: populating a peer's
+    /// file could allocate as much memory as the peer states.
     ///
-    /// `offset` and `len` are multiples of the file's page size; `align` is a power of two. The caller has
-    /// checked that the file is that long and sealed against shrinking; otherwise touching the mapping would
-    /// raise a signal.
+    /// `offset` and `len` must be multiples of the file's page size, and `align` a power of two. The caller
+    /// must have checked that the file is long enough and sealed against shrinking; otherwise an access to
+    /// the mapping could raise a signal.
     pub(super) fn new(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -47,8 +47,8 @@ impl Mapping {
         Self::map(file, offset, len, writable, align, MapFlags::POPULATE)
     }
 
-    /// Maps a file that a peer sent, as [`new`](Self::new) does, at any page: a page is looked up when it is
-    /// first touched.
+    /// Maps a file that a peer sent, at any page-aligned address. The page tables are not populated: the
+    /// first access to each page causes a page fault.
     pub(super) fn of_peer(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -77,7 +77,7 @@ impl Mapping {
         }
         drop(mapping);
 
-        // Reserves enough for an aligned place, and maps over that.
+        // Reserve an address range that contains an aligned address, and map the file into it.
         let room = len.checked_add(align).ok_or(Errno::NOMEM)?;
         // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
         let reserved =
@@ -86,7 +86,7 @@ impl Mapping {
         let skip = start.addr().get().next_multiple_of(align) - start.addr().get();
         let base = start.map_addr(|addr| addr.saturating_add(skip));
         let mapping = Self { base, len, writable, whole: (start, room) };
-        // SAFETY: the `len` bytes lie within the reservation, whose address no other code has.
+        // SAFETY: the `len` bytes lie within the reservation, which no other code uses.
         unsafe { mmap(base.as_ptr().cast(), len, access, flags | MapFlags::FIXED, file, offset) }?;
         Ok(mapping)
     }
@@ -95,34 +95,36 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Returns the byte at `offset`, which is within the mapping or just behind it.
+    /// Returns a pointer to the byte at `offset`, which is within the mapping or at its end.
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
-        assert!(offset <= self.len, "the callers know what they mapped");
-        // SAFETY: the offset lies within the mapping.
+        assert!(offset <= self.len, "the caller's offset is within the mapping");
+        // SAFETY: the assertion above checks that the offset lies within the mapping or at its end.
         unsafe { self.base.add(offset) }
     }
 
-    /// Returns the byte at `offset`, if `len` bytes from there are mapped.
+    /// Returns a pointer to the byte at `offset`, if `len` bytes from there on are mapped.
     fn span(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         (end <= self.len).then(|| self.ptr().wrapping_add(offset))
     }
 
-    /// Copies the bytes from `offset` to `to`. If they are not mapped, copies nothing and returns `None`.
+    /// Copies the bytes from `offset` on to `to`. If they are not mapped, copies no bytes and returns `None`.
     #[must_use]
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) -> Option<()> {
         let from = self.span(offset, to.len())?;
-        // SAFETY: `span` checked the source, and no references to shared memory exist. `to` is exclusive.
+        // SAFETY: `span` has checked that the source is mapped, and `to` is an exclusive reference. The copy
+        // may race with other processes, which `racy_copy` allows.
         unsafe { racy_copy::copy(to.as_mut_ptr(), from, to.len()) };
         Some(())
     }
 
-    /// Copies `from` to the bytes from `offset`. If they are not mapped for writing, copies nothing and
+    /// Copies `from` to the bytes from `offset` on. If they are not mapped for writing, copies no bytes and
     /// returns `None`.
     #[must_use]
     pub(super) fn write(&self, offset: usize, from: &[u8]) -> Option<()> {
         let to = self.span(offset, from.len()).filter(|_| self.writable)?;
-        // SAFETY: `span` checked the destination, it is writable, and no references to shared memory exist.
+        // SAFETY: `span` has checked that the destination is mapped, the filter that it is writable, and no
+        // references to it exist. The copy may race with other processes, which `racy_copy` allows.
         unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
         Some(())
     }
@@ -131,17 +133,17 @@ impl Mapping {
     #[inline]
     pub(super) fn word(&self) -> &AtomicU32 {
         debug_assert!(self.writable, "the lease word lies in a page that both sides write");
-        // SAFETY: whole pages are mapped, so that the word is mapped, aligned, and lives as long as `self`.
-        // The other side accesses it atomically only.
+        // SAFETY: whole pages are mapped, so the word is mapped and aligned, and it stays mapped as long as
+        // `self` lives. The other side accesses it only atomically.
         unsafe { self.base.cast::<AtomicU32>().as_ref() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` and owned by this value; all references to it borrow `self`.
+        // SAFETY: `map` created this mapping and this value owns it; all references into it borrow `self`.
         if let Err(errno) = unsafe { munmap(self.whole.0.as_ptr().cast(), self.whole.1) } {
-            tracing::warn!(%errno, len = self.len, "could not unmap shared memory; it stays mapped");
+            tracing::warn!(%errno, len = self.len, "cannot unmap shared memory, so it stays mapped");
         }
     }
 }

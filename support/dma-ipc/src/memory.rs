@@ -1,4 +1,4 @@
-//! Memory that can be exported.
+//! Memory of this process that can be exported.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,9 +17,9 @@ use super::{Pages, RemoteError};
 
 /// Memory of this process that it can [export](super::Export) to others.
 ///
-/// It is zeroed and resident, so no page fault and no shortage of memory can hit a copy. Clones are handles
-/// to the same memory, which is freed with the last of them. Exports, and imports in other processes, keep
-/// the bytes alive too.
+/// The memory is zeroed and resident, so a copy causes no page fault and cannot fail for lack of memory.
+/// Clones are handles to the same memory, which is freed when the last handle is dropped. Exports, and
+/// imports in other processes, also keep the memory.
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     inner: Arc<Inner>,
@@ -31,27 +31,27 @@ struct Inner {
     file: OwnedFd,
     len: usize,
     page_size: usize,
-    /// Rights that peers can be granted.
+    /// Rights that may be granted to peers.
     peers: Access,
 }
 
 impl SharedMemory {
-    /// Allocates `len` bytes, aligned to a page. Takes time in proportion to `len`, as the pages are zeroed
-    /// now.
+    /// Allocates `len` bytes, aligned to a page. The time is proportional to `len`, because the pages are
+    /// zeroed in this call.
     ///
     /// # Errors
     ///
-    /// [`RemoteError::Empty`] for no bytes, [`RemoteError::OutOfMemory`] and [`RemoteError::Os`] when the
-    /// system cannot give that much, or no huge pages.
+    /// [`RemoteError::Empty`] for 0 bytes; [`RemoteError::OutOfMemory`] or [`RemoteError::Os`] if the system
+    /// lacks memory or huge pages.
     pub fn allocate(len: usize, pages: Pages) -> Result<Self, RemoteError> {
         Self::allocate_for(Access::all(), len, 1, pages)
     }
 
-    /// Allocates memory as [`allocate`](Self::allocate) does, at an address that is a multiple of `align` and
-    /// of the page size, for peers that are granted no more than `peers`.
+    /// Allocates memory as [`allocate`](Self::allocate) does, at a multiple of `align` and of the page size.
+    /// Exports can grant at most the rights `peers`.
     ///
-    /// Without [`Access::WRITE`] the memory is sealed (`F_SEAL_FUTURE_WRITE`, Linux 5.1): the kernel then
-    /// allows writes through this process's own mapping only. Older kernels lack that seal; a `tracing`
+    /// If `peers` lack [`Access::WRITE`], the memory is sealed (`F_SEAL_FUTURE_WRITE`, Linux 5.1): the kernel
+    /// then allows writes only through this process's own mapping. Older kernels lack this seal; a `tracing`
     /// warning says so.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl SharedMemory {
         let unavailable = |available| RemoteError::OutOfMemory { requested: len as u64, available };
         let (file, page_size) = create(huge).map_err(failed)?;
         let size = len.checked_next_multiple_of(page_size).ok_or(unavailable(isize::MAX as u64))?;
-        // The kernel overcommits, and would kill a process later.
+        // The kernel overcommits, so the allocation would succeed, and the kernel could kill a process later.
         if !huge
             && let Some(available) = available_memory()
             && size as u64 > available
@@ -87,28 +87,29 @@ impl SharedMemory {
         }
         fill(&file, size as u64).map_err(failed)?;
         let mapping = Mapping::new(file.as_fd(), 0, size, true, align).map_err(failed)?;
-        // After mapping it here, because this mapping stays writable.
+        // Seal the file after mapping it, because this mapping must stay writable.
         seal(&file, peers.contains(Access::WRITE)).map_err(failed)?;
         Ok(Self { inner: Arc::new(Inner { mapping, file, len, page_size, peers }) })
     }
 
-    /// Returns the first byte, with the requested alignment, valid until the last handle is dropped.
+    /// Returns a pointer to the first byte, with the requested alignment. It is valid until the last handle
+    /// is dropped.
     ///
-    /// Importers may read and write what they were granted at any time, so make no references to it: copy in
-    /// and out, as [`read_at`](Self::read_at) and [`write_at`](Self::write_at) do.
+    /// Importers may access granted bytes at any time, so make no references to them. Copy bytes in and out,
+    /// as [`read_at`](Self::read_at) and [`write_at`](Self::write_at) do.
     #[must_use]
     pub fn ptr(&self) -> NonNull<u8> {
         self.inner.mapping.at(0)
     }
 
-    /// Length in bytes, as allocated; never 0.
+    /// Returns the requested length in bytes; never 0.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.inner.len
     }
 
-    /// Copies the bytes from `offset` to `to`.
+    /// Copies the bytes from `offset` on to `to`.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl SharedMemory {
         self.inner.mapping.read(offset, to).ok_or_else(|| self.out_of_range(offset, to.len()))
     }
 
-    /// Copies `from` to the bytes from `offset`.
+    /// Copies `from` to the bytes from `offset` on.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl SharedMemory {
         self.inner.mapping.write(offset, from).ok_or_else(|| self.out_of_range(offset, from.len()))
     }
 
-    /// Checks that `len` bytes from `offset` are within the requested length (the mapping ends with a whole
-    /// page).
+    /// Checks that `len` bytes from `offset` on are within the requested length. The mapping may be longer,
+    /// because it consists of whole pages.
     pub(super) fn check(&self, offset: usize, len: usize) -> Result<(), RemoteError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.inner.len => Ok(()),
@@ -141,18 +142,18 @@ impl SharedMemory {
         RemoteError::OutOfRange { offset: offset as u64, len: len as u64, available: self.inner.len as u64 }
     }
 
-    /// Returns the rights that peers can be granted.
+    /// Returns the rights that may be granted to peers.
     #[must_use]
     pub fn peers(&self) -> Access {
         self.inner.peers
     }
 
-    /// Returns the size of its pages in bytes; a power of two.
+    /// Returns the page size of the memory in bytes, a power of two.
     pub(super) fn page_size(&self) -> usize {
         self.inner.page_size
     }
 
-    /// Returns a descriptor of the memory for a peer that may write it.
+    /// Returns a file descriptor of the memory for a peer that may write.
     pub(super) fn file(&self) -> Result<OwnedFd, RemoteError> {
         self.inner.file.try_clone().map_err(|source| RemoteError::Os {
             operation: "duplicating the descriptor of shared memory",
@@ -160,30 +161,30 @@ impl SharedMemory {
         })
     }
 
-    /// Returns a descriptor of the memory, opened for reading. A peer can open the file again for writing:
-    /// only the seal of [`allocate_for`](Self::allocate_for) prevents writes.
+    /// Returns a file descriptor of the memory that is opened for reading. A peer can open the file again for
+    /// writing: only the seal of [`allocate_for`](Self::allocate_for) prevents writes.
     pub(super) fn read_only_file(&self) -> Result<OwnedFd, RemoteError> {
         let path = format!("/proc/thread-self/fd/{}", self.inner.file.as_raw_fd());
         retry_on_intr(|| rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
             .map_err(|errno| RemoteError::os("opening shared memory read-only through /proc", errno))
     }
 
-    /// Never frees the memory.
+    /// Leaks the memory.
     pub(super) fn leak(&self) {
         std::mem::forget(self.clone());
     }
 }
 
-/// Creates an empty file in memory. Returns it and the size of its pages.
+/// Creates an empty memfd. Returns the file and its page size.
 fn create(huge: bool) -> Result<(OwnedFd, usize), Errno> {
     let flags = if huge { MemfdFlags::HUGETLB } else { MemfdFlags::empty() };
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create("dma-shared", flags | MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3 does not know the flag.
+        // Linux before 6.3 does not know the flag `NOEXEC_SEAL`.
         Err(Errno::INVAL) => memfd_create("dma-shared", flags),
         other => other,
     }?;
-    // Prevents accidents only: a process of the same user can change the mode back.
+    // This prevents only accidents, because a process of the same user can change the mode back.
     fchmod(&file, Mode::RUSR)?;
     let page_size =
         if huge { usize::try_from(fstatfs(&file)?.f_bsize).unwrap_or(0) } else { rustix::param::page_size() };
@@ -193,9 +194,10 @@ fn create(huge: bool) -> Result<(OwnedFd, usize), Errno> {
     Ok((file, page_size))
 }
 
-/// Gives the file its size, and pages for all of it.
+/// Sets the file's size, and allocates all its pages.
 fn fill(file: &OwnedFd, size: u64) -> Result<(), Errno> {
-    // The kernel undoes a step that a signal interrupts, so a step is shorter than the period of any timer.
+    // If a signal interrupts a step, the kernel undoes it. So a step must be shorter than the period of any
+    // timer.
     const STEP: u64 = 8 << 20;
     retry_on_intr(|| ftruncate(file, size))?;
     let mut done = 0;
@@ -207,13 +209,13 @@ fn fill(file: &OwnedFd, size: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Seals the file's size, and unless `writable` its bytes against new writers.
+/// Seals the file's size. Unless `writable`, also seals its bytes against new writers.
 fn seal(file: &OwnedFd, writable: bool) -> Result<(), Errno> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     if !writable {
         match fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
             Err(Errno::INVAL) => tracing::warn!(
-                "this kernel cannot keep peers from writing what they are granted to read: F_SEAL_FUTURE_WRITE needs Linux 5.1"
+                "this kernel cannot prevent peers from writing memory that they may only read: F_SEAL_FUTURE_WRITE needs Linux 5.1"
             ),
             sealed => return sealed,
         }
@@ -221,7 +223,7 @@ fn seal(file: &OwnedFd, writable: bool) -> Result<(), Errno> {
     fcntl_add_seals(file, size | SealFlags::SEAL)
 }
 
-/// Makes a page for a lease word. Returns its descriptor and this process's mapping of it.
+/// Creates the page of a lease word. Returns its file and this process's mapping of it.
 pub(super) fn control_page() -> Result<(OwnedFd, Mapping), Errno> {
     let (file, page_size) = create(false)?;
     fill(&file, page_size as u64)?;
@@ -230,16 +232,18 @@ pub(super) fn control_page() -> Result<(OwnedFd, Mapping), Errno> {
     Ok((file, mapping))
 }
 
-/// Returns true if bytes up to `end` of `file` can be touched safely: it is that long and cannot shrink.
+/// Returns true if the bytes of `file` up to `end` can be accessed safely, because the file is long enough
+/// and cannot shrink.
 pub(super) fn cannot_shrink(file: BorrowedFd<'_>, end: u64) -> bool {
     let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
     let long_enough = fstat(file).is_ok_and(|stat| u64::try_from(stat.st_size).is_ok_and(|size| size >= end));
     sealed && long_enough
 }
 
-/// Returns the bytes that the system reports as available, swap included (`MemAvailable` in proc_meminfo(5)).
+/// Returns the number of bytes that the system reports as available, including swap (`MemAvailable` in
+/// proc_meminfo(5)).
 ///
-/// The kernel overcommits, and kills a process once the memory is touched, so check before.
+/// Check it before an allocation: the kernel overcommits, and may kill a process when the memory is used.
 #[must_use]
 pub fn available_memory() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
@@ -347,7 +351,7 @@ mod tests {
         assert!(!cannot_shrink(unsealed.as_fd(), page() as u64));
     }
 
-    /// All that a peer of the same user can do with a descriptor that it was sent.
+    /// Makes every attempt to write that a peer of the same user can make with a received file descriptor.
     #[test]
     fn read_only_memory_cannot_be_written_through_a_reopened_descriptor() {
         let reopened = |peers| {
@@ -367,12 +371,12 @@ mod tests {
             fallocate(&again, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096),
             Err(Errno::PERM)
         );
-        // The owner's mapping stays writable, and readers see what it writes.
+        // The owner's mapping stays writable, and readers see the written bytes.
         memory.write_at(0, b"MINE").unwrap();
         let mut seen = [0; 4];
         assert_eq!(rustix::io::pread(&again, &mut seen, 0), Ok(4));
         assert_eq!(&seen, b"MINE");
-        // Without the seal nothing of the sort holds.
+        // Without the seal, the peer can write.
         let (_memory, again) = reopened(Access::all());
         assert_eq!(rustix::io::pwrite(&again, b"x", 0), Ok(1));
     }

@@ -9,16 +9,16 @@ use rustix::io::Errno;
 /// A process, as the kernel describes it to this one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
-    /// Its process id; 0 if it is in a process-id namespace that this process cannot see.
+    /// The peer's process id; 0 if it is in a PID namespace that this process cannot see.
     pub(super) pid: u32,
-    /// Its effective user id when it connected or began to listen.
+    /// The peer's effective user id when it connected or began to listen.
     pub(super) uid: u32,
 }
 
 /// Returns the process at the other end of `socket`.
 ///
-/// Not rustix's `socket_peercred`: its process id cannot be 0 (rustix 1.1), as it is for a peer in another
-/// process-id namespace.
+/// This does not use rustix's `socket_peercred`, whose process id cannot be 0 (rustix 1.1): the id
+/// is 0 for a peer in another PID namespace.
 pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;

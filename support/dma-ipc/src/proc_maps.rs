@@ -1,32 +1,32 @@
-//! Mappings of this process, as a device checks them when memory is registered with it.
+//! Looks up mappings of this process, for the checks that registering memory with a device would make.
 
 use std::{fs, io};
 
 /// State of a range of this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
-    /// All of it is mapped with the rights.
+    /// The whole range is mapped with the rights.
     Whole,
-    /// Some of it is not mapped.
+    /// A part of the range is not mapped.
     Missing,
-    /// Some of it cannot be read, or written. The part before it is mapped.
+    /// A part of the range cannot be read, or cannot be written. The bytes before it are mapped.
     Denied,
 }
 
-/// Listings that must all lack a mapping. The kernel writes a listing page by page while other threads map
-/// and unmap.
+/// Number of listings that must all lack a mapping. One listing may miss a mapping, because the kernel writes
+/// it page by page while other threads map and unmap.
 const LISTINGS: u32 = 3;
 
 /// Returns the state of `len` bytes at `address`, for reading, and for writing if `writable`.
 ///
 /// # Errors
 ///
-/// The mappings cannot be listed, as without `/proc`.
+/// The mappings cannot be listed, for example because `/proc` is not mounted.
 pub fn mapped(address: u64, len: u64, writable: bool) -> io::Result<Mapped> {
     sought(LISTINGS, || Ok(find(&fs::read_to_string("/proc/self/maps")?, address, len, writable)))
 }
 
-/// Looks up to `times` times, until the range is not missing.
+/// Calls `look` up to `times` times, until the range is not missing.
 fn sought(times: u32, look: impl Fn() -> io::Result<Mapped>) -> io::Result<Mapped> {
     let mut seen = look()?;
     for _ in 1..times {
@@ -38,8 +38,8 @@ fn sought(times: u32, look: impl Fn() -> io::Result<Mapped>) -> io::Result<Mappe
     Ok(seen)
 }
 
-/// Finds the range in `maps`, of the format of proc_pid_maps(5): sorted by address, with adjacent mappings on
-/// separate lines.
+/// Finds the range in `maps`, which has the format of proc_pid_maps(5): sorted by address, with adjacent
+/// mappings on separate lines.
 fn find(maps: &str, address: u64, len: u64, writable: bool) -> Mapped {
     let Some(end) = address.checked_add(len) else { return Mapped::Missing };
     let mut reached = address;

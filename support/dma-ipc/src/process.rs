@@ -1,8 +1,8 @@
-//! Memory of any kind in another process, reached through the kernel's file of that process's address space.
+//! Memory of any kind in another process, accessed through the kernel's file of that process's address space.
 //!
 //! The exporter opens its own `/proc/self/mem` with the mode that the rights need, and sends it to importers.
-//! Therefore importers need no right to trace it. The file belongs to one address space. After that process
-//! ended or executed another program, reads return nothing, even if its id is in use again. See
+//! Therefore importers need no right to trace the exporter. The file belongs to one address space: after the
+//! process has ended or executed another program, reads return no bytes, even if its id is in use again. See
 //! proc_pid_mem(5).
 
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,24 +14,24 @@ use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use super::RemoteError;
 use crate::proc_maps::{Mapped, mapped};
 
-/// Bytes copied under one lease, which a revocation may have to wait for.
+/// Maximum number of bytes copied under one lease. A revocation may have to wait for such a copy.
 pub(super) const CHUNK: usize = 1 << 20;
 
 /// File system type of /proc, from statfs(2).
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
-/// Why not all bytes were copied.
+/// The reason why not all bytes were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// The address space is gone.
+    /// The address space no longer exists.
     Gone,
-    /// At this offset, in bytes, the process has no memory mapped.
+    /// The process has no memory mapped at this offset in bytes.
     Unmapped(usize),
-    /// The kernel refused.
+    /// The kernel refused the copy.
     Refused(Errno),
 }
 
-/// A stretch of another process's address space.
+/// A range of another process's address space.
 #[derive(Debug)]
 pub(super) struct ProcessMemory {
     file: OwnedFd,
@@ -39,14 +39,14 @@ pub(super) struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Wraps the memory from `address` on of the process whose address space is `file`. None: `file` is not a
-    /// file of /proc.
+    /// Wraps the memory from `address` on of the process whose address space is `file`. Returns `None` if
+    /// `file` is not a file of /proc.
     pub(super) fn new(file: OwnedFd, address: u64) -> Option<Self> {
         let is_proc = fstatfs(file.as_fd()).is_ok_and(|fs| fs.f_type as u64 == PROC_SUPER_MAGIC);
         is_proc.then_some(Self { file, address })
     }
 
-    /// Copies the bytes from `offset` to `to`. On `Err` some may be copied.
+    /// Copies the bytes from `offset` on to `to`. Before an error, a part may have been copied.
     pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Cut> {
         let mut done = 0;
         while done < to.len() {
@@ -56,7 +56,7 @@ impl ProcessMemory {
         Ok(())
     }
 
-    /// Copies `from` to the bytes from `offset`. On `Err` some may be copied.
+    /// Copies `from` to the bytes from `offset` on. Before an error, a part may have been copied.
     pub(super) fn write(&self, offset: u64, from: &[u8]) -> Result<(), Cut> {
         let mut done = 0;
         while done < from.len() {
@@ -67,7 +67,7 @@ impl ProcessMemory {
     }
 }
 
-/// Returns the bytes that one call moved.
+/// Returns the number of bytes that one call moved.
 fn step(moved: Result<usize, Errno>, done: usize) -> Result<usize, Cut> {
     match moved {
         Ok(0) => Err(Cut::Gone),
@@ -88,7 +88,7 @@ pub(super) fn own_address_space(rights: Access) -> Result<OwnedFd, RemoteError> 
     retry_on_intr(|| open("/proc/self/mem", mode | OFlags::CLOEXEC, Mode::empty())).map_err(|errno| {
         let operation = match errno {
             Errno::ACCESS | Errno::PERM => {
-                "opening /proc/self/mem (is the process made undumpable, by a set-user-id bit or prctl?)"
+                "opening /proc/self/mem (the process may be undumpable because of a set-user-id bit or prctl)"
             }
             _ => "opening /proc/self/mem",
         };
@@ -96,8 +96,8 @@ pub(super) fn own_address_space(rights: Access) -> Result<OwnedFd, RemoteError> 
     })
 }
 
-/// Checks that all of `len` bytes at `address` are mapped with `rights`, as registration with a device would.
-/// The kernel's file would allow writes to read-only memory.
+/// Checks that all `len` bytes at `address` are mapped with `rights`, as registering them with a device
+/// would. The check is needed because the kernel's file allows writes to read-only memory.
 pub(super) fn check_mapped(address: u64, len: u64, rights: Access) -> Result<(), RemoteError> {
     let writable = rights.contains(Access::WRITE);
     match mapped(address, len, writable) {
@@ -124,8 +124,8 @@ mod tests {
         check_mapped(8, 1, Access::READ).unwrap_err();
     }
 
-    /// This limits the descriptor only. A peer with the right to trace this process can open its memory anew
-    /// with more rights.
+    /// This limits only this file descriptor. A peer with the right to trace this process can open its memory
+    /// again with more rights.
     #[test]
     fn the_own_memory_is_opened_for_no_more_than_the_rights() {
         for (rights, mode) in [

@@ -1,4 +1,4 @@
-//! Regions that other processes reach, for engines: exports a part of one, imports one.
+//! Exports and imports of regions, for engines whose memory other processes can access.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use dma_core::{Access, Error, ErrorKind, ExportDescriptor, MemoryRequest, RawExp
 use crate::{Export, Import, Pages, SharedMemory};
 
 impl SharedMemory {
-    /// Allocates memory for a request that names rights to export.
+    /// Allocates memory for a request that includes rights to export.
     ///
     /// # Errors
     ///
@@ -17,26 +17,26 @@ impl SharedMemory {
         Ok(Self::allocate_for(request.export, request.len, request.align, pages)?)
     }
 
-    /// Grants peers `len` bytes from `offset` on.
+    /// Exports `len` bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// `AccessDenied` if `rights` go beyond those that the memory was allocated with; `OutOfRange`; as
-    /// [`Export::new`].
+    /// `AccessDenied` if `rights` exceed the rights for which the memory was allocated; `OutOfRange`;
+    /// the errors of [`Export::new`].
     pub fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
         let end = offset.checked_add(len).ok_or(ErrorKind::OutOfRange)?;
         Ok(Box::new(Export::new(self, offset..end, rights)?))
     }
 }
 
-/// Memory of an engine that cannot be exported. Converts into the error that says so.
+/// The reason why memory of an engine cannot be exported. Converts into an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexportable {
-    /// Allocated for this process alone.
+    /// The memory was allocated without rights to export.
     Private,
-    /// Memory of the caller, which the engine registered.
+    /// The memory belongs to the caller, and the engine registered it.
     Registered,
-    /// Memory of a peer.
+    /// The memory belongs to a peer.
     Imported,
 }
 
@@ -64,16 +64,17 @@ impl From<Unexportable> for Error {
 }
 
 impl Import {
-    /// Imports what an engine of `backend` exported.
+    /// Imports memory that an engine of `backend` exported.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a descriptor of another backend; as [`open_expecting`](Self::open_expecting).
+    /// `Unsupported` for a descriptor of another backend; the errors of
+    /// [`open_expecting`](Self::open_expecting).
     pub fn of(descriptor: &ExportDescriptor, backend: &str) -> Result<Self> {
         if descriptor.backend() != backend {
             let message = format!("a descriptor of the backend {:?}", descriptor.backend());
             return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_hint(format!("this engine imports what was exported by the backend {backend:?}")));
+                .with_hint(format!("this engine imports only exports of the backend {backend:?}")));
         }
         Ok(Self::open_expecting(descriptor.native(), descriptor.len())?)
     }

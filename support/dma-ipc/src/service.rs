@@ -1,8 +1,8 @@
-//! The thread that a process has while it exports or imports memory.
+//! The service thread, which a process has while it exports or imports memory.
 //!
-//! It answers importers, and notices the end of the process behind an export or import: the kernel closes a
-//! process's sockets when its last thread has stopped. It sleeps otherwise, never waits for a peer, and ends
-//! with the last export and import.
+//! The thread answers importers, and detects the end of peers, because the kernel closes a process's sockets
+//! after its last thread has stopped. Otherwise it sleeps. It never waits for a peer, and exits after the
+//! last export and import are dropped.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -33,12 +33,12 @@ use super::peercred::{Peer, peer};
 use super::wire::{Granted, HELLO_LEN, Reply, parse_hello};
 use super::{MAX_IMPORTS, RemoteError};
 
-/// Connections that the kernel keeps until they are accepted.
+/// Maximum number of connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1024;
-/// Pause when this process has no descriptor for another importer.
+/// Pause after this process has no file descriptor for another importer.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Longest sleep while leases exist. Their end wakes the sleeper; the limit is for peers that break the
-/// protocol.
+/// Maximum sleep while leases exist. The end of a lease wakes the sleeper; the limit is for peers that
+/// violate the protocol.
 const NAP: Duration = Duration::from_millis(10);
 
 const WAKE: u64 = 0;
@@ -47,7 +47,8 @@ const FIRST_CONNECTION: u64 = 2;
 
 static CURRENT: Mutex<Weak<Service>> = Mutex::new(Weak::new());
 
-/// This process's service. It ends when the last handle is dropped; exports and imports each hold one.
+/// This process's service. Each export and import holds a handle. The service ends when the last handle is
+/// dropped.
 pub(super) struct Service {
     shared: Arc<SharedService>,
     thread: Option<JoinHandle<()>>,
@@ -65,17 +66,17 @@ struct SharedService {
 #[derive(Default)]
 struct ServiceState {
     listener: Option<OwnedFd>,
-    /// Set while the listener is ignored for lack of descriptors.
+    /// Set while the listener is ignored because file descriptors are exhausted.
     accept_again_at: Option<Instant>,
-    /// Importers that have not sent their request.
+    /// Importers that have not sent their request yet.
     pending: Pending<Caller>,
     exports: Exports,
-    /// Exporters that this process imports from, by key.
+    /// Exporters from which this process imports, by key.
     watches: HashMap<u64, Watch>,
     connections_so_far: u64,
 }
 
-/// An importer that has not sent its request.
+/// An importer that has not sent its request yet.
 struct Caller {
     key: u64,
     socket: OwnedFd,
@@ -103,13 +104,13 @@ struct Importer {
     link: Arc<Link>,
 }
 
-/// The connection to an exporter, and the page with the lease word that it shares.
+/// The connection to an exporter, and the page with the shared lease word.
 struct Watch {
     socket: OwnedFd,
     control: Arc<Mapping>,
 }
 
-/// The exporter's state of one importer.
+/// The exporter's state for one importer.
 pub(super) struct Link {
     key: u64,
     /// The importing process.
@@ -119,10 +120,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Waits until the importer holds no lease, or is gone. Returns false at `deadline`.
+    /// Waits until the importer holds no lease or has ended. Returns false at `deadline`.
     pub(super) fn wait_until_idle(&self, deadline: Option<Instant>) -> bool {
         let word = self.control.word();
-        // Most leases end before a sleep would have begun.
+        // Spin first, because most leases end before a sleep would begin.
         let mut spins = 200;
         loop {
             let (leases, seen) = lease::leases(word);
@@ -138,7 +139,7 @@ impl Link {
             if left.is_zero() {
                 return false;
             }
-            // The loop checks again after any wake-up.
+            // The result is ignored, because the loop checks again after any wake-up.
             let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&timespec(left.min(NAP))));
         }
     }
@@ -147,11 +148,11 @@ impl Link {
         if lease::leases(self.control.word()).0 != 0 {
             tracing::warn!(
                 pid = self.pid,
-                "an importer left while it held a lease: its last copy may be half done"
+                "an importer ended while it held a lease: its last copy may be incomplete"
             );
         }
         self.dead.store(true, Ordering::Release);
-        // Changes the word on which a revocation may be about to sleep.
+        // Change the word, because a revocation may be about to sleep on it.
         close(self.control.word(), GONE);
     }
 }
@@ -164,12 +165,12 @@ fn close(word: &AtomicU32, reason: u32) {
 
 /// Wakes the waiters for a change of `word`, in all processes.
 pub(super) fn wake(word: &AtomicU32) {
-    // Fails for bad addresses only.
+    // This fails only for invalid addresses.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
 impl Service {
-    /// Returns the service of this process, started if there is none.
+    /// Returns the service of this process. Starts it if necessary.
     pub(super) fn get() -> Result<Arc<Self>, RemoteError> {
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(service) = current.upgrade()
@@ -214,7 +215,7 @@ impl Service {
         self.shared.socket
     }
 
-    /// Grants `granted` of `file` to holders of `token` from now on.
+    /// From now on, grants `granted` of `file` to importers that know `token`.
     pub(super) fn offer(&self, token: Token, granted: Granted, file: OwnedFd) -> Result<(), RemoteError> {
         let mut state = self.shared.state();
         if state.listener.is_none() {
@@ -227,7 +228,7 @@ impl Service {
         Ok(())
     }
 
-    /// Withdraws `token` and refuses leases on it. Returns the importers that may still hold leases.
+    /// Withdraws `token` and refuses its leases. Returns the importers that may still hold leases.
     pub(super) fn withdraw(&self, token: Token) -> Vec<Arc<Link>> {
         let Exports { by_token, importers } = &mut self.shared.state().exports;
         let Some(exported) = by_token.remove(&token) else { return Vec::new() };
@@ -239,12 +240,13 @@ impl Service {
         links
     }
 
-    /// Closes the connection to an importer that has no lease and gets no other.
+    /// Closes the connection to an importer that has no lease and can get no more leases.
     pub(super) fn hang_up(&self, link: &Link) {
         self.shared.state().exports.importers.remove(&link.key);
     }
 
-    /// Watches the exporter at the other end of `socket`: closes the word in `control` when it is gone.
+    /// Watches the exporter at the other end of `socket`. Closes the word in `control` after the exporter
+    /// has ended.
     pub(super) fn watch(&self, socket: OwnedFd, control: Arc<Mapping>) -> Result<u64, RemoteError> {
         let mut state = self.shared.state();
         let key = state.next_key();
@@ -255,7 +257,7 @@ impl Service {
         Ok(key)
     }
 
-    /// Ends a [`watch`](Self::watch), and with it the connection to the exporter.
+    /// Ends a [`watch`](Self::watch), and closes the connection to the exporter.
     pub(super) fn unwatch(&self, key: u64) {
         self.shared.state().watches.remove(&key);
     }
@@ -270,7 +272,7 @@ impl Drop for Service {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);
-        // Fails only when the counter is full, and then the thread wakes anyway.
+        // This fails only if the counter is full, and then the thread wakes anyway.
         let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
         if thread.join().is_err() {
             tracing::error!("the thread that shares memory had panicked");
@@ -283,7 +285,7 @@ impl SharedService {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a source. The kernel reports hang-ups in any case.
+    /// Adds an event source. The kernel also reports the end of a connection, even if `events` is empty.
     fn add(&self, source: &OwnedFd, key: u64, events: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, source, epoll::EventData::new_u64(key), events)
     }
@@ -292,7 +294,7 @@ impl SharedService {
         let mut events = Vec::with_capacity(32);
         while !self.stop.load(Ordering::Acquire) {
             let timeout = self.state().next_deadline().map(|deadline| {
-                // A millisecond more, as the kernel rounds down.
+                // Add a millisecond, because the kernel rounds down.
                 timespec(deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
             });
             events.clear();
@@ -300,7 +302,7 @@ impl SharedService {
                 && errno != Errno::INTR
             {
                 tracing::error!(%errno, "cannot wait for importers and exporters");
-                // Avoids spinning, because retrying is the only option.
+                // Retrying is the only option, so pause to avoid a busy loop.
                 thread::sleep(ACCEPT_AGAIN_AFTER);
             }
             let mut state = self.state();
@@ -326,11 +328,11 @@ impl ServiceState {
         self.pending.next_deadline().into_iter().chain(self.accept_again_at).min()
     }
 
-    /// Handles due deadlines.
+    /// Handles deadlines that have passed.
     fn on_time(&mut self, shared: &SharedService) {
         let expired = self.pending.expire();
         if expired > 0 {
-            tracing::debug!(expired, "processes connected and sent no request; closing");
+            tracing::debug!(expired, "closing connections of processes that sent no request");
         }
         if self.accept_again_at.is_some_and(|at| at <= Instant::now()) {
             self.accept_again_at = None;
@@ -343,12 +345,12 @@ impl ServiceState {
             && let Err(errno) =
                 epoll::modify(&shared.epoll, listener, epoll::EventData::new_u64(LISTENER), events)
         {
-            tracing::error!(%errno, "cannot change what the thread that shares memory waits for");
+            tracing::error!(%errno, "cannot change the events for which the thread that shares memory waits");
         }
     }
 
     fn accept(&mut self, shared: &SharedService) {
-        // The kernel reports the rest again.
+        // The limit is safe, because the kernel reports remaining connections again.
         for _ in 0..16 {
             let Some(listener) = &self.listener else { return };
             let accepted = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
@@ -357,7 +359,7 @@ impl ServiceState {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(errno) => {
-                    tracing::warn!(%errno, "cannot answer an importer now, will try again; raise `ulimit -n`?");
+                    tracing::warn!(%errno, "cannot answer an importer now, will try again; `ulimit -n` may be too low");
                     self.listen_for(shared, epoll::EventFlags::empty());
                     self.accept_again_at = Some(Instant::now() + ACCEPT_AGAIN_AFTER);
                     return;
@@ -384,7 +386,8 @@ impl ServiceState {
     fn on_event(&mut self, shared: &SharedService, key: u64) {
         if let Some(watch) = self.watches.get(&key) {
             close(watch.control.word(), GONE);
-            // The kernel would report it again and again. The import closes it when dropped.
+            // Otherwise the kernel would report the event repeatedly. The import closes the socket when it
+            // is dropped.
             let _ = epoll::delete(&shared.epoll, &watch.socket);
         } else if !self.exports.importer_ended(key) {
             let exports = &mut self.exports;
@@ -398,13 +401,13 @@ impl ServiceState {
 impl Caller {
     /// Answers with a refusal, and closes the connection.
     fn refuse(self, reply: Reply) {
-        // If this fails, the importer sees the end of the connection.
+        // If sending fails, the importer detects the end of the connection.
         let _ = send(&self.socket, reply, &[]);
     }
 }
 
 impl Exports {
-    /// Removes an importer whose connection has ended. Returns false if none has this key.
+    /// Removes an importer whose connection has ended. Returns false if no importer has this key.
     fn importer_ended(&mut self, key: u64) -> bool {
         let Some(Importer { token, link, .. }) = self.importers.remove(&key) else { return false };
         link.died();
@@ -414,7 +417,7 @@ impl Exports {
         true
     }
 
-    /// Answers a request. Returns the caller if it has sent none.
+    /// Answers a request. Returns the caller if it has sent no request yet.
     fn answer(&mut self, shared: &SharedService, caller: Caller) -> Option<Caller> {
         let mut hello = [0; HELLO_LEN + 1];
         let token = match recv(&caller.socket, &mut hello, RecvFlags::DONTWAIT) {
@@ -444,7 +447,7 @@ impl Exports {
         None
     }
 
-    /// Hands the export to a caller. Returns its link, and the number of imports of the export.
+    /// Grants the export to a caller. Returns the caller's link, and the number of imports of the export.
     fn grant(
         &mut self,
         shared: &SharedService,
@@ -458,7 +461,7 @@ impl Exports {
         }
         let refused = |errno: Errno| Reply::Os(errno.raw_os_error());
         let (control_file, control) = control_page().map_err(refused)?;
-        // From now on only the end of this importer matters, which the kernel reports in any case.
+        // From now on, only the end of this importer is of interest, which the kernel always reports.
         let data = epoll::EventData::new_u64(*key);
         epoll::modify(&shared.epoll, socket, data, epoll::EventFlags::empty()).map_err(refused)?;
         let files = [exported.file.as_fd(), control_file.as_fd()];
@@ -469,7 +472,7 @@ impl Exports {
     }
 }
 
-/// Sends without waiting. A new connection has room for one message.
+/// Sends without blocking. The buffer of a new connection has space for one message.
 pub(super) fn send(socket: &OwnedFd, reply: Reply, files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -491,7 +494,7 @@ pub(super) fn random() -> Result<[u8; 16], RemoteError> {
     let mut bytes = [0; 16];
     let len = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
         .map_err(|errno| RemoteError::os("asking for random bytes", errno))?;
-    // Up to 256 bytes come whole once the kernel has started up (getrandom(2)).
+    // After the kernel has started up, a request of up to 256 bytes is never cut short (getrandom(2)).
     if len == bytes.len() { Ok(bytes) } else { Err(RemoteError::os("asking for random bytes", Errno::IO)) }
 }
 
@@ -501,7 +504,8 @@ pub(super) fn address(socket: &[u8; 16]) -> Result<SocketAddrUnix, Errno> {
     SocketAddrUnix::new_abstract_name(name.as_bytes())
 }
 
-/// Makes a socket as both sides use it: it keeps message boundaries, and shows the end of the peer.
+/// Creates a socket of the type that both sides use. It keeps message boundaries, and reports the end of the
+/// peer.
 pub(super) fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
 }
@@ -514,7 +518,7 @@ pub(super) fn listen_on(socket: &[u8; 16]) -> Result<OwnedFd, Errno> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // All durations here are seconds at most.
+    // All durations in this module are at most seconds.
     Timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
@@ -540,7 +544,7 @@ mod tests {
         (export, blob)
     }
 
-    /// A peer that does not follow the protocol.
+    /// A peer that violates the protocol.
     fn stranger(blob: &Blob) -> OwnedFd {
         let socket = new_socket(SocketFlags::empty()).unwrap();
         connect(&socket, &address(&blob.socket).unwrap()).unwrap();
@@ -552,7 +556,7 @@ mod tests {
         rustix::net::send(socket, message, SendFlags::NOSIGNAL).unwrap();
     }
 
-    /// Blocks; None: the connection was closed.
+    /// Receives an answer, and blocks until it arrives. Returns `None` if the connection was closed.
     fn hear(socket: &OwnedFd) -> Option<Reply> {
         let mut reply = [0; REPLY_LEN];
         match recv(socket, &mut reply, RecvFlags::empty()) {
@@ -566,15 +570,15 @@ mod tests {
         let (export, blob) = exported();
         let strangers: Vec<_> = (0..3 * MAX_PENDING).map(|_| stranger(&blob)).collect();
         Import::open(export.blob()).unwrap().check().unwrap();
-        // The first connections were closed to make room for others. The last one is closed when its time is
-        // over.
+        // The first connections were closed to admit others. The last connection is closed when its time
+        // expires.
         assert_eq!(hear(&strangers[0]), Some(Reply::Busy));
         assert_eq!(hear(&strangers[0]), None);
         assert_eq!(hear(&strangers[3 * MAX_PENDING - 1]), None);
         Import::open(export.blob()).unwrap().check().unwrap();
     }
 
-    /// Exporters that are busy are asked again until the time is over.
+    /// A busy exporter is asked again until the time expires.
     #[test]
     fn a_busy_exporter_is_an_error_that_says_so() {
         let (export, blob) = exported();
@@ -592,11 +596,11 @@ mod tests {
         });
         let error = Import::open_within(&busy.encode(), Duration::from_millis(500)).unwrap_err();
         assert!(matches!(error, RemoteError::Busy { .. }), "{error}");
-        assert!(turning_away.join().unwrap() > 1, "it was asked once");
+        assert!(turning_away.join().unwrap() > 1, "the exporter received one request");
         drop(export);
     }
 
-    /// Waits for a caller; an error after some seconds without one.
+    /// Waits for a caller. Returns an error if none connects within some seconds.
     fn readable(listener: &OwnedFd) -> Result<(), ()> {
         let mut files = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
         match rustix::event::poll(&mut files, Some(&timespec(Duration::from_secs(3)))) {

@@ -1,4 +1,4 @@
-//! The protocol: one message each way, of fixed size, little-endian.
+//! The protocol: one message in each direction, of fixed size, little-endian.
 
 use dma_core::Access;
 
@@ -24,26 +24,26 @@ pub(super) fn parse_hello(bytes: &[u8]) -> Option<Token> {
     (take(bytes, 0) == HELLO).then(|| Token(take(bytes, 8)))
 }
 
-/// The exporter's answer. `Granted` comes with two descriptors: the memory or its process, and the page with
-/// the lease word.
+/// The exporter's answer. Two file descriptors accompany `Granted`: the memory or the process's
+/// address space, and the page with the lease word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Granted(Granted),
-    /// No such export.
+    /// The export does not exist.
     Unknown,
-    /// It has the maximum number of imports.
+    /// The export has the maximum number of imports.
     Full,
     /// The importer runs as another user.
     ForeignUser,
     /// The importer's message was not understood.
     BadHello,
-    /// The exporter closes this connection because too many send no request.
+    /// The exporter closes this connection because too many connections have sent no request.
     Busy,
-    /// The exporter's system refused; an errno.
+    /// A system call of the exporter failed, with this errno.
     Os(i32),
 }
 
-/// A grant and its file.
+/// A grant, and the properties of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) grant: Grant,
@@ -54,12 +54,12 @@ pub(super) struct Granted {
     pub(super) kind: FileKind,
 }
 
-/// Kind of the file of a grant.
+/// The kind of a grant's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
-    /// A file to be mapped, which cannot shrink.
+    /// A file that cannot shrink, for mapping.
     Shared,
-    /// The exporter's address space, to be read and written by address.
+    /// The exporter's address space, which is read and written by address.
     Process,
 }
 
@@ -90,8 +90,8 @@ impl Reply {
         out
     }
 
-    /// Parses an answer; None if it is none. A parsed grant has bytes and rights, and its end can be
-    /// computed.
+    /// Parses an answer. Returns `None` if the bytes are not a valid answer. A parsed grant has at
+    /// least one byte and one right, and computing its end does not overflow.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; REPLY_LEN] = bytes.try_into().ok()?;
         if take(bytes, 0) != REPLY {
