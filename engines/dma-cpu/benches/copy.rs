@@ -1,9 +1,9 @@
 //! Compares kernels and the tuner with glibc's `memcpy`, by size, with data inside and outside the cache.
 //!
-//! `cargo bench -p dma-cpu --bench copy` prints Criterion's figures and then two tables of its own, measured
-//! in rounds in which everything compared runs one after the other: on a shared machine only such ratios mean
-//! much. `-- --table` prints the tables alone, `-- --hot` that of cached data. `memcpy tuned` is a second
-//! process with `GLIBC_TUNABLES=glibc.cpu.x86_non_temporal_threshold=65536`, which takes its turn in every
+//! `cargo bench -p dma-cpu --bench copy` prints Criterion's figures and then tables of its own. In each round
+//! of a table, all contenders run one after the other, because on a shared machine only such ratios are
+//! meaningful. `-- --table` prints only the tables, `-- --hot` only the table of cached data. `memcpy tuned`
+//! is a second process with `GLIBC_TUNABLES=glibc.cpu.x86_non_temporal_threshold=65536`, which runs in every
 //! round.
 
 #![expect(unsafe_code, reason = "copies between raw addresses")]
@@ -20,7 +20,7 @@ use dma_core::CacheHint;
 use dma_cpu::{CopyTuner, Kernel};
 use support::{Memory, Pairs, compare, size_name};
 
-/// Cold copies cycle over this number of bytes, on either side.
+/// Number of bytes on each side over which cold copies cycle.
 const COLD_SPAN: usize = 1 << 30;
 const COLD_SIZES: [usize; 11] = [
     4 << 10,
@@ -66,7 +66,7 @@ fn main() {
         criterion(src, dst);
     }
     if std::env::args().any(|arg| arg == "--test") {
-        return; // `cargo test --benches`: it ran, which is all that was asked
+        return; // under `cargo test --benches` the program only has to run
     }
     cold_table(src, dst);
     hot_table(src, dst);
@@ -81,7 +81,7 @@ unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(src, dst, len) }
 }
 
-/// Makes the maximum number of pairs, in an order that no prefetcher can follow.
+/// Makes the maximum number of pairs, in an order that prefetchers cannot follow.
 fn scattered_pairs(src: Memory, dst: Memory, len: usize) -> Pairs {
     let mut pairs = Pairs::new(src, dst, len, usize::MAX);
     pairs.step = (0x9e37_79b9 % pairs.slots()).max(1);
@@ -227,7 +227,7 @@ fn hot_table(src: Memory, dst: Memory) {
     }
 }
 
-/// The ranges lie like consecutive allocations, between which the C library places 16 bytes of its own.
+/// The ranges are placed like consecutive allocations, between which the C library has 16 bytes of its own.
 fn behind_table(src: Memory, dst: Memory) {
     const SIZES: [usize; 9] =
         [1 << 10, 2 << 10, 3 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -280,7 +280,7 @@ fn row(name: &str, results: &[(f64, f64)]) {
     println!();
 }
 
-/// Runs a second process, whose glibc writes past the cache from 64 KiB on.
+/// Runs a second process, whose glibc bypasses the cache from 64 KiB on.
 struct Tuned {
     child: Child,
     to: ChildStdin,

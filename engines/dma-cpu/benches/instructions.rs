@@ -1,10 +1,9 @@
-//! Counts instructions per copy of 64 B in the cache, to show the cost of the safe API compared with the raw
-//! queue.
+//! Counts instructions per cached copy of 64 B, to compare the cost of the safe API with the raw queue.
 //!
 //! `cargo bench -p dma-cpu --bench instructions` runs itself under `valgrind --tool=callgrind` with two
-//! numbers of rounds for each way to copy, and prints the cost of one more copy, and the ratio to the raw
-//! queue. A round is 32 copies. Counts do not depend on what else the machine does; they say little of
-//! memory and of waiting.
+//! numbers of rounds for each way to copy, and prints the cost of each additional copy and the ratio to the
+//! raw queue. A round is 32 copies. Counts do not depend on other load of the machine, but they do not show
+//! the time of memory accesses and waits.
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison")]
 
@@ -21,7 +20,7 @@ use dma_cpu::{CpuEngine, CpuOptions};
 const BATCH: usize = 32;
 const SIZE: usize = 64;
 
-/// Copies `BATCH` times in each of `rounds` rounds.
+/// Makes `BATCH` copies in each of the given number of rounds.
 type Way = fn(&CpuEngine, u64);
 
 const WAYS: [(&str, Way); 4] = [

@@ -1,10 +1,11 @@
-//! Users' calls on the CPU engine beside peers of the standard library and of crates, in one run: slices, the
+//! Compares users' calls on the CPU engine with alternatives in one run: slices of the standard library, the
 //! crate crc-fast, and tokio tasks that copy inline.
 //!
-//! `cargo bench -p dma-cpu --bench peers [-- hot|cold|threads]`. Contenders take turns, and a ratio is the
-//! median over the rounds of the speed in a round divided by that of the first contender, which is the peer.
-//! Times of one thread are CPU times, and those of several are elapsed times. All bytes and results are
-//! compared. Cold operations cycle over 512 MiB on either side. With `--test` each runs a few times.
+//! `cargo bench -p dma-cpu --bench peers [-- hot|cold|threads]`. Contenders run in turns. A ratio is the
+//! speed in a round divided by the speed of the first contender, which is the alternative; the median over
+//! the rounds is printed. With one thread, CPU time is measured, and with several threads elapsed time. All
+//! bytes and results are checked. Cold operations cycle over 512 MiB on each side. With `--test` each
+//! contender runs a few times.
 #![expect(unsafe_code, reason = "drives a raw queue")]
 
 #[expect(dead_code, reason = "shared with other benches")]
@@ -30,16 +31,17 @@ const IN_FLIGHT: usize = 32;
 const COLD: usize = 512 << 20;
 const ROUNDS: usize = 15;
 const TASKS: usize = 64;
-/// Tasks that await copies which are done when they are submitted yield at least once in this many.
+/// Tasks yield at least once in this many awaited copies, even if each copy was already done when it was
+/// submitted.
 const YIELD_EVERY: usize = 64;
 
 /// The extent of a run.
 #[derive(Clone, Copy)]
 struct Extent {
     rounds: usize,
-    /// Bytes on either side of cold operations.
+    /// Number of bytes on each side of cold operations.
     cold: usize,
-    /// Divides the number of operations in a round.
+    /// Divisor of the number of operations in a round.
     fewer: usize,
 }
 
@@ -51,8 +53,8 @@ fn elapsed_time() -> f64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as f64
 }
 
-/// Runs the contenders in turns, `operations` of them in a round, and prints nanoseconds for each operation
-/// and the speed of each contender, times that of the first one.
+/// Runs the contenders in turns, with `operations` operations in a round. Prints each contender's nanoseconds
+/// per operation, and its speed as a multiple of the first contender's.
 fn compare(extent: Extent, clock: fn() -> f64, name: &str, operations: usize, mut of: Vec<Contender<'_>>) {
     let count = of.len();
     let mut times = vec![Vec::new(); count];
@@ -77,7 +79,7 @@ fn compare(extent: Extent, clock: fn() -> f64, name: &str, operations: usize, mu
     println!();
 }
 
-/// Makes pairs of `len` bytes, one behind the other. No two sources have the same bytes.
+/// Makes adjacent pairs of `len` bytes. No two sources have the same bytes.
 fn pairs(engine: &dyn DmaEngine, len: usize, count: usize) -> Vec<Pair> {
     let memory = || engine.allocate(len * count).expect("memory");
     let (mut src, mut dst) = (memory(), memory());
@@ -102,7 +104,7 @@ fn memcpy(pairs: &mut [Pair], times: usize) {
     }
 }
 
-/// Operands that a call takes by value and returns.
+/// Operands that a call takes by value and returns again.
 struct Taken<T>(Option<T>);
 
 impl<T> Taken<T> {
@@ -217,7 +219,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
 fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usize) {
     let times = ((32 << 20) / (len + 512) / IN_FLIGHT / extent.fewer).max(1);
     let make = || pairs(engine, len, IN_FLIGHT);
-    /// Executes an operation on all pairs, which are all in flight, `times` times.
+    /// Executes an operation on all pairs at the same time, `times` times.
     macro_rules! in_flight {
         ($pairs:ident, $submit:expr, $end:expr) => {{
             let (pairs, mut transfers) = (&mut $pairs, Vec::with_capacity(IN_FLIGHT));
@@ -308,7 +310,7 @@ fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usize) {
     compared("copy with CRC-32C", of);
     assert!(are_copied(&copied) && are_copied(&many) && are_copied(&one), "copies with CRC-32C");
 
-    // The pairs are equal now.
+    // Both sides of each pair are equal now.
     let (mut many, mut one) = (many, one);
     let of: Vec<Contender<'_>> = vec![
         (
@@ -429,7 +431,7 @@ fn cold_results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usiz
     all.iter_mut().for_each(|(src, dst)| dst.copy_from_slice(src));
     let times = (count / 8).max(1);
     let state = RefCell::new((&mut all, 0_usize));
-    // Runs an operation on the next pairs, each with its CRC.
+    // Runs an operation on the next pairs. Each pair has the CRC of its source.
     let each = |operate: &dyn Fn(Pair, u32) -> Pair| {
         for _ in 0..times {
             let (pair, at) = {
@@ -553,7 +555,7 @@ fn threads(engine: &dyn DmaEngine, extent: Extent) {
             tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build().expect("a runtime");
         for len in [64, 4 << 10] {
             let each = (1 << 30) / (len + 1024) / TASKS / extent.fewer;
-            // `yield_every` is that of tasks that copy inline.
+            // `yield_every` applies to the tasks that copy inline.
             let run = |queue: Option<&SharedQueue>, yield_every: usize| {
                 let tasks: Vec<_> = pairs(engine, len, TASKS)
                     .into_iter()
@@ -596,7 +598,7 @@ async fn await_copies(queue: SharedQueue, mut pair: Pair, times: usize) {
     assert_eq!(pair.0[..], pair.1[..]);
 }
 
-/// Returns the processor's name and model, if the system says them.
+/// Returns the processor's name and model, if the system reports them.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

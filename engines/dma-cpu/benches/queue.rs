@@ -1,9 +1,9 @@
-//! The CPU engine's queue through `Box<dyn RawQueue>`, against plain `memcpy` in the same run.
+//! Compares the CPU engine's queue, through `Box<dyn RawQueue>`, with plain `memcpy` in the same run.
 //!
 //! `cargo bench -p dma-cpu --bench queue` prints Criterion's figures for the small copies and then tables of
-//! its own; `-- --table` the tables alone. Small copies: one core, all memory in the cache. Cold copies: over
-//! 1 GiB on either side, several in flight, by the clock on the wall, since two cores work. Contenders run in
-//! turns.
+//! its own; `-- --table` prints only the tables. Small copies run on one core, with all memory in the cache.
+//! Cold copies cycle over 1 GiB on each side, with several in flight, and are measured in elapsed time,
+//! because two cores work. Contenders run in turns.
 
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
@@ -28,7 +28,7 @@ fn main() {
         criterion(src, dst);
     }
     if std::env::args().any(|arg| arg == "--test") {
-        return; // `cargo test --benches`: it ran, which is all that was asked
+        return; // under `cargo test --benches` the program only has to run
     }
     small_table(src, dst);
     in_flight_table(src, dst);
@@ -64,7 +64,7 @@ impl Driven {
         Self { queue, batch: Vec::new(), completions: [Completion::done(0); BATCH], token: 0, sum: 0 }
     }
 
-    /// Submits copies of the next `count` pairs and rings.
+    /// Submits copies of the next `count` pairs and rings the doorbell.
     #[inline]
     fn submit(&mut self, pairs: &mut Pairs, count: usize) {
         self.batch.clear();
@@ -172,7 +172,7 @@ fn small_table(src: Memory, dst: Memory) {
     }
 }
 
-/// The pairs stay the same 32, so that only the queue's own memory grows.
+/// The same 32 pairs are used, so that only the queue's own memory grows.
 fn in_flight_table(src: Memory, dst: Memory) {
     const COUNTS: [usize; 7] = [32, 128, 512, 2048, 8192, 32_768, 65_536];
     println!("\n64 B, hot, one core, by copies in flight: ns each, times 32 in flight");
@@ -215,7 +215,7 @@ fn large_table(title: &str, src: Memory, dst: Memory, slots: usize, in_flight: u
             [options(0), options(1), CpuOptions::new()].map(|options| Driven::open(&options, 64));
         let count = ((128 << 20) / len).max(in_flight).clamp(4, 2048).next_multiple_of(pairs.slots().min(8));
         for queue in &mut queues {
-            // Let the tuners learn first.
+            // The tuners learn first.
             for _ in 0..3 {
                 queue.stream(&mut pairs, count, in_flight);
             }

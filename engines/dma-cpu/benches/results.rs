@@ -1,9 +1,8 @@
-//! Compares operations with results on one core with their parts, in the same run.
+//! Compares operations with results on one core with their components, in the same run.
 //!
-//! `cargo bench -p dma-cpu --bench results`. Copies with CRC-32C of cold memory, 512 MiB on either side,
-//! against plain copies of the same queue; CRC-32C and comparison of hot memory against the crate `crc32c`
-//! and
-//! `memcmp`. By CPU time, contenders in turns. The results are checked.
+//! `cargo bench -p dma-cpu --bench results`. For cold memory (512 MiB on each side), it compares copies with
+//! CRC-32C with plain copies of the same queue. For hot memory, it compares CRC-32C with the crate `crc32c`,
+//! and comparisons with `memcmp`. It measures CPU time, runs the contenders in turns, and checks the results.
 
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
@@ -23,7 +22,7 @@ const ROUNDS: usize = 15;
 fn main() {
     let (src, dst) = (Memory::new(SPAN, 1), Memory::new(SPAN, 1));
     if std::env::args().any(|arg| arg == "--test") {
-        return; // `cargo test --benches`: it starts, which is all that was asked
+        return; // under `cargo test --benches` the program only has to start
     }
     let engine = CpuEngine::open(&CpuOptions::new().with_threads(0)).expect("options in range");
     let mut queue = engine.open_queue_raw(&QueueOptions::new()).expect("a queue");
@@ -44,7 +43,7 @@ fn main() {
             }
         };
         for _ in 0..3 {
-            turn(&mut pairs, false); // so that the tuner has learned
+            turn(&mut pairs, false); // after this, the tuner has learned
         }
         let results =
             compare(ROUNDS, 2, count * len, |with_crc| pairs.cpu_time(|pairs| turn(pairs, with_crc == 1)));

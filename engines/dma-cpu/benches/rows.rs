@@ -1,8 +1,9 @@
-//! Compares copies of rows with a plain loop over the same rows, on one core and in the same run.
+//! Compares row copies with a plain loop over the same rows, on one core and in the same run.
 //!
-//! `cargo bench -p dma-cpu --bench rows`. Rows of 64 to 512 B of a table of 512 MiB, which is cold, or of 256
-//! KiB, 256 rows in an operation: gathered to one buffer, scattered from one in ascending order and in any
-//! order. The loop copies slices. By CPU time, contenders in turns, and the results are checked.
+//! `cargo bench -p dma-cpu --bench rows`. An operation has 256 rows of 64 to 512 B each. The table has 512
+//! MiB, which is cold, or 256 KiB. Rows are gathered to one buffer, or scattered from one buffer in ascending
+//! or random order. The loop copies slices. The bench measures CPU time, runs the contenders in turns, and
+//! checks the results.
 
 #[expect(dead_code, reason = "shared with other benches")]
 #[expect(unsafe_code, reason = "other benches use raw memory")]
@@ -14,7 +15,7 @@ use support::{compare, cpu_time, size_name};
 
 type List = Vec<(usize, usize)>;
 
-/// Rows in one operation.
+/// Number of rows in one operation.
 const ROWS: usize = 256;
 const ROUNDS: usize = 15;
 
@@ -34,7 +35,7 @@ fn lists(len: usize, operations: usize, way: Way) -> Vec<List> {
     };
     let mut list = || {
         let mut list: List = Vec::with_capacity(ROWS);
-        // Each row has a stretch of the table of its own.
+        // Each row has its own part of the table.
         for (row, stretch) in (0..ROWS).map(|row| (row, len / ROWS)) {
             let row_len = 64 + random(449);
             list.push((row * stretch + random(stretch - row_len), row_len));
@@ -47,7 +48,7 @@ fn lists(len: usize, operations: usize, way: Way) -> Vec<List> {
     (0..operations).map(|_| list()).collect()
 }
 
-/// The operands of all operations: a table, and memory for the rows of one list.
+/// The operands: a table, and memory for the rows of one list.
 struct Operands {
     table: Option<BufferMut>,
     rows: Option<BufferMut>,
@@ -98,7 +99,7 @@ fn main() -> Result<()> {
     let queue = engine.open_queue(&QueueOptions::new())?;
     println!("{ROWS} rows an operation: ns a row by a loop, by rows, and the ratio of the times");
     for len in [256 << 10, 512 << 20] {
-        // The cold table is larger than caches, and is not worth its time in a test.
+        // The cold table is larger than caches, and takes too long for a test.
         if is_test && len > 1 << 20 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Findings about settings that slow CPU copies.
+//! Findings about settings that slow down CPU copies.
 
 use std::fs;
 

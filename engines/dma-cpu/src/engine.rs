@@ -13,7 +13,7 @@ use super::queue::{CpuQueue, MAX_TRANSFER};
 use super::region::CpuRegion;
 use super::{CpuOptions, Kernel, NAME};
 
-/// The CPU as a DMA device: runs on every machine, at the speed of its fastest copies.
+/// The CPU as a DMA device. It runs on every machine, at the speed of the machine's fastest copies.
 ///
 /// ```
 /// use dma_core::{DmaEngineExt, QueueOptions};
@@ -32,18 +32,18 @@ use super::{CpuOptions, Kernel, NAME};
 ///
 /// - Operations of up to 16 KiB (or [`CpuOptions::inline_limit`], if that is less) are executed in the call
 ///   that submits them ([`InlineExecutor`](dma_core::InlineExecutor)). Other short operations are executed
-///   when they are passed to the queue. Long ones are split into chunks of up to 256 KiB, which the engine's
-///   threads and polling threads copy: see [`CpuOptions`]. A poll copies about one chunk at most.
-/// - Batches of copies of 4 KiB or more are executed four copies side by side where that is faster, which it
-///   is for data that is not in the cache.
+///   when they are passed to the queue. Long operations are split into chunks of up to 256 KiB, which the
+///   engine's threads and polling threads copy: see [`CpuOptions`]. A poll copies at most about one chunk.
+/// - Batches of copies of 4 KiB or more are executed four copies side by side if that is faster. It is faster
+///   for data that is not in the cache.
 /// - A descriptor has at most 16 MiB, so that long copies show progress. The safe API splits longer copies.
 /// - Operations of one queue complete in any order, except across fences.
 /// - The engine executes comparisons, CRC-32C and copies with CRC-32C; several threads share long ones. A
 ///   copy with CRC-32C reads the source once.
 /// - Memory from [`allocate`](dma_core::DmaEngineExt::allocate) is resident from the start. Memory made
 ///   [exportable](MemoryRequest::exportable) can be imported by another process of the same machine, on
-///   Linux: see [`dma_ipc`]. A copy to or from a peer that has revoked its export or exited fails with
-///   [`Revoked`](dma_core::ErrorKind::Revoked).
+///   Linux: see [`dma_ipc`]. After the peer has revoked its export or exited, copies to and from its memory
+///   fail with [`Revoked`](dma_core::ErrorKind::Revoked).
 /// - The length, the [`CacheHint`] and measured times select the kernel: see [`CopyTuner`](super::CopyTuner).
 pub struct CpuEngine {
     id: EngineId,
@@ -58,7 +58,7 @@ impl CpuEngine {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` if a number in `options` is out of range, with the allowed range.
+    /// `OutOfRange` if a number in `options` is out of range. The error names the allowed range.
     pub fn open(options: &CpuOptions) -> Result<Self> {
         let threads = options.check()?;
         let capabilities = Capabilities::CPU_COPIES
@@ -108,8 +108,8 @@ impl fmt::Debug for CpuEngine {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
-// SAFETY: a queue accepts lists of any length and descriptors of up to the length in `info`, and every
-// capability in `info` is implemented.
+// SAFETY: queues accept lists of any length and descriptors of up to the length in `info`, and implement
+// every capability in `info`.
 unsafe impl DmaEngine for CpuEngine {
     fn info(&self) -> &EngineInfo {
         &self.info

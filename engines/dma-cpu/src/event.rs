@@ -6,8 +6,8 @@ use dma_core::{Error, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// Readable from [`signal`](Self::signal) until [`clear`](Self::clear). If the system refuses the descriptor,
-/// the event keeps the error number, and its queue can only be polled.
+/// A file descriptor that is readable from [`signal`](Self::signal) until [`clear`](Self::clear). If the
+/// system refuses the descriptor, the event stores the error number, and its queue can only be polled.
 #[derive(Debug)]
 pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
 
@@ -16,18 +16,18 @@ impl Event {
         Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
     }
 
-    /// Makes it readable.
+    /// Makes the descriptor readable.
     pub(super) fn signal(&self) {
         if let Ok(fd) = &self.0 {
-            // Fails only for a full counter, which is readable.
+            // The write fails only if the counter is full, and then the descriptor is readable.
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Makes it unreadable.
+    /// Makes the descriptor unreadable.
     pub(super) fn clear(&self) {
         if let Ok(fd) = &self.0 {
-            // Fails only for a counter of 0, which is not readable.
+            // The read fails only if the counter is 0, and then the descriptor is not readable.
             let _ = rustix::io::read(fd, &mut [0; 8]);
         }
     }

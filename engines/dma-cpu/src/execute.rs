@@ -1,4 +1,4 @@
-//! Moves the bytes of descriptors: local memory, and imported memory under a lease.
+//! Moves the bytes of descriptors. Imported memory is accessed under a lease.
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
 
 use std::ptr;
@@ -12,8 +12,8 @@ use super::Kernel;
 use super::copy_tuner::STREAM_MIN;
 use dma_ipc::{Import, Lease, RemoteError};
 
-/// Returns whether the key is that of memory which needs no lease, because it is allocated or registered: one
-/// of [`RegionKey::unique`], which are odd. Keys of [`key_of`] are even.
+/// Returns true if the memory with this key needs no lease, because it is allocated or registered. Such keys
+/// come from [`RegionKey::unique`] and are odd; keys of [`key_of`] are even.
 #[inline]
 pub(super) const fn is_local(key: RegionKey) -> bool {
     key.0 & 1 == 1
@@ -25,7 +25,7 @@ pub(super) fn key_of(import: &Arc<Import>) -> RegionKey {
     RegionKey(Arc::as_ptr(import).expose_provenance())
 }
 
-/// The reason for a failure. The numbers are the `native` codes of completions.
+/// The reason of a failure. The numbers are the `native` codes of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Failure {
@@ -35,7 +35,7 @@ pub(super) enum Failure {
     PeerGone = 2,
     /// The import has the maximum number of leases.
     TooManyLeases = 3,
-    /// Shared memory failed in an unknown way.
+    /// Access to shared memory failed for an unknown reason.
     Shared = 4,
     /// The queue was stopped before this operation.
     Stopped = 5,
@@ -74,7 +74,7 @@ impl From<RemoteError> for Failure {
     }
 }
 
-/// The kind of a piece of work.
+/// The kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WorkKind {
     #[default]
@@ -123,12 +123,13 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Executes the `len` bytes after the first `skip`. Returns this chunk's result, for [`WorkKind::merge`].
-    /// Ranges that are too short for `kernel` use `memcpy`.
+    /// Executes `len` bytes, from offset `skip` on. Returns the result of this chunk, for
+    /// [`WorkKind::merge`]. Ranges that are too short for `kernel` use `memcpy`.
     ///
     /// # Safety
     ///
-    /// See [`RawQueue::submit`](dma_core::RawQueue::submit) about the segments. `skip + len` is within them.
+    /// The requirements for the segments are those of [`RawQueue::submit`](dma_core::RawQueue::submit).
+    /// `skip + len` is within them.
     pub(super) unsafe fn run(self, skip: usize, len: usize, kernel: Kernel) -> Result<u64, Failure> {
         // SAFETY: the caller ensures access to the segments, and that `skip + len` lies within them.
         let copy = |src, dst| unsafe { copy(src, dst, skip, len, kernel) };
@@ -173,8 +174,8 @@ impl Work<'_> {
                     // registered.
                     None => unsafe { racy_copy::crc32c(seed, from, len) },
                 };
-                // CRCs are linear: the CRC of the whole is the sum of the parts, each shifted by its distance
-                // from the end.
+                // CRCs are linear: the CRC of the whole is the XOR of the parts' CRCs, each shifted by its
+                // distance from the end.
                 return Ok(behind(crc, src.len - skip - len).into());
             }
         }
@@ -185,7 +186,7 @@ impl Work<'_> {
 /// Multiplies two CRCs as polynomials over the field of two elements, modulo the CRC-32C polynomial. The
 /// highest bit is the coefficient of `x^0`.
 const fn product(a: u32, mut b: u32) -> u32 {
-    /// CRC-32C's polynomial (RFC 3720, appendix B.4), in that order of bits.
+    /// CRC-32C's polynomial (RFC 3720, appendix B.4), in this order of bits.
     const POLYNOMIAL: u32 = 0x82F6_3B78;
     let mut sum = 0;
     let mut bit = 32;
@@ -199,9 +200,10 @@ const fn product(a: u32, mut b: u32) -> u32 {
     sum
 }
 
-/// Returns the part of `crc` in the CRC of its bytes and `bytes` more: its product with `x^(8 * bytes)`.
+/// Returns the contribution of `crc` to the CRC of its data followed by `bytes` more bytes: its product with
+/// `x^(8 * bytes)`.
 fn behind(crc: u32, bytes: usize) -> u32 {
-    /// `x^(8 * 2^n)`.
+    /// The `n`th entry is `x^(8 * 2^n)`.
     const POWERS: [u32; 32] = {
         let mut powers = [1 << 23; 32];
         let mut n = 1;
@@ -274,11 +276,11 @@ fn suited(kernel: Kernel, len: usize) -> Kernel {
     if len < STREAM_MIN { Kernel::memcpy() } else { kernel }
 }
 
-/// Returns a lease on imported memory, for the copy of one range; `None` for local memory.
+/// Returns a lease on imported memory for the copy of one range. Returns `None` for local memory.
 ///
 /// # Safety
 ///
-/// `key` is that of a region which stays registered as long as the lease is used.
+/// `key` belongs to a region that stays registered as long as the lease is used.
 #[inline]
 unsafe fn lease<'a>(key: RegionKey) -> Result<Option<Lease<&'a Import>>, Failure> {
     if is_local(key) {
@@ -290,7 +292,7 @@ unsafe fn lease<'a>(key: RegionKey) -> Result<Option<Lease<&'a Import>>, Failure
     Ok(Some(import.lease()?))
 }
 
-/// A place in a list of segments.
+/// A position in a list of segments.
 struct Cursor<'a> {
     list: &'a [Segment],
     at: usize,
@@ -303,7 +305,7 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    /// Returns the rest of the current segment.
+    /// Returns the remainder of the current segment.
     fn piece(&self) -> Segment {
         let segment = self.list[0];
         let addr = segment.addr.offset(self.at);

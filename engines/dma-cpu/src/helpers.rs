@@ -1,4 +1,4 @@
-//! [`Helpers`]: the sleep of the threads that help, and the decision to wake one.
+//! [`Helpers`]: the sleep of helper threads, and the decision to wake one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use super::copy_tuner::{ticks, ticks_in};
 
-/// Shortest time that an idle thread polls before it sleeps. It polls at least as long as a wake-up takes.
+/// Minimum time that an idle thread polls before it sleeps. It also polls at least as long as a wake-up
+/// takes.
 const SPIN: Duration = Duration::from_micros(20);
-/// Limit of each measured part of a wake-up. Anything longer is a wait for a CPU.
+/// Maximum of each measured part of a wake-up. A longer time is a wait for a CPU.
 pub(super) const MAX_WAKE_UP_PART: Duration = Duration::from_micros(100);
 
-/// Break-even of a wake-up: work must take this many times as long. Two cores are less than twice as fast,
-/// above all from memory.
+/// Break-even of a wake-up: the work must take this multiple of the wake-up's time. It is more than 1 because
+/// two cores are less than twice as fast, especially from memory.
 const BREAK_EVEN: u64 = 2;
-/// One in this many doorbells without a wake-up wakes a thread anyway, to measure.
+/// After this number of doorbells without a wake-up, a thread is woken anyway, to measure the cost.
 const EXPLORE_EVERY: u32 = 1024;
-/// Limit of the wake-up credit, in wake-ups.
+/// Maximum of the wake-up credit, in wake-ups.
 const MAX_CREDIT: u64 = 4;
 
 /// Sleep state of the helper threads.
@@ -24,7 +25,7 @@ const MAX_CREDIT: u64 = 4;
 pub(super) struct Helpers {
     /// Number of threads.
     pub(super) size: usize,
-    /// Number of threads that sleep or are about to, excluding those that were called.
+    /// Number of threads that sleep or are about to sleep, excluding called threads.
     pub(super) sleepers: AtomicUsize,
     /// Number of calls that no thread has answered. Changes under the lock of `last_call` only.
     pub(super) called: AtomicUsize,
@@ -35,10 +36,10 @@ pub(super) struct Helpers {
     pub(super) stall: AtomicU64,
     /// Smoothed time from a wake-up until the thread runs, in ticks.
     pub(super) delay: AtomicU64,
-    /// Wake-up credit: helper work beyond break-even, in ticks, capped. While it lasts, threads are woken at
-    /// once.
+    /// Wake-up credit: helper work beyond break-even, in ticks, capped. As long as there is credit, threads
+    /// are woken at once.
     credit: AtomicU64,
-    /// Doorbells without a wake-up.
+    /// Number of doorbells without a wake-up.
     refused: AtomicU32,
 }
 
@@ -54,8 +55,9 @@ impl Helpers {
         }
     }
 
-    /// Returns true if any thread sleeps or is about to, and was not called. Call behind a fence: then either
-    /// this sees the sleeper, or the sleeper sees what was published before.
+    /// Returns true if any thread sleeps or is about to sleep, and was not called. The caller must have made
+    /// a memory fence before: then either this call sees the sleeper, or the sleeper sees the work that was
+    /// published before.
     #[inline]
     pub(super) fn any_asleep(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) > 0
@@ -66,13 +68,13 @@ impl Helpers {
         self.sleepers.load(Ordering::Relaxed) >= self.size
     }
 
-    /// Returns true if any thread is awake, not merely called.
+    /// Returns true if any thread is awake. A called thread that has not woken yet does not count.
     pub(super) fn are_there(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) + self.called.load(Ordering::Relaxed) < self.size
     }
 
-    /// Returns true if one more thread shortens `work` ticks, after the measured cost of waking it and with
-    /// the credit of earlier wake-ups.
+    /// Returns true if waking another thread is worthwhile for `work` ticks of work, given the measured cost
+    /// of a wake-up and the credit of earlier wake-ups.
     pub(super) fn is_worth_waking(&self, work: u64) -> bool {
         let awake = 1 + self.size.saturating_sub(self.sleepers.load(Ordering::Relaxed)) as u64;
         work / awake + self.credit.load(Ordering::Relaxed) >= self.worth()
@@ -93,7 +95,7 @@ impl Helpers {
         self.cost().max(ticks_in(SPIN))
     }
 
-    /// Counts a doorbell without a wake-up. Returns true if a thread is to be woken anyway, to measure the
+    /// Counts a doorbell without a wake-up. Returns true if a thread has to be woken anyway, to measure the
     /// cost.
     pub(super) fn explores(&self) -> bool {
         let refused = self.refused.load(Ordering::Relaxed).wrapping_add(1);
@@ -123,12 +125,12 @@ impl Helpers {
         self.credit.store(credit, Ordering::Relaxed);
     }
 
-    /// Returns false if none sleeps.
+    /// Wakes one thread or all. Returns false if no thread sleeps.
     #[cold]
     fn call(&self, all: bool) -> bool {
         let mut last_call = lock(&self.last_call);
         // The caller removes the thread from `sleepers`, so that a slow thread is not called twice. The
-        // number falls only under the lock.
+        // number decreases only under the lock.
         let sleepers = self.sleepers.load(Ordering::Relaxed);
         let called = if all { sleepers } else { sleepers.min(1) };
         if called == 0 {
@@ -159,7 +161,8 @@ impl Helpers {
         fence(Ordering::SeqCst);
         let mut last_call = lock(&self.last_call);
         let mut slept = false;
-        // Under the lock, the threads in here equal `sleepers` and the unanswered calls.
+        // While the lock is held, the number of threads in this function equals `sleepers` plus the
+        // unanswered calls.
         loop {
             if self.called.load(Ordering::Relaxed) > 0 {
                 self.called.fetch_sub(1, Ordering::Relaxed);
@@ -179,7 +182,8 @@ impl Helpers {
     }
 }
 
-/// Smooths the cost of calls. Falls fast, so that one outlier does not stay, and rises slowly.
+/// Smooths the cost of calls. The value falls fast and rises slowly, so that an outlier has little effect and
+/// is soon forgotten.
 fn smooth(smoothed: &AtomicU64, ticks: u64) {
     let (old, new) = (smoothed.load(Ordering::Relaxed), ticks.min(ticks_in(MAX_WAKE_UP_PART)));
     let next = match old {

@@ -13,30 +13,31 @@ use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
 
 thread_local! {
-    /// Number of copies of [`LEARN_MIN`] bytes that this thread executes without asking a tuner, so that most
-    /// of them take no lock. Threads share no count, because they would contend for its cache line.
+    /// Number of copies of [`LEARN_MIN`] bytes that this thread still executes without a call of the tuner,
+    /// so that most of them take no lock. Each thread has its own count, because threads would contend for
+    /// the cache line of a shared one.
     static UNTIMED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Executes short operations: through the cache, or past it where the hint or measurements say so.
+/// Executes short operations: through the cache, or past it if the hint or measurements select that.
 #[derive(Debug)]
 pub(super) struct ShortOperations {
     max_len: usize,
     hint: CacheHint,
-    /// Length from which copies may be streamed.
+    /// Minimum length of copies that may be streamed.
     may_stream_from: usize,
     streaming: Option<Kernel>,
     /// True if copies of [`LEARN_MIN`] bytes are streamed.
     streams: AtomicBool,
     /// Learns from copies of [`LEARN_MIN`] bytes.
     copies: Mutex<CopyTuner>,
-    /// Learns from batches, by their total lengths.
+    /// Learns from batches, by their total length.
     batches: Mutex<CopyTuner>,
 }
 
 impl ShortOperations {
-    /// Executes operations of up to `inline_limit`, and at most [`LEARN_MIN`] bytes. Returns `None` if
-    /// `inline_limit` is 0.
+    /// Makes the executor of operations of up to `inline_limit` bytes, and at most [`LEARN_MIN`] bytes.
+    /// Returns `None` if `inline_limit` is 0.
     pub(super) fn new(inline_limit: usize, hint: CacheHint) -> Option<Self> {
         let streaming = Kernel::streaming();
         let may_stream_from = match hint {
@@ -64,12 +65,12 @@ impl ShortOperations {
         }
     }
 
-    /// Returns the kernel of fills and lists, from which nothing is learned.
+    /// Returns the kernel of fills and lists, which are not timed.
     fn hinted_kernel(&self) -> Kernel {
         if self.hint == CacheHint::Cold { self.kernel() } else { Kernel::memcpy() }
     }
 
-    /// Copies at least [`Self::may_stream_from`] bytes.
+    /// Executes a copy of at least [`Self::may_stream_from`] bytes.
     ///
     /// # Safety
     ///
@@ -98,8 +99,8 @@ impl ShortOperations {
     }
 }
 
-// SAFETY: every operation is executed by the calling thread before the call returns, within its segments. The
-// memory that the CPU can reach needs no lease.
+// SAFETY: the calling thread executes every operation before the call returns, within its segments. Memory
+// that the CPU can reach needs no lease.
 unsafe impl InlineExecutor for ShortOperations {
     fn max_len(&self) -> usize {
         self.max_len
@@ -163,8 +164,8 @@ unsafe impl InlineExecutor for ShortOperations {
             }
             Operation::CopyToBoth { src, dst } => {
                 for to in dst {
-                    // SAFETY: the caller ensures access to all ranges, and that the destinations overlap
-                    // nothing.
+                    // SAFETY: the caller ensures access to all ranges, and that the destinations do not
+                    // overlap any other range.
                     unsafe { self.copy(src.addr, to.addr, src.len) };
                 }
                 return 0;
@@ -197,7 +198,7 @@ mod tests {
         DeviceAddr::of(NonNull::new(start.cast_mut()).expect("memory"))
     }
 
-    /// Copies of the longest operation, often enough that the tuner tries both kernels, and of batches.
+    /// Makes copies of the maximum length, enough for the tuner to try both kernels, and copies of batches.
     #[test]
     fn every_kernel_moves_all_bytes() {
         for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
@@ -207,7 +208,8 @@ mod tests {
             for n in 0..2_000 {
                 let src = vec![n as u8 | 1; 2 * LEARN_MIN];
                 let mut dst = vec![0; 2 * LEARN_MIN + 1];
-                // SAFETY: the vectors are longer, and nothing accesses them during the copy.
+                // SAFETY: the vectors are longer than the copy, and no other code accesses them during the
+                // copy.
                 unsafe { executor.copy(addr(src.as_ptr()), addr(dst.as_mut_ptr()), LEARN_MIN) };
                 assert!(dst[..LEARN_MIN] == src[..LEARN_MIN] && dst[LEARN_MIN] == 0, "{hint:?}");
                 timed += usize::from(UNTIMED.get() == 0);
@@ -221,8 +223,8 @@ mod tests {
                         len: src.len(),
                     })
                     .collect();
-                // SAFETY: the vectors have eight times that length, and nothing accesses them during the
-                // copies.
+                // SAFETY: the vectors have eight times this length, and no other code accesses them during
+                // the copies.
                 unsafe { executor.copy_all(&copies) };
                 assert!(dst[..2 * LEARN_MIN] == src[..] && dst[2 * LEARN_MIN] == 0, "{hint:?}");
             }

@@ -15,7 +15,7 @@ use super::execute::{Failure, Work, WorkKind};
 use super::helpers::Helpers;
 use super::ring::{Claim, JobRing};
 
-/// Maximum time after which an owner that polls continuously notices a job's end. Long in tests, because time
+/// Maximum time until an owner that polls continuously notices a job's end. It is long in tests, because time
 /// must not decide their outcome.
 const NOTICE: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_nanos(200) };
 
@@ -26,28 +26,29 @@ pub(super) struct Job {
     pub(super) pick: Pick,
     pub(super) kernel: Kernel,
     pub(super) kind: WorkKind,
-    /// Sources, then destinations.
+    /// The sources, followed by the destinations.
     pub(super) segments: Vec<Segment>,
     /// Number of sources.
     pub(super) sources: usize,
     pub(super) len: usize,
-    /// The length of each chunk but the last.
+    /// The length of each chunk except the last.
     pub(super) chunk: usize,
-    /// [`JobQueue::published`] with this one.
+    /// The value of [`JobQueue::published`] after this job.
     pub(super) upto: u64,
     /// The first [`Failure`], or 0.
     failure: AtomicU8,
     /// The merged results of chunks.
     result: AtomicU64,
-    /// Ticks of all chunks, for the tuner.
+    /// Sum of the ticks of all chunks, for the tuner.
     ticks: AtomicU64,
-    /// Ticks at submission and at the end of the last chunk, for trials.
+    /// Time of submission (`taken`) and of the last chunk's end (`ended`) in ticks, for trials.
     taken: u64,
     ended: AtomicU64,
 }
 
 impl Job {
-    /// Prepares the entry for a new job, whose `kind` is already set. `taken`: ticks at its submission.
+    /// Prepares the entry for a new job, whose `kind` is already set. `taken` is the time of its submission
+    /// in ticks.
     pub(super) fn reset(&mut self, taken: u64) {
         *self.failure.get_mut() = 0;
         *self.result.get_mut() = self.kind.initial();
@@ -68,9 +69,9 @@ impl Job {
         *self.ticks.get_mut()
     }
 
-    /// Returns for how long the job kept its queue busy after `before`, the end of earlier busy time, and the
-    /// new end. If no other job follows, the end is `seen`, the time at which the owner noticed the job's
-    /// end, but at most [`NOTICE`] after the end itself.
+    /// Returns the time that this job added to the queue's busy time, which ended at `before` until now, and
+    /// the new end. If no other job follows, the end is `seen`, the time at which the owner noticed the job's
+    /// end, but at most [`NOTICE`] after the real end.
     pub(super) fn busy(&mut self, before: u64, seen: Option<u64>) -> (u64, u64) {
         let ended = *self.ended.get_mut();
         let over = seen.map_or(ended, |seen| seen.clamp(ended, ended + ticks_in(NOTICE)));
@@ -78,7 +79,7 @@ impl Job {
     }
 
     fn fail(&self, failure: Failure) {
-        // Keeps the first failure.
+        // Only the first failure is stored.
         let _ = self.failure.compare_exchange(0, failure as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -109,22 +110,22 @@ impl Job {
     }
 }
 
-/// Work of one core since it was idle, or woke a helper, while helpers sleep. The longer a core has been
-/// busy, the likelier it stays so. A helper is woken once this work and the known remainder are worth the
+/// Work of one core, while helpers sleep, since it was idle or woke a helper. The longer a core has been
+/// busy, the more likely it stays busy. A helper is woken once this work and the known remainder justify the
 /// wake-up.
 #[derive(Debug, Default)]
 pub(super) struct BusyPeriod {
-    /// In ticks.
+    /// Work of this period, in ticks.
     worked: u64,
-    /// End of its last work.
+    /// End of the last work.
     until: u64,
     /// Work since the thread woke, in ticks.
     done: u64,
-    /// Chunks since the thread woke.
+    /// Number of chunks since the thread woke.
     chunks: u32,
 }
 
-/// One chunk in this many is timed; all are while helpers sleep.
+/// One chunk of this number is timed. While helpers sleep, all chunks are timed.
 const TIMED: u32 = 8;
 
 impl BusyPeriod {
@@ -135,7 +136,7 @@ impl BusyPeriod {
         }
     }
 
-    /// Returns true if `left` ticks of remaining work justify a wake-up now. Then another busy period begins.
+    /// Returns true if `left` ticks of remaining work justify a wake-up now. Then a new busy period begins.
     pub(super) fn wakes(&mut self, helpers: &Helpers, left: u64) -> bool {
         let wakes = helpers.is_worth_waking(self.worked.saturating_add(left));
         if wakes {
@@ -159,16 +160,16 @@ impl BusyPeriod {
 pub(super) struct JobQueue {
     pub(super) ring: Arc<JobRing<Job>>,
     pub(super) event: Event,
-    /// No further chunk is started.
+    /// True if no further chunk may be started.
     stopped: AtomicBool,
-    /// Bytes of all jobs published so far, by the owner.
+    /// Total length of all jobs that the owner has published so far.
     published: CachePadded<AtomicU64>,
     /// Smoothed ticks per byte on one core, as bits of an `f32`.
     cost: CachePadded<AtomicU32>,
 }
 
 impl JobQueue {
-    /// `cost`: initial estimate of ticks per byte on one core.
+    /// Makes the state. `cost` is the initial estimate of ticks per byte on one core.
     pub(super) fn new(ring: Arc<JobRing<Job>>, event: Event, cost: f32) -> Self {
         let (stopped, published) = (AtomicBool::new(false), CachePadded::default());
         Self { ring, event, stopped, published, cost: CachePadded::new(AtomicU32::new(cost.to_bits())) }
@@ -185,12 +186,12 @@ impl JobQueue {
         upto
     }
 
-    /// Returns the approximate ticks that `len` bytes take one core.
+    /// Returns the approximate ticks that one core takes for `len` bytes.
     pub(super) fn takes(&self, len: u64) -> u64 {
         (f32::from_bits(self.cost.load(Ordering::Relaxed)) * len as f32) as u64
     }
 
-    /// Returns the bytes that are not started, `chunk` of `job` being the last started chunk.
+    /// Returns the number of bytes that are not started. The last started chunk is `chunk` of `job`.
     fn left(&self, job: &Job, chunk: u32) -> u64 {
         let rest = job.len.saturating_sub((chunk as usize + 1) * job.chunk) as u64;
         rest + self.published.load(Ordering::Relaxed).saturating_sub(job.upto)
@@ -204,7 +205,7 @@ impl JobQueue {
         let left = if asleep { claim.with(|job| self.left(job, chunk)) } else { 0 };
         if left > 0 && self.ring.has_work() {
             let trial = claim.with(|job| job.pick.is_shared_trial());
-            // Each helper wakes the next, so that a submitter wakes at most one.
+            // Each helper wakes the next one, so that a submitter wakes at most one helper.
             if trial || busy_period.wakes(helpers, self.takes(left)) {
                 helpers.call_one();
             }
@@ -236,7 +237,7 @@ impl JobQueue {
             let (old, new) = (f32::from_bits(self.cost.load(Ordering::Relaxed)), ticks as f32 / len as f32);
             // One preempted chunk must not outweigh the rest. A lost concurrent update does no harm.
             let cost = if old > 0.0 { old + (new.min(4.0 * old) - old) / 4.0 } else { new };
-            // Skips small changes, which would only invalidate the line in other caches.
+            // Small changes are not stored, because they would only invalidate the cache line of other cores.
             if (cost - old).abs() > old / 16.0 {
                 self.cost.store(cost.to_bits(), Ordering::Relaxed);
             }
@@ -254,8 +255,8 @@ impl JobQueue {
             && self.ring.has_work()
             && busy_period.wakes(helpers, self.takes(left))
         {
-            // The end of this job may have opened a fence while helpers slept. This thread is awake, and
-            // takes the next chunk itself.
+            // The end of this job may have opened a fence while helpers slept. A helper is woken for the
+            // chunks after the next one, which this thread takes itself.
             helpers.call_one();
         }
     }
@@ -319,7 +320,7 @@ mod tests {
         assert!((320..=400).contains(&job_queue.takes(100)), "{}", job_queue.takes(100));
     }
 
-    /// Time during which several jobs run counts once, in whatever order they end.
+    /// Time during which several jobs run counts once, whatever the order of their ends.
     #[test]
     fn a_queue_is_busy_once_at_a_time() {
         let mut until = 0;
@@ -328,15 +329,15 @@ mod tests {
         let (soon, far) = (notice / 2, 10 * notice);
         for (taken, ended, seen, busy) in [
             (100, 110, None, 10),
-            (105, 130, None, 20), // behind the first
-            (106, 120, None, 0),  // over before the one before it
+            (105, 130, None, 20), // while the first job ran
+            (106, 120, None, 0),  // ended before an earlier job
             (107, 131, None, 1),
             (200, 205, None, 5), // after a pause, which does not count
-            (300, 0, None, 0),   // stopped before it was begun
+            (300, 0, None, 0),   // stopped before it began
             (300, 299, None, 0), // by a clock that is behind
             (301, 311, None, 10),
-            (400, 410, Some(410 + soon), 10 + soon), // the last one: the owner has seen it now
-            (far, far + 10, Some(5 * far), 10 + notice), // and here had not looked
+            (400, 410, Some(410 + soon), 10 + soon), // the last job, whose end the owner notices soon
+            (far, far + 10, Some(5 * far), 10 + notice), // the last job, whose end the owner notices late
             (10 * far, 0, Some(10 * far + 1), 0),
             (10 * far + 100, 10 * far + 110, Some(10 * far + 105), 10), // by a clock that is behind
         ] {

@@ -1,10 +1,10 @@
-//! Memory that the engine allocates for this process alone.
+//! Memory that the engine allocates for this process only.
 
 use dma_core::{HostMemory, MemoryRequest, PageMemory, Result};
 
-/// Memory of at least this length is mapped; shorter memory comes from the heap.
+/// Memory of at least this length is mapped. Shorter memory comes from the heap.
 const MAP_MIN: usize = 64 << 10;
-/// From this length on, the available memory is checked first.
+/// Before memory of at least this length is allocated, the available memory is checked.
 const ASK_MIN: usize = 64 << 20;
 
 /// Allocates zeroed memory for `request`, which has been validated. The memory is resident, so copies cause
@@ -19,7 +19,8 @@ pub(super) fn allocate(request: &MemoryRequest) -> Result<HostMemory> {
         && let Some(available) = dma_ipc::available_memory()
         && len as u64 > available
     {
-        // The system might overcommit, and kill a process when the memory is used.
+        // The check is needed because the system might overcommit, and kill a process when the memory is
+        // used.
         return Err(request.out_of_memory().with_numbers(len as u64, available));
     }
     Ok(HostMemory::from_owner(PageMemory::new(request)?))

@@ -11,17 +11,19 @@ pub struct CpuOptions {
     /// fewer than the CPUs that this process may use, at most
     /// [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX), because a few cores saturate the memory. Helpers
     /// sleep after 20 us without work, or after the measured time of a wake-up if that is longer (up to 200
-    /// us). They are woken for work that takes longer than the wake-up; polling threads execute the rest.
+    /// us). Helpers are woken for work that takes longer than the wake-up; polling threads execute all other
+    /// work.
     pub threads: Option<usize>,
-    /// Longest operation, in bytes, that is executed during submission. Longer ones are split into chunks for
-    /// the helpers and the polling thread. Default: 32 KiB; at most [`INLINE_MAX`](Self::INLINE_MAX), so that
-    /// submitting stays short. With 0, every operation is split into chunks. With any other value, copies of
-    /// up to 1 MiB within the submitter's own cache are also executed during submission, unless measurements
-    /// show that sharing them is faster. The copies of those measurements are also executed during
-    /// submission. Operations with results have twice this limit.
+    /// Maximum length of an operation, in bytes, that is executed during submission. Longer operations are
+    /// split into chunks for the helpers and the polling thread. Default: 32 KiB; at most
+    /// [`INLINE_MAX`](Self::INLINE_MAX), so that a submission stays short. With 0, every operation is split
+    /// into chunks. With any other value, copies of up to 1 MiB within the submitter's own cache are also
+    /// executed during submission, unless measurements show that sharing them is faster. Copies that belong
+    /// to these measurements are also executed during submission. For operations with results, the limit is
+    /// twice as high.
     pub inline_limit: usize,
-    /// Hint of queues that are opened with [`CacheHint::Auto`]. Default [`CacheHint::Auto`]: learn from
-    /// timings.
+    /// Hint of queues that are opened with [`CacheHint::Auto`]. Default: [`CacheHint::Auto`], which learns
+    /// from measured times.
     pub hint: CacheHint,
 }
 
@@ -32,14 +34,14 @@ impl Default for CpuOptions {
 }
 
 impl CpuOptions {
-    /// Largest value of [`threads`](Self::threads).
+    /// Maximum value of [`threads`](Self::threads).
     pub const THREADS_MAX: usize = 1024;
-    /// Largest default number of threads.
+    /// Maximum default number of threads.
     pub const DEFAULT_THREADS_MAX: usize = 15;
-    /// Largest value of [`inline_limit`](Self::inline_limit): 1 MiB.
+    /// Maximum value of [`inline_limit`](Self::inline_limit): 1 MiB.
     pub const INLINE_MAX: usize = 1 << 20;
 
-    /// Options of engine names.
+    /// The options of engine names.
     pub const INFO: &'static [OptionInfo] = &[
         OptionInfo::new("threads", "N", "CPUs - 1, at most 15", "helper threads"),
         OptionInfo::new(
@@ -62,8 +64,8 @@ impl CpuOptions {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range; each names
-    /// the valid ones.
+    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range. Each error
+    /// names the valid ones.
     pub fn from_name(name: &EngineName) -> Result<Self> {
         let mut options = Self::default();
         name.read_options(&crate::BACKEND, |key, value| {

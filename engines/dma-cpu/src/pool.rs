@@ -12,17 +12,17 @@ use super::copy_tuner::ticks_in;
 use super::helpers::{Helpers, MAX_WAKE_UP_PART, lock};
 use super::job_queue::{BusyPeriod, JobQueue};
 
-/// The threads. Dropping it ends them.
+/// The helper threads. Dropping this value ends them.
 pub(super) struct Pool {
     shared: Arc<PoolState>,
     threads: Mutex<Threads>,
 }
 
-/// The threads that were started.
+/// The started threads.
 #[derive(Default)]
 struct Threads {
     handles: Vec<JoinHandle<()>>,
-    /// The process that started them. A forked child also has the handles.
+    /// The process that started the threads. A forked child also has the handles, but not the threads.
     process: u32,
 }
 
@@ -41,7 +41,7 @@ type Thread = Box<dyn FnOnce() + Send>;
 struct PoolState {
     helpers: Helpers,
     queues: Mutex<Vec<Arc<JobQueue>>>,
-    /// Counts the changes of `queues`.
+    /// Number of changes of `queues`.
     changes: AtomicUsize,
     quit: AtomicBool,
 }
@@ -66,17 +66,17 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// If the threads cannot be started. Then no thread is started.
+    /// The threads cannot be started. After this error, no thread runs.
     pub(super) fn add(&self, queue: &Arc<JobQueue>) -> Result<()> {
         self.start(spawn_thread)?;
-        // Measures the clock now rather than at the first wake-up.
+        // This measures the clock's rate now, so that the first wake-up does not have to.
         ticks_in(MAX_WAKE_UP_PART);
         lock(&self.shared.queues).push(Arc::clone(queue));
         self.shared.queues_changed();
         Ok(())
     }
 
-    /// Removes a queue. Threads may keep a reference for a moment, but the queue has no more chunks for them.
+    /// Removes a queue. Threads may keep a reference briefly, but the queue has no more chunks for them.
     pub(super) fn remove(&self, queue: &Arc<JobQueue>) {
         lock(&self.shared.queues).retain(|other| !Arc::ptr_eq(other, queue));
         self.shared.queues_changed();
@@ -108,7 +108,7 @@ impl Pool {
         self.shared.quit.store(true, Ordering::SeqCst);
         self.shared.helpers.wake_all();
         for thread in threads.drain(..) {
-            // A thread that panicked has also exited.
+            // `join` fails if the thread panicked, but then it has also exited.
             let _ = thread.join();
         }
         self.shared.quit.store(false, Ordering::SeqCst);
@@ -130,7 +130,7 @@ impl Drop for Pool {
 impl PoolState {
     fn queues_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        // Sleeping threads keep references to removed queues.
+        // Sleeping threads are woken, because they still have references to removed queues.
         self.helpers.wake_all();
     }
 
@@ -210,7 +210,7 @@ mod tests {
         pool.start(|_, _| panic!("all are there")).unwrap();
     }
 
-    /// A called thread wakes once per call, and all sleep in the end.
+    /// A called thread wakes once per call, and in the end all threads sleep.
     #[test]
     fn calls_are_answered() {
         let pool = Pool::new(3);
@@ -245,7 +245,7 @@ mod tests {
         assert!(helpers.stall.load(Ordering::Relaxed) > 0 && helpers.delay.load(Ordering::Relaxed) > 0);
     }
 
-    /// Threads also end if they are about to sleep or were just woken for a removed queue.
+    /// Threads also end while they are about to sleep, or after they were woken for a removed queue.
     #[test]
     fn threads_end_at_any_moment() {
         let test = std::thread::spawn(|| {

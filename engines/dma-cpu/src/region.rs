@@ -26,7 +26,8 @@ enum Backing {
     /// Existing memory, which the caller keeps alive.
     Registered,
     Exportable(SharedMemory),
-    /// Its address is the key. An `Arc` is used, because a `Box` would assert unique access.
+    /// Imported memory. The address of this value is the key. It is an `Arc`, because a `Box` would assert
+    /// unique access.
     Imported(#[expect(dead_code, reason = "named by `key`")] Arc<Import>),
 }
 
@@ -52,7 +53,7 @@ impl CpuRegion {
 
     pub(super) fn import(engine: EngineId, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
-        // Use the rights that the exporter reports, because the descriptor is not trusted.
+        // These are the rights that the exporter reports, because the descriptor is not trusted.
         let access = import.grant().rights;
         let (key, len) = (key_of(&import), import.len());
         let base = import.span(0, len as u64, Access::empty())?;
@@ -61,9 +62,9 @@ impl CpuRegion {
     }
 }
 
-// SAFETY: `info` never changes. The memory at `cpu` stays mapped until the region is dropped: `backing` owns
-// it, or the caller of `register_raw` promised so. The engine accesses it only in `transfer`, for
-// descriptors.
+// SAFETY: `info` never changes. The memory at `cpu` stays mapped until the region is dropped, because
+// `backing` owns it or the caller of `register_raw` promised it. The engine accesses the memory only to
+// execute descriptors.
 unsafe impl RawRegion for CpuRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -2,16 +2,16 @@
 
 use dma_core::Segment;
 
-/// Capacity of the shortest lists. A copy of one range needs two segments.
+/// Minimum capacity of a list. A copy of one range needs two segments.
 const MIN_CAPACITY: usize = 4;
-/// One class per power of two: 4 to 2048 segments, the engine's limit for both sides. The last class holds
-/// everything longer.
+/// Number of classes, one per power of two: 4 to 2048 segments, the engine's limit for both sides. The last
+/// class also holds longer lists.
 const CLASSES: usize = 10;
 
 /// Used lists, so that jobs allocate only when more are in flight than ever before.
 ///
-/// Each power of two of the length has a list of its own. With one list for all, a few long jobs would grow
-/// short lists until every list had the capacity of the longest: 48 KiB for copies that need 48 bytes.
+/// Lists are kept by length, in powers of two. Otherwise a few long jobs would make short lists grow, until
+/// every list had the capacity of the longest: 48 KiB for copies that need 48 bytes.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
     classes: [Vec<Vec<Segment>>; CLASSES],
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// A reused list has room, whatever lists were used before.
+    /// A reused list always has room, whatever lists were used before.
     #[test]
     fn long_lists_are_for_long_jobs() {
         let mut spares = Spares::default();

@@ -1,4 +1,5 @@
-//! Atomics of [`ring`](super::ring), from the standard library, or from `loom` to check all interleavings.
+//! The atomics of [`ring`](super::ring): from the standard library, or from `loom`, which checks all
+//! interleavings.
 
 #[cfg(all(test, loom))]
 pub(super) use loom::{
@@ -8,7 +9,7 @@ pub(super) use loom::{
 #[cfg(not(all(test, loom)))]
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-/// `UnsafeCell` with loom's interface.
+/// An `UnsafeCell` with loom's interface.
 #[cfg(not(all(test, loom)))]
 #[derive(Debug)]
 pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

@@ -1,13 +1,14 @@
-//! [`Tokens`]: tokens of completed descriptors that are not reported.
+//! [`Tokens`]: tokens of completed descriptors that are not reported yet.
 
 use dma_core::Completion;
 
-/// A ring of tokens. It restarts at its beginning whenever it is empty, so that it uses only the cache lines
-/// of its tokens.
+/// A ring of tokens. Whenever it is empty it restarts at its beginning, so it uses as few cache lines as
+/// possible.
 #[derive(Debug)]
 pub(super) struct Tokens {
     ring: Box<[u64]>,
-    /// Positions of the oldest token and past the newest; they wrap beyond the ring.
+    /// Positions of the oldest token (`first`) and after the newest (`end`). The index is the position modulo
+    /// the ring's length.
     first: usize,
     end: usize,
 }
@@ -28,7 +29,7 @@ impl Tokens {
         self.end == self.first
     }
 
-    /// Adds one. There must be room.
+    /// Adds a token. There must be room.
     #[inline]
     pub(super) fn push(&mut self, token: u64) {
         debug_assert!(self.len() < self.ring.len());

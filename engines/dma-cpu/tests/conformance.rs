@@ -1,4 +1,4 @@
-//! Tests that the CPU engine keeps the contract, with various options and through every kind of pointer.
+//! Tests that the CPU engine fulfills the contract, with various options and through every kind of pointer.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Tests that the lanes' threads of a shared queue stay on their cores. The test has its own process, so that
-//! threads can be found by name.
+//! Tests that the threads of a shared queue's lanes stay on their cores. The test has its own process, so
+//! that it can find threads by name.
 #![cfg(target_os = "linux")]
 
 use dma_core::{DmaEngineExt, ErrorKind, QueueOptions, SharedQueueOptions};
@@ -19,7 +19,7 @@ fn cores_of_threads(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The kernel still lists a thread for a moment after it was joined.
+/// The kernel still lists a thread briefly after it was joined.
 fn wait_for_the_end_of(name: &str) {
     while !cores_of_threads(name).is_empty() {
         std::thread::yield_now();
@@ -32,7 +32,7 @@ fn threads_of_lanes_stay_on_the_cores_given() {
     let core = (0..1024).find(|core| all.is_set(*core)).expect("it runs on one");
     let engine = CpuEngine::open(&CpuOptions::new()).expect("it opens");
     let options = SharedQueueOptions::new().with_lanes(2).with_queue(QueueOptions::new().with_depth(8));
-    // A core that this machine lacks is ignored, if others remain.
+    // A core that this machine lacks is ignored, if other cores remain.
     let queue = engine
         .open_shared_queue(&options.clone().with_cores([core, 999_999]))
         .expect("it opens on that core");

@@ -1,4 +1,4 @@
-//! Tests of a forked child, which has the handles of its parent's CPU engine but not the threads. The test
+//! Tests of a forked child, which has the handles of its parent's CPU engine, but not its threads. The test
 //! has its own process, because a process with many threads is hard to fork safely.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "forks")]
@@ -36,8 +36,8 @@ fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
 
 /// Returns true if a child that runs `work` exits successfully.
 fn child(act: impl FnOnce()) -> bool {
-    // SAFETY: the parent's other threads sleep without a lock, and the child exits without returning from
-    // here.
+    // SAFETY: the parent's other threads sleep without holding a lock, and the child exits without returning
+    // from this function.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let well = catch_unwind(AssertUnwindSafe(act)).is_ok();
@@ -77,7 +77,7 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
             let queue = fresh.open_queue(&QueueOptions::new()).expect("a queue");
             copy(&fresh, &queue);
             drop((queue, fresh));
-            // The kernel lists a thread for a moment after it was joined.
+            // The kernel still lists a thread briefly after it was joined.
             wait_for("its threads end", || (threads("") == 0).then_some(())).expect("they were told to");
         }),
         "threads that the child has started are its own, and go"
@@ -99,7 +99,7 @@ fn shared_queues_are_their_parents() {
     while !transfer.is_done() {
         std::thread::yield_now();
     }
-    // Wait until the lane's thread sleeps without a lock.
+    // Waits until the lane's thread sleeps without holding a lock.
     std::thread::sleep(Duration::from_millis(50));
 
     let (mut queue, mut transfer) = (Some(queue), Some(transfer));

@@ -1,4 +1,4 @@
-//! Tests of windows of the same bytes whose total length exceeds 64 bits, in safe code. Such operations are
+//! Tests, in safe code, of windows of the same bytes whose total length exceeds 64 bits. Such operations are
 //! refused before they reach the device.
 #![expect(unsafe_code, reason = "maps 64 TiB of address space")]
 
@@ -14,22 +14,22 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const TIB: usize = 1 << 40;
-/// Length of one mapping: half of the address space of a process with four levels of page tables.
+/// Length of a mapping: half of the address space of a process with four levels of page tables.
 const HUGE: usize = 64 * TIB;
 /// Number of clones that together have 2^64 bytes.
 const CLONES: usize = 1 << 18;
 
-/// Held by the test that has the mapping, because two mappings do not fit.
+/// The test with the mapping holds this lock, because two mappings do not fit.
 static ROOM: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ROOM.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A mapping without resident memory; a read would populate it page by page.
+/// A mapping without resident memory. A read would make it resident page by page.
 struct Mapping(NonNull<u8>);
 
-// SAFETY: a mapping belongs to the process and not to a thread.
+// SAFETY: a mapping belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
 // SAFETY: a shared reference gives no access to the mapping.
 unsafe impl Sync for Mapping {}
@@ -47,7 +47,7 @@ fn engine() -> CpuEngine {
 
 fn huge(engine: &CpuEngine) -> Window {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-    // SAFETY: the kernel chooses an unused place for the new mapping.
+    // SAFETY: the kernel chooses unused addresses for the new mapping.
     let base = unsafe { mmap_anonymous(ptr::null_mut(), HUGE, access, flags) }.expect("64 TiB to map");
     let base = NonNull::new(base.cast::<u8>()).expect("not at 0");
     // SAFETY: the mapping is readable, writable and zeroed, and lives as long as its owner, which does not
@@ -62,7 +62,7 @@ fn small(engine: &impl DmaEngine, len: usize, byte: u8) -> Window {
     window
 }
 
-/// A copy of one short window to another, and then copies of 2^64 bytes together.
+/// A copy of one short window to another, and then copies whose total length is 2^64 bytes.
 fn batch(
     src: &Window,
     dst: &Window,
@@ -79,11 +79,12 @@ fn batch(
     batch
 }
 
-/// If both parts are the same range, each copy is invalid. If they are two halves, each copy is valid.
+/// If both parts are the same range, each copy is invalid by itself. If they are two halves, each copy is
+/// valid by itself.
 const SAME: [std::ops::Range<usize>; 2] = [0..HUGE, 0..HUGE];
 const HALVES: [std::ops::Range<usize>; 2] = [0..HUGE / 2, HUGE / 2..HUGE];
 
-/// A refused batch returns its memory, and nothing writes to it any more.
+/// A refused batch returns its memory, which is not written afterwards.
 #[test]
 fn a_batch_of_more_bytes_than_are_counted_leaves_nothing_with_the_queue() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! Memory for lists of segments is proportional to the jobs in flight, not to the longest job ever.
+//! Tests that the memory for lists of segments is proportional to the jobs in flight, not to the longest job
+//! ever.
 #![expect(unsafe_code, reason = "a global allocator; drives the raw queue")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -14,16 +15,16 @@ static ALLOCATOR: Sizing = Sizing;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator, and counting allocates nothing.
+// SAFETY: every call goes to the system's allocator, and counting does not allocate.
 unsafe impl GlobalAlloc for Sizing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::SeqCst);
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: this method and the inner one have the same requirements, which the caller meets.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { System.dealloc(ptr, layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that open an engine and a queue with little address space left. Either they succeed, or an error
-//! names the missing resource.
+//! Tests that open an engine and a queue with little address space left. Opening either succeeds, or fails
+//! with an error that names the missing resource.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn mapped() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Opens up to `queues` queues of this depth, while memory lasts, and copies on each.
+/// Opens up to `queues` queues of this depth, as long as there is memory, and copies on each queue.
 fn copy(threads: usize, depth: usize, queues: usize) -> Result<()> {
     let engine = CpuEngine::open(&CpuOptions::new().with_threads(threads))?;
     let options = QueueOptions::new().with_depth(depth);

@@ -1,4 +1,4 @@
-//! Tests that a warm queue of the CPU engine allocates nothing, for any copy and on any thread.
+//! Tests that a warm queue of the CPU engine does not allocate, for any copy and on any thread.
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
 #[path = "../../../tests/counting/mod.rs"]
@@ -41,7 +41,7 @@ fn nothing_is_allocated_once_warm() {
                 done += queue.poll(&mut completions);
             }
         };
-        // Go twice around the ring, because each entry keeps its own lists.
+        // The ring is used twice, because each entry has its own lists.
         (0..2 * depth.max(50)).for_each(|_| round());
         // The maximum number of jobs in flight may be reached late, when the tuner changes its choice or a
         // helper is slow.

@@ -1,4 +1,4 @@
-//! Tests of plain bytes on the CPU engine, which the calling thread copies instead of the queue.
+//! Tests of plain bytes on the CPU engine, which are copied by the calling thread instead of the queue.
 
 use dma_core::{BufferPool, DmaEngineExt, ErrorKind, PoolOptions, QueueOptions, SharedQueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
@@ -18,7 +18,7 @@ fn plain_bytes_take_neither_buffers_nor_places() {
     queue.copy_bytes(&pool, &src, &mut dst).expect("it is copied");
     assert_eq!((dst, queue.counters().submitted), (src, 0));
     drop(held);
-    // This engine also refuses what other engines refuse.
+    // This engine refuses the same operands as other engines.
     let other = CpuEngine::open(&CpuOptions::new()).expect("it opens");
     let pool = BufferPool::new(&other, &PoolOptions::new().with_class(64, 1)).expect("a pool");
     let e = queue.copy_bytes(&pool, &[1; 5], &mut [0; 5]).expect_err("a pool of another engine");

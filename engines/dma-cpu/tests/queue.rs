@@ -1,5 +1,5 @@
-//! Tests of the CPU engine's queue at the level of descriptors, against an oracle in plain memory and for
-//! rules that a device must keep.
+//! Tests of the CPU engine's raw queue, against an oracle in ordinary memory, and of the rules of the
+//! contract.
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// Slots of one region, each of which is the source or destination of operations.
+/// Number of slots of a region. Each slot can be the source or destination of operations.
 const SLOTS: usize = 6;
 const SLOT: usize = 700_000;
 
@@ -52,7 +52,7 @@ fn submit(queue: &mut dyn RawQueue, descriptor: Descriptor<'_>) -> bool {
     unsafe { queue.submit(&[descriptor]) }.expect("the queue is open") == 1
 }
 
-/// Sleeps until there is something to poll for.
+/// Sleeps until a poll has work.
 fn sleep_until_told(queue: &mut dyn RawQueue) {
     let events = queue.events().expect("there are events");
     if events.arm().expect("it can be armed") {
@@ -87,10 +87,10 @@ struct Op {
     to: (usize, usize),
     len: usize,
     pattern: [u8; 8],
-    /// If set, the seed of an operation with a result, which replaces the plain one: a copy with CRC-32C
+    /// If set, an operation with a result replaces the plain one, and this is its seed: a copy with CRC-32C
     /// instead of a copy, a comparison instead of lists, or a CRC-32C of the destination instead of a fill.
     answer: Option<u32>,
-    /// Places at which the lists are split; empty for flat operations.
+    /// Offsets at which the lists are split. Empty for flat operations.
     cuts: Option<(Vec<usize>, Vec<usize>)>,
     /// True if the operation has a fence even where it needs none.
     fence: bool,
@@ -160,8 +160,8 @@ fn options() -> impl Strategy<Value = CpuOptions> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Dependent operations wait by fences or by polling, others run in any order. All bytes are as in the
-    /// oracle, and every descriptor is reported once.
+    /// Dependent operations wait by fences or by polling; others run in any order. All bytes equal the
+    /// oracle's, and every descriptor is reported once.
     #[test]
     fn operations_match_the_oracle(
         options in options(), depth in 1..20_usize, ops in prop::collection::vec(op(), 1..60), seed: u64,
@@ -256,10 +256,10 @@ proptest! {
 }
 
 proptest! {
-    // A failure takes long, because it is a wait without a result.
+    // Few shrink steps, because a failing case takes long: it waits in vain.
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4, ..ProptestConfig::default() })]
 
-    /// An owner that sleeps on the descriptor after arming is woken, whichever thread copies.
+    /// An owner that sleeps on the file descriptor after arming is woken, whichever thread copies.
     #[test]
     fn sleepers_are_woken(options in options(), lens in prop::collection::vec((len(), any::<bool>()), 1..40)) {
         let engine = open(&options);
@@ -503,7 +503,7 @@ fn a_long_copy_shows_that_it_gets_on() {
                 0 => in_vain += 1,
                 n => (reported, in_vain) = (reported + n as u64, 0),
             }
-            // A thread may hold the last chunk, however often the owner polls.
+            // A thread may still be copying the last chunk, however often the owner polls.
             assert!(threads > 0 || in_vain <= 100, "nothing was reported by {in_vain} polls");
             assert!(started.elapsed() < Duration::from_secs(60), "{reported} reported");
         }
@@ -603,7 +603,8 @@ fn revoking_during_copies_is_an_error_and_final() {
             for _ in 0..round {
                 queue.poll();
             }
-            // Another thread revokes, as the peer would. This thread holds no lease while it waits.
+            // Another thread revokes the export, as the peer would. This thread holds no lease while it
+            // waits.
             std::thread::scope(|scope| {
                 let revoked = scope.spawn(move || export.revoke(Duration::from_secs(20)));
                 revoked.join().expect("no panic").expect("copies end");

@@ -29,13 +29,13 @@ fn threads_go_with_the_last_handle() {
     assert_eq!(threads(), 0, "none before there is a queue");
     let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
     let other = engine.open_queue(&QueueOptions::new()).expect("a queue");
-    // A thread names itself when it first runs.
+    // A thread sets its name when it first runs.
     wait_for(3);
     let memory = || engine.allocate(1 << 20).expect("memory");
     queue.copy(memory(), memory()).expect("accepted").wait().expect("completes");
     drop((engine, queue));
     assert_eq!(threads(), 3, "a queue is left");
     drop(other);
-    // The kernel lists a thread for a moment after it was joined.
+    // The kernel still lists a thread briefly after it was joined.
     wait_for(0);
 }

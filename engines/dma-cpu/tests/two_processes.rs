@@ -1,5 +1,5 @@
-//! Tests of CPU engines in two processes: one exports and the other copies. If one exits, the other gets an
-//! error at most.
+//! Tests of CPU engines in two processes: one exports and the other copies. If one exits, the other at most
+//! gets an error.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -56,7 +56,7 @@ impl Drop for Peer {
     }
 }
 
-/// Main function of the second process. Does nothing in the first.
+/// Main function of the second process. In the first process it does nothing.
 #[test]
 fn peer() {
     if std::env::var_os("DMA_TEST_PEER").is_none() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Returns whether valgrind is installed, and prints a message if not.
+/// Returns true if valgrind is installed. Otherwise prints a message.
 pub(crate) fn is_there() -> bool {
     let there = Command::new("valgrind").arg("--version").output().is_ok();
     if !there {
@@ -12,17 +12,17 @@ pub(crate) fn is_there() -> bool {
     there
 }
 
-/// Returns a command that runs `program` under callgrind. Arguments are the program's.
+/// Returns a command that runs `program` under callgrind. Arguments that are added go to the program.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
-    // Suppress valgrind's messages about instructions that trap on purpose.
+    // Suppresses valgrind's messages about instructions that trap on purpose.
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--sigill-diagnostics=no"]);
     command.arg(program);
     command
 }
 
-/// Returns the instructions of one more copy. `run` makes a [`command`] with the given number of rounds, each
-/// of `copies`. Two numbers of rounds exclude the set-up.
+/// Returns the instructions of each additional copy. `run` makes a [`command`] with the given number of
+/// rounds, each with `copies` copies. Running two numbers of rounds excludes the set-up.
 pub(crate) fn per_copy(rounds: [u64; 2], copies: usize, run: impl Fn(u64) -> Command) -> f64 {
     let [few, many] = rounds.map(|rounds| instructions(&mut run(rounds)));
     (many - few) as f64 / ((rounds[1] - rounds[0]) as f64 * copies as f64)

@@ -1,4 +1,4 @@
-//! Code shared by the benches: memory, addresses to cycle over, rounds and their medians.
+//! Code shared by the benches: memory, pairs of addresses, rounds and their medians.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use rustix::time::{ClockId, clock_gettime};
@@ -15,7 +15,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(len: usize, byte: u8) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len + HUGE, access, MapFlags::PRIVATE) };
         let base = base.expect("map bench memory").cast::<u8>();
         let base = base.wrapping_add(base.align_offset(HUGE));
@@ -33,7 +33,7 @@ pub(crate) struct Pairs {
     src: Memory,
     dst: Memory,
     pub(crate) len: usize,
-    /// The offset of each destination relative to its source's, in bytes.
+    /// The additional offset of each destination, in bytes.
     pub(crate) shift: usize,
     stride: usize,
     slots: usize,
@@ -64,8 +64,8 @@ impl Pairs {
         (self.dst.base.wrapping_add(offset + self.shift), self.src.base.wrapping_add(offset))
     }
 
-    /// Returns the nanoseconds of this thread's CPU time that `work` takes, so that other processes on the
-    /// core do not count.
+    /// Returns the nanoseconds of this thread's CPU time that `work` takes. Other processes on the core do
+    /// not count.
     #[inline]
     pub(crate) fn cpu_time(&mut self, work: impl FnOnce(&mut Self)) -> f64 {
         let start = cpu_time();
@@ -92,10 +92,10 @@ pub(crate) fn size_name(len: usize) -> String {
     }
 }
 
-/// Runs `rounds` rounds of every contender. Each round runs them one after the other and starts with another
-/// one, so that other load on the machine affects all alike. `time` returns nanoseconds for `bytes` bytes.
-/// For each contender: the median of GB/s, and the median over the rounds of its speed divided by the first
-/// contender's.
+/// Runs `rounds` rounds. Each round runs all contenders one after the other, and starts with a different one,
+/// so that other load on the machine affects all alike. `time` returns nanoseconds for `bytes` bytes. Returns
+/// for each contender the median of GB/s, and the median of its speed divided by the first contender's in the
+/// same round.
 pub(crate) fn compare(
     rounds: usize,
     contenders: usize,

@@ -28,13 +28,13 @@ const LENGTH_CLASSES: usize = 13;
 /// Chooses the kernel for each copy, by its length and a hint.
 ///
 /// Without a hint it learns. For each power of two of the length it keeps the smoothed cost per byte of the
-/// current kernel. It probes the other kernel, ever more rarely while that changes nothing, and soon again
-/// after the speed of the current kernel shifts, as it does when the working set moves into the cache or out
-/// of it. An engine with threads learns the same way whether cores should share copies within a cache.
-/// Lengths below 16 KiB are never timed.
+/// current kernel. It probes the other kernel, more and more rarely while that changes nothing. It probes
+/// again soon after the speed of the current kernel has shifted, for example when the working set enters or
+/// leaves the cache. An engine with threads uses the same method to learn if sharing copies among cores is
+/// faster within a cache. Lengths below 16 KiB are never timed.
 ///
-/// Belongs to one thread, allocates nothing and shares nothing. Copies and fills differ in cost, so give each
-/// its own.
+/// A tuner belongs to one thread, and neither allocates nor shares memory. Use separate tuners for copies and
+/// fills, because their costs differ.
 #[derive(Debug)]
 pub struct CopyTuner {
     streaming: Option<Kernel>,
@@ -54,13 +54,13 @@ impl Default for CopyTuner {
 }
 
 impl CopyTuner {
-    /// Tunes between `memcpy` and the best streaming kernel of this CPU.
+    /// Makes a tuner that chooses between `memcpy` and the best streaming kernel of this CPU.
     #[must_use]
     pub fn new() -> Self {
         Self::with_streaming(Kernel::streaming())
     }
 
-    /// Tunes between `memcpy` and `streaming`. With `None`, every copy uses `memcpy`.
+    /// Makes a tuner that chooses between `memcpy` and `streaming`. With `None`, every copy uses `memcpy`.
     #[must_use]
     pub fn with_streaming(streaming: Option<Kernel>) -> Self {
         let alone_max = alone_max(second_level_cache());
@@ -73,7 +73,7 @@ impl CopyTuner {
         Self { in_flight: u32::try_from(depth).unwrap_or(u32::MAX / 2), ..self }
     }
 
-    /// Sets the number of cores that share work, the caller's included.
+    /// Sets the number of cores that share work, including the caller's.
     pub(super) fn for_cores(self, cores: usize) -> Self {
         let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         Self { classes: self.classes.map(|class| LengthClass { cores, ..class }), ..self }
@@ -158,7 +158,7 @@ impl CopyTuner {
         result
     }
 
-    /// Records that the submitter executed a timed copy, starting at `now`. May schedule another trial.
+    /// Records that the submitter executed a timed copy that started at `now`. May schedule another trial.
     fn schedule_retry(&mut self, pick: Pick, now: u64) {
         if pick.alone {
             let index = usize::from(pick.class);
@@ -166,8 +166,8 @@ impl CopyTuner {
         }
     }
 
-    /// Picks the kernel for a copy of `len` bytes. If [`Pick::is_timed`], pass the time taken to
-    /// [`Self::record`].
+    /// Picks the kernel for a copy of `len` bytes. If [`Pick::is_timed`] returns true, the caller passes the
+    /// time taken to [`Self::record`].
     #[inline]
     pub(crate) fn pick(&mut self, len: usize, hint: CacheHint) -> Pick {
         let untimed = |streaming, alone| Pick { streaming, alone, ..Pick::default() };
@@ -184,7 +184,7 @@ impl CopyTuner {
     }
 
     /// Skips picks for copies of `len` bytes that would not be timed. Returns their number, which is even,
-    /// and whether they are streamed.
+    /// and true if they are streamed.
     pub(super) fn skip_untimed(&mut self, len: usize) -> (u32, bool) {
         let index = class_of(len);
         let class = &mut self.classes[index];
@@ -196,8 +196,7 @@ impl CopyTuner {
         (skipped, class.streaming)
     }
 
-    /// Picks the kernel for work other than a copy on `len` bytes: the current kernel of copies of this
-    /// length.
+    /// Returns the kernel for other work on `len` bytes: the current kernel of copies of this length.
     pub(super) fn untimed(&self, len: usize, hint: CacheHint) -> Pick {
         let streaming = match hint {
             _ if self.streaming.is_none() || len < STREAM_MIN => false,
@@ -229,8 +228,8 @@ impl CopyTuner {
     }
 
     /// Replaces a [shared trial](Pick::is_shared_trial) by an untimed pick, because no helper thread is
-    /// awake. A later pick takes its place. `first`: this is the first such pick since the last doorbell,
-    /// which wakes a helper if one `sleeps`. The trial is dropped if helpers stay asleep.
+    /// awake. A later pick takes its place. `first` is true for the first such pick since the last doorbell;
+    /// the next doorbell wakes a helper if `sleeps` is true. The trial is dropped if helpers stay asleep.
     pub(crate) fn defer_trial(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
         let index = usize::from(pick.class);
         self.classes[index].defer_trial(index, first, sleeps);
@@ -247,20 +246,21 @@ impl CopyTuner {
     }
 }
 
-/// One choice. The default is an untimed `memcpy`.
+/// The choice for one copy. The default is an untimed `memcpy`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pick {
     pub(crate) streaming: bool,
-    /// True if the submitting core executes it at once, because the data is, or may be, in its own cache.
+    /// True if the submitting core executes the copy at once, because the data is, or may be, in its own
+    /// cache.
     pub(crate) alone: bool,
-    /// Part of a [`Trial`].
+    /// True if the copy is part of a [`Trial`].
     trial: bool,
     role: Role,
     class: u8,
 }
 
 impl Pick {
-    /// Returns true if the time of this copy is to be recorded.
+    /// Returns true if the time of this copy has to be recorded.
     #[inline]
     pub(crate) fn is_timed(self) -> bool {
         self.role != Role::Untimed
@@ -272,7 +272,7 @@ impl Pick {
         self.trial && !self.alone
     }
 
-    /// Returns the pick for a copy that cannot be done at once, and so is shared.
+    /// Returns the pick for a copy that cannot be executed at once, and is shared instead.
     pub(crate) fn shared(self) -> Self {
         // Its time does not measure one core's speed.
         if self.trial && self.alone { Self { trial: false, role: Role::Untimed, ..self } } else { self }
@@ -283,33 +283,34 @@ impl Pick {
 enum Role {
     #[default]
     Untimed,
-    /// A copy with the current kernel.
+    /// A timed copy with the current kernel.
     Sample,
-    /// A copy of a probe.
+    /// A timed copy of a probe or trial.
     Probe,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Uses the current kernel. `left` picks until the next probe.
+    /// The current kernel is used. The next probe begins after `left` picks.
     #[default]
     Settled,
-    /// Probes. `left` picks remain.
+    /// A probe or trial runs. It has `left` picks left.
     Probing,
-    /// All probes are picked and some are not recorded. After `left` picks, the missing ones are abandoned.
+    /// All copies of the probe are picked, but some are not recorded yet. After `left` picks, the missing
+    /// ones are abandoned.
     Awaiting,
 }
 
-/// State of one power of two of lengths. Costs are ticks per byte; zero is "not known".
+/// State of one class of lengths, a power of two. Costs are in ticks per byte; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct LengthClass {
-    /// Longest copy that can be within a core's own cache.
+    /// Maximum length of a copy that fits a core's own cache.
     alone_max: usize,
     /// Number of cores that share a copy.
     cores: u32,
     phase: Phase,
     streaming: bool,
-    /// True if True if `memcpy` is in use, at about the speed of a core's own cache.
+    /// True if `memcpy` is in use, at about the speed of a core's own cache.
     hot: bool,
     /// True if the last trial showed that sharing is faster.
     share_is_faster: bool,
@@ -319,23 +320,24 @@ struct LengthClass {
     /// Part of `left` that is only a minimum distance. It is dropped once the last trial is older than
     /// [`RETRY_AFTER`].
     droppable: u32,
-    /// Start of the first copy after the last trial, in ticks. 0: no copy yet.
+    /// Start of the first copy after the last trial, in ticks. 0 if there was no copy yet.
     since: u64,
     /// Smoothed cost of the current kernel.
     cost: f32,
-    /// Settled cost, against which shifts are detected.
+    /// The settled cost, from which shifts are measured.
     reference: f32,
-    /// Samples since the last decision, up to `REFERENCE`.
+    /// Number of samples since the last decision, up to `REFERENCE`.
     age: u8,
-    /// Consecutive samples faster (positive) or slower (negative) than the reference, up to `SHIFT`.
+    /// Number of consecutive samples faster (positive) or slower (negative) than the reference, up to
+    /// `SHIFT`.
     drift: i8,
-    /// Consecutive probes that changed nothing, up to a limit.
+    /// Number of consecutive probes that changed nothing, up to a limit.
     backoff: u8,
-    /// True if the next probe is due to a shift.
+    /// True if the next probe is caused by a shift.
     shift_detected: bool,
-    /// Consecutive probes due to shifts that changed nothing, up to `FUTILE_SHIFTS_MAX`.
+    /// Number of consecutive probes after shifts that changed nothing, up to `FUTILE_SHIFTS_MAX`.
     futile_shifts: u8,
-    /// Place of the next probe in the cycle of probes and trials, up to `PROBES_PER_TRIAL`.
+    /// Position of the next probe in the cycle of probes and trials, up to `PROBES_PER_TRIAL`.
     cycle_pos: u8,
     /// Kernel of the probe. `memcpy` while `memcpy` is in use means a trial.
     probe_streaming: bool,
@@ -343,85 +345,91 @@ struct LengthClass {
     probe_min: f32,
     probe_seen: u32,
     trial: Trial,
-    /// Number of doorbells of this trial before which picks were deferred.
+    /// Number of doorbells in this trial before which picks were deferred.
     deferred: u32,
-    /// Number of doorbells of this trial that woke a helper.
+    /// Number of doorbells in this trial that woke a helper.
     wake_ups: u32,
 }
 
-/// Classes from 4 MiB start with the streaming kernel, because data larger than a second level cache gains
-/// little from it.
+/// Classes from 4 MiB on start with the streaming kernel, because data larger than the second level cache
+/// gains little from that cache.
 const STREAM_FIRST: usize = 8;
-/// Picks of a new class before it probes.
+/// Number of picks of a new class before its first probe.
 const FIRST_PROBE_AFTER: u32 = 5;
-/// Samples until the smoothed cost is reliable.
+/// Number of samples until the smoothed cost is reliable.
 const SETTLE: u8 = 8;
-/// Samples until the cost becomes the reference. The first samples after a probe differ from later ones.
+/// Number of samples until the cost becomes the reference. It is high because the first samples after a probe
+/// differ from later ones.
 const REFERENCE: u8 = 24;
-/// Consecutive samples off the reference that count as a shift.
+/// Number of consecutive samples away from the reference that count as a shift.
 const SHIFT: i8 = 6;
-/// Limit of `futile_shifts`. On a core that other processes also use, shifts are frequent, so probes for them
-/// become rarer up to this limit.
+/// Limit of `futile_shifts`. Shifts are frequent on a core that other processes also use, so probes after
+/// shifts become rarer, up to this limit.
 const FUTILE_SHIFTS_MAX: u8 = 5;
 const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
-/// Ordinary copies between probes, in probe lengths. Doubled with each step of `backoff`.
+/// Number of ordinary copies between probes, as a multiple of the probe's length. Each step of `backoff`
+/// doubles it.
 const PROBE_SPACING: u32 = 8;
-/// Largest `backoff` while `memcpy` is used and probes try streaming. A probe has 2 to 17 copies. Between two
-/// probes lie at most 33,000 copies of 16 KiB, or 6,000 copies longer than 64 KiB.
+/// Maximum `backoff` while `memcpy` is used and probes try streaming. A probe has 2 to 17 copies. Between two
+/// probes there are at most 33,000 copies of 16 KiB, or 6,000 copies longer than 64 KiB.
 const BACKOFF_MAX_MEMCPY: u8 = 8;
-/// Largest `backoff` while streaming is used and probes try `memcpy`. A probe copies at most 16 MiB. Between
+/// Maximum `backoff` while streaming is used and probes try `memcpy`. A probe copies at most 16 MiB. Between
 /// two probes, at most 8 GiB are copied.
 const BACKOFF_MAX_STREAMING: u8 = 6;
-/// Bytes in a streaming probe, after one copy that is not counted. The first copies also write back lines
-/// that `memcpy` left dirty.
+/// Number of bytes in a streaming probe, after one copy that is not counted. The first copy does not count,
+/// because it also writes back lines that `memcpy` left dirty.
 const STREAMING_BURST: usize = 256 << 10;
 /// Minimum number of copies in a streaming probe.
 const STREAMING_COPIES: u32 = 3;
-/// Bytes in a `memcpy` probe. Streaming keeps the destination out of the cache, so `memcpy` shows its speed
-/// only after one pass through the working set. This covers a second level cache, and grows with `backoff` to
-/// cover a third.
+/// Number of bytes in a `memcpy` probe. Streaming keeps the destination out of the cache, so `memcpy` reaches
+/// its speed only after one pass through the working set. This covers a second level cache, and grows with
+/// `backoff` to cover a third level cache.
 const MEMCPY_BURST: usize = 2 << 20;
-/// Cost ratio of two copies of a `memcpy` probe, one after the other, below which the cache is still warming
-/// up, so that two more copies follow. After streaming, `memcpy` of one pair of 4 MiB takes 3 copies to reach
-/// its speed, of 16 MiB 7, each 5 to 40 % faster than the one before; of data that is not cached, all take
-/// the same time (a Xeon with 480 MiB of third level cache).
+/// If the cost ratio of two consecutive copies of a `memcpy` probe is below this, the cache is still warming
+/// up, and two more copies follow. After streaming, `memcpy` reaches its speed after 3 copies of one pair of
+/// 4 MiB, or 7 copies of 16 MiB; each copy is 5 to 40 % faster than the previous one. With data that is not
+/// cached, all copies take the same time (measured on a Xeon with 480 MiB of third level cache).
 const WARMS: f32 = 0.95;
-/// Copies of about [`HOPELESS`] times the cost after a streaming probe of long cached data.
+/// Number of copies after a streaming probe of long cached data that cost about [`HOPELESS`] times as much,
+/// because the cache warms up again.
 const REWARMING: u32 = 4;
 /// Maximum number of doublings of [`MEMCPY_BURST`], to 16 MiB.
 const BURST_GROWTH: u8 = 3;
-/// Longest copy that one core keeps if it is within its own cache, because another core would have to fetch
-/// the data from it. Trials may override it. See [`alone_max`].
+/// Maximum length of a copy that one core executes alone if the data is in its own cache, because other cores
+/// would have to fetch the data from this cache. Trials may override it. See [`alone_max`].
 const ALONE_MAX: usize = 1 << 20;
-/// Longest copy that one core keeps if it may be within its own cache. Even from memory it is short.
+/// Maximum length of a copy that one core executes alone if the data may be in its own cache. Even from
+/// memory, such a copy is short.
 const MAYBE_ALONE_MAX: usize = 256 << 10;
-/// First class with trials, 64 KiB. Shorter copies are mostly inline.
+/// The first class with trials, 64 KiB. Most shorter copies are executed during submission anyway.
 const ALONE_FIRST: usize = 2;
-/// Probes per trial; the inverse for cached data, where streaming hardly ever wins. Probes are short and
-/// trials are long.
+/// Number of probes per trial, because trials are long. With cached data, the number of trials per probe,
+/// because streaming almost never wins there.
 const PROBES_PER_TRIAL: u8 = 4;
-/// Shared bursts per trial, after one burst done by one core. Awake helpers have to fetch the data first.
+/// Number of shared bursts per trial, after one burst by one core. More than one, because the helpers have to
+/// fetch the data first.
 const TRIAL_SHARED: u32 = 3;
 /// Backoff limit after the speed of cached copies has shifted.
 const BACKOFF_SHIFTED: u8 = PROBES_PER_TRIAL + 2;
 /// Age at which the result of a trial is checked again. The hypervisor migrates vCPUs several times a second,
 /// to sibling threads or behind other caches.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// Cost ratio to the core's own cache up to which a copy counts as cached.
+/// Maximum cost of a cached copy, relative to the cost in the core's own cache.
 const HOT: f32 = 1.5;
-/// Cost ratio to the current kernel at which a probe ends at once.
+/// If a copy of a probe costs more than this, relative to the current kernel, the probe ends at once.
 const HOPELESS: f32 = 1.5;
-/// The extra time of a probe or trial is at most 1/`PAID_BACK` of the time until the next. Streaming cached
-/// data takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3, `cargo bench -p dma-cpu --bench copy`).
+/// The extra time of a probe or trial is at most 1/`PAID_BACK` of the time until the next one. Streaming
+/// cached data takes up to 45 times as long as `memcpy` (16 KiB on a Zen 3,
+/// `cargo bench -p dma-cpu --bench copy`).
 const PAID_BACK: f32 = 32.0;
-/// Largest plausible cost ratio. A larger one may be due to an interrupt.
+/// Maximum plausible cost ratio. A larger one may be caused by an interrupt.
 const BELIEVED: f32 = 16.0;
-/// Cost ratio of a published copy that its owner executes alone, without waking a helper.
+/// Cost ratio of a copy that is published but executed by its owner alone, without waking a helper.
 const PUBLISHED: f32 = 1.25;
 /// Streaming must win by this ratio, because it leaves the destination outside the cache of its next reader.
 const STREAMING_WINS: f32 = 0.92;
-/// `memcpy` wins up to this ratio.
+/// `memcpy` wins up to this ratio, even if it is slightly slower.
 const MEMCPY_WINS: f32 = 1.03;
 
 impl LengthClass {
@@ -442,7 +450,7 @@ impl LengthClass {
             self.advance(index, in_flight);
         }
         if len > self.alone_max && self.is_trial() {
-            // Too long for one core's cache.
+            // The copy is too long for one core's cache, so it cannot be part of the trial.
             self.settle(index);
         }
         self.left -= 1;
@@ -483,7 +491,7 @@ impl LengthClass {
         self.cost == 0.0 && self.left == FIRST_PROBE_AFTER - 1
     }
 
-    /// Enters the next phase. `left` has run out.
+    /// Enters the next phase. Called when `left` is 0.
     #[cold]
     fn advance(&mut self, index: usize, in_flight: u32) {
         match self.phase {
@@ -496,7 +504,8 @@ impl LengthClass {
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
-                // All earlier submissions complete before the last probe.
+                // The queue's depth is added, because all earlier submissions complete before the last copy
+                // of the probe.
                 self.left = (PROBE_SPACING * self.burst(index)).saturating_add(in_flight);
             }
             Phase::Awaiting if self.is_trial() => self.settle(index),
@@ -504,12 +513,13 @@ impl LengthClass {
         }
     }
 
-    /// Returns true for lengths at which it depends on the cache whether helper threads make a copy faster.
+    /// Returns true for lengths at which helper threads may or may not make a copy faster, depending on the
+    /// cache.
     fn may_be_alone(&self, index: usize) -> bool {
         self.cores > 1 && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
     }
 
-    /// Returns true if the next probe is a trial. Most are with cached data, few otherwise.
+    /// Returns true if the next probe is a trial. Most probes are trials with cached data, and few otherwise.
     fn is_trial_next(&self, index: usize) -> bool {
         !self.streaming && (self.cycle_pos == PROBES_PER_TRIAL) != self.hot && self.may_be_alone(index)
     }
@@ -519,7 +529,7 @@ impl LengthClass {
         self.cycle_pos = if self.cycle_pos == PROBES_PER_TRIAL { 0 } else { self.cycle_pos + 1 };
     }
 
-    /// Makes the next probe a trial and schedules it soon, if trials apply. `memcpy` is in use.
+    /// Makes the next probe a trial and schedules it soon, if the class has trials. `memcpy` must be in use.
     fn schedule_trial_soon(&mut self, index: usize) {
         if self.may_be_alone(index) {
             self.cycle_pos = if self.hot { 0 } else { PROBES_PER_TRIAL };
@@ -535,13 +545,14 @@ impl LengthClass {
                 self.trial.add_alone(cost, self.judged(index));
                 self.try_to_judge(index, hot_cost);
             }
-            Role::Probe if pick.trial || self.is_trial() => {} // of another probe
+            Role::Probe if pick.trial || self.is_trial() => {} // belongs to another probe
             Role::Probe if pick.streaming == self.probe_streaming && self.phase != Phase::Settled => {
                 self.probe_sum += cost;
                 self.probe_min = self.probe_min.min(cost);
                 self.probe_seen += 1;
                 let judged = self.judged(index);
-                // A `memcpy` probe of long copies ends when a copy is hardly faster than the one before.
+                // A `memcpy` probe of long copies continues until a copy is not much faster than the previous
+                // one.
                 let in_pairs = self.streaming && judged == 2;
                 if in_pairs && self.probe_seen == 2 && cost < WARMS * (self.probe_sum - cost) {
                     (self.phase, self.left) = (Phase::Probing, judged);
@@ -553,7 +564,7 @@ impl LengthClass {
                     self.decide(index, hot_cost);
                 }
             }
-            _ => {} // of a choice since abandoned
+            _ => {} // belongs to a choice that was abandoned since
         }
     }
 
@@ -584,7 +595,7 @@ impl LengthClass {
         }
         self.share_is_faster = verdict.share;
         self.hot = alone || (self.share_is_faster && verdict.work < HOT * hot_cost);
-        // Cost ratio of the rejected choice, its number of copies, and the wake-ups that it needed.
+        // Cost ratio of the rejected choice, its number of bursts, and the wake-ups that it needed.
         let (slower, bursts, wake_ups) = if alone {
             (verdict.shared / verdict.alone, TRIAL_SHARED, self.wake_ups)
         } else {
@@ -593,15 +604,15 @@ impl LengthClass {
         let owed = paid_back(slower, bursts * self.memcpy_burst(index)) + paid_back(BELIEVED, wake_ups);
         if alone != were_alone {
             (self.cost, self.age) = (if alone { verdict.alone } else { verdict.work }, 0);
-            // After a change, another one is likely.
+            // After a change, another change is likely.
             self.backoff = self.backoff.min(BACKOFF_SHIFTED);
         }
         self.settle(index);
         self.schedule_probe(self.left, owed);
     }
 
-    /// Defers the last pick, which no helper could share. The number of doorbells with deferred picks is
-    /// limited to the trial's number of copies.
+    /// Defers the last pick, because no helper could share it. The number of doorbells with deferred picks is
+    /// limited to the trial's number of shared copies.
     fn defer_trial(&mut self, index: usize, first: bool, sleeps: bool) {
         if self.phase != Phase::Probing || !self.is_trial() {
             return;
@@ -612,8 +623,8 @@ impl LengthClass {
             self.left += 1;
             return;
         }
-        // Helpers that sleep this often do not help. Other users of a core may have caused this, so decide
-        // only at the second time.
+        // Helpers that sleep this often do not help. Other users of a core may have caused this, so the
+        // choice changes only the second time.
         let contradicted = self.share_is_faster && !self.contradicted;
         (self.share_is_faster, self.contradicted) = (contradicted, contradicted);
         self.settle(index);
@@ -631,14 +642,15 @@ impl LengthClass {
         self.schedule_probe(self.rest(index), 0);
     }
 
-    /// Schedules the next probe after `copies`, or after `owed` copies if that is more, to pay back the last
-    /// probe.
+    /// Schedules the next probe after `copies` copies, or after `owed` copies if that is more, to pay back
+    /// the last probe.
     fn schedule_probe(&mut self, copies: u32, owed: u32) {
         self.left = copies.max(owed);
         (self.droppable, self.since) = (self.left - owed, 0);
     }
 
-    /// Records a copy by one core at `now`. Schedules another trial once the last one is old and paid back.
+    /// Records that one core made a copy at `now`. Schedules another trial once the last one is old and paid
+    /// back.
     fn schedule_retry(&mut self, index: usize, now: u64, retry_after: u64) {
         let is_left_alone = self.hot && !self.share_is_faster && self.phase == Phase::Settled;
         if !is_left_alone || !self.may_be_alone(index) {
@@ -648,7 +660,7 @@ impl LengthClass {
             self.since = now;
         } else if self.droppable > 0 && now.saturating_sub(self.since) > retry_after {
             self.left = self.left.saturating_sub(self.droppable);
-            // A short trial suffices. If it contradicts the choice, the next one follows soon.
+            // A short trial suffices, because the next one follows soon if it contradicts the choice.
             (self.droppable, self.backoff) = (0, self.backoff.min(PROBES_PER_TRIAL));
         }
     }
@@ -681,9 +693,9 @@ impl LengthClass {
         if self.drift.abs() < SHIFT || self.phase != Phase::Settled {
             return;
         }
-        // Use this sample, because the smoothed cost lags behind.
+        // This sample is used, because the smoothed cost lags behind.
         self.hot = !self.streaming && cost < HOT * hot_cost;
-        // Faster or cached `memcpy` gives no reason to probe.
+        // If `memcpy` became faster or is cached, there is no reason to probe streaming.
         let content = !self.streaming && (self.drift > 0 || self.hot);
         (self.cost, self.age, self.drift) = (cost, 0, 0);
         if content {
@@ -727,7 +739,7 @@ impl LengthClass {
             }
         }
         (self.phase, self.shift_detected) = (Phase::Settled, false);
-        // Without a result, repeats the probe soon.
+        // A probe without a result is repeated soon.
         self.schedule_probe(if known { self.rest(index) } else { FIRST_PROBE_AFTER }, owed);
         self.drift = 0;
     }
@@ -746,10 +758,10 @@ impl LengthClass {
     }
 
     fn memcpy_burst(&self, index: usize) -> u32 {
-        // A `memcpy` probe has to pass through the third level cache; a trial concerns the second.
+        // A `memcpy` probe has to pass through the third level cache, but a trial only through the second.
         let doublings = if self.streaming { self.backoff } else { self.backoff / 2 };
         let bytes = MEMCPY_BURST << doublings.min(BURST_GROWTH);
-        // While `memcpy` is probed, one more than half of them: see `WARMS`.
+        // 3 while `memcpy` is probed, so that two copies count: see `WARMS`.
         let least = if self.streaming { 3 } else { 2 };
         ((bytes >> (LEARN_MIN_LOG2 as usize + index)) as u32).max(least)
     }
@@ -762,7 +774,7 @@ impl LengthClass {
     /// Returns the number of copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
         let (burst, backoff) = if self.is_trial_next(index) {
-            // The other probes of the cycle have already delayed it.
+            // The other probes of the cycle have already delayed the trial.
             (self.trial_burst(index), self.backoff.saturating_sub(PROBES_PER_TRIAL))
         } else if self.streaming {
             (self.memcpy_burst(index), self.backoff)
@@ -772,8 +784,9 @@ impl LengthClass {
         (PROBE_SPACING * burst) << backoff
     }
 
-    /// Returns the mask of `left` whose bits must be 0 for a sample. Short copies are sampled rarely, so that
-    /// reading the clock stays below 1 % of their time. A class that has just decided is sampled fully.
+    /// Returns a mask: a pick is a sample if these bits of `left` are 0. Short copies are sampled rarely, so
+    /// that reading the clock takes less than 1 % of their time. After a decision, every copy is sampled at
+    /// first.
     fn skip(&self, index: usize) -> u32 {
         match index {
             _ if self.age < SETTLE && self.backoff < 2 => 0,
@@ -785,8 +798,8 @@ impl LengthClass {
     }
 }
 
-/// Returns the number of faster copies that make up for `copies` trials, each of which took `slower` times as
-/// long.
+/// Returns the number of normal copies after which the extra time of `copies` copies, each `slower` times as
+/// long, is paid back.
 fn paid_back(slower: f32, copies: u32) -> u32 {
     ((slower.min(BELIEVED) - 1.0) * copies as f32 * PAID_BACK) as u32
 }
@@ -801,12 +814,12 @@ fn class_of(len: usize) -> usize {
     (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(LENGTH_CLASSES - 1)
 }
 
-/// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. Measured once, in some
-/// 20 us.
+/// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. It is measured once,
+/// which takes some 20 us.
 pub(super) fn hot_cost() -> f32 {
     static COST: OnceLock<f32> = OnceLock::new();
     *COST.get_or_init(|| {
-        /// Larger than any first level cache. Two fit any second level cache.
+        /// Larger than any first level cache, and small enough for two of them to fit any second level cache.
         const LEN: usize = 64 << 10;
         /// Source and destination are half a page apart. At a distance of few bytes within a page, CPUs
         /// mistake loads and stores for aliases.
@@ -819,7 +832,7 @@ pub(super) fn hot_cost() -> f32 {
             // SAFETY: both vectors have `LEN` bytes and do not overlap.
             unsafe { Kernel::memcpy().copy(dst.as_mut_ptr(), src.as_ptr(), LEN) };
             let ticks = ticks().wrapping_sub(start);
-            // Keeps the compiler from dropping the copy.
+            // Prevents the compiler from removing the copy.
             std::hint::black_box(&mut *dst);
             ticks
         });
@@ -827,7 +840,7 @@ pub(super) fn hot_cost() -> f32 {
     })
 }
 
-/// Converts to ticks of [`ticks`]. The first call measures their rate, in 60 us.
+/// Converts a time to ticks of [`ticks`]. The first call measures the rate, which takes 60 us.
 pub(crate) fn ticks_in(time: Duration) -> u64 {
     const MEASURED: Duration = Duration::from_micros(20);
     static PER_SECOND: OnceLock<f64> = OnceLock::new();
@@ -841,7 +854,7 @@ pub(crate) fn ticks_in(time: Duration) -> u64 {
         }
     };
     let per_second = PER_SECOND.get_or_init(|| {
-        // The median, because the thread may be preempted between two clocks.
+        // The median is used, because the thread may be preempted between the two clock readings.
         let mut measured = [measure(), measure(), measure()];
         measured.sort_unstable_by(f64::total_cmp);
         measured[1]
@@ -849,14 +862,14 @@ pub(crate) fn ticks_in(time: Duration) -> u64 {
     (per_second * time.as_secs_f64()) as u64
 }
 
-/// Returns the longest copy of which source and destination fit a core's own cache of this size. Longer
-/// copies at the same speed are in a shared cache, which is nearly as fast on some CPUs (a Zen 3 copies 1 MiB
-/// at 36 GB/s and 64 KiB at 50).
+/// Returns the maximum length of a copy whose source and destination fit a core's own cache of this size.
+/// Longer copies at the same speed are in a shared cache, which is almost as fast on some CPUs (a Zen 3
+/// copies 1 MiB at 36 GB/s and 64 KiB at 50 GB/s).
 fn alone_max(cache: Option<usize>) -> usize {
     cache.map_or(ALONE_MAX, |bytes| (bytes / 2).min(ALONE_MAX))
 }
 
-/// Reads a cheap clock. Its unit is arbitrary: only costs are compared.
+/// Reads a cheap clock. Its unit does not matter, because only ratios are used.
 #[inline]
 pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -867,13 +880,13 @@ pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "aarch64")]
     {
         let ticks: u64;
-        // SAFETY: reads the virtual counter, which Linux leaves open to user space.
+        // SAFETY: this reads the virtual counter, which Linux makes accessible to user space.
         unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
         ticks
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        // Without a streaming kernel, nothing is timed.
+        // On these architectures there is no streaming kernel, so nothing is timed.
         0
     }
 }

@@ -9,11 +9,11 @@ const SOME_TIME: u64 = 250_000_000;
 /// CPU time of two cores for data in a cache that they share, in ticks per byte.
 const FAR_WORK: f64 = 0.09;
 
-/// Pairs of buffers copied in turn, and what each kernel costs on them, as measured on a Sapphire Rapids
+/// A model of copies of pairs of buffers in turn. The cost of each kernel is as measured on a Sapphire Rapids
 /// class Xeon.
 struct Model {
     len: usize,
-    /// Destinations that are in the cache, for a working set that fits.
+    /// For each pair, true if its destination is in the cache. Used if the working set fits.
     cached: Vec<bool>,
     /// True if the working set fits the cache.
     hot: bool,
@@ -59,17 +59,17 @@ impl Model {
         let cached = std::mem::replace(&mut self.cached[self.next], !streaming && !away);
         self.next = (self.next + 1) % self.cached.len();
         if self.far && self.hot && !streaming {
-            // The time grows in steps, as if both cores ended at the same time.
+            // The elapsed time grows in steps, as if both cores ended at the same time.
             let share_is_faster = if self.next.is_multiple_of(2) { 0.0 } else { FAR_WORK };
             return if away { share_is_faster } else { 0.07 } * self.len as f64;
         }
         if away && self.hot && !streaming {
-            return 0.14 * self.len as f64; // another core fetches what this one has
+            return 0.14 * self.len as f64; // another core fetches the data from this core's cache
         }
         let per_byte = match (self.hot, streaming, cached) {
             (true, false, true) => 0.05,
             (true, false, false) => 0.14,
-            (true, true, true) => 0.32, // dirty lines go to memory first
+            (true, true, true) => 0.32, // dirty lines are written to memory first
             (true, true, false) => 0.12,
             (false, false, _) => 0.28,
             (false, true, _) if written => 0.28,
@@ -92,7 +92,7 @@ impl Model {
         }
     }
 
-    /// Makes `count` copies as the tuner selects. Returns their ticks without noise.
+    /// Makes `count` copies with the kernels that the tuner selects. Returns their ticks without noise.
     fn run(&mut self, tuner: &mut CopyTuner, count: usize) -> f64 {
         let mut total = 0.0;
         for _ in 0..count {
@@ -120,14 +120,14 @@ impl Model {
         total
     }
 
-    /// Returns the cost of `count` copies with the better kernel known beforehand.
+    /// Returns the cost of `count` copies with the better kernel, as if it were known from the start.
     fn best(&self, count: usize) -> f64 {
         (if self.hot { 0.05 } else { 0.16 }) * (self.len * count) as f64
     }
 }
 
 fn tuner() -> CopyTuner {
-    // Any kernel will do, because the model determines its cost.
+    // Any kernel suffices, because the model determines its cost.
     let classes = std::array::from_fn(|index| LengthClass::new(index, ALONE_MAX));
     CopyTuner {
         hot_cost: 0.05,
@@ -163,8 +163,8 @@ fn hot_settles_for_memcpy() {
     }
 }
 
-/// Long copies are streamed at first. That keeps the destination out of the cache, so `memcpy` must pass
-/// through all of it before it is faster.
+/// Long copies are streamed at first. This keeps the destination out of the cache, so `memcpy` is faster only
+/// after it has written the whole destination once.
 #[test]
 fn long_hot_copies_settle_for_memcpy_soon() {
     for (len, pairs) in [(2 << 20, 4), (4 << 20, 1), (4 << 20, 2), (8 << 20, 1)] {
@@ -212,7 +212,7 @@ fn a_probe_does_not_call_for_another() {
     assert!(probes < 40, "{probes} copies were slow to no avail");
 }
 
-/// Other cores help with long copies. One core keeps cached data.
+/// Other cores help with long copies. Cached data is copied by one core.
 #[test]
 fn hot_settles_for_being_left_alone() {
     for (len, pairs) in
@@ -231,7 +231,7 @@ fn hot_settles_for_being_left_alone() {
     }
 }
 
-/// One core is nearly as fast in a shared cache as in its own, but two cores are faster.
+/// One core is almost as fast in a shared cache as in its own, but two cores are faster.
 #[test]
 fn memory_in_a_shared_cache_is_shared() {
     for (len, pairs) in [(64 << 10, 31), (128 << 10, 9), (256 << 10, 5), (1 << 20, 3)] {
@@ -258,7 +258,7 @@ fn memory_in_a_shared_cache_is_shared() {
     }
 }
 
-/// Models a host that migrates virtual CPUs, and a program that makes few copies at a time.
+/// Models a host that migrates virtual CPUs, and a program that makes a few copies at a time.
 #[test]
 fn an_old_result_is_tried_again_soon() {
     const LEN: usize = 256 << 10;
@@ -302,20 +302,19 @@ fn a_repeated_trial_is_paid_back() {
     }
 }
 
-/// Copies outside of trials and probes.
+/// Numbers of copies outside of trials and probes.
 #[derive(Default)]
 struct Outside {
     /// Copies by one core although a trial had shown that sharing is faster.
     alone: usize,
-    /// Shared copies although a trial had come before.
+    /// Shared copies after the first trial.
     shared: usize,
-    /// Copies before the end of each trial.
+    /// For each trial, the number of copies before its end.
     over: Vec<usize>,
 }
 
-/// Copies of 64 KiB until twenty trials are over. While trial number `trial` is the next or under way, one
-/// core takes `slower(trial)` times as long as at the best of times, and two cores take `shared(trial)` times
-/// as long as one.
+/// Makes copies of 64 KiB until 20 trials are over. Until trial number `trial` ends, one core takes
+/// `slower(trial)` times its best time, and two cores take `shared(trial)` times as long as one.
 fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outside {
     const LEN: usize = 64 << 10;
     let (mut tuner, mut trial, mut shown) = (tuner().for_cores(2), false, false);
@@ -345,7 +344,7 @@ fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outs
     came
 }
 
-/// Models others that use the cache for some time. Sharing resumes afterwards.
+/// Models other processes that use the cache for some time. Sharing resumes afterwards.
 #[test]
 fn a_shared_size_stays_shared_after_a_slow_while() {
     for slower in [1.2, 1.5, 1.9] {
@@ -354,7 +353,7 @@ fn a_shared_size_stays_shared_after_a_slow_while() {
     }
 }
 
-/// Models others that use a core for some time.
+/// Models other processes that use a core for some time.
 #[test]
 fn one_trial_that_misleads_changes_nothing() {
     for (right, wrong) in [(0.65, 1.0), (2.0, 0.6)] {
@@ -368,7 +367,7 @@ fn one_trial_that_misleads_changes_nothing() {
     }
 }
 
-/// Data outside the caches is shared regardless of trials, and nothing has to be paid back.
+/// Data outside the caches is shared, whatever trials find, so trials have nothing to pay back.
 #[test]
 fn an_unchanged_choice_costs_nothing() {
     let (len, mut tuner) = (64 << 10, tuner().for_cores(2));
@@ -392,7 +391,8 @@ fn an_unchanged_choice_costs_nothing() {
     assert!(ended > 0);
 }
 
-/// Shorter copies of the same class may be tried.
+/// Copies that are too long for one core's cache are not part of trials, but shorter copies of the same class
+/// are.
 #[test]
 fn a_copy_too_long_for_one_core_is_not_tried() {
     let classes = std::array::from_fn(|index| LengthClass::new(index, 256 << 10));
@@ -409,7 +409,7 @@ fn a_copy_too_long_for_one_core_is_not_tried() {
     }
 }
 
-/// All cores share cold data. One core copies it only in probes.
+/// All cores share the copies of cold data. One core copies it alone only in probes.
 #[test]
 fn cold_is_rarely_left_alone() {
     for len in [64 << 10, 256 << 10, 1 << 20] {
@@ -450,7 +450,7 @@ fn cold_is_learned_within_a_few_copies() {
     }
 }
 
-/// A deep queue reports the times of copies only after all earlier ones have ended.
+/// A deep queue reports the time of a copy only after all earlier copies have ended.
 #[test]
 fn cold_is_learned_however_deep_the_queue() {
     for len in [512 << 10, 1 << 20, 2 << 20] {
@@ -467,14 +467,14 @@ fn cold_is_learned_however_deep_the_queue() {
                 slow += usize::from(!pick.streaming);
                 flying.push_back((pick, model.copy(pick.streaming, pick.alone)));
             }
-            // Copies in flight during the first probes, and the cost of later `memcpy` probes.
+            // The limit covers the copies in flight during the first probes, and later `memcpy` probes.
             assert!(slow < 60 + 2 * depth, "{len} x {depth}: {slow} copies by the slower kernel");
         }
     }
 }
 
-/// The first copies of a program may go to memory that it has just written, so they say little about later
-/// ones.
+/// The first copies of a program may write memory that it has just written, so their times may be unlike
+/// those of later copies.
 #[test]
 fn a_wrong_first_impression_is_soon_corrected() {
     for len in LENGTHS {
@@ -488,7 +488,7 @@ fn a_wrong_first_impression_is_soon_corrected() {
     }
 }
 
-/// The working set leaves the cache and returns, long after the tuner had settled.
+/// The working set leaves the cache and returns, long after the tuner has settled.
 #[test]
 fn a_shift_is_followed_soon() {
     for (len, pairs) in [(16 << 10, 30), (64 << 10, 1), (64 << 10, 8), (256 << 10, 2), (1 << 20, 1)] {
@@ -507,9 +507,9 @@ fn a_shift_is_followed_soon() {
     }
 }
 
-/// Returns the number of picks of `len` bytes until streaming is selected, after a working set has left the
-/// cache after `hot_picks`. In the cache a copy costs `hot` per byte, outside it 4 with `memcpy` and 2 with
-/// streaming.
+/// Returns the number of picks of `len` bytes from the time when the working set leaves the cache, after
+/// `hot_picks` picks, until streaming is selected. In the cache a copy costs `hot` per byte; outside it costs
+/// 4 with `memcpy` and 2 with streaming.
 fn picks_until_streaming(tuner: &mut CopyTuner, len: usize, hot: f32, hot_picks: usize) -> usize {
     const USED: usize = 20;
     let mut copy = |memcpy: f32| {
@@ -531,7 +531,7 @@ fn picks_until_streaming(tuner: &mut CopyTuner, len: usize, hot: f32, hot_picks:
 }
 
 /// The first level cache is faster than the tuner's reference for cached data. The tuner must still notice
-/// that the data has left it.
+/// that the data has left this cache.
 #[test]
 fn leaving_the_cache_is_noticed_however_fast_it_was() {
     for len in [16 << 10, 32 << 10, 64 << 10, 128 << 10] {
@@ -568,8 +568,9 @@ fn a_dear_trial_is_paid_back_before_the_next() {
     }
 }
 
-/// Other users of the core or cache temporarily slow copies down. Streaming, which is slow for cached data,
-/// must not be tried each time. When the working set does leave the cache, it must be tried soon.
+/// Other users of the core or cache temporarily slow copies down. The tuner must not try streaming each time,
+/// because it is slow for cached data. But when the working set leaves the cache, the tuner must try
+/// streaming soon.
 #[test]
 fn shifts_that_mean_nothing_are_soon_ignored() {
     for len in [64 << 10, 1 << 20, 4 << 20] {
@@ -620,8 +621,8 @@ fn a_copy_beyond_a_cores_cache_is_not_left_to_one_core() {
     }
 }
 
-/// Models failing copies: the probes are lost, and all samples are slower than before while the tuner awaits
-/// them.
+/// Models failing copies: the copies of probes are never recorded, and all samples are slower than before
+/// while the tuner waits for them.
 #[test]
 fn a_shift_may_last_as_long_as_probes_are_awaited() {
     for len in [16 << 10, 64 << 10] {
@@ -639,7 +640,7 @@ fn a_shift_may_last_as_long_as_probes_are_awaited() {
     }
 }
 
-/// Copies of one size are hot or cold at random. The result must not be worse than either kernel alone.
+/// Copies of one size are randomly hot or cold. The result must not be worse than either kernel alone.
 #[test]
 fn a_mixture_costs_no_more_than_one_kernel_alone() {
     let len = 64 << 10;
@@ -680,8 +681,8 @@ fn lost_records_do_not_stop_learning() {
     }
 }
 
-/// Trials fail if no copy can be executed at once, for example behind fences, or if no time is recorded. The
-/// tuner must still follow the working set.
+/// Trials have no result if no copy can be executed at once, for example after fences, or if no time is
+/// recorded. The tuner must still follow the working set.
 #[test]
 fn trials_that_come_to_nothing_stop_nothing() {
     let len = 64 << 10;
@@ -713,16 +714,16 @@ fn trials_that_come_to_nothing_stop_nothing() {
     }
 }
 
-/// Cached copies of 256 KiB: in bursts, with pauses in which the other core goes to sleep.
+/// Cached copies of 256 KiB in bursts, with pauses in which the other core goes to sleep.
 struct Bursts {
     burst: usize,
-    /// The helper is awake this number of copies after a burst has begun,
+    /// Number of copies of a burst before the helper is awake.
     deferred: usize,
-    /// or, for copies with one doorbell, after this number of them.
+    /// Number of copies with one doorbell.
     batch: usize,
-    /// The helper is useful from this copy on,
+    /// The first copy for which the helper is useful.
     from: usize,
-    /// and does not come after this one.
+    /// From this copy on, the helper does not wake up.
     to: usize,
     /// Length of the pauses, in ticks.
     pause: u64,
@@ -791,7 +792,7 @@ fn a_helper_that_never_comes_is_not_waited_for() {
     assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
 }
 
-/// Each trial wakes a helper repeatedly, for copies that take less time than the wake-up.
+/// Each trial repeatedly wakes a helper for copies that take less time than the wake-up.
 #[test]
 fn a_helper_woken_for_nothing_is_rarely_woken() {
     for (burst, deferred) in [(20, 3), (40, 10), (8, 7)] {
@@ -812,7 +813,7 @@ fn a_helper_that_stopped_coming_is_forgotten() {
     assert!(shared < COPIES / 400 && woken < COPIES / 200, "{shared} shared, {woken} woken");
 }
 
-/// A core is unavailable for some time. A helper that was called once and did not come has cost little.
+/// A core is unavailable for some time. A helper that was called once without success has cost little.
 #[test]
 fn a_helper_called_in_vain_is_soon_called_again() {
     let (len, index) = (256 << 10, 4);
@@ -910,8 +911,8 @@ fn without_a_streaming_kernel_everything_is_memcpy() {
 }
 
 proptest! {
-    /// Records may come late, in any order, or never, with any costs. The tuner must still choose, and probes
-    /// must stay rare.
+    /// Times may be recorded late, in any order, or never, with any costs. The tuner must still choose, and
+    /// probes must stay rare.
     #[test]
     fn any_order_of_records(steps in prop::collection::vec((any::<u64>(), 0..4_u8, 0..40_usize), 1..2_000)) {
         let mut tuner = tuner().for_cores(4);
@@ -957,7 +958,7 @@ proptest! {
     }
 }
 
-/// Copies that skip picks lead to the same choice, and few of them ask the tuner.
+/// Copies that skip picks lead to the same choice, and only a few of them call the tuner.
 #[test]
 fn skipped_picks_count() {
     const LEN: usize = 16 << 10;

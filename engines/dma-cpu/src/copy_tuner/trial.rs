@@ -1,12 +1,12 @@
 //! [`Trial`]: measures whether sharing among cores makes copies within a cache faster.
 
-/// Sharing must win by this ratio to begin, because it takes more CPU time and leaves parts of the
+/// Sharing begins only if it wins by this ratio, because it takes more CPU time and leaves parts of the
 /// destination in other caches.
 const WINS: f32 = 1.25;
-/// Sharing continues down to this ratio.
+/// Sharing continues while it wins by this ratio.
 const KEEPS: f32 = 1.15;
 
-/// Costs of copies done by one core, then of copies shared among cores.
+/// Costs of copies by one core, and of copies shared among cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
     alone: Tally,
@@ -15,27 +15,28 @@ pub(super) struct Trial {
     work: Tally,
 }
 
-/// Costs, in ticks per byte, by parts of a burst.
+/// Costs of the parts of a burst, in ticks per byte.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     parts: [Part; MAX_PARTS],
     seen: u32,
 }
 
-/// Consecutive copies.
+/// A part of a burst: consecutive copies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     sum: f32,
     seen: u32,
 }
 
-/// Maximum number of parts of a burst. Interrupts and other users of a core distort some of them.
+/// Maximum number of parts of a burst. A burst has several parts because interrupts and other users of a core
+/// distort some of them.
 const MAX_PARTS: usize = 8;
 /// Minimum number of copies in a part. Overlapping copies share their time, so only their sum is meaningful.
 const MIN_PART_LEN: usize = 4;
 
 impl Tally {
-    /// Adds one of `of` copies.
+    /// Adds the cost of a copy. The burst has `of` copies.
     fn add(&mut self, cost: f32, of: u32) {
         let len = (of as usize).div_ceil(MAX_PARTS).max(MIN_PART_LEN);
         let part = &mut self.parts[(self.seen as usize / len).min(MAX_PARTS - 1)];
@@ -70,12 +71,13 @@ pub(super) struct TrialResult {
 }
 
 impl Trial {
-    /// Adds a copy done by one core, one of `of`.
+    /// Adds a copy by one core. The burst has `of` copies.
     pub(super) fn add_alone(&mut self, cost: f32, of: u32) {
         self.alone.add(cost, of);
     }
 
-    /// Adds a shared copy, one of `of`: it kept the queue busy for `busy` and took `work` of all cores.
+    /// Adds a shared copy, which kept the queue busy for `busy` and took the CPU time `work`. The burst has
+    /// `of` copies.
     pub(super) fn add_shared(&mut self, busy: f32, work: f32, of: u32) {
         self.shared.add(busy, of);
         self.work.add(work, of);
@@ -86,10 +88,10 @@ impl Trial {
         self.alone.seen >= each && self.shared.seen >= each
     }
 
-    /// Returns the verdict for `cores` cores. Call once both kinds were added.
+    /// Returns the result for `cores` cores. Must be called only when the trial is complete.
     pub(super) fn verdict(&self, shared_now: bool, cores: u32) -> TrialResult {
         let work = self.work.typical();
-        // The elapsed time cannot be less than the CPU time divided by the cores; this bound corrects clocks
+        // The elapsed time cannot be less than the CPU time divided by the cores. This bound corrects clocks
         // that disagree.
         let (alone, shared) = (self.alone.typical(), self.shared.typical().max(0.9 * work / cores as f32));
         let wins = if shared_now { KEEPS } else { WINS };
@@ -124,7 +126,7 @@ mod tests {
         }
     }
 
-    /// If two cores repeatedly end at the same time, half of the copies seem to take no time.
+    /// If two cores repeatedly end at the same time, half of the copies appear to take no time.
     #[test]
     fn copies_that_overlap_are_taken_together() {
         let pairs = [0.0, 1.4, 0.0, 1.4, 0.0, 1.4, 0.0, 1.4];
@@ -143,7 +145,7 @@ mod tests {
         assert!(!share(&alone, &[1.0; 16], 1.4, false));
     }
 
-    /// Models others that use a core for some time.
+    /// Models other processes that use a core for some time.
     #[test]
     fn a_partly_slower_trial_decides_nothing() {
         let mut shared = [0.7; 64];

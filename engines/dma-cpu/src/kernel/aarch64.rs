@@ -1,4 +1,4 @@
-//! Streaming kernel for aarch64: pair loads and stores with the non-temporal hint.
+//! The streaming kernel for aarch64, with loads and stores of pairs that have the non-temporal hint.
 
 use std::arch::asm;
 
@@ -26,8 +26,8 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
-    // A non-temporal load may pass an earlier load that its address depends on (Arm ARM, "Load/Store
-    // Non-temporal Pair"): `src` may have come from memory that another thread published.
+    // A non-temporal load may be executed before an earlier load that its address depends on (Arm ARM,
+    // "Load/Store Non-temporal Pair"), and `src` may be an address that another thread has published.
     // SAFETY: a barrier
     // changes no register, flag or stack.
     unsafe { asm!("dmb ishld", options(nostack, preserves_flags)) };
@@ -83,13 +83,13 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
             );
         }
     }
-    // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. (Whole lines lie
-    // before them, so the pattern's phase is that of `block`.)
+    // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. Whole lines
+    // precede them, so `block` has the right phase of the pattern.
     unsafe { cached::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
     fence();
 }
 
-/// Orders the stores before every later one, as `sfence` does on x86-64.
+/// Orders the stores before every later store, like `sfence` on x86-64.
 #[inline]
 fn fence() {
     // SAFETY: a barrier changes no register, flag or stack.

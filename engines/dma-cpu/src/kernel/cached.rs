@@ -5,17 +5,17 @@ use dma_core::{InlineCopy, racy_copy};
 /// Size of a pattern block: a cache line on all supported CPUs.
 pub(super) const LINE: usize = 64;
 
-/// Bytes per call for longer patterns, so that the cost of a call is small.
+/// Number of bytes per call for longer patterns. It is large so that the cost of a call is small.
 const BLOCK: usize = 8 * LINE;
-/// Up to this length, glibc copies by vectors on a CPU with fast short `rep movsb`: its `rep_movsb_threshold`
-/// is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).
+/// Up to this length, glibc copies with vector instructions on a CPU with fast short `rep movsb`: its
+/// `rep_movsb_threshold` is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).
 pub(crate) const SHORT: usize = 2 << 10;
-/// Above this length, glibc uses vectors again: on AMD CPUs, its `rep_movsb_stop_threshold` is the size of
-/// the second level cache, 512 KiB or 1 MiB.
+/// Above this length, glibc uses vector instructions again: on AMD CPUs, its `rep_movsb_stop_threshold` is
+/// the size of the second level cache, 512 KiB or 1 MiB.
 const LONG: usize = 1 << 20;
 const PAGE: usize = 4096;
 
-/// Copies by the C library's `memcpy`, in pieces where its `rep movsb` is slow.
+/// Copies with the C library's `memcpy`, in pieces if its `rep movsb` is slow.
 ///
 /// # Safety
 ///
@@ -42,13 +42,13 @@ pub(super) unsafe fn copy_all(copies: &[InlineCopy]) {
     }
 }
 
-/// Returns true if `dst` is less than a line further on in its page than `src` is in its own.
+/// Returns true if the page offset of `dst` is greater than that of `src` by less than a cache line.
 #[inline]
 fn is_behind(dst: usize, src: usize) -> bool {
     (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
 }
 
-/// Copies to less than a line further on in the page.
+/// Copies if the page offset of `dst` is greater than that of `src` by less than a cache line.
 ///
 /// # Safety
 ///
@@ -68,7 +68,7 @@ unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies so that the C library sees no length above [`SHORT`].
+/// Copies in pieces of at most [`SHORT`] bytes.
 ///
 /// # Safety
 ///
@@ -109,7 +109,7 @@ pub(super) unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     }
     let block = [line; BLOCK / LINE];
     for at in (0..len).step_by(BLOCK) {
-        // SAFETY: the caller's range has at least this number of bytes after `at`, and so has `block`.
+        // SAFETY: both the caller's range after `at` and `block` have at least this number of bytes.
         unsafe { racy_copy::copy(dst.wrapping_add(at), block.as_flattened().as_ptr(), BLOCK.min(len - at)) };
     }
 }

@@ -1,12 +1,12 @@
-//! Facts that this x86-64 CPU states about itself by the CPUID instruction.
+//! Properties of this x86-64 CPU that the CPUID instruction reports.
 
 use std::arch::asm;
 use std::sync::OnceLock;
 
-/// Returns true on AMD CPUs with fast short `rep movsb`. glibc 2.36 then uses `rep movsb` for everything
-/// above 2 KiB. It is slow there if the destination is less than a line further on in its page than the
-/// source is in its own (glibc bug 30994). The last table of `cargo bench -p dma-cpu --bench copy -- --table`
-/// shows the cost.
+/// Returns true on AMD CPUs with fast short `rep movsb`. On these CPUs, glibc 2.36 uses `rep movsb` for all
+/// lengths above 2 KiB. This instruction is slow if the page offset of the destination is greater than that
+/// of the source by less than a cache line (glibc bug 30994). The last table of
+/// `cargo bench -p dma-cpu --bench copy -- --table` shows the cost.
 pub(super) fn has_slow_rep_movsb() -> bool {
     static SLOW: OnceLock<bool> = OnceLock::new();
     *SLOW.get_or_init(|| {
@@ -24,18 +24,19 @@ pub(super) fn has_slow_rep_movsb() -> bool {
 /// (AMD64 Architecture Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
 pub(super) fn second_level_cache() -> Option<usize> {
     const LEAF: u32 = 0x8000_0006;
-    // Cached because every queue asks, and under a hypervisor each CPUID leaves the virtual machine.
+    // The value is cached, because every queue needs it, and under a hypervisor each CPUID instruction exits
+    // to the hypervisor.
     static BYTES: OnceLock<Option<usize>> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let [last, ..] = cpuid(0x8000_0000);
         let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
-        // A hypervisor may hide it.
+        // A hypervisor may hide this leaf.
         (kib > 0).then_some(kib as usize * 1024)
     })
 }
 
-/// Returns EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. `std`'s `__cpuid_count` is unsafe or safe depending
-/// on its version.
+/// Returns EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. `std`'s `__cpuid_count` is not used, because it is
+/// unsafe in some versions and safe in others.
 fn cpuid(leaf: u32) -> [u32; 4] {
     let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
     (eax, ecx) = (leaf, 0);

@@ -1,7 +1,8 @@
 //! Copy and fill kernels: the C library's `memcpy`, and loops that write past the cache.
 //!
-//! Others may write source and destination at any time, so nothing here makes a reference to the data, or an
-//! access that Rust takes for a race: bytes move by `asm!` blocks and by [`dma_core::racy_copy`].
+//! Other threads or processes may write source and destination at any time. So this module makes no
+//! references to the data, and no accesses that would be data races in Rust: `asm!` blocks and
+//! [`dma_core::racy_copy`] move the bytes.
 
 #![expect(unsafe_code, reason = "moves bytes between raw addresses")]
 
@@ -35,13 +36,13 @@ pub(super) fn second_level_cache() -> Option<usize> {
     bytes
 }
 
-/// One way to move bytes with the CPU's own instructions.
+/// A method to move bytes with the CPU's instructions.
 ///
 /// Every value of this type can run on this CPU, because kernels whose instructions the CPU lacks are never
 /// returned.
 ///
 /// Two kinds exist. [`Kernel::memcpy`] goes through the cache and wins when the data is in it. A *streaming*
-/// kernel writes whole cache lines straight to memory: it does not read the destination first, which `memcpy`
+/// kernel writes whole cache lines directly to memory. It does not read the destination first, as `memcpy`
 /// does below glibc's non-temporal threshold, and leaves the destination outside the cache. It wins when the
 /// data comes from memory and the result is not read soon.
 #[derive(Clone, Copy)]
@@ -58,9 +59,9 @@ impl Kernel {
     /// of more than one byte value.
     ///
     /// On AMD CPUs with fast short `rep movsb`, lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a
-    /// time if the destination is up to 63 bytes further on in its page than the source is in its own, as
-    /// allocations one behind the other are: for longer ones glibc may use that instruction, which can take
-    /// twenty times as long as vectors there (glibc bug 30994).
+    /// time if the page offset of the destination is up to 63 bytes greater than that of the source, which is
+    /// common for consecutive allocations. For these lengths glibc may use that instruction, which can take
+    /// 20 times as long as vector instructions in this case (glibc bug 30994).
     #[must_use]
     pub const fn memcpy() -> Self {
         Self {
@@ -78,7 +79,8 @@ impl Kernel {
         Self::all().iter().copied().find(|kernel| kernel.streaming)
     }
 
-    /// Returns every kernel that this CPU can run: `memcpy` first, then the streaming ones, best first.
+    /// Returns every kernel that this CPU can run: `memcpy` first, then the streaming kernels, the best one
+    /// first.
     #[must_use]
     pub fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
@@ -114,7 +116,8 @@ impl Kernel {
     ///
     /// `src` must be valid for reads and `dst` for writes of `len` bytes, and the two ranges must not
     /// overlap. No reference to either range may be in use while this runs. If another process or thread
-    /// writes to them at the same time, the bytes in `dst` are unspecified, and nothing else is affected.
+    /// writes to the ranges at the same time, the bytes in `dst` are unspecified, but the behavior is
+    /// defined.
     #[inline]
     pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: this method and the function have the same requirements, which the caller meets, and the
@@ -122,8 +125,8 @@ impl Kernel {
         unsafe { (self.copy)(dst, src, len) }
     }
 
-    /// Copies all ranges. A streaming kernel overlaps their accesses to memory, and orders all writes before
-    /// later stores once, at the end.
+    /// Copies all ranges. A streaming kernel overlaps the memory accesses of several ranges, and orders all
+    /// writes before later stores only once, at the end.
     ///
     /// # Safety
     ///
@@ -139,12 +142,13 @@ impl Kernel {
     /// Writes repetitions of `pattern` to the `len` bytes at `dst`, beginning with its first byte. If `len`
     /// is not a multiple of 8, the last repetition is cut short.
     ///
-    /// Accepts any alignment and any length, including zero. The writes are ordered before later stores, as
-    /// those of [`Kernel::copy`] are.
+    /// Accepts any alignment and any length, including zero. The writes are ordered before later stores, like
+    /// those of [`Kernel::copy`].
     ///
     /// # Safety
     ///
-    /// `dst` must be valid for writes of `len` bytes, and no reference to them may be in use while this runs.
+    /// `dst` must be valid for writes of `len` bytes, and no reference to these bytes may be in use while
+    /// this runs.
     #[inline]
     pub unsafe fn fill(&self, dst: *mut u8, pattern: [u8; 8], len: usize) {
         // SAFETY: this method and the function have the same requirements, which the caller meets, and the
@@ -154,7 +158,7 @@ impl Kernel {
 }
 
 impl Default for Kernel {
-    /// Returns Returns [`Kernel::memcpy`].
+    /// Returns [`Kernel::memcpy`].
     fn default() -> Self {
         Self::memcpy()
     }

@@ -1,4 +1,4 @@
-//! Tests of every kernel against an oracle in plain memory.
+//! Tests of every kernel against an oracle in ordinary memory.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ struct Fenced(*mut u8);
 impl Fenced {
     fn new() -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused place for the new mapping.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let base =
             unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE + 2 * PAGE, access, MapFlags::PRIVATE) };
         let base = base.expect("map test memory");
@@ -54,7 +54,7 @@ impl Drop for Fenced {
     }
 }
 
-/// Bytes that differ from their neighbours, lines and pages alike.
+/// Returns bytes that differ from their neighbours, also those one line or one page away.
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     (0..SIZE)
@@ -67,8 +67,8 @@ fn noise(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A range within `SIZE`: short, around multiples of what the loops work in, or any; anywhere, or against an
-/// end.
+/// A range within `SIZE`. Its length is short, close to a multiple of a loop's step, or random. Its position
+/// is random or at an end.
 fn range() -> impl Strategy<Value = Range<usize>> {
     let len = prop_oneof![
         0..=2 * 64_usize,
@@ -86,7 +86,7 @@ fn range() -> impl Strategy<Value = Range<usize>> {
     })
 }
 
-/// Returns all kernels of this CPU, and the code that `memcpy` uses on other CPUs.
+/// Returns all kernels of this CPU, and the code that `memcpy` would use on other CPUs.
 fn all() -> impl Iterator<Item = Kernel> {
     let pieces = Kernel { name: "memcpy in pieces", copy: cached::copy_in_pieces, ..Kernel::memcpy() };
     Kernel::all().iter().copied().chain([pieces])
@@ -113,7 +113,7 @@ fn copy_matches_the_oracle() {
     });
 }
 
-/// Windows allow it. Each byte has the value of one of the copies that write it.
+/// Windows allow several copies to write the same byte. Each byte must have the value of one of these copies.
 #[test]
 fn copies_of_a_batch_may_overlap() {
     const STEP: usize = 1000;
@@ -198,7 +198,7 @@ fn fill_matches_the_oracle() {
     });
 }
 
-/// Tests every pair of alignments within a line, at lengths of zero and around one and two lines.
+/// Tests every pair of alignments within a line, with length 0 and lengths close to one and two lines.
 #[test]
 fn copy_at_every_alignment() {
     let (src, dst) = (Fenced::new(), Fenced::new());

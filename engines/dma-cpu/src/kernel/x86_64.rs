@@ -1,8 +1,8 @@
 //! Streaming kernels for x86-64: whole 64-byte lines, written past the cache.
 //!
-//! Copies run in four pages at once, a line of each in turn, as glibc's `memcpy` does above its non-temporal
-//! threshold (`sysdeps/x86_64/multiarch/memmove-vec-unaligned-erms.S`): the hardware prefetcher follows one
-//! stream per page, and one stream alone leaves a core waiting for memory.
+//! Copies work on four pages at a time, one line of each in turn, like glibc's `memcpy` above its
+//! non-temporal threshold (`sysdeps/x86_64/multiarch/memmove-vec-unaligned-erms.S`). The reason is that the
+//! hardware prefetcher follows one stream per page, and with only one stream a core waits for memory.
 
 use std::arch::asm;
 use std::arch::is_x86_feature_detected;
@@ -13,22 +13,22 @@ use dma_core::InlineCopy;
 use super::Kernel;
 use super::cached::{self, LINE, pattern_line};
 
-/// Bytes between streams: the span that one hardware prefetch stream covers.
+/// Distance between streams in bytes: the range that one hardware prefetch stream covers.
 const PAGE: usize = 4096;
-/// Pages copied side by side.
+/// Number of pages that are copied side by side.
 const STREAMS: usize = 4;
-/// Distance from a load to the prefetch ahead of it, in bytes.
+/// Distance from a load to its prefetch, in bytes.
 const AHEAD: usize = 8 * LINE;
 
-/// Returns the streaming kernels of this CPU, the preferred one first. Memory bandwidth limits them. On a
-/// Sapphire Rapids class Xeon AVX2 is 1 to 3 % ahead of AVX-512 and MOVDIR64B, and does not lower the CPU's
-/// clock.
+/// Returns the streaming kernels of this CPU, the preferred one first. Memory bandwidth limits their speed.
+/// On a Sapphire Rapids class Xeon, AVX2 is 1 to 3 % faster than AVX-512 and MOVDIR64B, and does not reduce
+/// the CPU's clock rate.
 pub(super) fn available() -> impl Iterator<Item = Kernel> {
-    // SSE2 is part of x86-64 itself.
+    // SSE2 is a part of x86-64.
     is_x86_feature_detected!("avx2").then_some(AVX2).into_iter().chain([SSE2])
 }
 
-/// Declares a kernel and its functions, which have the CPU feature that their line needs.
+/// Declares a kernel and its functions, which have the CPU feature that their type of line needs.
 macro_rules! kernel {
     ($kernel:ident, $name:literal, $line:ty, $copy:ident, $copy_all:ident, $fill:ident $(, $feature:literal)?) => {
         const $kernel: Kernel =
@@ -62,7 +62,7 @@ kernel!(AVX2, "avx2", Avx2, copy_avx2, copy_all_avx2, fill_avx2, "avx2");
 kernel!(SSE2, "sse2", Sse2, copy_sse2, copy_all_sse2, fill_sse2);
 
 /// Streams one line. Implementations are inlined into a function that has the CPU feature. They are `asm!`
-/// blocks because others may access the bytes concurrently: see [`dma_core::racy_copy`].
+/// blocks, because other threads may access the bytes concurrently: see [`dma_core::racy_copy`].
 trait Line {
     /// # Safety
     ///
@@ -124,7 +124,7 @@ impl Line for Sse2 {
     }
 }
 
-/// Copies without the fence.
+/// Copies without the final fence.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     }
     at += pages_left * PAGE;
     while at < end {
-        // SAFETY: one line before `end`, which lies `tail` bytes before the end of both ranges.
+        // SAFETY: the line lies before `end`, which is `tail` bytes before the end of both ranges.
         unsafe { line::<L>(dst, src, at) };
         at += LINE;
     }
@@ -162,7 +162,7 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { cached::copy(dst.wrapping_add(end), src.wrapping_add(end), tail) };
 }
 
-/// Copies ranges in groups of [`STREAMS`], as pages of one range.
+/// Copies ranges in groups of [`STREAMS`], like the pages of one range.
 ///
 /// # Safety
 ///
@@ -181,7 +181,7 @@ unsafe fn copy_all<L: Line>(copies: &[InlineCopy]) {
     fence();
 }
 
-/// Copies ranges, a line of each in turn up to the end of the shortest, and prefetches those that are
+/// Copies ranges, one line of each in turn up to the end of the shortest range, and prefetches the ranges
 /// `next`.
 ///
 /// # Safety
@@ -219,16 +219,16 @@ unsafe fn side_by_side<L: Line>(group: &[InlineCopy; STREAMS], next: &[InlineCop
         turn(at);
     }
     for (dst, src, len) in ranges {
-        // SAFETY: these are the other bytes of both ranges.
+        // SAFETY: these are the remaining bytes of both ranges.
         unsafe { copy::<L>(dst.wrapping_add(end), src.wrapping_add(end), len - end) };
     }
 }
 
-/// Copies `N` pages from offset `at`, a line of each in turn, prefetching up to `end` and never beyond.
+/// Copies `N` pages from offset `at` on, one line of each in turn. Prefetches up to `end`, but not beyond.
 ///
 /// # Safety
 ///
-/// `at + N * PAGE <= end`, both ranges reach to `end` at least, and `dst + at` is line-aligned.
+/// `at + N * PAGE <= end`, both ranges extend at least to `end`, and `dst + at` is line-aligned.
 #[inline(always)]
 unsafe fn pages<L: Line, const N: usize>(dst: *mut u8, src: *const u8, at: usize, end: usize) {
     let turn = |offset: usize| {
@@ -287,15 +287,15 @@ unsafe fn fill<L: Line>(dst: *mut u8, pattern: [u8; 8], len: usize) {
         unsafe { L::stream(dst.wrapping_add(at), block.as_ptr()) };
         at += LINE;
     }
-    // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. (Whole lines lie
-    // before them, so the pattern's phase is that of `block`.)
+    // SAFETY: these are the last `tail` bytes of the range, and `block` is at least as long. Whole lines
+    // precede them, so `block` has the right phase of the pattern.
     unsafe { cached::copy(dst.wrapping_add(end), block.as_ptr(), tail) };
     fence();
 }
 
 /// Orders the streamed stores, which are weakly ordered, before every later store. Without the fence, another
-/// core could see the completion before the data. The compiler keeps earlier accesses before it, because the
-/// block clobbers memory.
+/// core could see the completion before the data. The compiler does not move earlier accesses after the
+/// fence, because the block clobbers memory.
 #[inline(always)]
 fn fence() {
     // SAFETY: a fence changes no register, flag or stack.

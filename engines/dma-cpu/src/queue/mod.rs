@@ -1,4 +1,4 @@
-//! [`CpuQueue`]: executes short operations during submission, and long ones by helper threads and polls.
+//! [`CpuQueue`]: executes short operations during submission. Helper threads and polls execute long ones.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 #[cfg(test)]
@@ -23,26 +23,26 @@ use super::ring::Owner;
 use super::spare::Spares;
 use super::tokens::Tokens;
 
-/// Chunk length of long copies: 20 us of work from memory, so that polls are short, and long enough for the
-/// streaming kernels.
+/// Chunk length of long copies: 20 us of work from memory. Polls are short, and chunks are long enough for
+/// the streaming kernels.
 const CHUNK: usize = 256 << 10;
-/// Shortest chunk while another core has other jobs.
+/// Minimum chunk length while other jobs are waiting.
 const CHUNK_MIN: usize = 64 << 10;
-/// Shortest chunk while other cores are idle. Its copy takes longer than communication between cores, which
-/// takes less than 1 us.
+/// Minimum chunk length while other cores are idle. Its copy takes longer than the communication between
+/// cores, which takes less than 1 us.
 const CHUNK_MIN_IDLE: usize = 16 << 10;
 /// Minimum cost of a chunk, as a number of bytes: claiming and finishing it takes about 100 ns, even if
 /// nothing is moved.
 const CHUNK_COST: usize = 1 << 10;
-/// Every this many polls, one poll serves jobs before short copies. So jobs make progress, and most batches
-/// of short copies, which take far less time than a chunk, are not delayed.
+/// Every `JOBS_TURN`th poll serves jobs before short copies. So jobs make progress, but most batches of short
+/// copies, which take far less time than a chunk, are not delayed.
 const JOBS_TURN: u32 = 8;
-/// Chunks are a multiple of this.
+/// Chunk lengths are multiples of this.
 const PAGE: usize = 4096;
 /// Number of consecutive copies that are executed together, if each has [`STREAM_MIN`] bytes or more.
 const TOGETHER: std::ops::RangeInclusive<usize> = 8..=32;
-/// Longest descriptor. It completes long before a caller considers the engine stalled, and in fewer polls (of
-/// about one chunk each) than a waiter makes before it sleeps.
+/// Maximum length of a descriptor. A descriptor completes long before a caller considers the engine stalled,
+/// and in fewer polls (of about one chunk each) than a waiting thread makes before it sleeps.
 pub(super) const MAX_TRANSFER: usize = 16 << 20;
 
 /// A queue of the [`CpuEngine`](super::CpuEngine).
@@ -54,9 +54,9 @@ pub(super) struct CpuQueue {
     hint: CacheHint,
     copies: CopyTuner,
     fills: CopyTuner,
-    /// For [`copy_together`](CpuQueue::copy_together), by the total lengths.
+    /// The tuner of [`copy_together`](CpuQueue::copy_together), by total length.
     batches: CopyTuner,
-    /// End of the queue's busy time in trials, as of [`Job::busy`].
+    /// End of the queue's busy time in trials, as [`Job::busy`] returned it.
     busy_until: u64,
     /// Descriptors that are done without a result and have not been reported.
     done: Tokens,
@@ -73,7 +73,7 @@ pub(super) struct CpuQueue {
     unreported: u64,
     /// True if a job since the last doorbell belongs to a trial.
     trial: bool,
-    /// Number of the last fenced job. Nothing starts before all jobs before it are finished.
+    /// Number of the last fenced job. No operation starts before all jobs before it are finished.
     fence: u64,
     /// Counts polls while there are jobs.
     polls: u32,
@@ -136,7 +136,7 @@ impl CpuQueue {
     }
 
     /// Executes the first descriptors together, if they are short copies of local memory that are long enough
-    /// to gain from that. Returns their number, which is in [`TOGETHER`].
+    /// to profit from it. Returns their number, which is in [`TOGETHER`].
     ///
     /// # Safety
     ///
@@ -170,8 +170,8 @@ impl CpuQueue {
         if !TOGETHER.contains(&count) {
             return None;
         }
-        // SAFETY: the caller ensures access to all ranges, and that those of one copy do not overlap. None of
-        // the copies waits for another, so their order is free.
+        // SAFETY: the caller ensures access to all ranges, and that those of one copy do not overlap. No copy
+        // waits for another, so their order does not matter.
         unsafe { self.batches.copy_all(&copies[..count], self.hint) };
         batch[..count].iter().for_each(|descriptor| self.done.push(descriptor.token()));
         Some(count)
@@ -209,7 +209,8 @@ impl CpuQueue {
     unsafe fn take_work(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>) {
         let (token, len) = (descriptor.token(), descriptor.len());
         let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
-        // A comparison or a CRC of 64 KiB takes 1.5 to 4 us, and a job costs 0.2 us of it.
+        // The limit is higher for results, because a comparison or a CRC of 64 KiB takes only 1.5 to 4 us, of
+        // which a job would cost 0.2 us.
         let inline_limit = if work.kind.has_result() { 2 * self.inline_limit } else { self.inline_limit };
         let tuner = match work.kind {
             WorkKind::Fill { .. } => &mut self.fills,
@@ -217,7 +218,7 @@ impl CpuQueue {
         };
         let pick = match work.kind {
             WorkKind::Copy | WorkKind::Fill { .. } => tuner.pick(len, self.hint),
-            // Their times say nothing about plain copies.
+            // These operations are not timed, because their times differ from those of plain copies.
             _ => tuner.untimed(len, self.hint),
         };
         // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once.
@@ -282,9 +283,9 @@ impl CpuQueue {
 
     /// Polls while jobs exist. If all helpers sleep, only polls execute jobs.
     ///
-    /// Reports short copies first. Each [`JOBS_TURN`]th poll serves jobs first, so that an endless stream of
-    /// short copies, which may fill `completions` every time, cannot starve them, and copies a chunk if all
-    /// helpers sleep.
+    /// Reports short copies first, but each [`JOBS_TURN`]th poll serves jobs first, and copies a chunk if all
+    /// helpers sleep. So an endless stream of short copies, which may fill `completions` every time, cannot
+    /// starve jobs.
     fn poll_jobs(&mut self, completions: &mut [Completion]) -> usize {
         self.polls = self.polls.wrapping_add(1);
         let turn = self.polls.is_multiple_of(JOBS_TURN);
@@ -349,7 +350,7 @@ impl CpuQueue {
         self.jobs.outstanding() > 0 && self.pool.helpers().all_asleep() && self.jobs.ring().has_work()
     }
 
-    /// Wakes the owner, which sleeps on the event, to poll.
+    /// Wakes the owner, which sleeps on the event, so that it polls.
     fn wake_owner(&mut self) {
         self.armed = false;
         self.jobs.disarm();
@@ -377,7 +378,7 @@ fn completion(token: u64, failure: Option<Failure>) -> Completion {
 
 // SAFETY: every accepted descriptor is in exactly one of `done`, `ended` and `jobs`, and `poll` removes it
 // when it reports it. A job is removed only when no thread has a claim on it. Kernels order their writes
-// before later stores, and `Ring` makes them visible to the owner. Dropping waits for claims.
+// before later stores, and the ring makes them visible to the owner. Dropping waits for claims.
 unsafe impl RawQueue for CpuQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -429,7 +430,7 @@ unsafe impl RawQueue for CpuQueue {
         let trial = std::mem::take(&mut self.trial);
         if self.jobs.outstanding() > 0 {
             let (helpers, busy_period) = (self.pool.helpers(), &mut self.busy_period);
-            // This is an upper bound, because some may already be done.
+            // The number is an upper bound, because some descriptors may already be done.
             let left = self.job_queue.takes(self.unreported);
             let wake = |busy_period: &mut BusyPeriod| {
                 trial || busy_period.wakes(helpers, left) || helpers.explores()
@@ -490,7 +491,7 @@ impl QueueEvents for CpuQueue {
         }
         self.armed = true;
         if self.is_left_to_owner() {
-            // Lets the caller's event loop run between chunks.
+            // Returning here lets the caller's event loop run between chunks.
             self.wake_owner();
         }
         Ok(true)
@@ -505,7 +506,7 @@ impl QueueEvents for CpuQueue {
 
 impl Drop for CpuQueue {
     fn drop(&mut self) {
-        // No further chunk starts. Running chunks end soon.
+        // No further chunk starts, and running chunks end soon.
         self.job_queue.stop();
         while self.jobs.outstanding() > 0 {
             if self.jobs.retire(|_| ()).is_none()

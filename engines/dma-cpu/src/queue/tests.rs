@@ -1,4 +1,4 @@
-//! Tests of the queue's share of its jobs, its wake-ups, and its signals to a sleeping owner.
+//! Tests of the jobs that the queue executes itself, its wake-ups, and its signals to a sleeping owner.
 
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn a_copy_is_shared_evenly() {
     }
 }
 
-/// Makes a queue whose thread sleeps and is never woken.
+/// Makes a queue whose helper thread sleeps and is never woken.
 fn left_to_the_owner() -> CpuQueue {
     let pool = Arc::new(Pool::new(1));
     let options = QueueOptions::new().with_depth(64);
@@ -96,14 +96,14 @@ fn copies_are_executed_together_if_they_are_short_and_long_enough() {
         assert_eq!(taken(&[[32 << 10; 10].as_slice(), &[(32 << 10) + 1; 10]].concat(), None), 10);
         assert_eq!(taken(&[STREAM_MIN; 20], Some(12)), 12, "up to the fence");
         assert_eq!(taken(&[STREAM_MIN; 20], Some(3)), 0);
-        // Again and again, so that the tuner probes both kernels.
+        // Repeated, so that the tuner probes both kernels.
         for _ in 0..200 {
             assert_eq!(taken(&[STREAM_MIN; 16], None), 16);
         }
     }
 }
 
-/// Operations with a result are executed during submission up to twice the limit of others.
+/// Operations with a result are executed during submission up to twice the limit of other operations.
 #[test]
 fn an_operation_with_a_result_is_a_job_beyond_twice_the_limit() {
     let (src, mut dst) = (vec![7; (64 << 10) + 1], vec![0; 64 << 10]);
@@ -146,7 +146,7 @@ fn a_long_copy_wakes_a_thread() {
     assert!(src == dst);
 }
 
-/// A trial's time counts from submission, and only while there are copies of it.
+/// A trial's time counts from submission, and only while its copies are in flight.
 #[test]
 fn a_sleeping_helper_is_not_on_trial() {
     const LEN: usize = 256 << 10;
@@ -163,7 +163,7 @@ fn a_sleeping_helper_is_not_on_trial() {
         queue.copies.begin_trial(LEN);
         // SAFETY: both buffers outlive the operation, and the test does not access them during it.
         unsafe { queue.take(&copy(1, &src, &mut dst)) };
-        // After one half is executed, the thread is woken for the other one.
+        // After half of the copy is executed, the thread is woken for the other half.
         while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
         let mut seen = None;
         while queue
@@ -180,7 +180,7 @@ fn a_sleeping_helper_is_not_on_trial() {
     }
 }
 
-/// Only doorbells wake threads, and a batch rings only once.
+/// Only doorbells wake threads, and a batch has only one doorbell.
 #[test]
 fn a_long_batch_ends_no_trial() {
     const LEN: usize = 256 << 10;
@@ -201,8 +201,8 @@ fn a_long_batch_ends_no_trial() {
     }
 }
 
-/// In a trial, the time until another core's completion is seen counts if the caller has nothing else to wait
-/// for.
+/// In a trial, the time until the caller sees another core's completion counts, if the caller waits for
+/// nothing else.
 #[test]
 fn a_trial_ends_when_its_owner_sees_it() {
     const LEN: usize = 256 << 10;
@@ -227,8 +227,8 @@ fn a_trial_ends_when_its_owner_sees_it() {
     }
 }
 
-/// An owner that sleeps on the event is woken between any two chunks, if it submits before or after it
-/// sleeps.
+/// An owner that sleeps on the event is woken between any two chunks, whether it submits before or after it
+/// arms the event.
 #[test]
 fn a_short_copy_is_done_by_polls() {
     const LEN: usize = 1 << 20;
@@ -290,7 +290,7 @@ proptest! {
         prop_assert!((least..=CHUNK).contains(&chunk) && chunk.is_multiple_of(PAGE));
         let chunks = len.div_ceil(chunk);
         prop_assert!(chunks <= super::super::ring::MAX_CHUNKS as usize);
-        // The numbers of chunks of two cores differ by at most one, apart from rounding to pages.
+        // The numbers of chunks of two cores differ by at most one, except for rounding to pages.
         prop_assert!(chunks <= len.div_ceil(CHUNK * cores) * cores || chunk == least);
     }
 }

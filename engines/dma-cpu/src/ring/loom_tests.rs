@@ -1,13 +1,13 @@
-//! Tests of every interleaving of an owner and its helpers.
+//! Tests that run every interleaving of an owner and its helpers.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p dma-cpu --release --lib ring`.
+//! Command: `RUSTFLAGS="--cfg loom" cargo test -p dma-cpu --release --lib ring`.
 
 use loom::cell::UnsafeCell as Cell;
 use loom::thread;
 
 use super::*;
 
-/// Memory that jobs write. Loom fails a test in which two threads access it at once.
+/// Memory that jobs write. Loom fails a test in which two threads access it at the same time.
 #[derive(Default)]
 struct Job {
     memory: Option<Arc<Cell<u32>>>,
@@ -41,7 +41,7 @@ fn read(memory: &Cell<u32>) -> u32 {
     memory.with(|memory| unsafe { *memory })
 }
 
-/// Works until all jobs are retired, because helpers may leave before a job is published.
+/// The owner works until all jobs are retired, because helpers may leave before a job is published.
 fn retire_all(owner: &mut Owner<Job>) {
     while owner.outstanding() > 0 {
         work(owner.ring());
@@ -127,8 +127,8 @@ fn an_armed_owner_is_told() {
     });
 }
 
-/// A helper finishes the job before a fence while the fence is published. Either the helper or the owner sees
-/// the open fence and wakes the sleeper.
+/// A helper finishes the job before a fence while the fenced job is published. Either the helper or the owner
+/// sees that the fence is open, and wakes the sleeper.
 #[test]
 fn an_open_fence_is_found() {
     loom::model(|| {

@@ -1,8 +1,8 @@
-//! [`JobRing`]: the jobs of one queue, split into chunks that the owner and any number of helpers take one by
-//! one.
+//! [`JobRing`]: the jobs of one queue, split into chunks. The owner and any number of helpers claim the
+//! chunks one by one.
 //!
-//! Jobs are taken in order of publication, chunk by chunk, so that one word names the next chunk. A fenced
-//! job is taken only when all earlier ones have finished, and later jobs wait for it. Jobs finish in any
+//! Jobs are claimed in order of publication, chunk by chunk, so one word identifies the next chunk. A fenced
+//! job is claimed only when all earlier jobs have finished, and later jobs wait for it. Jobs finish in any
 //! order. The owner retires them in order of publication.
 #![expect(unsafe_code, reason = "hands the owner's jobs to other threads")]
 
@@ -18,7 +18,7 @@ use crossbeam_utils::CachePadded;
 
 use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell, fence};
 
-/// Bits of the word that count chunks. The other bits count jobs.
+/// Number of bits of the word that count chunks. The other bits count jobs.
 const CHUNK_BITS: u32 = 24;
 /// Maximum number of chunks of a job.
 pub(super) const MAX_CHUNKS: u32 = (1 << CHUNK_BITS) - 1;
@@ -31,34 +31,34 @@ pub(super) struct JobRing<T> {
     /// The entries are allocated with the first job, because many queues never have one.
     entries: OnceLock<Box<[JobEntry<T>]>>,
     capacity: usize,
-    /// The next chunk to take: job number, then chunk number.
+    /// The next chunk to claim: the job number in the upper bits, the chunk number in the lower bits.
     next: CachePadded<AtomicU64>,
-    /// Jobs published so far, by the owner.
+    /// Number of jobs that the owner has published so far.
     published: CachePadded<AtomicU64>,
-    /// Jobs finished so far.
+    /// Number of jobs finished so far.
     finished: CachePadded<AtomicU64>,
-    /// Jobs retired so far, by the owner.
+    /// Number of jobs that the owner has retired so far.
     retired: AtomicU64,
     /// True if the owner has requested a signal for the end of the oldest job.
     armed: AtomicBool,
 }
 
 struct JobEntry<T> {
-    /// Number of chunks, with [`FENCED`].
+    /// Number of chunks, with [`FENCED`] for a fenced job.
     chunks: AtomicU32,
     /// Number of unfinished chunks.
     left: AtomicU32,
     job: UnsafeCell<T>,
 }
 
-// SAFETY: the owner writes a job only while no claim on it exists. Threads with claims share it, so `T` must
-// be `Sync`; the owner may move between threads, so `T` must be `Send`.
+// SAFETY: the owner writes a job only while no claim on it exists. Threads with claims share the job, so `T`
+// must be `Sync`. The owner may move between threads, so `T` must be `Send`.
 unsafe impl<T: Send + Sync> Sync for JobRing<T> {}
 // SAFETY: moving the ring moves the jobs, which are `Send`, and shares them with threads that have claims,
 // for which they are `Sync`.
 unsafe impl<T: Send + Sync> Send for JobRing<T> {}
 
-/// The side that publishes and retires.
+/// The part that publishes and retires jobs.
 pub(super) struct Owner<T> {
     ring: Arc<JobRing<T>>,
     published: u64,
@@ -77,7 +77,7 @@ pub(super) struct Claim<'a, T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a thread may be asleep"]
 pub(super) struct Finished {
-    /// True if it was the job's last chunk. Jobs behind a fence may have become available.
+    /// True if it was the job's last chunk. Then jobs after a fence may have become available.
     pub(super) job: bool,
     /// True if the owner has requested a signal.
     pub(super) signal: bool,
@@ -114,12 +114,12 @@ impl<T: Default> Owner<T> {
         self.ring.entries.set(entries.into_boxed_slice()).is_ok()
     }
 
-    /// Publishes the job that `fill` describes, of `chunks` chunks, 1 to [`MAX_CHUNKS`]. Returns its number.
-    /// `fenced`: this job and later ones wait for all earlier ones.
+    /// Publishes a job with 1 to [`MAX_CHUNKS`] `chunks`, which `fill` writes. Returns its number. With
+    /// `fenced`, this job and later ones wait for all earlier ones.
     ///
     /// # Panics
     ///
-    /// If the ring is full, the entries are not allocated (see [`prepare`](Self::prepare)), or the number of
+    /// The ring is full, the entries cannot be allocated (see [`prepare`](Self::prepare)), or the number of
     /// chunks is out of range.
     pub(super) fn publish(&mut self, chunks: u32, fenced: bool, fill: impl FnOnce(&mut T)) -> u64 {
         let ring = &*self.ring;
@@ -153,13 +153,14 @@ impl<T> Owner<T> {
         (self.published - self.retired) as usize
     }
 
-    /// Returns true if published work is available and `asleep` says that a helper sleeps.
+    /// Returns true if published work is available and `asleep` returns true.
     ///
-    /// If a fence blocks the work, the thread that finishes the last job before it finds the work by
-    /// [`JobRing::has_work`]: either this sees that job finished, or its finisher sees the publication.
+    /// If a fence blocks the work, the thread that finishes the last job before the fence finds the work by
+    /// [`JobRing::has_work`]: either this call sees that the job is finished, or the finishing thread sees
+    /// the publication.
     pub(super) fn needs_waking(&self, asleep: impl FnOnce() -> bool) -> bool {
-        // Pairs with the fence in `JobRing::should_signal`, and with that of the sleeper: either this sees
-        // the sleeper, or the sleeper sees the work.
+        // Pairs with the fence in `JobRing::should_signal`, and with the sleeper's fence: either this call
+        // sees the sleeper, or the sleeper sees the work.
         fence(Ordering::SeqCst);
         asleep() && self.ring.has_work()
     }
@@ -194,7 +195,7 @@ impl<T> Owner<T> {
         self.oldest_finished().is_some()
     }
 
-    /// Removes the oldest job, if it is finished. Its writes are visible.
+    /// Removes the oldest job, if it is finished. Then its writes are visible.
     #[inline]
     pub(super) fn retire<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Option<R> {
         let entry = self.oldest_finished()?;
@@ -205,11 +206,12 @@ impl<T> Owner<T> {
         Some(result)
     }
 
-    /// Requests [`Finished::signal`] for the end of the oldest job. Returns false if it has finished already.
+    /// Requests [`Finished::signal`] for the end of the oldest job. Returns false if the job has already
+    /// finished.
     pub(super) fn arm(&mut self) -> bool {
-        // Release: a thread that sees it sees which job is the oldest.
+        // Release: a thread that sees the flag also sees which job is the oldest.
         self.ring.armed.store(true, Ordering::Release);
-        // Either this sees the job finished, or its finisher sees that this is armed.
+        // Either this call sees that the job is finished, or the finishing thread sees the request.
         fence(Ordering::SeqCst);
         if self.oldest_finished().is_some() {
             self.disarm();
@@ -227,7 +229,7 @@ impl<T> Owner<T> {
 impl<T> JobRing<T> {
     /// Claims the next chunk that may be started, if any.
     pub(super) fn claim(&self) -> Option<Claim<'_, T>> {
-        // Acquire ensures that the entry is at least as new as this word.
+        // Acquire: the entry is at least as new as this word.
         let mut word = self.next.load(Ordering::Acquire);
         loop {
             let (entry, chunks) = match self.look(word) {
@@ -240,8 +242,8 @@ impl<T> JobRing<T> {
             };
             let (job, chunk) = (word >> CHUNK_BITS, word as u32 & MAX_CHUNKS);
             let after = if chunk + 1 == chunks { (job + 1) << CHUNK_BITS } else { word + 1 };
-            // The word only grows (it wraps after 2^40 jobs). If it is unchanged, the entry still holds the
-            // same job.
+            // The word only increases (it wraps after 2^40 jobs). So if it is unchanged, the entry still
+            // holds the same job.
             match self.next.compare_exchange_weak(word, after, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(Claim { ring: self, entry, chunk }),
                 Err(newer) => word = newer,
@@ -276,7 +278,7 @@ impl<T> JobRing<T> {
         // the others.
         let blocked = || self.finished.load(Ordering::Acquire) & JOB_MASK != job;
         if chunk == 0 && chunks & FENCED != 0 && blocked() {
-            // The entry may hold a later job by now, with a fence of its own.
+            // The entry may now hold a later job that also has a fence.
             let now = self.next.load(Ordering::Acquire);
             return if now == word { Look::Nothing } else { Look::Stale(now) };
         }
@@ -286,9 +288,9 @@ impl<T> JobRing<T> {
 
 enum Look<'a, T> {
     Nothing,
-    /// The entry and its number of chunks. Valid if the word is unchanged.
+    /// The entry and its number of chunks. The values are valid only if the word is unchanged.
     Chunk(&'a JobEntry<T>, u32),
-    /// The word has changed to this.
+    /// The word has changed to this value.
     Stale(u64),
 }
 
@@ -309,8 +311,8 @@ impl<T> Claim<'_, T> {
     /// Ends the claim. The chunk's memory is not accessed afterwards.
     pub(super) fn finish(self) -> Finished {
         let Self { ring, entry, .. } = self;
-        // Release: a thread that sees the job finished sees this chunk's writes. Acquire: so does a thread
-        // that sees `finished`, which the last chunk increments.
+        // Release: a thread that sees that the job is finished also sees this chunk's writes. Acquire: so
+        // does a thread that reads `finished`, which the last chunk increments.
         if entry.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return Finished::default();
         }
@@ -321,7 +323,8 @@ impl<T> Claim<'_, T> {
 }
 
 impl<T> JobRing<T> {
-    /// Returns true if the owner waits for the oldest job, and it is finished. True at most once per `arm`.
+    /// Returns true if the owner waits for the oldest job, and the job is finished. Returns true at most once
+    /// per `arm`.
     fn should_signal(&self) -> bool {
         // See `arm`, and `needs_waking` for callers that use `has_work` after `finish`.
         fence(Ordering::SeqCst);
@@ -330,7 +333,7 @@ impl<T> JobRing<T> {
         }
         let oldest = self.retired.load(Ordering::Relaxed);
         let Some(entries) = self.entries.get() else { return false };
-        // The thread that finishes the oldest job sees the request here. Other threads need not.
+        // It suffices that the thread that finishes the oldest job sees the request.
         entries[oldest as usize & (self.capacity - 1)].left.load(Ordering::Relaxed) == 0
             && self.armed.swap(false, Ordering::Relaxed)
     }

@@ -90,7 +90,7 @@ fn more_than_the_capacity_is_refused() {
     }
 }
 
-/// Helpers and the owner go many times around the ring. Every chunk is executed once, and fenced jobs wait.
+/// Helpers and the owner use the ring many times over. Every chunk is executed once, and fenced jobs wait.
 #[test]
 fn every_chunk_is_done_once() {
     const JOBS: u64 = 30_000;
