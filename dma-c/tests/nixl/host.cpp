@@ -162,6 +162,14 @@ public:
     return call<int, const unsigned &, const List &, const List &, const Text &, Object &, const Post *>(
         engine, postXfer, operation, ours, theirs, peer, handle, &options);
   }
+  // Posts a prepared transfer until it is in flight: the call then refuses it. One that a pause of this thread let end is
+  // posted again.
+  bool post_until_in_flight(unsigned operation, Object &handle) {
+    int posted = DONE;
+    for (int i = 0; i < 100 && posted >= DONE; i++)
+      posted = post(operation, {}, {}, "me", handle);
+    return posted == ACTIVE;
+  }
   int state(Object handle) { return call<int>(engine, checkXfer, handle); }
   int wait(Object handle, double seconds = 30) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -353,14 +361,14 @@ static void memory_is_registered_again() {
 
 // NIXL does not lock by default.
 static void a_transfer_is_released_while_its_memory_is_deregistered() {
-  Agent agent("me", {{"engine", "sim:profile=bluefield3,clock=real"}});
+  Agent agent("me", {{"engine", "sim:clock=real,latency=10ms"}});
   constexpr size_t LEN = 8 << 20;
   for (int round = 0; round < 20; round++) {
     Bytes from = pattern(LEN, 1), to(LEN);
     const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
     Object handle = nullptr;
     CHECK(agent.prepare(WRITE, places(from.data(), {{0, LEN}}, l), places(to.data(), {{0, LEN}}, view), "me", handle) == DONE);
-    CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
+    CHECK(agent.post_until_in_flight(WRITE, handle));
     std::thread other([&] { CHECK(agent.free(handle) == DONE); });
     CHECK(agent.remove(r) == DONE);
     other.join();
@@ -373,14 +381,13 @@ static void a_transfer_is_released_while_its_memory_is_deregistered() {
 // NIXL ignores a refusal of these two, so they wait.
 static void deregistering_and_releasing_wait() {
   for (const bool release : {false, true}) {
-    Agent agent("me", {{"engine", "sim:profile=bluefield3,clock=real"}});
+    Agent agent("me", {{"engine", "sim:clock=real,latency=200ms"}});
     constexpr size_t LEN = 64 << 20;
     Bytes from = pattern(LEN, 1), to(LEN);
     const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
     Object handle = nullptr;
     CHECK(agent.prepare(WRITE, places(from.data(), {{0, LEN}}, l), places(to.data(), {{0, LEN}}, view), "me", handle) == DONE);
-    CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
-    CHECK(agent.post(WRITE, {}, {}, "me", handle) == ACTIVE);
+    CHECK(agent.post_until_in_flight(WRITE, handle));
     CHECK(release ? agent.free(handle) == DONE : agent.remove(r) == DONE);
     CHECK(from == to);
     if (!release)
