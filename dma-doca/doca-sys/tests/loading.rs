@@ -74,7 +74,7 @@ fn a_library_that_is_cut_off_is_not_loaded() {
         fs::write(&file, &whole[..end]).unwrap();
         let e = Library::open_in(dir.path()).unwrap_err();
         assert!(
-            matches!(&e, LoadError::NotALibrary { reason, .. } if reason.contains("cut off")),
+            matches!(&e, LoadError::NotALibrary { reason, .. } if reason.contains("truncated")),
             "{end}: {e}"
         );
     }

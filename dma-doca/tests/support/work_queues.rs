@@ -349,7 +349,7 @@ fn two_generations_are_not_used_in_one_process() {
     let third = stand_ins::library_dir(&stand_ins::doca_emu_prefix());
     let e = DocaEngine::open(&DocaOptions::new().with_lib_dir(third)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::MissingSdk, "{e}");
-    assert!(e.to_string().contains("cannot be used beside"), "{e}");
+    assert!(e.to_string().contains("cannot be used together with"), "{e}");
     assert!(e.hint().contains("one of them"), "{e}");
     assert_eq!(first.info().version, engine().info().version);
 }

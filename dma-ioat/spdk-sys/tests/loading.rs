@@ -62,7 +62,7 @@ fn a_library_that_is_cut_off_is_not_loaded() {
         fs::write(&file, &whole[..end]).unwrap();
         let e = Library::open_in(dir.path()).unwrap_err();
         assert!(
-            matches!(&e, LoadError::NotALibrary { reason, .. } if reason.contains("cut off")),
+            matches!(&e, LoadError::NotALibrary { reason, .. } if reason.contains("truncated")),
             "{end}: {e}"
         );
     }
@@ -79,7 +79,7 @@ fn a_library_that_others_need_is_looked_at_too() {
         let e = Library::open_in(&dir).unwrap_err();
         let LoadError::NotALibrary { path, reason } = &e else { panic!("{e}") };
         assert_eq!(path.file_name(), file.file_name(), "{e}");
-        assert!(reason.contains("cut off"), "{e}");
+        assert!(reason.contains("truncated"), "{e}");
         fs::write(&file, whole).unwrap();
     }
 }

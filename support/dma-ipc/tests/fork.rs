@@ -1,5 +1,5 @@
-//! A forked child has no part in what its parent shares. Alone in its process, as forking one with many
-//! threads is best avoided.
+//! A forked child cannot use its parent's exports and imports. This test is alone in its process, because
+//! a process with many threads should not fork.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "forks")]
@@ -16,17 +16,17 @@ fn a_drop_in_a_forked_child_leaves_the_parents_memory() {
     let export = Export::new(&memory, 0..100, Access::all()).unwrap();
     let import = Import::open(export.blob()).unwrap();
 
-    // SAFETY: the parent's other threads wait and hold no lock, and the child ends without returning from
-    // here.
+    // SAFETY: the parent's other threads are blocked and hold no lock, and the child exits before it
+    // returns from this function.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let theirs = matches!(export.revoke(Duration::ZERO), Err(RemoteError::Unsupported { .. }));
         drop((export, import));
-        // Its own exports work.
+        // The child's own exports work.
         let own = Export::new(&memory, 0..10, Access::READ)
             .and_then(|export| Import::open(export.blob())?.read_at(0, &mut [0; 10]));
         let status = if theirs && own.is_ok() { 0 } else { 1 };
-        // SAFETY: ends the process, and runs nothing of the parent's on the way.
+        // SAFETY: `_exit` ends the process without running handlers of the parent.
         unsafe { libc::_exit(status) };
     }
     let (_, status) = waitpid(Some(Pid::from_raw(child).unwrap()), WaitOptions::empty()).unwrap().unwrap();

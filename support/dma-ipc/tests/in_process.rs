@@ -1,4 +1,4 @@
-//! Memory exported and imported within one process.
+//! Tests exports and imports of memory within one process.
 
 #![cfg(target_os = "linux")]
 
@@ -54,7 +54,7 @@ fn nothing_can_be_exported_that_is_not_there() {
     let refused = |range| Export::new(&memory, range, Access::READ).unwrap_err();
     assert!(matches!(refused(0..101), RemoteError::OutOfRange { offset: 0, len: 101, available: 100 }));
     assert!(matches!(refused(usize::MAX - 1..usize::MAX), RemoteError::OutOfRange { .. }));
-    #[expect(clippy::reversed_empty_ranges, reason = "that is the test")]
+    #[expect(clippy::reversed_empty_ranges, reason = "forgetting a lease is the subject of this test")]
     let backwards = refused(3..2);
     assert!(matches!(backwards, RemoteError::OutOfRange { .. }));
     assert!(matches!(refused(5..5), RemoteError::Empty { .. }));
@@ -100,7 +100,7 @@ fn the_number_of_imports_is_limited_and_dropping_frees_one() {
     assert!(matches!(error, RemoteError::TooManyImports { max: MAX_IMPORTS, .. }), "{error}");
     imports.pop();
     Import::open(export.blob()).unwrap();
-    // Another export of the same range has its own.
+    // Another export of the same range has its own limit of imports.
     let another = Export::new(&memory, 0..100, Access::READ).unwrap();
     Import::open(another.blob()).unwrap();
     export.revoke(LONG).unwrap();
@@ -188,7 +188,7 @@ proptest! {
         prop_assert!(malformed);
     }
 
-    /// An altered descriptor never grants more or anything else than was exported.
+    /// An altered descriptor never grants other memory or more rights than the original.
     #[test]
     fn altered_descriptors_gain_nothing(
         flips in proptest::collection::vec((0..BLOB_LEN, 1u8..), 1..4),
@@ -202,7 +202,7 @@ proptest! {
         }
         blob.truncate(cut);
         match Import::open_within(&blob, LONG) {
-            // The altered field is used in messages only, or two changes cancelled out.
+            // The altered field is used only in messages, or two changes cancelled each other.
             Ok(import) => prop_assert_eq!(import.grant(), export.grant()),
             Err(error) => {
                 let typed = matches!(

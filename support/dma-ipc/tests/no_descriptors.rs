@@ -1,5 +1,5 @@
-//! A process that runs out of descriptors gets an error that says so, and works again when it has some. Alone
-//! in its process, as it takes the descriptors away from all of it.
+//! A process without free file descriptors gets an error that says so, and works again when descriptors are
+//! free. This test is alone in its process, because it exhausts the descriptors of the whole process.
 
 #![cfg(target_os = "linux")]
 
@@ -16,8 +16,8 @@ fn running_out_of_descriptors_is_an_error_and_not_the_end() {
     let memory = SharedMemory::allocate(100, Pages::Normal).unwrap();
     let export = Export::new(&memory, 0..100, Access::READ).unwrap();
 
-    // Descriptors 0 to 2 are taken in every process, so that there is none left, whatever the exporter's
-    // thread closes.
+    // Descriptors 0 to 2 are in use in every process. So with a limit of 3 no descriptor is free, even
+    // after the exporter's thread has closed some.
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..before }).unwrap();
     let allocated = SharedMemory::allocate(1, Pages::Normal);
     let imported = Import::open(export.blob());
@@ -28,14 +28,14 @@ fn running_out_of_descriptors_is_an_error_and_not_the_end() {
     assert!(matches!(error, RemoteError::Os { .. }), "{error}");
     assert!(error.to_string().contains("ulimit -n"), "{error}");
 
-    // With a few left, it runs out on either side of the connection, at one step or another. The exporter's
-    // thread closes connections when it sees them end, so that how many are left is known to within a few
-    // only.
+    // With a few free descriptors, either side of the connection runs out of them, at different steps. The
+    // number of free descriptors is known only approximately, because the exporter's thread closes ended
+    // connections asynchronously.
     drop(Import::open(export.blob()).unwrap());
     let highest = fs::read_dir("/proc/self/fd").unwrap().count() as u64 + 2;
     for spare in 0..8 {
         setrlimit(Resource::Nofile, Rlimit { current: Some(highest + spare), ..before }).unwrap();
-        // Fill the gaps, so that the number of descriptors that are left is `spare` at most.
+        // Fill the gaps, so that at most `spare` descriptors are free.
         let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         fillers.truncate(fillers.len().saturating_sub(spare as usize));
         match Import::open_within(export.blob(), Duration::from_millis(500)) {

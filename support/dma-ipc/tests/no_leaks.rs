@@ -1,5 +1,5 @@
-//! Sharing memory over and over leaves nothing behind. Alone in its process, as it counts what the process
-//! has.
+//! Repeated exports and imports leak no resources. This test is alone in its process, because it
+//! counts the process's resources.
 
 #![cfg(target_os = "linux")]
 
@@ -11,7 +11,7 @@ use dma_ipc::{Export, Import, Pages, SharedMemory};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Descriptors, threads and mappings of this process.
+/// Returns the numbers of file descriptors, threads and mappings of this process.
 fn holdings() -> [usize; 3] {
     let entries = |path| fs::read_dir(path).unwrap().count();
     let mappings = fs::read_to_string("/proc/self/maps").unwrap();
@@ -19,7 +19,7 @@ fn holdings() -> [usize; 3] {
     [entries("/proc/self/fd"), entries("/proc/self/task"), shared]
 }
 
-/// The other side learns of a dropped import, and the kernel of an ended thread, a moment later.
+/// Waits until the numbers are as expected: dropped imports and ended threads are cleaned up asynchronously.
 fn must_become(expected: [usize; 3]) {
     let begun = Instant::now();
     while holdings() != expected {
@@ -43,7 +43,7 @@ fn a_thousand_exports_and_imports_leave_nothing_behind() {
         }
     };
 
-    // Each cycle starts and ends the thread.
+    // Each cycle starts and ends the service thread.
     cycle(0);
     let before = holdings();
     for number in 0..1000 {
@@ -51,7 +51,7 @@ fn a_thousand_exports_and_imports_leave_nothing_behind() {
     }
     must_become(before);
 
-    // The thread continues.
+    // The export keeps the service thread running.
     let kept = Export::new(&memory, 0..10, Access::READ).unwrap();
     let before = holdings();
     for number in 0..1000 {

@@ -1,4 +1,5 @@
-//! Memory of any kind that a process exports, and the process dies, revokes or unmaps when it hurts most.
+//! Tests exports of memory of any kind, when the exporter is killed, revokes or unmaps in the
+//! middle of copies.
 
 #![cfg(target_os = "linux")]
 
@@ -15,12 +16,12 @@ use remote_peer::{LONG, Own, Peer, publish};
 const MIB: usize = 1 << 20;
 
 #[test]
-#[ignore = "the second process of the other tests, which start it"]
+#[ignore = "the other tests start this as their second process"]
 fn peer() {
     remote_peer::obey();
 }
 
-/// A peer that exports bytes `begin..end` of `len`, all of value `byte`, and the import of that.
+/// Starts a peer that exports the bytes `begin..end` of `len` bytes with the value `byte`, and imports them.
 fn exporting_peer(len: usize, byte: u8, begin: usize, end: usize, rights: Access) -> (Peer, Import) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("descriptor");
@@ -33,7 +34,7 @@ fn exporting_peer(len: usize, byte: u8, begin: usize, end: usize, rights: Access
     (peer, import)
 }
 
-/// Repeats `copy` until it fails, which it must.
+/// Repeats `copy` until it fails, and returns the error.
 fn until_error(mut copy: impl FnMut() -> Result<(), RemoteError>) -> RemoteError {
     let begun = Instant::now();
     loop {
@@ -52,7 +53,7 @@ fn bytes_go_both_ways_at_any_offset_and_length() {
     import.read_at(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 7));
 
-    // Longer than is copied at a time, and on no boundary.
+    // The copy is longer than one chunk, and does not begin or end at a chunk's boundary.
     let sent: Vec<_> = (0..3 * MIB + 77).map(|i| (i % 251) as u8).collect();
     import.write_at(MIB as u64 - 9, &sent).unwrap();
     let mut back = vec![0; sent.len() + 2];
@@ -127,7 +128,7 @@ fn the_exporter_is_killed_while_the_importer_reads() {
             outcome
         });
         assert!(matches!(error, RemoteError::PeerGone { pid: gone } if gone == pid), "{error}");
-        // For good, also when it is reaped and its id is free for others.
+        // The error is permanent, also after the process is reaped and its id may be reused.
         peer.kill();
         let error = import.read_at(0, &mut bytes).unwrap_err();
         assert!(matches!(error, RemoteError::PeerGone { .. }), "{error}");
@@ -176,7 +177,8 @@ fn after_revoke_no_byte_changes() {
         assert_eq!(peer.ask(format_args!("import {}", file.display())), "done");
         assert_eq!(peer.ask("copy 1"), "copying");
         export.revoke(LONG).unwrap();
-        // From here on the memory is this process's alone: a copy still under way would show.
+        // From here on only this process may access the memory, so a copy that is still running would be
+        // detected.
         for value in 2..4 {
             own.fill(value);
             let wrong = (0..4 * MIB).find(|&at| own.get(at) != value);
@@ -225,11 +227,11 @@ fn memory_that_is_unmapped_under_an_import_is_an_error() {
     assert!(matches!(error, RemoteError::Vanished { pid, offset: 3 } if pid == peer.pid()), "{error}");
     let error = import.write_at(0, &[0]).unwrap_err();
     assert!(matches!(error, RemoteError::Vanished { .. }), "{error}");
-    // The process lives, and so does what else it exports.
+    // The process still runs, and its other exports still work.
     import.check().unwrap();
 }
 
-/// Checks nothing unless run by root, who can become another user.
+/// Checks this only as root, because the test changes the user.
 #[test]
 fn no_right_to_trace_is_needed() {
     const NOBODY: u32 = 65534;

@@ -1,4 +1,4 @@
-//! Memory shared between two processes, which die when it hurts most.
+//! Tests memory shared between two processes that are killed in the middle of copies.
 
 #![cfg(target_os = "linux")]
 
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 const MIB: usize = 1 << 20;
 
 #[test]
-#[ignore = "the second process of the other tests, which start it"]
+#[ignore = "the other tests start this as their second process"]
 fn peer() {
     remote_peer::obey();
 }
 
-/// A started peer, and a file for the descriptor to pass through.
+/// Starts a peer. Also returns the path of a file through which to pass a descriptor.
 fn peer_and_file() -> (Peer, PathBuf, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut peer = Peer::start();
@@ -31,7 +31,7 @@ fn peer_and_file() -> (Peer, PathBuf, TempDir) {
     (peer, dir.path().join("descriptor"), dir)
 }
 
-/// A peer that exports all of `len` bytes with the value `byte`, and what it wrote to the file.
+/// Starts a peer that exports `len` bytes with the value `byte`. Also returns the export's descriptor.
 fn exporting_peer(len: usize, byte: u8, rights: Access) -> (Peer, Vec<u8>) {
     let (mut peer, file, _dir) = peer_and_file();
     assert_eq!(peer.ask(format_args!("allocate {len} {byte}")), "done");
@@ -40,7 +40,7 @@ fn exporting_peer(len: usize, byte: u8, rights: Access) -> (Peer, Vec<u8>) {
     (peer, blob)
 }
 
-/// A peer that has imported `export`.
+/// Starts a peer that imports `export`.
 fn importing_peer(export: &Export) -> Peer {
     let (mut peer, file, _dir) = peer_and_file();
     publish(&file, export.blob());
@@ -48,7 +48,7 @@ fn importing_peer(export: &Export) -> Peer {
     peer
 }
 
-/// Repeats `copy` until it fails, which it must.
+/// Repeats `copy` until it fails, and returns the error.
 fn until_error(mut copy: impl FnMut() -> Result<(), RemoteError>) -> RemoteError {
     let begun = Instant::now();
     loop {
@@ -91,12 +91,12 @@ fn a_read_only_grant_can_be_read_and_not_written() {
     assert_eq!(make_writable(&import), Err(rustix::io::Errno::ACCESS), "the kernel must keep it read-only");
 }
 
-#[expect(unsafe_code, reason = "tries to get around a read-only grant")]
+#[expect(unsafe_code, reason = "tries to circumvent a read-only grant")]
 fn make_writable(import: &Import) -> Result<(), rustix::io::Errno> {
     use rustix::mm::{MprotectFlags, mprotect};
     let access = MprotectFlags::READ | MprotectFlags::WRITE;
     let page = import.ptr().unwrap();
-    // SAFETY: the page stays mapped, and nothing in this process depends on its not being writable.
+    // SAFETY: the page stays mapped, and no code of this process depends on the page being read-only.
     unsafe { mprotect(page.as_ptr().cast(), 4096, access) }
 }
 
@@ -136,7 +136,7 @@ fn the_importer_sees_that_it_was_revoked() {
     assert!(revoked(import.lease().unwrap_err()));
     let error = Import::open(&blob).unwrap_err();
     assert!(matches!(error, RemoteError::UnknownExport { .. }), "{error}");
-    // That the exporter ends afterwards does not change the reason.
+    // If the exporter ends afterwards, the reason stays the same.
     peer.kill();
     assert!(revoked(import.check().unwrap_err()));
     let error = Import::open(&blob).unwrap_err();
@@ -159,7 +159,7 @@ fn revoking_waits_for_the_importer_and_says_so_when_it_does_not_finish() {
         }
     }
     assert_eq!(peer.ask("hold"), format!("Revoked {}", std::process::id()));
-    // The lease that the peer forgot ends with its import.
+    // The lease that the peer forgot ends when the peer drops its import.
     peer.tell("drop-import");
     export.revoke(LONG).unwrap();
     assert_eq!(peer.answer(), "done");
@@ -176,7 +176,8 @@ fn after_revoke_no_byte_changes() {
         assert_eq!(peer.ask(format_args!("import {}", file.display())), "done");
         assert_eq!(peer.ask("copy 1"), "copying");
         export.revoke(LONG).unwrap();
-        // From here on the memory is this process's alone: a copy still under way would show.
+        // From here on only this process may access the memory, so a copy that is still running would
+        // be detected.
         for value in 2..6 {
             memory.write_at(0, &vec![value; MIB]).unwrap();
             memory.read_at(0, &mut bytes).unwrap();
@@ -207,7 +208,7 @@ fn the_exporter_is_killed_while_the_importer_reads() {
         });
         assert!(matches!(error, RemoteError::PeerGone { pid: gone } if gone == pid), "{error}");
         assert!(copies >= 10);
-        // For good.
+        // The error is permanent.
         assert!(matches!(import.check(), Err(RemoteError::PeerGone { .. })));
         peer.kill();
         let error = Import::open(&blob).unwrap_err();
@@ -268,7 +269,7 @@ fn importers_are_killed_in_the_middle_of_a_copy() {
         memory.read_at(0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|&byte| byte == 2));
     }
-    // Neither the exporter nor its other importers were hurt.
+    // The exporter and its other importers are not affected.
     Import::open(other.blob()).unwrap().check().unwrap();
     drop(survivor);
 }
@@ -286,7 +287,7 @@ fn a_stopped_exporter_is_a_timeout() {
     Import::open(&blob).unwrap().check().unwrap();
 }
 
-/// Checks nothing unless run by root, who can become another user.
+/// Checks this only as root, because the test changes the user.
 #[test]
 fn other_users_are_refused_and_root_is_not() {
     const NOBODY: u32 = 65534;

@@ -1,23 +1,24 @@
 //! [`calls!`](crate::calls): tables of function pointers.
-#![expect(unsafe_code, reason = "uses addresses found by name as functions")]
+#![expect(unsafe_code, reason = "converts addresses that were found by name to functions")]
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// Defines a table of the C calls of one library: a struct with one function pointer for each call, named
-/// like the call.
+/// Defines a table of one library's C calls: a struct with a function pointer for each call, which has the
+/// call's name.
 ///
-/// `required` calls are plain fields: the library is refused without them. `optional` calls, which only some
-/// versions export, are `Option` fields. The module after `of` has the functions' types, by their names. If a
-/// module follows `linked`, it declares the functions themselves, which the function `linked` uses.
+/// A `required` call is a plain field; a library without it is refused. An `optional` call, which only some
+/// versions export, is an `Option` field. The module after `of` contains the functions' types under the
+/// calls' names. If a module follows `linked`, it declares the functions themselves, which the function
+/// `linked` uses.
 ///
-/// The struct is `Clone`, `Copy` and `Debug`, and has these functions. `get` maps a call's name to its
-/// address:
+/// The struct implements `Clone`, `Copy` and `Debug`, and has these functions, in which `get` maps a call's
+/// name to its address:
 ///
-/// - `unsafe fn load(get) -> Result<Self, Vec<&'static CStr>>` fills it. The error lists all required calls
-///   that are missing.
-/// - `unsafe fn linked(get) -> Self`, with the feature `linked` of the crate that uses the macro, takes
-///   required calls from the linker.
+/// - `unsafe fn load(get) -> Result<Self, Vec<&'static CStr>>` fills the table. The error lists all missing
+///   required calls.
+/// - `unsafe fn linked(get) -> Self` gets the required calls from the linker. It exists with the feature
+///   `linked` of the crate that uses the macro.
 /// - `fn absent(&self) -> Vec<&'static str>` lists the optional calls that the library does not export.
 ///
 /// ```
@@ -42,13 +43,10 @@ use std::ptr::NonNull;
 /// }
 ///
 /// let address = std::ptr::NonNull::new(bindings::labs as *mut std::ffi::c_void);
-/// // SAFETY: the addresses are those of the functions.
-/// let libc = unsafe { Libc::load(|name| address.filter(|_| name == c"labs")) }.unwrap();
-/// // SAFETY: takes any number but the least.
-/// assert_eq!(unsafe { (libc.labs)(-3) }, 3);
-/// assert_eq!(libc.absent(), ["getpid"]);
-/// // SAFETY: there are no addresses.
-/// assert_eq!(unsafe { Libc::load(|_| None) }.unwrap_err(), [c"labs"]);
+/// // SAFETY: `get` returns the addresses of these functions. let libc = unsafe { Libc::load(|name|
+/// address.filter(|_| name == c"labs")) }.unwrap(); // SAFETY: `labs` accepts every number except the
+/// smallest one. assert_eq!(unsafe { (libc.labs)(-3) }, 3); assert_eq!(libc.absent(), ["getpid"]); //
+/// SAFETY: `get` returns no addresses. assert_eq!(unsafe { Libc::load(|_| None) }.unwrap_err(), [c"labs"]);
 /// ```
 #[macro_export]
 macro_rules! calls {
@@ -72,7 +70,7 @@ macro_rules! calls {
         }
 
         impl $table {
-            /// Takes the address of each call from `get`.
+            /// Fills the table with the addresses that `get` returns.
             ///
             /// # Errors
             ///
@@ -80,8 +78,8 @@ macro_rules! calls {
             ///
             /// # Safety
             ///
-            /// For each name, `get` returns the address of the function that the headers declare by it. The
-            /// function stays loaded as long as the table or a copy of it is used.
+            /// For each name, `get` must return the address of the function that the headers declare under
+            /// this name. The function must stay loaded as long as the table or a copy of it is used.
             #[allow(unused_mut, reason = "a table may have no required calls")]
             pub unsafe fn load(
                 mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
@@ -94,7 +92,8 @@ macro_rules! calls {
                     }
                 )*
                 let mut all = || Some(Self {
-                    // SAFETY: `get` returned the address of the function of this name, which has the type.
+                    // SAFETY: `get` has returned the address of the function with this name, which has this
+                    // type.
                     $($need: unsafe { $crate::function($need?) },)*
                     // SAFETY: `get` returns the address of the function of this name, which has the type.
                     $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
@@ -106,7 +105,7 @@ macro_rules! calls {
                 @linked [$($bindings)?] [$($need,)*] [$($may,)*]
             }
 
-            /// The optional calls that the library does not export.
+            /// Returns the optional calls that the library does not export.
             #[must_use]
             pub fn absent(&self) -> Vec<&'static str> {
                 let optional: &[(&'static str, bool)] = &[$((stringify!($may), self.$may.is_none())),*];
@@ -116,11 +115,11 @@ macro_rules! calls {
     };
     (@linked [] $($rest:tt)*) => {};
     (@linked [$bindings:ident] [$($need:ident,)*] [$($may:ident,)*]) => {
-        /// Takes the required calls from the linker, and the others from `get`.
+        /// Gets the required calls from the linker, and the optional ones from `get`.
         ///
         /// # Safety
         ///
-        /// See [`load`](Self::load).
+        /// The conditions of [`load`](Self::load).
         #[cfg(feature = "linked")]
         pub unsafe fn linked(
             mut get: impl FnMut(&'static ::core::ffi::CStr) -> Option<::core::ptr::NonNull<::core::ffi::c_void>>,
@@ -142,14 +141,15 @@ macro_rules! calls {
     };
 }
 
-/// The function at an address, for [`calls!`](crate::calls).
+/// Converts an address to a function, for [`calls!`](crate::calls).
 ///
 /// # Safety
 ///
-/// `F` is a function pointer type, and the function at `address` is of that type.
+/// `F` must be a function pointer type, and the function at `address` must have this type.
 #[must_use]
 pub unsafe fn function<F: Copy>(address: NonNull<c_void>) -> F {
     const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) }
-    // SAFETY: both have one size, as asserted above, and the function at the address has the type `F`.
+    // SAFETY: both types have the same size, as asserted above, and the caller promises that the function
+    // at the address has the type `F`.
     unsafe { std::mem::transmute_copy(&address) }
 }

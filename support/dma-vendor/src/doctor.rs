@@ -7,7 +7,7 @@ use dma_core::Finding;
 
 use crate::{LoadError, Vendor};
 
-/// Directories in which installations put libraries, whether the loader looks there or not.
+/// Directories in which installations put libraries, including directories that the loader does not search.
 const USUAL: [&str; 10] = [
     "/opt/mellanox/doca/lib/{arch}-linux-gnu",
     "/opt/mellanox/doca/lib64",
@@ -25,12 +25,12 @@ fn usual() -> Vec<PathBuf> {
     USUAL.iter().map(|folder| PathBuf::from(folder.replace("{arch}", std::env::consts::ARCH))).collect()
 }
 
-/// Why loading failed.
+/// The reason why loading failed.
 #[derive(Debug)]
 enum Failure {
     /// A library was not found.
     Missing { library: String, looked: Vec<PathBuf> },
-    /// A file was found and cannot be used, or, with an empty path, no file could be read.
+    /// A file was found that cannot be used. With an empty path, no file could be read.
     Unusable { path: PathBuf, why: String, fix: String },
 }
 
@@ -46,7 +46,8 @@ impl Failure {
             E::NotFound { library, looked } => {
                 Self::Missing { library: library.clone(), looked: looked.clone() }
             }
-            // An archive is not one of the files that are looked for.
+            // The search does not look for archives, so report the library that belongs to this archive as
+            // missing.
             E::StaticOnly { archive } => {
                 let looked = archive.with_extension("so");
                 let library = looked.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -62,16 +63,16 @@ impl Failure {
     }
 }
 
-/// The search for a vendor's libraries and its result, from which findings are made.
+/// The search for a vendor's libraries, and its result. Its methods make findings from them.
 #[derive(Debug)]
 pub struct LibraryReport {
-    /// The libraries, and the search for them.
+    /// The vendor, which describes the libraries and their directories.
     vendor: &'static Vendor,
-    /// The value of the variable that names their folder.
+    /// The value of the environment variable that names the libraries' folder.
     named: Option<PathBuf>,
-    /// The remedy for a library that is not found.
+    /// The hint to print when a library is not found.
     install: &'static str,
-    /// The folders in which it looks.
+    /// The folders that the loader searches.
     folders: Vec<PathBuf>,
     /// The reason of the failure, if the search failed.
     failure: Option<Failure>,
@@ -82,8 +83,8 @@ pub struct LibraryReport {
 }
 
 impl LibraryReport {
-    /// Makes the loader of `vendor`, which gave up for `failure`. `install` is the remedy for a library that
-    /// is not found.
+    /// Reports on the libraries of `vendor`, whose loading failed with `failure`, if any. `install` is the
+    /// hint to print when a library is not found.
     #[must_use]
     pub fn of(vendor: &'static Vendor, install: &'static str, failure: Option<&LoadError>) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl LibraryReport {
         }
     }
 
-    /// Checks each library that is needed.
+    /// Checks each required library.
     #[must_use]
     pub fn needed(&self) -> Vec<Finding> {
         self.vendor.required_libs.iter().map(|library| self.one(library)).collect()
@@ -112,12 +113,12 @@ impl LibraryReport {
         });
         let looked = match (&self.failure, found) {
             (_, Some(path)) if path.components().count() == 1 => {
-                return Finding::ok(what, format!("{}, where the system looks", path.display()));
+                return Finding::ok(what, format!("{}, found by the system's loader", path.display()));
             }
             (_, Some(path)) => return Finding::ok(what, path.display().to_string()),
             (None, None) => return Finding::ok(what, "loaded"),
             (Some(Failure::Unusable { why, fix, .. }), None) => {
-                return Finding::warning(what, format!("not looked for: {why}"), fix.clone());
+                return Finding::warning(what, format!("the search ended earlier: {why}"), fix.clone());
             }
             (Some(Failure::Missing { library: missing, looked }), None)
                 if is(Path::new(missing), library) =>
@@ -127,21 +128,21 @@ impl LibraryReport {
             (Some(Failure::Missing { .. }), None) => self.folders.clone(),
         };
         if let Some(named) = self.named.as_deref().filter(|named| !named.is_dir()) {
-            let found = format!("{} is {}: there is no such folder", self.vendor.variable, named.display());
+            let found = format!("{} is {}, which is not a folder", self.vendor.variable, named.display());
             return Finding::bad(what, found, self.install);
         }
         match self.misplaced(library, &looked) {
             Some(path) => Finding::bad(
                 what,
-                format!("{}, where the loader does not look", path.display()),
+                format!("{}, where the loader does not search", path.display()),
                 self.set_to(&path).unwrap_or_else(|| self.install.to_owned()),
             ),
-            // The error of the loader lists where it looked.
+            // The loader's error lists the searched folders.
             None => Finding::bad(what, "not found", self.install),
         }
     }
 
-    /// Returns the remedy for missing libraries that are all in a folder where the loader does not look.
+    /// Returns the remedy if all required libraries are in one folder that the loader does not search.
     #[must_use]
     pub fn setting(&self) -> Option<String> {
         let Some(Failure::Missing { library, looked }) = &self.failure else { return None };
@@ -149,7 +150,8 @@ impl LibraryReport {
         self.set_to(&self.misplaced(library, &folders_of(looked))?)
     }
 
-    /// Checks a library that the needed ones may depend on; `install` is the remedy if it is not found.
+    /// Checks a library on which the required libraries may depend. `install` is the hint to print when it
+    /// is not found.
     #[must_use]
     pub fn dependency(&self, library: &str, install: &str) -> Finding {
         let what = format!("library {library}");
@@ -163,8 +165,8 @@ impl LibraryReport {
         let Some(failure) = &self.failure else {
             return Finding::ok(what, "not needed by these libraries, which load without it");
         };
-        // The loader's message names the needed file with its number: "librte_eal.so.24: cannot open shared
-        // object file".
+        // The loader's message names the missing file with its version number: "librte_eal.so.24: cannot
+        // open shared object file".
         let lacked = match failure {
             Failure::Unusable { why, .. } => why
                 .split(|c: char| c.is_whitespace() || "(:)".contains(c))
@@ -177,30 +179,30 @@ impl LibraryReport {
             return Finding::ok(what, path.display().to_string());
         }
         let misplaced = self.misplaced(lacked.unwrap_or(library), &[]);
-        // Only the number identifies the release that these libraries were built with.
+        // Only the number identifies the release with which these libraries were built.
         let fix = match &misplaced {
             Some(path) if lacked.is_some_and(|name| name != library) => {
                 self.set_to(path).unwrap_or_else(|| {
                     let folder = path.parent().unwrap_or(path).display();
-                    format!("name that folder in LD_LIBRARY_PATH: `export LD_LIBRARY_PATH={folder}`")
+                    format!("add the folder to LD_LIBRARY_PATH: `export LD_LIBRARY_PATH={folder}`")
                 })
             }
             _ => install.to_owned(),
         };
         match (lacked, misplaced) {
             (Some(_), Some(path)) => {
-                Finding::bad(what, format!("{}, where the loader does not look", path.display()), fix)
+                Finding::bad(what, format!("{}, where the loader does not search", path.display()), fix)
             }
-            (Some(name), None) => Finding::bad(what, format!("{name} is needed, and is not found"), fix),
+            (Some(name), None) => Finding::bad(what, format!("{name} is needed, but not found"), fix),
             (None, Some(path)) => {
-                Finding::warning(what, format!("{}, where the loader may not look", path.display()), fix)
+                Finding::warning(what, format!("{}, where the loader may not search", path.display()), fix)
             }
-            (None, None) => Finding::warning(what, "not found, and most builds need it", fix),
+            (None, None) => Finding::warning(what, "not found, but most builds need it", fix),
         }
     }
 
-    /// Returns the file of a library in a folder in which the loader has not looked, preferably one with all
-    /// needed libraries.
+    /// Returns the file of a library in a folder that the loader has not searched, preferably a folder with
+    /// all required libraries.
     fn misplaced(&self, library: &str, looked: &[PathBuf]) -> Option<PathBuf> {
         let (mut first, mut best) = (None, None);
         for folder in self.usual.iter().filter(|folder| !looked.contains(folder)) {
@@ -219,28 +221,29 @@ impl LibraryReport {
             .all(|library| self.vendor.find_in(library, std::slice::from_ref(folder)).is_some())
     }
 
-    /// Returns the setting that names a file's folder to the loader, if it has all libraries.
+    /// Returns the setting by which the loader finds a file's folder, if the folder has all required
+    /// libraries.
     fn set_to(&self, path: &Path) -> Option<String> {
         let folder = path.parent()?.to_owned();
         let helps = self.has_all(&folder);
         helps.then(|| {
-            format!("tell the loader of that folder: `export {}={}`", self.vendor.variable, folder.display())
+            format!("set the loader's folder: `export {}={}`", self.vendor.variable, folder.display())
         })
     }
 }
 
-/// States which optional calls a library lacks, as the end of a sentence.
+/// Returns the end of a sentence that lists the optional calls that a library lacks.
 #[must_use]
 pub fn absent_calls(absent: &[&str]) -> String {
     match absent {
-        [] => "; every call is there".to_owned(),
+        [] => "; it has every call".to_owned(),
         some => {
-            format!("; it has every required call, but not {}, which other versions have", some.join(", "))
+            format!("; it has every required call, but lacks {}, which other versions have", some.join(", "))
         }
     }
 }
 
-/// Returns whether a file's name is that of the library, perhaps with a number.
+/// Returns whether a file's name is the library's name, with or without a version number.
 fn is(file: &Path, library: &str) -> bool {
     let rest = file.file_name().and_then(|name| name.to_str()?.strip_prefix(library));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -254,7 +257,8 @@ fn loaded(library: &str) -> Option<PathBuf> {
         .find(|path| is(path, library))
 }
 
-/// Returns the folders of files, each once; empty for the system's search.
+/// Returns the folders of the files, each once. The list is empty for names that the system's loader
+/// searches.
 fn folders_of(files: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
@@ -290,7 +294,8 @@ mod tests {
         ..SPDK
     };
 
-    /// SPDK's loader after it looked in `folders`, or, without `failure`, found all.
+    /// Returns the report of SPDK's libraries after a search in `folders` that ended with `failure`, or
+    /// found all libraries.
     fn spdk(folders: &[&Path], usual: &[&Path], failure: Option<Failure>) -> LibraryReport {
         let owned = |list: &[&Path]| list.iter().map(|folder| (*folder).to_owned()).collect();
         LibraryReport {
@@ -303,7 +308,7 @@ mod tests {
         }
     }
 
-    /// The failure of SPDK's loader in a folder.
+    /// Returns the failure of loading SPDK from a folder.
     fn refused(folder: &Path) -> Option<Failure> {
         Some(Failure::of(&SPDK.open_in(folder).unwrap_err(), &SPDK))
     }
@@ -328,7 +333,7 @@ mod tests {
         }
         // The verdict is the same if the report cannot show which files were loaded.
         assert!(spdk(&[], &[], None).needed().iter().all(|line| line.verdict == Verdict::Ok));
-        // Every process on Linux that this runs in has it.
+        // Every test process on Linux has this library loaded.
         assert!(loaded("libc.so").is_some_and(|path| path.is_file()));
         assert_eq!(loaded("libnone_such.so"), None);
     }
@@ -340,14 +345,14 @@ mod tests {
         let setting = format!("`export DMA_TEST_SPDK_LIB_DIR={}`", full.path().display());
         for line in loader.needed() {
             assert_eq!(line.verdict, Verdict::Bad, "{line:?}");
-            assert!(line.found.contains("where the loader does not look"), "{line:?}");
+            assert!(line.found.contains("where the loader does not search"), "{line:?}");
             assert!(line.fix.contains(&setting), "{line:?}");
         }
         assert!(loader.setting().is_some_and(|fix| fix.contains(&setting)));
         assert!(
             usual().contains(&PathBuf::from(format!("/usr/local/lib/{}-linux-gnu", std::env::consts::ARCH)))
         );
-        // With one of them alone the loader would get no further.
+        // With only one of the libraries in the folder, the loader would still fail.
         fs::remove_file(full.path().join("libspdk_ioat.so.9")).unwrap();
         assert_eq!(loader.setting(), None);
         assert!(loader.needed().iter().all(|line| line.fix == loader.install));
@@ -366,12 +371,12 @@ mod tests {
         let setting = format!("`export DMA_TEST_DOCA_LIB_DIR={}`", full.path().display());
         for line in loader.needed() {
             assert_eq!(line.verdict, Verdict::Bad, "{line:?}");
-            assert!(line.found.contains("where the loader does not look"), "{line:?}");
+            assert!(line.found.contains("where the loader does not search"), "{line:?}");
             assert!(line.fix.contains(&setting), "{line:?}");
         }
         assert!(loader.setting().is_some_and(|fix| fix.contains(&setting)));
         assert!(usual().contains(&PathBuf::from("/opt/mellanox/doca/lib")));
-        // A name by which the loader would not take it.
+        // The loader does not accept this file name.
         fs::rename(full.path().join("libdoca_dma.so.2"), full.path().join("libdoca_dma.so.1")).unwrap();
         assert_eq!(loader.setting(), None);
     }
@@ -379,10 +384,10 @@ mod tests {
     #[test]
     fn a_dependency_is_bad_only_if_it_is_lacking() {
         let line = |loader: &LibraryReport| loader.dependency("librte_eal.so", "install DPDK");
-        // SPDK loads without it.
+        // SPDK loads without this library.
         let fine = line(&spdk(&[], &[], None));
         assert_eq!((fine.verdict, fine.fix.as_str()), (Verdict::Ok, ""), "{fine:?}");
-        // SPDK itself is missing, and might not need it.
+        // SPDK itself is missing, so whether it needs this library is unknown.
         let (empty, full) = (folder(&[]), folder(&["librte_eal.so.24"]));
         let unknown = line(&spdk(&[empty.path()], &[], refused(empty.path())));
         assert_eq!((unknown.verdict, unknown.fix.as_str()), (Verdict::Warning, "install DPDK"));
@@ -412,7 +417,7 @@ mod tests {
         let (empty, full) = (folder(&[]), folder(&["librte_eal.so", "librte_eal.so.23"]));
         let unbound = Some(Failure::of(&LoadError::Unloadable {
             path: "/x/libspdk_env_dpdk.so.17".into(),
-            reason: "it calls rte_eal_init of DPDK, names no library that has it, and there is no librte_eal.so in /x".into(),
+            reason: "it calls rte_eal_init of DPDK and lists no library that defines it, and no librte_eal.so was found in /x".into(),
         }, &SPDK));
         for failure in [unbound, refused(empty.path())] {
             let line = spdk(&[empty.path()], &[full.path()], failure)
@@ -432,7 +437,7 @@ mod tests {
             assert_eq!(line.found, "not found");
         }
         let named = LibraryReport { named: Some(below), ..loader };
-        assert!(named.needed().iter().all(|line| line.found.contains("there is no such folder")));
+        assert!(named.needed().iter().all(|line| line.found.contains("which is not a folder")));
     }
 
     #[test]

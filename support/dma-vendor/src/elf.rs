@@ -1,4 +1,4 @@
-//! [`Elf`]: a library's file, checked before the system's loader maps it.
+//! [`Elf`]: checks a library's file before the system's loader maps it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::LoadError;
 
 type Header = FileHeader64<Endianness>;
 
-/// The processor of this program, as ELF numbers it.
+/// ELF's number of this program's processor.
 pub(crate) const MACHINE: Machine = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
-/// Length of a header for 64 bits, in bytes.
+/// Length of a 64-bit ELF header in bytes.
 const HEADER: usize = 64;
 
 /// The dependencies of a library.
@@ -23,19 +23,19 @@ const HEADER: usize = 64;
 pub(crate) struct Elf {
     /// Names of libraries (DT_NEEDED), in order.
     pub(crate) needed: Vec<String>,
-    /// Directories in which the library wants these to be looked for (DT_RUNPATH, DT_RPATH).
+    /// Directories in which the loader searches for these libraries (DT_RUNPATH, DT_RPATH).
     pub(crate) search: Vec<PathBuf>,
-    /// Symbols that other libraries have to define.
+    /// Symbols that other libraries must define.
     pub(crate) undefined: Vec<String>,
 }
 
-/// Why a file is not a library that this program can load.
+/// The reason why this program cannot load a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is for another processor. The system's loader skips it and searches further.
+    /// The file is for another processor. The system's loader skips it and continues its search.
     OtherProcessor(String),
-    /// It is not a library, or it is truncated. The system's loader maps a truncated file and dies by
-    /// SIGBUS.
+    /// The file is not a library, or it is truncated. When the system's loader maps a truncated file,
+    /// SIGBUS kills the process.
     Bad(String),
 }
 
@@ -47,17 +47,17 @@ impl Unfit {
 }
 
 impl Elf {
-    /// Reads a library's dependencies.
-    /// Errors: The file cannot be read, is not a library, is truncated or is for another processor.
+    /// Reads a library's dependencies. Fails if the file cannot be read, is not a library, is truncated,
+    /// or is for another processor.
     pub(crate) fn read(path: &Path) -> Result<Self, Unfit> {
         let bad = |reason: String| Unfit::Bad(reason);
-        // Opening a pipe would wait.
+        // Check the file type first, because opening a pipe would block.
         let metadata = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?;
         if !metadata.is_file() {
             return Err(bad("not a file".to_owned()));
         }
         let len = metadata.len();
-        // Drivers have 100 MB and more, of which this reads the headers and tables.
+        // Drivers can have 100 MB and more, so read only the headers and tables.
         let cache = ReadCache::new(File::open(path).map_err(|e| bad(e.to_string()))?);
         let data = &cache;
         let start = data.read_bytes_at(0, len.min(HEADER as u64));
@@ -69,12 +69,11 @@ impl Elf {
         let Ok((header, endian, segments)) = parsed else { return Err(cut_off()) };
         let sections_end = u64::from(header.e_shentsize.get(endian)) * u64::from(header.e_shnum.get(endian));
         let mut ends = segments.iter().map(|s| s.p_offset(endian).saturating_add(s.p_filesz(endian)));
-        // The table of sections is usually the last thing in a file; one that was stripped ends with its
-        // segments.
+        // A file usually ends with its section table. A stripped file ends with its segments.
         if header.e_shoff.get(endian).saturating_add(sections_end) > len || ends.any(|end| end > len) {
             return Err(cut_off());
         }
-        Self::of(header, endian, data, path).map_err(|e| bad(format!("its tables are broken: {e}")))
+        Self::of(header, endian, data, path).map_err(|e| bad(format!("its tables are invalid: {e}")))
     }
 
     fn of<'a>(
@@ -112,12 +111,12 @@ impl Elf {
 }
 
 fn cut_off() -> Unfit {
-    Unfit::Bad("it is cut off".to_owned())
+    Unfit::Bad("it is truncated".to_owned())
 }
 
 fn check_start(start: &[u8]) -> Result<(), Unfit> {
     if !start.starts_with(b"\x7fELF") {
-        return Err(Unfit::Bad("it does not begin as an ELF file does".to_owned()));
+        return Err(Unfit::Bad("it does not begin with the ELF magic number".to_owned()));
     }
     let &[_, _, _, _, class, order, .., _] = start else { return Err(too_short()) };
     let Some(&[low, high]) = start.get(18..20) else { return Err(too_short()) };
@@ -126,7 +125,7 @@ fn check_start(start: &[u8]) -> Result<(), Unfit> {
     if (class, machine) != (2, MACHINE) {
         let bits = if class == 1 { "32" } else { "64" };
         let reason = format!(
-            "it is for {}, {bits} bits, and this program for {}, 64 bits",
+            "it is for {}, {bits} bits, but this program is for {}, 64 bits",
             processor(machine),
             processor(MACHINE)
         );
@@ -147,11 +146,11 @@ fn processor(machine: Machine) -> String {
         object::elf::EM_ARM => "ARM".to_owned(),
         object::elf::EM_RISCV => "RISC-V".to_owned(),
         object::elf::EM_PPC64 => "PowerPC".to_owned(),
-        Machine(other) => format!("processor {other} of ELF's list"),
+        Machine(other) => format!("processor {other} (ELF's number)"),
     }
 }
 
-/// The directories of a search path of a library at `path`.
+/// Returns the directories of the search path of the library at `path`.
 fn directories(search: &str, path: &Path) -> impl Iterator<Item = PathBuf> {
     let origin = path.parent().unwrap_or(Path::new("")).display().to_string();
     let search = search.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);

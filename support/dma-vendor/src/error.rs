@@ -1,4 +1,4 @@
-//! [`LoadError`]: why a vendor's libraries cannot be used.
+//! [`LoadError`]: the reason why a vendor's libraries cannot be used.
 
 use std::path::PathBuf;
 
@@ -6,31 +6,31 @@ use dma_core::{Error, ErrorKind};
 
 use crate::Vendor;
 
-/// Why a vendor's libraries cannot be used. `Display` is one line; [`remedy`](LoadError::remedy) is the
-/// remedy.
+/// The reason why a vendor's libraries cannot be used. `Display` prints one line.
+/// [`remedy`](LoadError::remedy) returns the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// A library was not found.
     #[error("no {library} {}", places(looked))]
     NotFound {
-        /// The file that was looked for first.
+        /// The file name that was searched first.
         library: String,
-        /// All files that were tried, in order. A name without a directory was left to the system's search.
+        /// All files that were tried, in order. The system's loader searched for a name without a directory.
         looked: Vec<PathBuf>,
     },
-    /// There are static libraries only, which cannot be loaded.
-    #[error("there are static libraries only ({}), which cannot be loaded at run time", archive.display())]
+    /// Only static libraries were found, which cannot be loaded.
+    #[error("only static libraries were found ({}), which cannot be loaded at run time", archive.display())]
     StaticOnly {
         /// The first archive that was found.
         archive: PathBuf,
     },
-    /// The file is not a library, or not one for this program.
+    /// The file is not a library, or it is for another processor.
     #[error("{} is not a library ({reason})", path.display())]
     NotALibrary {
         /// The file.
         path: PathBuf,
-        /// The defect.
+        /// The reason.
         reason: String,
     },
     /// The system cannot load the library. Usually a dependency of it is missing.
@@ -41,17 +41,17 @@ pub enum LoadError {
         /// The message of the system's loader.
         reason: String,
     },
-    /// The process, or the system, has no file descriptor left to read the libraries with.
-    #[error("no file descriptor is left to load libraries with")]
+    /// The process or the system has no file descriptor left to read the libraries.
+    #[error("no file descriptor is left to load libraries")]
     NoDescriptors,
-    /// The libraries have to be loaded together, and the list for that cannot be written.
+    /// The libraries must be loaded together, but the file that lists them cannot be written.
     #[error("libraries that depend on each other cannot be loaded: {reason}")]
     NoList {
-        /// The calls that were refused, with the system's errors.
+        /// The failed system calls and their errors.
         reason: String,
     },
-    /// The process has loaded another library of this kind, and can use only one.
-    #[error("{} cannot be used beside {}, which this process has loaded", path.display(), other.display())]
+    /// The process has already loaded another library of this kind, and can use only one.
+    #[error("{} cannot be used together with {}, which this process has already loaded", path.display(), other.display())]
     Second {
         /// The library.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum LoadError {
         other: PathBuf,
     },
     /// The libraries are older than the oldest version that the backend supports.
-    #[error("{} is of {version}, which is too old", path.display())]
+    #[error("{} has the version {version}, which is too old", path.display())]
     TooOld {
         /// The library.
         path: PathBuf,
@@ -90,8 +90,8 @@ impl LoadError {
         }
     }
 
-    /// Returns the contract's error of `backend`, with kind, message, remedy and source. `vendor` is the one
-    /// whose libraries were opened.
+    /// Converts this error into the contract's error of `backend`, with kind, message, remedy and source.
+    /// `vendor` is the vendor whose libraries were opened.
     #[must_use]
     pub fn into_error(self, vendor: &Vendor, backend: &'static str) -> Error {
         Error::new(self.kind(), self.to_string())
@@ -100,7 +100,7 @@ impl LoadError {
             .with_source(self)
     }
 
-    /// Returns the remedy, in a few words. `vendor` is the one whose libraries were opened.
+    /// Returns the remedy, in a few words. `vendor` is the vendor whose libraries were opened.
     #[must_use]
     pub fn remedy(&self, vendor: &Vendor) -> String {
         let Vendor { sdk, min_version, build, variable, .. } = vendor;
@@ -128,7 +128,7 @@ impl LoadError {
             Self::NoList { .. } => "allow `memfd_create` in the sandbox and mount /proc, or set TMPDIR to a \
                  directory that this process may write to"
                 .to_owned(),
-            Self::Second { .. } => "use one of them in a process".to_owned(),
+            Self::Second { .. } => "use only one of them in a process".to_owned(),
             Self::TooOld { .. } => format!("install {sdk}, {min_version} or later"),
             Self::MissingSymbols { .. } => {
                 format!(
@@ -139,7 +139,7 @@ impl LoadError {
     }
 }
 
-/// Returns the directories of `looked`, each once, as a phrase.
+/// Returns a phrase with the directories of `looked`, each once.
 fn places(looked: &[PathBuf]) -> String {
     let mut dirs: Vec<String> = Vec::new();
     let mut system = false;

@@ -1,9 +1,10 @@
-//! Vendors' C libraries, and facts about this machine that hardware backends depend on.
+//! Vendors' C libraries, and facts about this machine on which hardware backends depend.
 //!
-//! A [`Vendor`] states where its libraries are. It finds them, checks their files and those of all libraries
-//! that they need, and loads them ([`Loaded`]), or returns the reason why not ([`LoadError`]). [`calls!`]
-//! makes tables of function pointers from loaded libraries. [`LibraryReport`] turns the result into findings
-//! for `doctor`, and [`host`] checks the machine.
+//! A [`Vendor`] describes the directories of its libraries. It finds them, checks their files and
+//! those of all their dependencies, and loads them ([`Loaded`]), or returns the reason for its
+//! failure ([`LoadError`]). [`calls!`] makes tables of function pointers from loaded libraries.
+//! [`LibraryReport`] converts the result into findings for `doctor`, and [`host`] checks the
+//! machine.
 
 mod calls;
 mod doctor;

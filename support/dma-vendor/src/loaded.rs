@@ -10,10 +10,11 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_NOW};
 
 use crate::LoadError;
 
-/// `RTLD_NOLOAD` of Linux: succeeds only for what is loaded already.
+/// `RTLD_NOLOAD` of Linux: opening succeeds only for a library that is already loaded.
 const RTLD_NOLOAD: c_int = 0x4;
 
-/// A library in this process. Never unloaded, since vendors' libraries have threads and state of their own.
+/// A library in this process. It is never unloaded, because vendors' libraries have their own threads and
+/// state.
 #[derive(Debug)]
 pub struct Loaded {
     handle: ManuallyDrop<Library>,
@@ -21,16 +22,17 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Returns the program itself, with the libraries that it was linked with.
+    /// Returns the program itself, with its linked libraries.
     #[must_use]
     pub fn program() -> Self {
         Self { handle: ManuallyDrop::new(Library::this()), path: PathBuf::new() }
     }
 
-    /// Loads a library whose symbols all later ones see. The error is the message of the system's loader.
+    /// Loads a library. All later libraries can use its symbols. The error is the message of the system's
+    /// loader.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        // SAFETY: libraries of the vendors' names run their initialisers, as they would in any program linked
-        // with them.
+        // SAFETY: loading runs the initialisers of a vendor's library, which any program that is linked
+        // with it also runs.
         match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) } {
             Ok(handle) => Ok(Self { handle: ManuallyDrop::new(handle), path: path.to_owned() }),
             Err(error) => {
@@ -40,12 +42,13 @@ impl Loaded {
         }
     }
 
-    /// Opens a library as [`open`](Self::open) does. The error is a [`LoadError`].
+    /// Opens a library like [`open`](Self::open), but with a [`LoadError`] as the error.
     pub(crate) fn at(path: PathBuf) -> Result<Self, LoadError> {
         Self::open(&path).map_err(|reason| LoadError::Unloadable { path, reason })
     }
 
-    /// Returns the file, or the name by which the system found it; empty for the program.
+    /// Returns the library's file, or the name by which the system found it. The path is empty for the
+    /// program.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -54,7 +57,8 @@ impl Loaded {
     /// Returns the address of a symbol, if the library or a dependency exports it.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the address is not used here. Its callers know the type from the vendor's headers.
+        // SAFETY: this function does not dereference the address. Its callers know the symbol's type from
+        // the vendor's headers.
         let symbol = unsafe { self.handle.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         NonNull::new(symbol.as_raw_ptr())
     }
@@ -69,7 +73,7 @@ impl Loaded {
 
 /// Returns whether a library of this name is loaded, such as the C library.
 pub(crate) fn is_loaded(name: &str) -> bool {
-    // SAFETY: loads nothing, and so runs nothing.
+    // SAFETY: with `RTLD_NOLOAD`, the call loads no library, so it runs no initialiser.
     let found = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_NOLOAD) };
     found.is_ok()
 }

@@ -1,11 +1,11 @@
 //! Loads libraries and their dependencies in one scope.
 //!
-//! SPDK's shared libraries are linked for immediate binding and do not name all libraries that they call:
-//! `libspdk_env_dpdk` calls DPDK, `libspdk_util` calls libcrypto and the env library, which needs
-//! `libspdk_util`. So they cannot be loaded one after another, in any order. A program that is linked with
-//! all of them resolves them together. A library that only lists them does the same: it is written to memory
-//! or, where that is refused, to a temporary file, and the system's loader binds the listed libraries in one
-//! scope.
+//! SPDK's shared libraries are linked for immediate binding, and do not list all libraries that they call:
+//! `libspdk_env_dpdk` calls DPDK, and `libspdk_util` calls libcrypto and the env library, which needs
+//! `libspdk_util`. So no order exists in which they could be loaded one after another. In a program that is
+//! linked with all of them, the loader resolves them together. This module gets the same effect by a library
+//! that only lists them. It writes this library to memory, or to a temporary file if that is refused, and the
+//! system's loader binds the listed libraries in one scope.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -30,14 +30,14 @@ use crate::loaded::is_loaded;
 use crate::vendor::newest;
 use crate::{LoadError, Loaded};
 
-/// The largest alignment of pages on x86-64 and AArch64.
+/// The largest page size of x86-64 and AArch64.
 const PAGE: u64 = 0x1_0000;
 
-/// The sets of libraries that this process has loaded. They are never unloaded, so each is loaded once: a
-/// list in memory keeps a file descriptor.
+/// The sets of libraries that this process has loaded and never unloads. Each set is loaded only once,
+/// because its list in memory keeps a file descriptor open.
 static LOADED: Mutex<BTreeSet<Vec<PathBuf>>> = Mutex::new(BTreeSet::new());
 
-/// Symbols that a vendor's libraries use without naming the libraries that define them.
+/// Symbols that a vendor's libraries use without listing the libraries that define them.
 #[derive(Debug)]
 pub struct ImplicitSymbols {
     /// Prefixes of the symbols' names.
@@ -50,15 +50,15 @@ pub struct ImplicitSymbols {
 
 /// Directories to search for libraries.
 pub(crate) struct Places<'a> {
-    /// The vendor's own directories. Libraries in them are preferred to the system's.
+    /// The vendor's own directories. Libraries in these directories are preferred to the system's.
     pub(crate) own: &'a [PathBuf],
     /// The system's directories.
     pub(crate) system: &'a [PathBuf],
 }
 
-/// Loads `roots` and all libraries that they need, unless this process has loaded them. All later libraries
-/// of the program see their symbols. Blocks while another thread loads.
-/// Errors: [`LoadError`] for the first file that cannot be used.
+/// Loads `roots` and all their dependencies, unless this process has already loaded them. All later libraries
+/// of the program can use their symbols. Blocks while another thread loads libraries. Returns a [`LoadError`]
+/// for the first file that cannot be used.
 pub(crate) fn load(
     roots: &[PathBuf],
     places: &Places<'_>,
@@ -88,7 +88,7 @@ fn load_together(files: &[&Path]) -> Result<(), LoadError> {
     let open = |path: &Path| match Loaded::open(path) {
         Ok(_) => Ok(()),
         Err(reason) => {
-            // The system's loader says "FILE: REASON".
+            // The message of the system's loader is "FILE: REASON".
             let named = reason.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute());
             let path = named.or_else(|| Some(files.first()?.to_path_buf())).unwrap_or_default();
             Err(LoadError::Unloadable { path, reason })
@@ -100,7 +100,7 @@ fn load_together(files: &[&Path]) -> Result<(), LoadError> {
     let list = listing(files);
     let in_memory = in_memory(&list).and_then(|file| {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        // Refused without /proc.
+        // This fails if /proc is not mounted.
         path.metadata().map(|_| (file, path))
     });
     let refused = match in_memory {
@@ -113,7 +113,7 @@ fn load_together(files: &[&Path]) -> Result<(), LoadError> {
         }
         Err(refused) => refused,
     };
-    // The loader needs the path until the library is mapped.
+    // Keep the file until the loader has mapped the library.
     let on_disk = on_disk(&list).map_err(|also| {
         let dir = std::env::temp_dir();
         let reason = format!(
@@ -129,16 +129,16 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// A library that is going to be loaded.
+/// A library that will be loaded.
 #[derive(Debug)]
 struct Member {
     path: PathBuf,
     elf: Elf,
-    /// True if it is loaded from this path. False if the system's loader finds it by its name.
+    /// True if the library is loaded from this path, false if the system's loader finds it by its name.
     ours: bool,
 }
 
-/// The libraries that are going to be loaded.
+/// The libraries that will be loaded.
 #[derive(Debug, Default)]
 struct Gathered {
     files: Vec<Member>,
@@ -151,12 +151,13 @@ impl Gathered {
     fn add(&mut self, path: PathBuf, ours: bool) -> Result<(), LoadError> {
         let elf = Elf::read(&path).map_err(|unfit| unfit.of(&path))?;
         self.names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
-        // The loader treats a name with a slash as a path. A relative one starts at the working directory.
+        // Store an absolute path: the loader treats a name with a slash as a path, relative to the working
+        // directory.
         self.files.push(Member { path: absolute(&path), elf, ours });
         Ok(())
     }
 
-    /// Adds all dependencies that the libraries name.
+    /// Adds all dependencies that the libraries list.
     fn walk(&mut self, places: &Places<'_>) -> Result<(), LoadError> {
         while let Some(Member { elf, .. }) = self.files.get(self.next) {
             self.next += 1;
@@ -171,13 +172,13 @@ impl Gathered {
                 } else if let Some(path) = in_system(&name, &search, places.system) {
                     self.add(path, false)?;
                 }
-                // Else the system's loader finds it, or reports that it is missing.
+                // Otherwise the system's loader finds the library, or reports that it is missing.
             }
         }
         Ok(())
     }
 
-    /// Adds libraries for symbols that are used without a dependency on their library.
+    /// Adds libraries that define symbols which are used without a listed dependency.
     fn add_implicit(&mut self, implicit: &ImplicitSymbols, places: &Places<'_>) -> Result<(), LoadError> {
         let Some((first, _)) = implicit.libraries.split_first() else { return Ok(()) };
         if self.names.iter().any(|name| name.starts_with(first)) {
@@ -197,47 +198,47 @@ impl Gathered {
             let looked: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
             let product = implicit.product;
             let reason = format!(
-                "it calls {call} of {product}, names no library that has it, and there is no {first} in {}",
+                "it calls {call} of {product} and lists no library that defines it, and no {first} was found in {}",
                 looked.join(", ")
             );
             return Err(LoadError::Unloadable { path, reason });
         };
-        // All files must be of one installation. Not every release has all of the other libraries.
+        // All files must belong to one installation. Some releases lack some of the other libraries.
         for library in implicit.libraries {
             if let Some(path) = newest(library, std::slice::from_ref(dir)) {
                 self.add(path, true)?;
             }
         }
-        // Their dependencies are of the same installation.
+        // Search for their dependencies first in the same installation.
         let own: Vec<_> = std::iter::once(dir).chain(places.own).cloned().collect();
         self.walk(&Places { own: &own, system: places.system })
     }
 }
 
-/// Returns the file that the system's loader presumably finds by this name. The loader skips files for other
-/// processors.
+/// Returns the file that the system's loader will probably find by this name. Like the loader, skips files
+/// for other processors.
 fn in_system(name: &str, search: &[PathBuf], system: &[PathBuf]) -> Option<PathBuf> {
     let candidates = search.iter().chain(system).map(|dir| dir.join(name)).filter(|path| path.is_file());
     candidates.into_iter().find(|path| !matches!(Elf::read(path), Err(Unfit::OtherProcessor(_))))
 }
 
-/// Makes a file without a path.
+/// Creates a file in memory, without a path.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("dma-vendor", rustix::fs::MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }
 
-/// Makes a temporary file that only this user can read. It is deleted when it is dropped.
+/// Creates a temporary file that only this user can read. Dropping it deletes the file.
 fn on_disk(bytes: &[u8]) -> io::Result<OutputFile> {
-    // A name that nobody can guess, so that no other user has put a link there.
+    // The name cannot be guessed, so no other user can have created a link of this name.
     let name = format!("dma-vendor-{:016x}.so", RandomState::new().hash_one(0));
     let mut file = OutputFile::create_private(&std::env::temp_dir().join(name))?;
     file.write_all(bytes)?;
     Ok(file)
 }
 
-/// Makes a library that needs these files and has no content of its own.
+/// Makes a library that depends on these files and has no other contents.
 fn listing(files: &[&Path]) -> Vec<u8> {
     const SEGMENTS: usize = 3;
     let e = Endianness::default();
@@ -248,9 +249,9 @@ fn listing(files: &[&Path]) -> Vec<u8> {
         strings.extend_from_slice(file.as_os_str().as_bytes());
         strings.push(0);
     }
-    // One bucket and one symbol, both empty.
+    // The hash table has one bucket and one symbol, both empty.
     let hash = [1_u32, 1, 0, 0];
-    // The parts, one behind the other, with the addresses that they have in the file.
+    // The parts follow each other in the file. Each part's address is its offset in the file.
     let segments_at = size_of::<FileHeader64<Endianness>>();
     let dynamic_at = (segments_at + SEGMENTS * size_of::<ProgramHeader64<Endianness>>()).next_multiple_of(16);
     let dynamic_len = (entries.len() + 6) * size_of::<Dyn64<Endianness>>();
@@ -300,7 +301,8 @@ fn listing(files: &[&Path]) -> Vec<u8> {
         let (at, len) = (U64::new(e, at as u64), U64::new(e, len as u64));
         library.extend_from_slice(pod::bytes_of(&ProgramHeader64 {
             p_type: U32::new(e, kind),
-            // The loader writes addresses into the dynamic table. Nothing is executable, the stack included.
+            // The segment is writable, because the loader writes addresses into the dynamic table. Neither a
+            // segment nor the stack is executable.
             p_flags: U32::new(e, PF_R | PF_W),
             p_offset: at,
             p_vaddr: at,

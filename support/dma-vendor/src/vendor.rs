@@ -1,4 +1,4 @@
-//! [`Vendor`]: where a vendor's libraries are, and how they are opened.
+//! [`Vendor`]: finds and opens a vendor's libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::scope::{self, ImplicitSymbols, Places};
 use crate::{LoadError, Loaded};
 
-/// Directories that the system's loader searches on most systems, and those of installations.
+/// Directories that the system's loader searches on most systems, and directories of local installations.
 const SYSTEM: [&str; 8] = [
     "/usr/local/lib",
     "/usr/local/lib64",
@@ -20,47 +20,48 @@ const SYSTEM: [&str; 8] = [
     "/usr/lib",
 ];
 
-/// Numbers after `.so` to ask the system's loader for, where any will do: from releases that are too old,
-/// which are reported, to far beyond today's.
+/// Version numbers after `.so` by which to try to load a library whose version is not fixed. The range
+/// begins with releases that are too old, to report them, and ends far beyond today's releases.
 const NUMBERS: std::ops::RangeInclusive<u32> = 1..=40;
 
-/// Descriptors that loading needs at one time: a list of libraries, and the file that the loader reads.
+/// Number of file descriptors that loading needs at the same time: one for the list of libraries, and one
+/// for the file that the loader reads.
 const DESCRIPTORS: usize = 2;
 
 /// A vendor of libraries. In directories, `{arch}` stands for the processor, such as `x86_64`.
 #[derive(Debug)]
 pub struct Vendor {
-    /// The product, as remedies name it.
+    /// The product's name in remedies.
     pub sdk: &'static str,
     /// The oldest supported version.
     pub min_version: &'static str,
-    /// A requirement on the product's build, with a leading space; empty if there is none.
+    /// A requirement on the product's build, with a leading space; empty without such a requirement.
     pub build: &'static str,
     /// The environment variable that names the directory of the libraries.
     pub variable: &'static str,
-    /// The libraries that are loaded, such as `libspdk_ioat.so`. They have to be in one directory.
+    /// The libraries to load, such as `libspdk_ioat.so`. They must be in one directory.
     pub required_libs: &'static [&'static str],
-    /// Libraries that are loaded with them if that directory has them.
+    /// Libraries that are also loaded if the same directory has them.
     pub optional_libs: &'static [&'static str],
-    /// The number after `.so` of the supported interface. With `None`, the file with the highest number is
-    /// loaded, and the backend checks the version.
+    /// The number after `.so` that identifies the supported ABI. With `None`, the file with the highest
+    /// number is loaded, and the backend checks the version.
     pub soname: Option<u32>,
-    /// Directories of the vendor's packages.
+    /// Directories in which the vendor's packages install libraries.
     pub default_dirs: &'static [&'static str],
-    /// Directories of libraries below the prefix of an installation or a source tree.
+    /// Subdirectories with libraries of an installation's prefix or a source tree.
     pub lib_subdirs: &'static [&'static str],
-    /// Takes a directory with the vendor's libraries. Returns the directories to search for their
+    /// Returns, for a directory with the vendor's libraries, the directories to search for their
     /// dependencies before the system's directories.
     pub dependency_dirs: fn(&Path) -> Vec<PathBuf>,
-    /// Symbols that the libraries use without naming the libraries that define them.
+    /// Symbols that the libraries use without listing the libraries that define them.
     pub implicit_symbols: &'static [ImplicitSymbols],
 }
 
 impl Vendor {
-    /// Loads [`required_libs`](Self::required_libs), in that order: only from the directory in the
-    /// environment variable if it is set, else from [`directories`](Self::directories) or by the system's
-    /// loader. Blocks while files are read, and while another thread loads libraries. A process loads each
-    /// file once and never unloads it.
+    /// Loads [`required_libs`](Self::required_libs), in this order. If the environment variable is set,
+    /// loads only from its directory; otherwise from [`directories`](Self::directories), or by the search
+    /// of the system's loader. Blocks while it reads files, and while another thread loads libraries. A
+    /// process loads each file once and never unloads it.
     ///
     /// # Errors
     ///
@@ -72,8 +73,8 @@ impl Vendor {
         }
     }
 
-    /// Does what [`open`](Self::open) does, but from `dir`, or, if `dir` is an installation's prefix, from
-    /// its directories of libraries.
+    /// Loads the libraries like [`open`](Self::open), but from `dir`, or from the library directories
+    /// below `dir` if `dir` is an installation's prefix.
     ///
     /// # Errors
     ///
@@ -103,14 +104,15 @@ impl Vendor {
         open().map_err(check_descriptors)
     }
 
-    /// Returns the directories in which [`open`](Self::open) looks, in that order. If the environment
-    /// variable is not set, the system's loader searches after them.
+    /// Returns the directories that [`open`](Self::open) searches, in order. If the environment variable
+    /// is not set, the system's loader searches after them.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         self.named().map_or_else(|| self.system_directories(), |dir| self.in_and_below(&dir))
     }
 
-    /// Returns the file that is loaded as `library`, from the first of `dirs` that has one. Loads nothing.
+    /// Returns the file that would be loaded as `library`, from the first of `dirs` that has one. Does not
+    /// load it.
     #[must_use]
     pub fn find_in(&self, library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
         match self.soname {
@@ -122,7 +124,7 @@ impl Vendor {
     fn open_from(&self, dirs: &[PathBuf]) -> Result<Vec<Loaded>, LoadError> {
         let Some((first, others)) = self.required_libs.split_first() else { return Ok(Vec::new()) };
         let first = self.find(first, dirs)?;
-        // The others are of the same installation.
+        // The other libraries must belong to the same installation.
         let home = [first.parent().unwrap_or(Path::new("")).to_owned()];
         let others = others.iter().map(|library| self.find(library, &home));
         let files = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>, _>>()?;
@@ -132,7 +134,7 @@ impl Vendor {
         files.into_iter().map(Loaded::at).collect()
     }
 
-    /// Loads these files of one directory, and all their dependencies.
+    /// Loads these files, which are in one directory, and all their dependencies.
     fn load(&self, files: &[PathBuf]) -> Result<(), LoadError> {
         let home = files.first().and_then(|file| file.parent()).unwrap_or(Path::new(""));
         let places = Places { own: &(self.dependency_dirs)(home), system: &self.system_directories() };
@@ -146,7 +148,7 @@ impl Vendor {
             Err(error @ LoadError::StaticOnly { .. }) => Some(error),
             other => return other,
         };
-        // The system's loader knows more directories, and may find each library in another one.
+        // The system's loader knows more directories, and may find each library in a different one.
         let mut found = Vec::new();
         for library in self.required_libs {
             match self.known(library)? {
@@ -166,7 +168,7 @@ impl Vendor {
         std::env::var_os(self.variable).filter(|dir| !dir.is_empty()).map(PathBuf::from)
     }
 
-    /// Returns `dir` and the directories of libraries below it.
+    /// Returns `dir` and the library directories below it.
     fn in_and_below(&self, dir: &Path) -> Vec<PathBuf> {
         std::iter::once(dir.to_owned())
             .chain(self.lib_subdirs.iter().map(|subdir| dir.join(of_processor(subdir))))
@@ -183,7 +185,7 @@ impl Vendor {
         self.soname.map_or_else(|| library.to_owned(), |number| format!("{library}.{number}"))
     }
 
-    /// Returns the file names of a library, in the order in which the system's loader is asked for them.
+    /// Returns the file names of a library, in the order in which they are tried with the system's loader.
     fn names(&self, library: &str) -> Vec<String> {
         let numbered = |number| format!("{library}.{number}");
         match self.soname {
@@ -215,7 +217,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the error for a library that is neither in `dirs` nor known to the system's loader.
+    /// Returns the error for a library that neither is in `dirs` nor was found by the system's loader.
     fn nowhere(&self, library: &str, dirs: &[PathBuf]) -> LoadError {
         let mut looked = self.candidates(library, dirs);
         looked.push(library.into());
@@ -228,8 +230,8 @@ impl Vendor {
             let path = PathBuf::from(&name);
             match Loaded::open(&path) {
                 Ok(loaded) => return Ok(Known::Loaded(loaded)),
-                // The loader's message is the same for a file that it does not find and one that it cannot
-                // load.
+                // The loader's message is the same for a file that it cannot find and a file that it
+                // cannot load.
                 Err(reason) if reason.contains(&format!("{name}: cannot open")) => {}
                 Err(reason) => {
                     // "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"
@@ -246,17 +248,17 @@ impl Vendor {
     }
 }
 
-/// Result of the system's loader for a library's name.
+/// The result of a search by the system's loader for a library's name.
 enum Known {
     Loaded(Loaded),
-    /// This file, which is the library or a dependency of it, uses symbols of libraries that it does not
-    /// name.
+    /// This file, which is the library or one of its dependencies, uses symbols of libraries that it does
+    /// not list.
     Unbound(PathBuf),
     Nowhere,
 }
 
-/// Replaces an error that a lack of descriptors may have caused by [`LoadError::NoDescriptors`], if the
-/// process has none left: the system's loader and a search for files report a missing file then.
+/// If no file descriptor is left, replaces the error by [`LoadError::NoDescriptors`], because without
+/// descriptors the system's loader and the search report a missing file.
 fn check_descriptors(error: LoadError) -> LoadError {
     use LoadError as E;
     let may_be =
@@ -292,8 +294,8 @@ pub fn soname_in_name(file: &Path) -> Option<u32> {
     version_in_name(file)?.split('.').next()?.parse().ok()
 }
 
-/// Returns the file of `library`, such as `libspdk_ioat.so`, in the first of `dirs` that has one: the name
-/// without a number is preferred, then the highest number.
+/// Returns the file of `library`, such as `libspdk_ioat.so`, in the first of `dirs` that has one. Prefers
+/// the name without a number, then the highest number.
 pub(crate) fn newest(library: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
     dirs.iter().find_map(|dir| {
         let plain = dir.join(library);

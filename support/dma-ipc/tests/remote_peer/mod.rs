@@ -1,4 +1,5 @@
-//! A second process for the tests: this test binary again, which executes commands from its standard input.
+//! A second process for the tests: it runs the same test binary, and executes commands from its standard
+//! input.
 
 #![expect(unsafe_code, reason = "maps memory and exports it")]
 
@@ -16,12 +17,12 @@ use dma_core::Access;
 use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Long enough for any machine; reached only when something is broken.
+/// Time limit, long enough for any machine. Only a fault exceeds it.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const ROLE: &str = "DMA_REMOTE_TEST_PEER";
 
-/// The other process. Killed when dropped.
+/// The other process, which is killed when this is dropped.
 pub(crate) struct Peer {
     child: Child,
     input: ChildStdin,
@@ -29,13 +30,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts it; the test binary must have a test called `peer` that calls [`obey`].
+    /// Starts the process. The test binary must have a test called `peer` that calls [`obey`].
     pub(crate) fn start() -> Self {
         Self::run(&mut Command::new(env::current_exe().unwrap())).unwrap()
     }
 
-    /// Starts it as another user. `None`, and a word why, without the rights for that, or if that user may
-    /// not run the test.
+    /// Starts the process as another user. If this process lacks the rights, or that user may not run
+    /// the test, prints the reason and returns `None`.
     pub(crate) fn start_as(user: u32) -> Option<Self> {
         let started = Self::run(Command::new(env::current_exe().unwrap()).uid(user));
         started.inspect_err(|e| println!("skipped: no process of user {user} can be started: {e}")).ok()
@@ -57,12 +58,12 @@ impl Peer {
         self.child.id()
     }
 
-    /// Says something without waiting for the answer.
+    /// Sends a command without waiting for the answer.
     pub(crate) fn tell(&mut self, command: impl Display) {
         writeln!(self.input, "{command}").unwrap();
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     pub(crate) fn answer(&mut self) -> String {
         let mut line = String::new();
         loop {
@@ -79,13 +80,13 @@ impl Peer {
         self.answer()
     }
 
-    /// SIGKILL; returns when it is dead and reaped.
+    /// Kills the process by SIGKILL. Returns after it is reaped.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGKILL; returns at once.
+    /// Kills the process by SIGKILL. Returns at once.
     pub(crate) fn kill_now(&mut self) {
         self.child.kill().unwrap();
     }
@@ -107,7 +108,7 @@ struct Holdings {
     import: Option<Import>,
 }
 
-/// Private memory of a process: anonymous, sparse, mapped until the drop.
+/// Private, anonymous, sparse memory of a process, mapped until it is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) base: NonNull<u8>,
@@ -117,7 +118,7 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) fn map(len: usize) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the address.
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base =
             unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE | MapFlags::NORESERVE) };
         Self { base: NonNull::new(base.unwrap().cast()).unwrap(), len }
@@ -129,34 +130,34 @@ impl Own {
     }
 
     pub(crate) fn get(&self, offset: usize) -> u8 {
-        // SAFETY: mapped, and any value will do.
+        // SAFETY: the memory is mapped and writable, and any value is valid.
         unsafe { self.at(offset).read_volatile() }
     }
 
     pub(crate) fn set(&self, offset: usize, byte: u8) {
-        // SAFETY: mapped.
+        // SAFETY: the byte is within the mapping.
         unsafe { self.at(offset).write_volatile(byte) }
     }
 
     pub(crate) fn fill(&self, byte: u8) {
-        // SAFETY: mapped, and no reference to it exists.
+        // SAFETY: the byte is within the mapping, and no reference to it exists.
         unsafe { self.base.as_ptr().write_bytes(byte, self.len) }
     }
 
     pub(crate) fn export(&self, begin: usize, end: usize, rights: Access) -> Result<Export, RemoteError> {
         assert!(begin <= end && end <= self.len);
         let first = NonNull::new(self.base.as_ptr().wrapping_add(begin)).unwrap();
-        // SAFETY: no reference to it exists. The caller tests the consequences.
+        // SAFETY: no reference to the memory exists. The caller tests accesses of peers after this.
         unsafe { Export::of_process_memory(first, end - begin, rights) }
     }
 
     pub(crate) fn unmap(self) {
-        // SAFETY: no reference to it exists.
+        // SAFETY: no reference to the memory exists.
         unsafe { munmap(self.base.as_ptr().cast(), self.len) }.unwrap();
     }
 }
 
-/// The other process's main loop. Does nothing when a person runs it.
+/// The main loop of the other process. Returns at once if no test has started it.
 pub(crate) fn obey() {
     if env::var_os(ROLE).is_none() {
         return;
@@ -174,12 +175,12 @@ pub(crate) fn obey() {
 }
 
 fn say(answer: impl Display) {
-    // The test harness leaves the cursor in the middle of a line.
+    // The test harness has printed an incomplete line.
     println!("\n@{answer}");
     stdout().flush().unwrap();
 }
 
-/// Returns the compared text: the variant, and the process that it names.
+/// Returns the text that tests compare: the error's variant, and the process that the error names.
 fn name(error: &RemoteError) -> String {
     match error {
         RemoteError::Revoked { pid } => format!("Revoked {pid}"),
@@ -210,7 +211,7 @@ impl Holdings {
                 self.own = Some(own);
                 "done".into()
             }
-            // export-own BEGIN END RIGHTS FILE
+            // export-own BEGIN END RIGHTS FILE: exports a range of the process's own memory
             "export-own" => {
                 let rights = Access::from_bits(number(3) as u32).unwrap();
                 let export = self.own().export(number(1), number(2), rights)?;
@@ -218,19 +219,19 @@ impl Holdings {
                 self.export = Some(export);
                 "done".into()
             }
-            // set-own OFFSET BYTE
+            // set-own OFFSET BYTE: writes a byte of the process's own memory
             "set-own" => {
                 self.own().set(number(1), number(2) as u8);
                 "done".into()
             }
-            // peek-own OFFSET
+            // peek-own OFFSET: reads a byte of the process's own memory
             "peek-own" => self.own().get(number(1)).to_string(),
             "unmap-own" => {
                 self.own().unmap();
                 self.own = None;
                 "done".into()
             }
-            // exec: becomes another program, with the same process id
+            // exec: executes another program, with the same process id
             "exec" => panic!("{}", Command::new("sleep").arg("600").exec()),
             // export BEGIN END RIGHTS FILE
             "export" => {
@@ -240,7 +241,7 @@ impl Holdings {
                 self.export = Some(export);
                 "done".into()
             }
-            // peek OFFSET: a byte of the own memory
+            // peek OFFSET: reads a byte of the allocated memory
             "peek" => {
                 let mut byte = [0];
                 self.memory.as_ref().unwrap().read_at(number(1), &mut byte)?;
@@ -260,12 +261,12 @@ impl Holdings {
                 self.import().write_at(number(1) as u64, &[number(2) as u8])?;
                 "done".into()
             }
-            // hold: takes a lease that only the end of the import or of the process ends
+            // hold: forgets a lease, which ends only with the import or the process
             "hold" => {
                 std::mem::forget(self.import().lease()?);
                 "holding".into()
             }
-            // copy BYTE: writes BYTE all over the import, until that fails
+            // copy BYTE: fills the import with BYTE repeatedly, until a write fails
             "copy" => {
                 let bytes = vec![number(1) as u8; self.import().len()];
                 self.import().write_at(0, &bytes)?;
@@ -292,7 +293,7 @@ impl Holdings {
     }
 }
 
-/// Writes a file that appears only when complete.
+/// Writes a file that gets its name only after it is complete.
 pub(crate) fn publish(path: &Path, bytes: &[u8]) {
     let part = path.with_extension("part");
     fs::write(&part, bytes).unwrap();

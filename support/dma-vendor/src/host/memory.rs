@@ -1,4 +1,4 @@
-//! Checks of the machine's memory: the limit of locked memory, huge pages, an IOMMU.
+//! Checks the limit of locked memory, huge pages and the IOMMU.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::{is_root, read};
 
-/// Linux's directory of huge pages, with a directory for each size.
+/// Linux's directory of huge page pools, with a directory for each page size.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
 /// Checks that this user may lock `least` bytes of memory.
@@ -22,14 +22,14 @@ pub fn memlock(least: u64) -> Finding {
         Some(limit) if is_root() => Finding::ok(what, format!("{} KiB, but root may lock more", limit >> 10)),
         Some(limit) => Finding::warning(
             what,
-            format!("{} KiB; registering memory pins it, and fails beyond that", limit >> 10),
-            "raise it: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf",
+            format!("{} KiB; registering memory pins it, and fails beyond this limit", limit >> 10),
+            "raise the limit: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf",
         ),
     }
 }
 
-/// Returns the process's limit of locked memory, if locking `len` bytes more exceeds it; `None` if another
-/// limit, such as the device's own, refused them.
+/// Returns the process's limit of locked memory, if locking `len` more bytes would exceed it. Otherwise
+/// returns `None`: then another limit, such as the device's, was exceeded.
 #[must_use]
 pub fn exceeded_memlock(len: u64) -> Option<u64> {
     let limit = getrlimit(Resource::Memlock).current?;
@@ -38,7 +38,8 @@ pub fn exceeded_memlock(len: u64) -> Option<u64> {
     (!may_exceed && locked(&status).saturating_add(len) > limit).then_some(limit)
 }
 
-/// Returns the bytes that a process has locked or pinned, from `/proc/PID/status` (proc_pid_status(5)).
+/// Returns the number of bytes that a process has locked or pinned, from the text of `/proc/PID/status`
+/// (proc_pid_status(5)).
 fn locked(status: &str) -> u64 {
     let kib = status.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -48,7 +49,7 @@ fn locked(status: &str) -> u64 {
     kib.sum::<u64>() << 10
 }
 
-/// Huge pages of one size.
+/// The huge pages of one size.
 struct Pool {
     kib: u64,
     all: u64,
@@ -67,13 +68,13 @@ fn pools(root: &Path) -> Vec<Pool> {
         .collect()
 }
 
-/// Returns whether the system has huge pages reserved, of any size, free or not.
+/// Returns whether the system has reserved huge pages of any size, free or in use.
 #[must_use]
 pub fn has_huge_pages() -> bool {
     pools(Path::new(HUGE_PAGES)).iter().any(|pool| pool.all > 0)
 }
 
-/// Checks that huge pages of `least` bytes in all are free and can be mapped.
+/// Checks that huge pages with a total of `least` bytes are free and can be mapped.
 #[must_use]
 pub fn huge_pages(least: u64) -> Finding {
     let mounts = read("/proc/mounts").unwrap_or_default();
@@ -89,7 +90,7 @@ fn of_huge_pages(pools: &[Pool], mounted: bool, least: u64) -> Finding {
         .map(|pool| format!("{} of {} with {} MiB free", pool.free, pool.all, pool.kib >> 10))
         .collect();
     let fix = format!(
-        "reserve some: `echo {} | sudo tee /proc/sys/vm/nr_hugepages`, and `sudo mount -t hugetlbfs nodev /dev/hugepages` if it is not mounted",
+        "reserve huge pages: `echo {} | sudo tee /proc/sys/vm/nr_hugepages`, and `sudo mount -t hugetlbfs nodev /dev/hugepages` if it is not mounted",
         least >> 21
     );
     if free < least {
@@ -102,7 +103,7 @@ fn of_huge_pages(pools: &[Pool], mounted: bool, least: u64) -> Finding {
     Finding::ok(what, found.join(", "))
 }
 
-/// Checks that devices' accesses are translated and checked.
+/// Checks that an IOMMU translates and checks devices' accesses.
 #[must_use]
 pub fn iommu() -> Finding {
     let what = "IOMMU";
@@ -114,7 +115,7 @@ pub fn iommu() -> Finding {
     if unsafe_mode {
         return Finding::warning(
             what,
-            "none; vfio runs without one, which lets a device write anywhere",
+            "none; vfio runs without an IOMMU, so a device can write to any address",
             "switch it on in the BIOS and boot with intel_iommu=on or amd_iommu=on",
         );
     }

@@ -1,7 +1,7 @@
-//! Facts about this machine that hardware backends depend on, with the remedy where one is not as needed.
+//! Facts about this machine on which hardware backends depend, with a remedy for each unmet requirement.
 //!
-//! The functions are checks that several backends share: each returns a [`Finding`](dma_core::Finding).
-//! [`pci`] has the PCI functions that the kernel lists.
+//! The functions are checks that several backends share. Each check returns a
+//! [`Finding`](dma_core::Finding). [`pci`] lists the PCI functions that the kernel knows.
 
 mod memory;
 pub mod pci;
@@ -10,8 +10,8 @@ mod rights;
 pub use memory::{exceeded_memlock, has_huge_pages, huge_pages, iommu, memlock};
 pub use rights::{is_root, rights};
 
-/// Returns the NUMA node of the device that `dir`, a directory of `/sys`, describes. `None` on a machine of
-/// one node, where the file contains -1, and if the file does not exist.
+/// Returns the NUMA node of the device that `dir`, a directory of `/sys`, describes. Returns `None` if
+/// the file does not exist, and on a machine with one node, where the file contains -1.
 #[must_use]
 pub fn numa_node(dir: &std::path::Path) -> Option<u32> {
     read(dir.join("numa_node"))?.parse().ok()

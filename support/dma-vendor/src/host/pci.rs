@@ -7,34 +7,34 @@ use dma_core::PciAddress;
 
 use super::read;
 
-/// Linux's directory of PCI functions.
+/// Linux's directory of all PCI functions.
 pub const SYSFS: &str = "/sys/bus/pci/devices";
 
-/// A PCI function. It prints as its address, then what is known of driver, IOMMU group and NUMA node.
+/// A PCI function. `Display` prints the address, followed by the driver, IOMMU group and NUMA node, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Function {
-    /// Its address.
+    /// The function's address.
     pub address: PciAddress,
-    /// The vendor's number.
+    /// The PCI vendor id.
     pub vendor: u16,
-    /// The vendor's number of the device.
+    /// The PCI device id.
     pub device: u16,
-    /// The kernel driver that has it.
+    /// The kernel driver that is bound to the function.
     pub driver: Option<String>,
-    /// The number of its IOMMU group.
+    /// The number of the function's IOMMU group.
     pub iommu_group: Option<String>,
-    /// The number of its NUMA node, on a machine that has several.
+    /// The number of the function's NUMA node, on a machine with several nodes.
     pub numa_node: Option<u32>,
 }
 
-/// The PCI functions of this machine, by address. None where `/sys` is not mounted.
+/// Returns the PCI functions of this machine, sorted by address. The list is empty if `/sys` is not mounted.
 #[must_use]
 pub fn functions() -> Vec<Function> {
     functions_in(Path::new(SYSFS))
 }
 
-/// The PCI functions below `root`, a directory like [`SYSFS`], by address.
+/// Returns the PCI functions in `root`, a directory like [`SYSFS`], sorted by address.
 #[must_use]
 pub fn functions_in(root: &Path) -> Vec<Function> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();

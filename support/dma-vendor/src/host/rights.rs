@@ -12,7 +12,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Checks that this process may open device files; if not, it should run as `who`.
+/// Checks that this process may open device files. If not, the finding's remedy is to run as `who`.
 #[must_use]
 pub fn rights(files: &[PathBuf], who: &str) -> Finding {
     for file in files {
@@ -21,9 +21,9 @@ pub fn rights(files: &[PathBuf], who: &str) -> Finding {
         match e.kind() {
             ErrorKind::PermissionDenied => return Finding::bad("rights", found, format!("run as {who}")),
             ErrorKind::NotFound => {
-                return Finding::warning("rights", found, "load the driver that makes this file");
+                return Finding::warning("rights", found, "load the driver that creates this file");
             }
-            // Other errors, for example because another program has the device open.
+            // Ignore other errors, for example if another program has the device open.
             _ => {}
         }
     }
